@@ -1,0 +1,231 @@
+//! A workspace's directory, entered without ever following a symlink and without leaving it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, Mode as Permissions, OFlags};
+use rustix::io::Errno;
+
+use crate::object::Mode;
+
+/// What the kernel says about a file that matters to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Stat {
+    /// Kind and permission bits, as the kernel has them.
+    pub(crate) mode: u32,
+    pub(crate) size: u64,
+    /// Nanoseconds since 1970.
+    pub(crate) mtime: i64,
+    pub(crate) ctime: i64,
+    pub(crate) inode: u64,
+}
+
+impl Stat {
+    // The kernel's field types differ between platforms.
+    #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
+    fn new(stat: &rustix::fs::Stat) -> Stat {
+        let nanoseconds =
+            |seconds: i64, part: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(part);
+        Stat {
+            mode: u32::from(stat.st_mode),
+            size: stat.st_size as u64,
+            mtime: nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            ctime: nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            inode: stat.st_ino as u64,
+        }
+    }
+
+    fn kind(&self) -> u32 {
+        self.mode & 0o170_000
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        self.kind() == 0o100_000
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind() == 0o040_000
+    }
+
+    pub(crate) fn is_symlink(&self) -> bool {
+        self.kind() == 0o120_000
+    }
+
+    /// The mode of its entry in a tree, if it can be in one.
+    pub(crate) fn entry_mode(&self) -> Option<Mode> {
+        match self.kind() {
+            0o100_000 => Some(Mode::file(self.mode)),
+            0o040_000 => Some(Mode::directory(self.mode)),
+            0o120_000 => Some(Mode::SYMLINK),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn stat_at(directory: impl AsFd, name: &[u8]) -> io::Result<Stat> {
+    let stat = rustix::fs::statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(Stat::new(&stat))
+}
+
+pub(crate) fn stat_fd(file: impl AsFd) -> io::Result<Stat> {
+    Ok(Stat::new(&rustix::fs::fstat(file)?))
+}
+
+/// The names in a directory, sorted, without `.` and `..`.
+pub(crate) fn names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(name.to_vec());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK);
+
+/// Opens a regular file for reading; never a symlink, and never waiting for a pipe's other end.
+pub(crate) fn open_file(directory: impl AsFd, name: &[u8]) -> io::Result<std::fs::File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fd = rustix::fs::openat(directory, OsStr::from_bytes(name), flags, Permissions::empty())?;
+    Ok(fd.into())
+}
+
+/// The target of a symlink.
+pub(crate) fn read_link(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
+    let target = rustix::fs::readlinkat(directory, OsStr::from_bytes(name), Vec::new())?;
+    Ok(target.into_bytes())
+}
+
+/// The workspace's root, held open: a rename of the directory does not lead elsewhere.
+#[derive(Debug)]
+pub(crate) struct Root {
+    fd: OwnedFd,
+}
+
+impl Root {
+    pub(crate) fn open(path: &Path) -> io::Result<Root> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Root { fd: rustix::fs::open(path, flags, Permissions::empty())? })
+    }
+
+    /// Opens a directory below the root by its path. A symlink anywhere on the way is an error.
+    pub(crate) fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        if path.is_empty() {
+            return Ok(self.fd.try_clone()?);
+        }
+        // The kernel takes paths of up to 4,095 bytes; a longer way is gone in stages.
+        let mut fd: Option<OwnedFd> = None;
+        let mut rest = path;
+        while !rest.is_empty() {
+            let (stage, after) = split_stage(rest);
+            let from = fd.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
+            fd = Some(open_beneath(from, stage)?);
+            rest = after;
+        }
+        Ok(fd.expect("the path is not empty"))
+    }
+}
+
+impl AsFd for Root {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The longest part of a path, up to a slash, that one system call takes; and the rest.
+fn split_stage(path: &[u8]) -> (&[u8], &[u8]) {
+    const LONGEST: usize = 4000;
+    if path.len() <= LONGEST {
+        return (path, b"");
+    }
+    let slash = path[..LONGEST].iter().rposition(|byte| *byte == b'/');
+    let slash = slash.expect("no name is longer than 255 bytes");
+    (&path[..slash], &path[slash + 1..])
+}
+
+#[cfg(target_os = "linux")]
+fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
+    use rustix::fs::ResolveFlags;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let path_text = OsStr::from_bytes(path);
+    loop {
+        return match rustix::fs::openat2(from, path_text, DIRECTORY, Permissions::empty(), resolve)
+        {
+            Ok(fd) => Ok(fd),
+            Err(Errno::AGAIN | Errno::INTR) => continue,
+            // An old kernel, or a sandbox that does not know the call.
+            Err(Errno::NOSYS | Errno::PERM) => open_stepwise(from, path),
+            Err(error) => Err(error.into()),
+        };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
+    open_stepwise(from, path)
+}
+
+/// The same by hand: one directory after the other, none of them through a link.
+fn open_stepwise(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
+    let mut fd: Option<OwnedFd> = None;
+    for name in path.split(|byte| *byte == b'/') {
+        let from = fd.as_ref().map_or(from, AsFd::as_fd);
+        fd = Some(rustix::fs::openat(
+            from,
+            OsStr::from_bytes(name),
+            DIRECTORY,
+            Permissions::empty(),
+        )?);
+    }
+    fd.ok_or_else(|| Errno::NOENT.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn no_way_through_a_symlink() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path();
+        fs::create_dir_all(base.join("outside/deep")).unwrap();
+        fs::create_dir_all(base.join("inside/a/b")).unwrap();
+        symlink("../outside", base.join("inside/link")).unwrap();
+        symlink("a", base.join("inside/loop")).unwrap();
+        let root = Root::open(&base.join("inside")).unwrap();
+        assert!(root.directory(b"a/b").is_ok());
+        assert!(open_stepwise(root.as_fd(), b"a/b").is_ok());
+        for bad in [&b"link"[..], b"link/deep", b"loop", b"loop/b"] {
+            assert!(root.directory(bad).is_err(), "{bad:?}");
+            assert!(open_stepwise(root.as_fd(), bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn paths_longer_than_the_kernel_takes() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let name = vec![b'd'; 255];
+        let mut path = Vec::new();
+        for _ in 0..40 {
+            let parent = root.directory(&path).unwrap();
+            rustix::fs::mkdirat(&parent, OsStr::from_bytes(&name), Permissions::RWXU).unwrap();
+            path = crate::path::join(&path, &name);
+        }
+        assert!(path.len() > 10_000);
+        assert_eq!(names(root.directory(&path).unwrap()).unwrap(), Vec::<Vec<u8>>::new());
+    }
+}

@@ -1,0 +1,31 @@
+//! Captures a directory into a shared git object store and restores it, exactly.
+//!
+//! A [`Store`] is one bare git repository. A [`Workspace`] is a directory whose states it keeps.
+//! Everything that writes goes through the workspace's [`Lock`].
+//!
+//! Limits: hard links, extended attributes, access control lists, owners and times are not kept;
+//! the mode of the workspace's root is not part of its tree; a single file of more than 512 MB is
+//! never captured.
+
+mod beneath;
+#[cfg(feature = "faults")]
+pub mod fault;
+#[cfg(not(feature = "faults"))]
+mod fault;
+mod files;
+mod object;
+mod oid;
+mod pack;
+mod path;
+mod pins;
+mod rules;
+mod store;
+mod tracked;
+
+pub use object::{Kind, Mode};
+pub use oid::{InvalidOid, Oid};
+pub use pack::MAX_OBJECT;
+pub use path::{InvalidPath, RelPath};
+pub use pins::{Pin, PinName, WorkspaceId};
+pub use rules::{Filter, Rules};
+pub use store::{ObjectError, Store, StoreError};

@@ -1,0 +1,224 @@
+//! Git objects as bytes: trees with raw modes, and the parentless commits behind pins.
+
+use std::cmp::Ordering;
+
+use crate::oid::Oid;
+
+/// What an object is. The discriminants are git's pack codes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Kind {
+    /// A pin: a tree with a message.
+    Commit = 1,
+    /// A directory.
+    Tree = 2,
+    /// The content of a file, or the target of a symlink.
+    Blob = 3,
+}
+
+impl Kind {
+    pub(crate) fn from_code(code: u8) -> Option<Kind> {
+        [Kind::Commit, Kind::Tree, Kind::Blob].into_iter().find(|kind| *kind as u8 == code)
+    }
+
+    /// What is hashed before the content.
+    pub(crate) fn header(self, size: u64) -> Vec<u8> {
+        let name = match self {
+            Kind::Commit => "commit",
+            Kind::Tree => "tree",
+            Kind::Blob => "blob",
+        };
+        format!("{name} {size}\0").into_bytes()
+    }
+}
+
+/// A git entry mode: the kind of file and all its permission bits (`100600`, `104755`, `40750`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
+pub struct Mode(pub u32);
+
+const KIND_BITS: u32 = 0o170_000;
+const FILE: u32 = 0o100_000;
+const DIRECTORY: u32 = 0o040_000;
+const SYMLINK: u32 = 0o120_000;
+
+impl Mode {
+    /// Permission bits of symlinks mean nothing and are not kept.
+    pub const SYMLINK: Mode = Mode(SYMLINK);
+
+    /// The mode of a regular file with these permission bits.
+    pub fn file(permissions: u32) -> Mode {
+        Mode(FILE | permissions & 0o7777)
+    }
+
+    /// The mode of a directory with these permission bits.
+    pub fn directory(permissions: u32) -> Mode {
+        Mode(DIRECTORY | permissions & 0o7777)
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(self) -> bool {
+        self.0 & KIND_BITS == FILE
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(self) -> bool {
+        self.0 & KIND_BITS == DIRECTORY
+    }
+
+    /// Whether it is a symlink.
+    pub fn is_symlink(self) -> bool {
+        self.0 & KIND_BITS == SYMLINK
+    }
+
+    /// The permission bits, setuid, setgid and sticky included.
+    pub fn permissions(self) -> u32 {
+        self.0 & 0o7777
+    }
+
+    /// Whether both are files, both directories or both symlinks.
+    pub fn same_kind(self, other: Mode) -> bool {
+        self.0 & KIND_BITS == other.0 & KIND_BITS
+    }
+}
+
+/// One entry of a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeEntry<'a> {
+    /// Kind and permission bits.
+    pub mode: Mode,
+    /// The file's name.
+    pub name: &'a [u8],
+    /// Content, link target or subtree.
+    pub oid: Oid,
+}
+
+/// One entry of a tree, standing on its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct OwnedEntry {
+    pub(crate) mode: Mode,
+    pub(crate) name: Vec<u8>,
+    pub(crate) oid: Oid,
+}
+
+impl From<TreeEntry<'_>> for OwnedEntry {
+    fn from(entry: TreeEntry<'_>) -> OwnedEntry {
+        OwnedEntry { mode: entry.mode, name: entry.name.to_vec(), oid: entry.oid }
+    }
+}
+
+/// Git's order of names in a tree: a directory sorts as if its name ended in `/`.
+pub(crate) fn tree_order(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
+    let common = a.0.len().min(b.0.len());
+    let next = |(name, is_directory): (&[u8], bool)| {
+        name.get(common).copied().or(is_directory.then_some(b'/')).map_or(-1, i32::from)
+    };
+    a.0[..common].cmp(&b.0[..common]).then_with(|| next(a).cmp(&next(b)))
+}
+
+/// Appends an entry to a tree under construction. Entries come in [`tree_order`].
+pub(crate) fn push_entry(tree: &mut Vec<u8>, entry: TreeEntry<'_>) {
+    tree.extend_from_slice(format!("{:o} ", entry.mode.0).as_bytes());
+    tree.extend_from_slice(entry.name);
+    tree.push(0);
+    tree.extend_from_slice(&entry.oid.0);
+}
+
+/// The object is not what git would write.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("malformed {0}")]
+pub struct Malformed(pub &'static str);
+
+/// The entries of a tree object.
+pub(crate) fn entries(tree: &[u8]) -> impl Iterator<Item = Result<TreeEntry<'_>, Malformed>> {
+    let mut rest = tree;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let entry = split_entry(rest);
+        rest = entry.map_or(&[][..], |(_, rest)| rest);
+        Some(entry.map(|(entry, _)| entry).ok_or(Malformed("tree")))
+    })
+}
+
+fn split_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
+    let space = tree.iter().take(8).position(|byte| *byte == b' ')?;
+    let mode = u32::from_str_radix(std::str::from_utf8(&tree[..space]).ok()?, 8).ok()?;
+    let rest = &tree[space + 1..];
+    let nul = rest.iter().position(|byte| *byte == 0)?;
+    let (name, rest) = (&rest[..nul], &rest[nul + 1..]);
+    // A name that could lead out of the workspace never becomes a path.
+    let valid = !matches!(name, b"" | b"." | b".." | b".git") && !name.contains(&b'/');
+    let entry = TreeEntry { mode: Mode(mode), name, oid: Oid::from_slice(rest)? };
+    valid.then_some((entry, &rest[20..]))
+}
+
+/// A commit without parents: what a pin points at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Commit {
+    pub(crate) tree: Oid,
+    /// Seconds since 1970.
+    pub(crate) time: i64,
+    pub(crate) message: String,
+}
+
+const IDENTITY: &str = "takeback <takeback@localhost>";
+
+impl Commit {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let Commit { tree, time, message } = self;
+        format!(
+            "tree {tree}\nauthor {IDENTITY} {time} +0000\ncommitter {IDENTITY} {time} +0000\n\n{message}"
+        )
+        .into_bytes()
+    }
+
+    pub(crate) fn parse(commit: &[u8]) -> Result<Commit, Malformed> {
+        let malformed = Malformed("commit");
+        let text = std::str::from_utf8(commit).map_err(|_| malformed.clone())?;
+        let (head, message) = text.split_once("\n\n").ok_or(malformed.clone())?;
+        let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+        let tree = field("tree ").and_then(|id| id.parse().ok()).ok_or(malformed.clone())?;
+        let time = field("committer ")
+            .and_then(|line| line.rsplit(' ').nth(1)?.parse().ok())
+            .ok_or(malformed)?;
+        Ok(Commit { tree, time, message: message.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_sort_as_if_they_ended_in_a_slash() {
+        let order = |a, b| tree_order(a, b);
+        assert_eq!(order((b"a", true), (b"a.b", false)), Ordering::Greater);
+        assert_eq!(order((b"a", false), (b"a.b", false)), Ordering::Less);
+        assert_eq!(order((b"a", true), (b"a0", false)), Ordering::Less);
+        assert_eq!(order((b"a", true), (b"a", true)), Ordering::Equal);
+    }
+
+    #[test]
+    fn a_tree_that_names_a_way_out_is_malformed() {
+        for name in [&b".."[..], b".", b"", b"a/b", b".git"] {
+            let mut tree = Vec::new();
+            push_entry(&mut tree, TreeEntry { mode: Mode::file(0o644), name, oid: Oid::ZERO });
+            assert!(entries(&tree).any(|entry| entry.is_err()), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_truncated_tree_is_malformed_not_shorter() {
+        let mut tree = Vec::new();
+        for name in [&b"a"[..], b"b"] {
+            push_entry(&mut tree, TreeEntry { mode: Mode::file(0o600), name, oid: Oid::ZERO });
+        }
+        assert!(entries(&tree[..tree.len() - 1]).any(|entry| entry.is_err()));
+    }
+
+    #[test]
+    fn commits_survive_a_round_trip() {
+        let commit = Commit { tree: Oid::EMPTY_TREE, time: -5, message: "a\n\nb\n".into() };
+        assert_eq!(Commit::parse(&commit.encode()).unwrap(), commit);
+    }
+}

@@ -1,0 +1,83 @@
+//! Object ids: the SHA-1 names that git gives to objects.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha1::{Digest, Sha1};
+
+use crate::object::Kind;
+
+/// The name of an object: SHA-1 over its kind, its size and its content.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Oid(pub [u8; 20]);
+
+impl Oid {
+    /// The tree without entries, which every empty directory points at.
+    pub const EMPTY_TREE: Oid = Oid([
+        0x4b, 0x82, 0x5d, 0xc6, 0x42, 0xcb, 0x6e, 0xb9, 0xa0, 0x60, 0xe5, 0x4b, 0xf8, 0xd6, 0x92,
+        0x88, 0xfb, 0xee, 0x49, 0x04,
+    ]);
+
+    /// No object at all.
+    pub(crate) const ZERO: Oid = Oid([0; 20]);
+
+    /// The id of an object of this kind and content.
+    pub fn of(kind: Kind, content: &[u8]) -> Oid {
+        let mut hasher = Sha1::new();
+        hasher.update(kind.header(content.len() as u64));
+        hasher.update(content);
+        Oid(hasher.finalize().into())
+    }
+
+    /// The id in the 20 bytes at the start of `bytes`, if there are that many.
+    pub(crate) fn from_slice(bytes: &[u8]) -> Option<Oid> {
+        Some(Oid(bytes.get(..20)?.try_into().ok()?))
+    }
+}
+
+impl fmt::Display for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The text was not forty hexadecimal digits.
+#[derive(Debug, thiserror::Error)]
+#[error("an object id is 40 hexadecimal digits")]
+pub struct InvalidOid;
+
+impl FromStr for Oid {
+    type Err = InvalidOid;
+
+    fn from_str(text: &str) -> Result<Oid, InvalidOid> {
+        let digits = text.as_bytes();
+        let mut id = [0; 20];
+        if digits.len() != 40 {
+            return Err(InvalidOid);
+        }
+        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+            let [high, low] = [pair[0], pair[1]].map(|digit| (digit as char).to_digit(16));
+            *byte = (high.ok_or(InvalidOid)? * 16 + low.ok_or(InvalidOid)?) as u8;
+        }
+        Ok(Oid(id))
+    }
+}
+
+impl serde::Serialize for Oid {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Oid {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Oid, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}

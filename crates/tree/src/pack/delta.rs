@@ -1,0 +1,247 @@
+//! Deltas: an object written as copies from another one and what is new.
+
+use std::collections::HashMap;
+
+/// The length of the pieces that are looked up in the base.
+const BLOCK: usize = 16;
+/// The longest run one copy instruction takes in every version of the format.
+const MAX_COPY: usize = 0xffff;
+const MAX_INSERT: usize = 0x7f;
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Rebuilds an object from its base. `None` if the delta does not fit.
+pub(crate) fn apply(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+    let (base_size, rest) = take_size(delta)?;
+    let (size, mut rest) = take_size(rest)?;
+    // A delta copies at most 16 MB per instruction; a size beyond that is a lie, not a request.
+    if base_size != base.len() as u64 || size > (rest.len() as u64).saturating_mul(1 << 24) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(usize::try_from(size).ok()?.min(1 << 26));
+    while let Some((&code, after)) = rest.split_first() {
+        rest = after;
+        if code & 0x80 != 0 {
+            let mut field = |bits: std::ops::Range<u8>| {
+                let mut value = 0usize;
+                for (shift, bit) in bits.enumerate() {
+                    if code & (1 << bit) != 0 {
+                        let (&byte, after) = rest.split_first()?;
+                        value |= usize::from(byte) << (8 * shift);
+                        rest = after;
+                    }
+                }
+                Some(value)
+            };
+            let offset = field(0..4)?;
+            let length = match field(4..7)? {
+                0 => 0x10000,
+                length => length,
+            };
+            out.extend_from_slice(base.get(offset..offset.checked_add(length)?)?);
+        } else if code != 0 {
+            let (new, after) = rest.split_at_checked(usize::from(code))?;
+            out.extend_from_slice(new);
+            rest = after;
+        } else {
+            return None;
+        }
+    }
+    (out.len() as u64 == size).then_some(out)
+}
+
+/// The size of the object that a delta makes.
+pub(crate) fn result_size(delta: &[u8]) -> Option<u64> {
+    Some(take_size(take_size(delta)?.1)?.0)
+}
+
+fn take_size(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0u64;
+    for (index, byte) in bytes.iter().enumerate() {
+        value |= u64::from(byte & 0x7f).checked_shl(7 * index as u32)?;
+        if byte & 0x80 == 0 {
+            return Some((value, &bytes[index + 1..]));
+        }
+    }
+    None
+}
+
+fn push_size(out: &mut Vec<u8>, mut size: u64) {
+    while size > 0x7f {
+        out.push(size as u8 | 0x80);
+        size >>= 7;
+    }
+    out.push(size as u8);
+}
+
+/// A delta that makes `target` from `base`, if one of at most `limit` bytes is found.
+pub(crate) fn encode(base: &[u8], target: &[u8], limit: usize) -> Option<Vec<u8>> {
+    let mut delta = Delta { out: Vec::new(), pending: 0..0 };
+    push_size(&mut delta.out, base.len() as u64);
+    push_size(&mut delta.out, target.len() as u64);
+
+    // Most edits leave both ends alone.
+    let head = common(base.iter(), target.iter());
+    let tail = common(base[head..].iter().rev(), target[head..].iter().rev());
+    delta.copy(target, 0, head);
+    delta.pending = head..head;
+    let end = target.len() - tail;
+    let blocks = Blocks::of(&base[head..base.len() - tail], head);
+    let mut at = head;
+    let mut hash = None;
+    while at < end {
+        if delta.out.len() + delta.pending.len() > limit {
+            return None;
+        }
+        let Some(window) = target[at..end].get(..BLOCK) else {
+            delta.pending.end = end;
+            break;
+        };
+        let rolled = hash.unwrap_or_else(|| block_hash(window));
+        match blocks.longest(rolled, base, &target[at..end]) {
+            Some((offset, length)) => {
+                delta.copy(target, offset, length);
+                at += length;
+                delta.pending = at..at;
+                hash = None;
+            }
+            None => {
+                hash = target[at..end].get(BLOCK).map(|next| roll(rolled, window[0], *next));
+                at += 1;
+                delta.pending.end = at;
+            }
+        }
+    }
+    delta.copy(target, base.len() - tail, tail);
+    delta.flush(target);
+    (delta.out.len() <= limit).then_some(delta.out)
+}
+
+fn common<'a>(a: impl Iterator<Item = &'a u8>, b: impl Iterator<Item = &'a u8>) -> usize {
+    a.zip(b).take_while(|(a, b)| a == b).count()
+}
+
+struct Delta {
+    out: Vec<u8>,
+    /// The part of the target that is new and not written yet.
+    pending: std::ops::Range<usize>,
+}
+
+impl Delta {
+    fn flush(&mut self, target: &[u8]) {
+        for new in target[self.pending.clone()].chunks(MAX_INSERT) {
+            self.out.push(new.len() as u8);
+            self.out.extend_from_slice(new);
+        }
+        self.pending = self.pending.end..self.pending.end;
+    }
+
+    fn copy(&mut self, target: &[u8], mut offset: usize, mut length: usize) {
+        if length == 0 {
+            return;
+        }
+        self.flush(target);
+        while length > 0 {
+            let part = length.min(MAX_COPY);
+            let at = self.out.len();
+            let mut code = 0x80;
+            self.out.push(0);
+            for (bit, value) in [(0, offset), (4, part)] {
+                for shift in 0..4 {
+                    let byte = (value >> (8 * shift)) as u8;
+                    if byte != 0 {
+                        self.out.push(byte);
+                        code |= 1 << (bit + shift);
+                    }
+                }
+            }
+            self.out[at] = code;
+            offset += part;
+            length -= part;
+        }
+    }
+}
+
+fn block_hash(block: &[u8]) -> u64 {
+    block.iter().fold(0, |hash, byte| hash.wrapping_mul(FACTOR).wrapping_add(u64::from(*byte) + 1))
+}
+
+/// The hash of the block one byte further on.
+fn roll(hash: u64, leaving: u8, entering: u8) -> u64 {
+    const HIGHEST: u64 = {
+        let (mut power, mut count) = (1u64, 1);
+        while count < BLOCK {
+            power = power.wrapping_mul(FACTOR);
+            count += 1;
+        }
+        power
+    };
+    hash.wrapping_sub((u64::from(leaving) + 1).wrapping_mul(HIGHEST))
+        .wrapping_mul(FACTOR)
+        .wrapping_add(u64::from(entering) + 1)
+}
+
+/// Where the blocks of a base are.
+struct Blocks(HashMap<u64, Vec<u32>>);
+
+impl Blocks {
+    /// How many places of the same block are tried.
+    const TRIES: usize = 8;
+
+    fn of(base: &[u8], start: usize) -> Blocks {
+        let mut blocks: HashMap<u64, Vec<u32>> = HashMap::new();
+        for (index, block) in base.chunks_exact(BLOCK).enumerate() {
+            let places = blocks.entry(block_hash(block)).or_default();
+            if places.len() < Blocks::TRIES {
+                places.push((start + index * BLOCK) as u32);
+            }
+        }
+        Blocks(blocks)
+    }
+
+    /// The place in the base that shares most with the start of `target`.
+    fn longest(&self, hash: u64, base: &[u8], target: &[u8]) -> Option<(usize, usize)> {
+        let places = self.0.get(&hash)?.iter().map(|place| *place as usize);
+        let lengths = places.map(|place| (place, common(base[place..].iter(), target.iter())));
+        lengths.max_by_key(|(_, length)| *length).filter(|(_, length)| *length >= BLOCK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_delta_makes_its_target(
+            base in prop::collection::vec(0u8..4, 0..3000),
+            edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..40, prop::collection::vec(any::<u8>(), 0..200)), 0..6),
+        ) {
+            let mut target = base.clone();
+            for (at, removed, inserted) in edits {
+                let at = at.index(target.len() + 1);
+                let end = (at + removed).min(target.len());
+                target.splice(at..end, inserted);
+            }
+            let delta = encode(&base, &target, usize::MAX).unwrap();
+            prop_assert_eq!(result_size(&delta), Some(target.len() as u64));
+            prop_assert_eq!(apply(&base, &delta), Some(target));
+        }
+
+        #[test]
+        fn garbage_is_refused_without_panic(base in prop::collection::vec(any::<u8>(), 0..64), delta in prop::collection::vec(any::<u8>(), 0..64)) {
+            let _ = apply(&base, &delta);
+        }
+    }
+
+    #[test]
+    fn a_small_edit_is_a_small_delta() {
+        let base: Vec<u8> =
+            (0..20_000u32).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
+        let mut target = base.clone();
+        target.splice(5000..5010, *b"edited");
+        target.splice(90_000..90_000, *b"and something new");
+        assert!(encode(&base, &target, usize::MAX).unwrap().len() < 100);
+        assert!(encode(&base, b"nothing in common with the base", 10).is_none());
+    }
+}

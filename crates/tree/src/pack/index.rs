@@ -1,0 +1,229 @@
+//! Pack indexes (version 2): where in its pack each object begins.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use sha1::{Digest, Sha1};
+
+use crate::oid::Oid;
+
+const MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
+const FANOUT_AT: u64 = 8;
+const OIDS_AT: u64 = FANOUT_AT + 1024;
+
+/// Up to this size an index is read at once; a larger one is looked into where it lies.
+const WHOLE: u64 = 4 << 20;
+
+/// A file that is read in places.
+pub(crate) enum Source {
+    Memory(Vec<u8>),
+    File(File, u64),
+}
+
+impl Source {
+    pub(crate) fn open(path: &Path) -> io::Result<Source> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        if length > WHOLE {
+            return Ok(Source::File(file, length));
+        }
+        let mut bytes = vec![0; length as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(Source::Memory(bytes))
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Source::Memory(bytes) => bytes.len() as u64,
+            Source::File(_, length) => *length,
+        }
+    }
+
+    /// `length` bytes at `offset`; an error if the file ends before.
+    pub(crate) fn get(&self, offset: u64, length: usize) -> io::Result<Cow<'_, [u8]>> {
+        let end = offset.checked_add(length as u64).filter(|end| *end <= self.len());
+        if end.is_none() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match self {
+            Source::Memory(bytes) => Ok(Cow::Borrowed(&bytes[offset as usize..][..length])),
+            Source::File(file, _) => {
+                let mut bytes = vec![0; length];
+                file.read_exact_at(&mut bytes, offset)?;
+                Ok(Cow::Owned(bytes))
+            }
+        }
+    }
+
+    pub(crate) fn u32(&self, offset: u64) -> io::Result<u32> {
+        Ok(be32(&self.get(offset, 4)?))
+    }
+
+    pub(crate) fn u64(&self, offset: u64) -> io::Result<u64> {
+        let bytes = self.get(offset, 8)?;
+        Ok(u64::from(be32(&bytes)) << 32 | u64::from(be32(&bytes[4..])))
+    }
+}
+
+pub(crate) fn be32(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes[..4].try_into().expect("four bytes"))
+}
+
+/// A sorted table of object ids with its fan-out: the common part of both kinds of index.
+pub(crate) struct OidTable {
+    fanout: Vec<u32>,
+    oids_at: u64,
+}
+
+impl OidTable {
+    pub(crate) fn new(source: &Source, fanout_at: u64, oids_at: u64) -> io::Result<OidTable> {
+        let fanout: Vec<u32> = source.get(fanout_at, 1024)?.chunks_exact(4).map(be32).collect();
+        if !fanout.is_sorted() {
+            return Err(corrupt("the fan-out table is not sorted"));
+        }
+        Ok(OidTable { fanout, oids_at })
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.fanout[255]
+    }
+
+    /// The position of `oid` in the table.
+    pub(crate) fn find(&self, source: &Source, oid: &Oid) -> io::Result<Option<u32>> {
+        let bucket = usize::from(oid.0[0]);
+        let start = if bucket == 0 { 0 } else { self.fanout[bucket - 1] };
+        let count = (self.fanout[bucket] - start) as usize;
+        let oids = source.get(self.oids_at + u64::from(start) * 20, count * 20)?;
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = (low + high) / 2;
+            match oids[middle * 20..][..20].cmp(&oid.0) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Ok(Some(start + middle as u32)),
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn oids(&self, source: &Source) -> io::Result<Vec<Oid>> {
+        let bytes = source.get(self.oids_at, self.count() as usize * 20)?;
+        Ok(bytes.chunks_exact(20).filter_map(Oid::from_slice).collect())
+    }
+}
+
+pub(crate) fn corrupt(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// An opened pack index.
+pub(crate) struct Index {
+    source: Source,
+    table: OidTable,
+}
+
+impl Index {
+    pub(crate) fn open(path: &Path) -> io::Result<Index> {
+        let source = Source::open(path)?;
+        if *source.get(0, 8)? != MAGIC {
+            return Err(corrupt("not a pack index of version 2"));
+        }
+        let table = OidTable::new(&source, FANOUT_AT, OIDS_AT)?;
+        let least = OIDS_AT + u64::from(table.count()) * 28 + 40;
+        if source.len() < least || !(source.len() - least).is_multiple_of(8) {
+            return Err(corrupt("the pack index has the wrong size"));
+        }
+        Ok(Index { source, table })
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.table.count()
+    }
+
+    /// Where `oid` begins in the pack.
+    pub(crate) fn find(&self, oid: &Oid) -> io::Result<Option<u64>> {
+        self.table.find(&self.source, oid)?.map(|position| self.offset(position)).transpose()
+    }
+
+    fn offset(&self, position: u32) -> io::Result<u64> {
+        let count = u64::from(self.count());
+        let offset = self.source.u32(OIDS_AT + count * 24 + u64::from(position) * 4)?;
+        if offset & 0x8000_0000 == 0 {
+            return Ok(u64::from(offset));
+        }
+        self.source.u64(OIDS_AT + count * 28 + u64::from(offset & 0x7fff_ffff) * 8)
+    }
+
+    /// All objects with their offsets, sorted by id.
+    pub(crate) fn entries(&self) -> io::Result<Vec<(Oid, u64)>> {
+        let oids = self.table.oids(&self.source)?;
+        oids.into_iter().zip(0..).map(|(oid, at)| Ok((oid, self.offset(at)?))).collect()
+    }
+
+    /// The checksum of the pack this index was made for.
+    pub(crate) fn pack_checksum(&self) -> io::Result<[u8; 20]> {
+        let bytes = self.source.get(self.source.len() - 40, 20)?;
+        Ok(bytes[..].try_into().expect("twenty bytes"))
+    }
+
+    /// Whether the index matches the checksum at its own end.
+    pub(crate) fn is_intact(&self) -> io::Result<bool> {
+        let length = self.source.len() - 20;
+        let body = self.source.get(0, length as usize)?;
+        Ok(Sha1::digest(&body)[..] == *self.source.get(length, 20)?)
+    }
+}
+
+/// An object in a pack being written.
+#[derive(Clone, Copy)]
+pub(crate) struct Indexed {
+    pub(crate) oid: Oid,
+    pub(crate) crc: u32,
+    pub(crate) offset: u64,
+}
+
+/// The bytes of the index of a pack. Sorts `objects` by id.
+pub(crate) fn encode(objects: &mut [Indexed], pack_checksum: &[u8; 20]) -> Vec<u8> {
+    objects.sort_unstable_by_key(|object| object.oid);
+    let mut out = Vec::with_capacity(OIDS_AT as usize + objects.len() * 28 + 40);
+    out.extend_from_slice(&MAGIC);
+    push_fanout(&mut out, objects.iter().map(|object| &object.oid));
+    objects.iter().for_each(|object| out.extend_from_slice(&object.oid.0));
+    objects.iter().for_each(|object| out.extend_from_slice(&object.crc.to_be_bytes()));
+    let mut large = Vec::new();
+    for object in objects.iter() {
+        let offset = small_offset(object.offset, &mut large);
+        out.extend_from_slice(&offset.to_be_bytes());
+    }
+    out.extend(large);
+    out.extend_from_slice(pack_checksum);
+    let checksum = Sha1::digest(&out);
+    out.extend_from_slice(&checksum);
+    out
+}
+
+/// An offset as 31 bits, or as a place in the table of `large` ones.
+pub(crate) fn small_offset(offset: u64, large: &mut Vec<u8>) -> u32 {
+    match u32::try_from(offset) {
+        Ok(offset) if offset & 0x8000_0000 == 0 => offset,
+        _ => {
+            let place = (large.len() / 8) as u32;
+            large.extend_from_slice(&offset.to_be_bytes());
+            place | 0x8000_0000
+        }
+    }
+}
+
+/// Appends how many of the sorted `oids` begin with each byte or a smaller one.
+pub(crate) fn push_fanout<'a>(out: &mut Vec<u8>, oids: impl Iterator<Item = &'a Oid>) {
+    let mut counts = [0u32; 256];
+    oids.for_each(|oid| counts[usize::from(oid.0[0])] += 1);
+    let mut total = 0;
+    for count in counts {
+        total += count;
+        out.extend_from_slice(&total.to_be_bytes());
+    }
+}

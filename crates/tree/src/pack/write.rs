@@ -1,0 +1,185 @@
+//! Writing packs: objects are appended by any number of threads, then the pack is sealed.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use sha1::{Digest, Sha1};
+
+use crate::fault;
+use crate::files::{self, Temporary};
+use crate::object::Kind;
+use crate::oid::Oid;
+use crate::pack::index::{self, Indexed};
+use crate::pack::{OFS_DELTA, deflate, push_entry_head, push_ofs};
+
+/// Packs up to this size never leave memory before they are complete.
+const SPILL: usize = 4 << 20;
+
+/// A pack under construction. Nothing of it is visible before [`PackWriter::seal`].
+pub(crate) struct PackWriter {
+    /// Where temporary files go.
+    temporary: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    /// The end of the pack that is not in the file yet.
+    tail: Vec<u8>,
+    /// How much of the pack is in the file.
+    spilled: u64,
+    file: Option<Temporary>,
+    objects: Vec<Indexed>,
+    known: HashSet<Oid>,
+}
+
+/// A sealed pack's name and size.
+#[derive(Debug, Clone)]
+pub(crate) struct Sealed {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+}
+
+impl PackWriter {
+    pub(crate) fn new(temporary: &Path) -> PackWriter {
+        let tail = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
+        let inner =
+            Inner { tail, spilled: 0, file: None, objects: Vec::new(), known: HashSet::new() };
+        PackWriter { temporary: temporary.to_owned(), inner: Mutex::new(inner) }
+    }
+
+    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // A thread that panicked while appending leaves at worst bytes that no index names.
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Whether this pack holds the object.
+    pub(crate) fn contains(&self, oid: &Oid) -> bool {
+        self.inner().known.contains(oid)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inner().objects.is_empty()
+    }
+
+    /// Adds an object, unless this pack has it. Compression happens outside of the lock.
+    pub(crate) fn add(&self, kind: Kind, oid: Oid, content: &[u8]) -> io::Result<()> {
+        if self.contains(&oid) {
+            return Ok(());
+        }
+        let mut entry = Vec::with_capacity(content.len() / 2 + 64);
+        push_entry_head(&mut entry, kind as u8, content.len() as u64);
+        deflate(content, &mut entry);
+        self.append(oid, &entry).map(drop)
+    }
+
+    /// Adds an object as its difference from one at `base`, an offset in this pack.
+    pub(crate) fn add_delta(&self, oid: Oid, base: u64, delta: &[u8]) -> io::Result<u64> {
+        let mut compressed = Vec::with_capacity(delta.len() + 64);
+        deflate(delta, &mut compressed);
+        let mut inner = self.inner();
+        let mut entry = Vec::with_capacity(compressed.len() + 16);
+        push_entry_head(&mut entry, OFS_DELTA, delta.len() as u64);
+        push_ofs(&mut entry, inner.end() - base);
+        entry.extend(compressed);
+        inner.append(&self.temporary, oid, &entry)
+    }
+
+    /// Adds an entry that is complete as it is; says at which offset.
+    pub(crate) fn append(&self, oid: Oid, entry: &[u8]) -> io::Result<u64> {
+        self.inner().append(&self.temporary, oid, entry)
+    }
+
+    /// Completes the pack and moves it into `directory`, durably. Nothing is written for no objects.
+    pub(crate) fn seal(self, directory: &Path) -> io::Result<Option<Sealed>> {
+        let inner = self.inner.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if inner.objects.is_empty() {
+            return Ok(None);
+        }
+        inner.seal(&self.temporary, directory).map(Some)
+    }
+}
+
+impl Inner {
+    fn end(&self) -> u64 {
+        self.spilled + self.tail.len() as u64
+    }
+
+    fn append(&mut self, temporary: &Path, oid: Oid, entry: &[u8]) -> io::Result<u64> {
+        let offset = self.end();
+        if !self.known.insert(oid) {
+            return Ok(offset);
+        }
+        self.objects.push(Indexed { oid, crc: crc32fast::hash(entry), offset });
+        self.tail.extend_from_slice(entry);
+        if self.tail.len() > SPILL {
+            self.spill(temporary)?;
+        }
+        Ok(offset)
+    }
+
+    fn spill(&mut self, temporary: &Path) -> io::Result<()> {
+        fault::point("pack spill")?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(Temporary::new(temporary)?),
+        };
+        file.write_all(&self.tail)?;
+        self.spilled += self.tail.len() as u64;
+        self.tail.clear();
+        Ok(())
+    }
+
+    fn seal(mut self, temporary: &Path, directory: &Path) -> io::Result<Sealed> {
+        let count = (self.objects.len() as u32).to_be_bytes();
+        let checksum: [u8; 20];
+        if self.file.is_none() {
+            self.tail[8..12].copy_from_slice(&count);
+            checksum = Sha1::digest(&self.tail).into();
+            self.tail.extend_from_slice(&checksum);
+            self.spill(temporary)?;
+        } else {
+            self.spill(temporary)?;
+            let file = self.file.as_ref().expect("the pack was spilled");
+            file.write_all_at(&count, 8)?;
+            checksum = sync_while_hashing(file, self.spilled)?;
+            self.tail.extend_from_slice(&checksum);
+            self.spill(temporary)?;
+        }
+        let pack = self.file.expect("the pack was spilled");
+        let mut index = Temporary::new(temporary)?;
+        index.write_all(&index::encode(&mut self.objects, &checksum))?;
+        fault::point("pack sync")?;
+        files::sync_all(&[&pack, &index])?;
+
+        // The index goes last: a pack without one is invisible, an index without its pack is not.
+        let name = format!("pack-{}", Oid(checksum));
+        fault::point("pack rename")?;
+        pack.persist(&directory.join(format!("{name}.pack")), 0o444)?;
+        fault::point("pack index rename")?;
+        index.persist(&directory.join(format!("{name}.idx")), 0o444)?;
+        files::sync_directory(directory)?;
+        Ok(Sealed { name, bytes: self.spilled })
+    }
+}
+
+/// The checksum of the first `length` bytes, computed while the disk writes them.
+fn sync_while_hashing(file: &File, length: u64) -> io::Result<[u8; 20]> {
+    std::thread::scope(|scope| {
+        let sync = scope.spawn(|| file.sync_data());
+        let mut hasher = Sha1::new();
+        let mut buffer = vec![0; 1 << 20];
+        let mut offset = 0;
+        while offset < length {
+            let chunk = &mut buffer[..(length - offset).min(1 << 20) as usize];
+            file.read_exact_at(chunk, offset)?;
+            hasher.update(&*chunk);
+            offset += chunk.len() as u64;
+        }
+        sync.join().expect("fdatasync does not panic")?;
+        Ok(hasher.finalize().into())
+    })
+}

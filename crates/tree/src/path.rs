@@ -1,0 +1,197 @@
+//! Paths inside a workspace: bytes, not text.
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
+
+/// A path relative to the workspace's root: names joined by `/`, any bytes the kernel allows.
+///
+/// The empty path is the root itself. In JSON a path is a string, or `{"bytes": "<base64>"}` if
+/// it is not UTF-8.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RelPath(Vec<u8>);
+
+/// The bytes are no path inside a workspace.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is not a path inside the workspace", String::from_utf8_lossy(.0).escape_debug())]
+pub struct InvalidPath(pub Vec<u8>);
+
+impl RelPath {
+    /// The workspace's root.
+    pub const fn root() -> RelPath {
+        RelPath(Vec::new())
+    }
+
+    /// Accepts names joined by single slashes; refuses `.`, `..`, empty names and NUL.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<RelPath, InvalidPath> {
+        let bytes = bytes.into();
+        let valid = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+        if bytes.is_empty() || bytes.split(|byte| *byte == b'/').all(valid) {
+            Ok(RelPath(bytes))
+        } else {
+            Err(InvalidPath(bytes))
+        }
+    }
+
+    /// The path's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether this is the root.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// This path with one more name.
+    pub fn join(&self, name: &[u8]) -> RelPath {
+        RelPath(join(&self.0, name))
+    }
+
+    /// The directory this path is in; `None` for the root.
+    pub fn parent(&self) -> Option<RelPath> {
+        (!self.is_root()).then(|| RelPath(split(&self.0).0.to_vec()))
+    }
+
+    /// The last name; empty for the root.
+    pub fn name(&self) -> &[u8] {
+        split(&self.0).1
+    }
+
+    /// Whether this is `ancestor` or lies below it.
+    pub fn starts_with(&self, ancestor: &RelPath) -> bool {
+        is_within(&self.0, &ancestor.0)
+    }
+}
+
+/// `directory/name`, or just `name` in the root.
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
+    if !directory.is_empty() {
+        path.extend_from_slice(directory);
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+/// A path as (directory, name).
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// Whether `path` is `ancestor` or lies below it.
+pub(crate) fn is_within(path: &[u8], ancestor: &[u8]) -> bool {
+    ancestor.is_empty()
+        || (path.starts_with(ancestor) && matches!(path.get(ancestor.len()), None | Some(b'/')))
+}
+
+impl Borrow<[u8]> for RelPath {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return f.write_str(".");
+        }
+        // Names are data: nothing in them may reach a terminal as a command.
+        for chunk in self.0.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                if character.is_control() || is_bidi(character) {
+                    write!(f, "{}", character.escape_default())?;
+                } else {
+                    write!(f, "{character}")?;
+                }
+            }
+            chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Characters that reorder the text around them.
+fn is_bidi(character: char) -> bool {
+    matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+impl fmt::Debug for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Json {
+    Text(String),
+    Bytes { bytes: String },
+}
+
+impl Serialize for RelPath {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => Json::Bytes { bytes: BASE64_STANDARD.encode(&self.0) }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RelPath {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<RelPath, D::Error> {
+        use serde::de::Error;
+        let bytes = match Json::deserialize(deserializer)? {
+            Json::Text(text) => text.into_bytes(),
+            Json::Bytes { bytes } => BASE64_STANDARD.decode(bytes).map_err(D::Error::custom)?,
+        };
+        RelPath::new(bytes).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_leaves_the_workspace() {
+        for bad in ["/etc", "a//b", "a/", "..", "a/../b", "./a", "a/.", "a\0b"] {
+            assert!(RelPath::new(bad).is_err(), "{bad:?}");
+        }
+        for good in ["", "a", "a/b", "...", ".git", "a\nb", "*.py"] {
+            assert!(RelPath::new(good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn within_is_by_whole_names() {
+        assert!(is_within(b"a/b", b"a"));
+        assert!(is_within(b"a", b"a"));
+        assert!(is_within(b"anything", b""));
+        assert!(!is_within(b"ab", b"a"));
+        assert!(!is_within(b"a", b"a/b"));
+    }
+
+    #[test]
+    fn json_keeps_every_byte() {
+        for bytes in [&b"plain"[..], b"caf\xc3\xa9", b"\xff/\xfe", b"new\nline"] {
+            let path = RelPath::new(bytes).unwrap();
+            let json = serde_json::to_string(&path).unwrap();
+            assert_eq!(serde_json::from_str::<RelPath>(&json).unwrap(), path, "{json}");
+        }
+        assert!(serde_json::from_str::<RelPath>("\"../x\"").is_err());
+    }
+
+    #[test]
+    fn display_disarms_control_characters() {
+        let path = RelPath::new(&b"a\x1b[31m\xff\xe2\x80\xaeb"[..]).unwrap();
+        assert_eq!(path.to_string(), "a\\u{1b}[31m\\xff\\u{202e}b");
+    }
+}

@@ -1,0 +1,157 @@
+//! Pins: refs that keep trees alive, one per checkpoint, each a commit without parent.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::fault;
+use crate::files::{self, Temporary};
+use crate::oid::Oid;
+use crate::store::{ObjectError, Store, StoreError};
+
+/// Which workspace: 16 hexadecimal digits made from the store's identity and the canonical path.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WorkspaceId(String);
+
+impl WorkspaceId {
+    pub(crate) fn new(digits: String) -> WorkspaceId {
+        WorkspaceId(digits)
+    }
+}
+
+impl fmt::Display for WorkspaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for WorkspaceId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<WorkspaceId, ()> {
+        let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if digits { Ok(WorkspaceId(text.to_owned())) } else { Err(()) }
+    }
+}
+
+/// The name of a pin: `refs/takeback/<workspace>/<seq>`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PinName {
+    /// Whose tree it is.
+    pub workspace: WorkspaceId,
+    /// Given out in order, never twice.
+    pub seq: u64,
+}
+
+impl fmt::Display for PinName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "refs/takeback/{}/{}", self.workspace, self.seq)
+    }
+}
+
+/// A tree that is kept, with what its maker said about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pin {
+    /// Its name.
+    pub name: PinName,
+    /// Its id: that of the commit.
+    pub id: Oid,
+    /// The state it keeps.
+    pub tree: Oid,
+    /// When it was made, in seconds since 1970.
+    pub time: i64,
+    /// Whatever its maker wrote: not looked into here.
+    pub message: String,
+}
+
+impl Store {
+    pub(crate) fn refs(&self) -> PathBuf {
+        self.directory().join("refs/takeback")
+    }
+
+    /// All workspaces that have pins.
+    pub fn pinned_workspaces(&self) -> Result<Vec<WorkspaceId>, StoreError> {
+        let mut workspaces = self.names_in(&self.refs())?;
+        workspaces.sort();
+        Ok(workspaces)
+    }
+
+    /// The names of a workspace's pins, oldest first.
+    pub fn pin_names(&self, workspace: &WorkspaceId) -> Result<Vec<PinName>, StoreError> {
+        let mut seqs: Vec<u64> = self.names_in(&self.refs().join(&workspace.0))?;
+        seqs.sort_unstable();
+        Ok(seqs.into_iter().map(|seq| PinName { workspace: workspace.clone(), seq }).collect())
+    }
+
+    /// The entries of a directory whose names have a certain form; none if it is not there.
+    fn names_in<T: FromStr>(&self, directory: &PathBuf) -> Result<Vec<T>, StoreError> {
+        let failed = || StoreError::io("list", directory);
+        match fs::read_dir(directory) {
+            Ok(entries) => entries
+                .map(|entry| Ok(entry.map_err(failed())?.file_name()))
+                .filter_map(|name| match name {
+                    Ok(name) => name.to_str()?.parse().ok().map(Ok),
+                    Err(error) => Some(Err(error)),
+                })
+                .collect(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(failed()(error)),
+        }
+    }
+
+    /// The commit that a pin names; `None` if there is no such pin.
+    pub fn pin_id(&self, name: &PinName) -> Result<Option<Oid>, StoreError> {
+        let path = self.directory().join(name.to_string());
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(StoreError::io("read", &path))?,
+        };
+        let damaged =
+            |error: crate::oid::InvalidOid| StoreError::Damaged { path, reason: error.to_string() };
+        text.trim_end().parse().map(Some).map_err(damaged)
+    }
+
+    /// Reads a pin; `None` if there is no such pin.
+    pub fn pin(&self, name: &PinName) -> Result<Option<Pin>, StoreError> {
+        let Some(id) = self.pin_id(name)? else { return Ok(None) };
+        let commit = self.commit(&id).map_err(|error: ObjectError| StoreError::Object(error))?;
+        Ok(Some(Pin {
+            name: name.clone(),
+            id,
+            tree: commit.tree,
+            time: commit.time,
+            message: commit.message,
+        }))
+    }
+
+    /// Deletes a pin; what only it kept goes with the next [gc](crate::gc). Touches no other pin.
+    pub fn unpin(&self, name: &PinName) -> Result<(), StoreError> {
+        let path = self.directory().join(name.to_string());
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Creates the ref of a pin, durably. Fails if the name is taken. The caller holds the store's
+    /// lock and has made the commit durable.
+    pub(crate) fn create_ref(&self, name: &PinName, id: Oid) -> io::Result<()> {
+        let path = self.directory().join(name.to_string());
+        let directory = path.parent().expect("a ref is in a directory");
+        if !directory.exists() {
+            files::create_directory(directory)?;
+            files::sync_directory(&self.refs())?;
+        }
+        let mut file = Temporary::new(&self.temporary())?;
+        file.write_all(format!("{id}\n").as_bytes())?;
+        fault::point("ref sync")?;
+        file.sync_data()?;
+        fault::point("ref link")?;
+        file.persist_new(&path)?;
+        files::sync_directory(directory)
+    }
+}

@@ -1,0 +1,216 @@
+//! What is captured: built-in excludes < `.gitignore` < configured excludes < configured includes
+//! < paths that the caller names or that the workspace's git index tracks.
+
+use std::sync::Arc;
+
+use bstr::ByteSlice;
+use gix_ignore::glob::pattern::{Case, Mode as PatternMode};
+use gix_ignore::glob::{Pattern, wildmatch};
+use serde::{Deserialize, Serialize};
+
+use crate::path::{RelPath, is_within};
+
+/// What can be made again, or is noise. Version 1; a filter that was stored with it keeps it.
+const BUILT_IN: &str = "\
+node_modules/
+bower_components/
+dist/
+build/
+target/
+__pycache__/
+*.pyc
+*.pyo
+.DS_Store
+Thumbs.db
+*.log
+.cache/
+.venv/
+venv/
+.tox/
+.nox/
+.mypy_cache/
+.pytest_cache/
+.ruff_cache/
+.gradle/
+.next/
+.nuxt/
+.svelte-kit/
+.turbo/
+.parcel-cache/
+.terraform/
+";
+
+/// Names of files that hold secrets.
+const PRIVATE: [&str; 3] = [".env*", "*.pem", "id_*"];
+
+/// What to capture, as configured. Stored with every checkpoint, so that a restore uses the rules
+/// of its capture.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rules {
+    /// Patterns of what is not captured, in the syntax of `.gitignore`.
+    pub exclude: Vec<String>,
+    /// Patterns of what is captured although something else excludes it.
+    pub include: Vec<String>,
+    /// Names of files whose content is never shown.
+    pub private: Vec<String>,
+    /// Leave private files out altogether.
+    pub skip_private: bool,
+    /// Larger files are uncovered.
+    pub max_file_size: u64,
+    /// Larger ignored files are not guarded.
+    pub max_guarded_size: u64,
+    /// A workspace with more files than this is refused.
+    pub max_files: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            exclude: Vec::new(),
+            include: Vec::new(),
+            private: PRIVATE.map(str::to_owned).to_vec(),
+            skip_private: false,
+            max_file_size: 10 << 20,
+            max_guarded_size: 1 << 20,
+            max_files: 50_000,
+        }
+    }
+}
+
+/// The rules of a capture together with what they alone cannot tell.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Filter {
+    /// The rules.
+    pub rules: Rules,
+    /// Ignored files that git tracked, and that were therefore captured like any others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tracked: Vec<RelPath>,
+}
+
+/// Why something is not captured, by the rules alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Capture,
+    /// Captured whatever is below it.
+    Include,
+    /// By a `.gitignore`.
+    Ignore,
+    /// By configuration or the built-in list.
+    Exclude,
+}
+
+/// Patterns of one source, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Patterns(Vec<Pattern>);
+
+impl Patterns {
+    pub(crate) fn parse(text: &[u8]) -> Patterns {
+        Patterns(gix_ignore::parse(text, false).map(|(pattern, ..)| pattern).collect())
+    }
+
+    /// Whether the last pattern that matches says yes (or, negated, no).
+    fn verdict(&self, path: &[u8], is_directory: bool) -> Option<bool> {
+        let name_at = path.rfind_byte(b'/').map(|slash| slash + 1);
+        let matches = |pattern: &&Pattern| {
+            pattern.matches_repo_relative_path(
+                path.as_bstr(),
+                name_at,
+                Some(is_directory),
+                Case::Sensitive,
+                wildmatch::Mode::NO_MATCH_SLASH_LITERAL,
+            )
+        };
+        self.0.iter().rev().find(matches).map(|pattern| !pattern.is_negative())
+    }
+}
+
+/// The `.gitignore` files that apply in a directory: its own and those above it.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    parent: Option<Arc<Scope>>,
+    /// The length of the directory's path, slash included.
+    base: usize,
+    patterns: Patterns,
+}
+
+impl Scope {
+    /// The scope in `directory`, whose `.gitignore` has this content.
+    pub(crate) fn enter(
+        parent: Option<&Arc<Scope>>,
+        directory: &[u8],
+        gitignore: Option<&[u8]>,
+    ) -> Arc<Scope> {
+        match (parent, gitignore) {
+            (Some(parent), None) => parent.clone(),
+            (parent, text) => Arc::new(Scope {
+                parent: parent.cloned(),
+                base: if directory.is_empty() { 0 } else { directory.len() + 1 },
+                patterns: text.map(Patterns::parse).unwrap_or_default(),
+            }),
+        }
+    }
+
+    fn verdict(&self, path: &[u8], is_directory: bool) -> Option<bool> {
+        let mut scope = Some(self);
+        while let Some(current) = scope {
+            if let found @ Some(_) = current.patterns.verdict(&path[current.base..], is_directory) {
+                return found;
+            }
+            scope = current.parent.as_deref();
+        }
+        None
+    }
+}
+
+/// Rules made ready for matching.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    built_in: Patterns,
+    exclude: Patterns,
+    include: Patterns,
+    private: Patterns,
+}
+
+impl Matcher {
+    pub(crate) fn new(rules: &Rules) -> Matcher {
+        let patterns = |lines: &[String]| Patterns::parse(lines.join("\n").as_bytes());
+        Matcher {
+            built_in: Patterns::parse(BUILT_IN.as_bytes()),
+            exclude: patterns(&rules.exclude),
+            include: patterns(&rules.include),
+            private: patterns(&rules.private),
+        }
+    }
+
+    /// What the rules say of a path whose directories are all captured.
+    pub(crate) fn verdict(&self, scope: &Scope, path: &[u8], is_directory: bool) -> Verdict {
+        if self.include.verdict(path, is_directory) == Some(true) {
+            return Verdict::Include;
+        }
+        if let Some(excluded) = self.exclude.verdict(path, is_directory) {
+            return if excluded { Verdict::Exclude } else { Verdict::Capture };
+        }
+        match scope.verdict(path, is_directory) {
+            Some(true) => Verdict::Ignore,
+            Some(false) => Verdict::Capture,
+            None if self.built_in.verdict(path, is_directory) == Some(true) => Verdict::Exclude,
+            None => Verdict::Capture,
+        }
+    }
+
+    /// Whether a configured include leads into this excluded directory.
+    pub(crate) fn includes_under(&self, directory: &[u8]) -> bool {
+        self.include.0.iter().any(|pattern| {
+            let literal = &pattern.text[..pattern.first_wildcard_pos.unwrap_or(pattern.text.len())];
+            let anchored = !pattern.mode.contains(PatternMode::NO_SUB_DIR)
+                || pattern.mode.contains(PatternMode::ABSOLUTE);
+            anchored && !pattern.is_negative() && is_within(literal, directory)
+        })
+    }
+
+    /// Whether a file's content is nobody else's business.
+    pub(crate) fn is_private(&self, path: &[u8]) -> bool {
+        self.private.verdict(path, false) == Some(true)
+    }
+}
