@@ -8,6 +8,7 @@
 //! never captured.
 
 mod beneath;
+mod capture;
 #[cfg(feature = "faults")]
 pub mod fault;
 #[cfg(not(feature = "faults"))]
@@ -18,14 +19,18 @@ mod oid;
 mod pack;
 mod path;
 mod pins;
+mod restore;
 mod rules;
 mod store;
 mod tracked;
+mod workspace;
 
+pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
 pub use object::{Kind, Mode};
 pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;
-pub use path::{InvalidPath, RelPath};
+pub use path::{AnyPath, InvalidPath, RelPath};
 pub use pins::{Pin, PinName, WorkspaceId};
 pub use rules::{Filter, Rules};
 pub use store::{ObjectError, Store, StoreError};
+pub use workspace::{Lock, PinError, Places, Workspace, WorkspaceError, WorkspaceInfo};

@@ -1,7 +1,10 @@
 //! Paths inside a workspace: bytes, not text.
 
 use std::borrow::Borrow;
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -129,6 +132,28 @@ impl fmt::Debug for RelPath {
     }
 }
 
+/// Any path, in JSON as [`RelPath`] is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AnyPath(pub PathBuf);
+
+impl From<&Path> for AnyPath {
+    fn from(path: &Path) -> AnyPath {
+        AnyPath(path.to_owned())
+    }
+}
+
+impl Serialize for AnyPath {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize(self.0.as_os_str().as_bytes(), serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for AnyPath {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<AnyPath, D::Error> {
+        Ok(AnyPath(PathBuf::from(OsString::from_vec(deserialize(deserializer)?))))
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Json {
@@ -136,23 +161,29 @@ enum Json {
     Bytes { bytes: String },
 }
 
+fn serialize<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => serializer.serialize_str(text),
+        Err(_) => Json::Bytes { bytes: BASE64_STANDARD.encode(bytes) }.serialize(serializer),
+    }
+}
+
+fn deserialize<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    match Json::deserialize(deserializer)? {
+        Json::Text(text) => Ok(text.into_bytes()),
+        Json::Bytes { bytes } => BASE64_STANDARD.decode(bytes).map_err(serde::de::Error::custom),
+    }
+}
+
 impl Serialize for RelPath {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match std::str::from_utf8(&self.0) {
-            Ok(text) => serializer.serialize_str(text),
-            Err(_) => Json::Bytes { bytes: BASE64_STANDARD.encode(&self.0) }.serialize(serializer),
-        }
+        serialize(&self.0, serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for RelPath {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<RelPath, D::Error> {
-        use serde::de::Error;
-        let bytes = match Json::deserialize(deserializer)? {
-            Json::Text(text) => text.into_bytes(),
-            Json::Bytes { bytes } => BASE64_STANDARD.decode(bytes).map_err(D::Error::custom)?,
-        };
-        RelPath::new(bytes).map_err(D::Error::custom)
+        RelPath::new(deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

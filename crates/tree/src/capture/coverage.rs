@@ -1,0 +1,168 @@
+//! The decision about each path: captured, entered, or left alone, and why.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use crate::beneath::Stat;
+use crate::capture::cache::{Cause, Class, Reach};
+use crate::pack::MAX_OBJECT;
+use crate::path::{RelPath, is_within, split};
+use crate::rules::{Matcher, Rules, Scope, Verdict};
+use crate::tracked::Tracked;
+
+/// Everything that coverage depends on besides the `.gitignore` files.
+pub(crate) struct Coverage {
+    pub(crate) rules: Rules,
+    pub(crate) matcher: Matcher,
+    /// Paths that the caller names, sorted.
+    named: Vec<RelPath>,
+    /// Takeback's own directory, if it is inside the workspace.
+    own: Option<RelPath>,
+    index: Option<PathBuf>,
+    tracked: OnceLock<Tracked>,
+}
+
+/// What becomes of a file or directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Decision {
+    /// A file is captured, if it is not larger than its class allows.
+    Capture(Class),
+    /// A directory is entered. If that is against the rules, the cause says which.
+    Enter(Reach, Cause),
+    Leave(Cause),
+    /// Not captured and not worth a word: git's own data, or inside something that was left.
+    Pass,
+}
+
+impl Coverage {
+    pub(crate) fn new(
+        rules: &Rules,
+        named: &[RelPath],
+        own: Option<RelPath>,
+        index: Option<PathBuf>,
+    ) -> Coverage {
+        let mut named: Vec<RelPath> =
+            named.iter().filter(|path| !path.is_root()).cloned().collect();
+        named.sort();
+        Coverage {
+            rules: rules.clone(),
+            matcher: Matcher::new(rules),
+            named,
+            own,
+            index,
+            tracked: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn names_any(&self) -> bool {
+        !self.named.is_empty()
+    }
+
+    /// The paths that git tracks here; read when first asked for.
+    pub(crate) fn tracked(&self) -> &Tracked {
+        self.tracked.get_or_init(|| self.index.as_deref().map(Tracked::read).unwrap_or_default())
+    }
+
+    /// Whether the caller names this path or a directory it is in.
+    pub(crate) fn is_named(&self, path: &[u8]) -> bool {
+        self.named.iter().any(|named| is_within(path, named.as_bytes()))
+    }
+
+    /// Whether the caller names this path or something below it.
+    pub(crate) fn names_under(&self, path: &[u8]) -> bool {
+        self.named.iter().any(|named| is_within(named.as_bytes(), path))
+    }
+
+    /// What becomes of `path`, which is in a directory of this reach and scope.
+    pub(crate) fn decide(
+        &self,
+        reach: Reach,
+        scope: &Arc<Scope>,
+        path: &[u8],
+        stat: &Stat,
+    ) -> Decision {
+        let is_directory = stat.is_directory();
+        if split(path).1 == b".git" {
+            return Decision::Pass;
+        }
+        if self.own.as_ref().is_some_and(|own| own.as_bytes() == path) {
+            return Decision::Leave(Cause::Excluded);
+        }
+        if !is_directory && !stat.is_file() && !stat.is_symlink() {
+            return if reach == Reach::Partial && !self.is_named(path) {
+                Decision::Pass
+            } else {
+                Decision::Leave(Cause::Special)
+            };
+        }
+        let verdict = match reach {
+            Reach::Normal => self.matcher.verdict(scope, path, is_directory),
+            Reach::Included | Reach::Named => Verdict::Include,
+            Reach::Partial => match self.matcher.verdict(scope, path, is_directory) {
+                Verdict::Include => Verdict::Include,
+                _ => Verdict::Exclude,
+            },
+        };
+        if is_directory {
+            self.decide_directory(reach, path, verdict)
+        } else {
+            self.decide_file(reach, path, verdict)
+        }
+    }
+
+    fn decide_directory(&self, reach: Reach, path: &[u8], verdict: Verdict) -> Decision {
+        if reach == Reach::Named || self.is_named(path) {
+            return Decision::Enter(Reach::Named, cause(verdict));
+        }
+        match verdict {
+            Verdict::Capture => Decision::Enter(Reach::Normal, Cause::None),
+            Verdict::Include => Decision::Enter(Reach::Included, Cause::None),
+            Verdict::Ignore | Verdict::Exclude => {
+                let leads_somewhere = self.names_under(path)
+                    || self.matcher.includes_under(path)
+                    || self.tracked().any_under(path);
+                match (leads_somewhere, reach) {
+                    (true, _) => Decision::Enter(Reach::Partial, cause(verdict)),
+                    (false, Reach::Partial) => Decision::Pass,
+                    (false, _) => Decision::Leave(cause(verdict)),
+                }
+            }
+        }
+    }
+
+    fn decide_file(&self, reach: Reach, path: &[u8], verdict: Verdict) -> Decision {
+        let private = || self.rules.skip_private && self.matcher.is_private(path);
+        match verdict {
+            // Secrets that the user wants left out stay out, whoever names them.
+            Verdict::Ignore if private() && !self.tracked().contains(path) => {
+                Decision::Leave(Cause::Private)
+            }
+            _ if reach == Reach::Named || self.is_named(path) => Decision::Capture(Class::Named),
+            Verdict::Capture | Verdict::Include => Decision::Capture(Class::Plain),
+            _ if self.tracked().contains(path) => Decision::Capture(Class::Tracked),
+            Verdict::Ignore => Decision::Capture(Class::Guarded),
+            Verdict::Exclude if reach == Reach::Partial => Decision::Pass,
+            Verdict::Exclude => Decision::Leave(Cause::Excluded),
+        }
+    }
+
+    /// The largest file of this class that is captured.
+    pub(crate) fn limit(&self, class: Class, path: &[u8]) -> u64 {
+        let limit = match class {
+            Class::Plain => self.rules.max_file_size,
+            // A `.gitignore` belongs to the filter that a restore needs, whatever ignores it.
+            Class::Guarded if split(path).1 == b".gitignore" => self.rules.max_file_size,
+            Class::Guarded => self.rules.max_guarded_size,
+            Class::Tracked | Class::Named => MAX_OBJECT,
+        };
+        limit.min(MAX_OBJECT)
+    }
+}
+
+fn cause(verdict: Verdict) -> Cause {
+    match verdict {
+        Verdict::Capture | Verdict::Include => Cause::None,
+        Verdict::Ignore => Cause::Ignored,
+        Verdict::Exclude => Cause::Excluded,
+    }
+}

@@ -1,0 +1,407 @@
+//! Capture: workspace → tree.
+//!
+//! 1. Look at everything known from the last capture: one `lstat` per file.
+//! 2. List and read what changed, in parallel, straight into one pack.
+//! 3. Make trees anew along the changed paths.
+//!
+//! What could not be captured is part of the result.
+
+pub(crate) mod cache;
+mod coverage;
+mod scan;
+mod state;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use crate::beneath::{Root, Stat};
+use crate::oid::Oid;
+use crate::pack::write::PackWriter;
+use crate::path::RelPath;
+use crate::rules::{Filter, Rules};
+use crate::store::{Store, StoreError};
+use crate::tracked;
+use cache::{Cache, Cause, Class, Cutoff, Entry, Head, Kind, Reach};
+use coverage::Coverage;
+use scan::{Finding, Findings, Known, Scanner};
+
+/// How to capture.
+#[derive(Clone, Debug)]
+pub struct CaptureOptions<'a> {
+    /// What to capture.
+    pub rules: &'a Rules,
+    /// Files and directories that are captured whatever the rules say.
+    pub named: &'a [RelPath],
+    /// The time, taken no later than the capture begins: files as new as this are read again
+    /// next time.
+    pub now: SystemTime,
+}
+
+/// A captured state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capture {
+    /// The state's identity.
+    pub tree: Oid,
+    /// How many files and symlinks are in it.
+    pub files: u64,
+    /// What is not in it, by topmost paths, sorted.
+    pub uncovered: Vec<Uncovered>,
+    /// What a restore of it needs to know about the rules.
+    pub filter: Filter,
+}
+
+/// A path that a capture does not cover, with all that is below it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Uncovered {
+    /// The topmost path.
+    pub path: RelPath,
+    /// Why.
+    #[serde(flatten)]
+    pub reason: Reason,
+}
+
+/// Why a path is not covered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Reason {
+    /// The file is larger than the limit for its kind.
+    TooLarge {
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// A configured or built-in rule excludes it.
+    Excluded,
+    /// A `.gitignore` ignores the directory.
+    Ignored,
+    /// The system does not let it be read.
+    Unreadable {
+        /// What the system said.
+        error: String,
+    },
+    /// A socket, pipe or device.
+    Special,
+    /// It changed each time it was read.
+    Changing,
+    /// It holds secrets, and those are to be left out.
+    Private,
+}
+
+/// A capture did not happen; nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// There is more to capture than is allowed.
+    #[error("the workspace has more than {limit} files to capture")]
+    TooManyFiles {
+        /// The limit.
+        limit: u64,
+    },
+    /// The workspace itself cannot be read.
+    #[error("cannot read the workspace")]
+    Workspace(#[source] io::Error),
+    /// The objects cannot be written.
+    #[error("cannot write to the store")]
+    Write(#[source] io::Error),
+    /// Something is wrong with the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a capture works on.
+pub(crate) struct Context<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) root: &'a Root,
+    pub(crate) path: &'a std::path::Path,
+    /// Takeback's own directory, if it is inside the workspace.
+    pub(crate) own: Option<RelPath>,
+    pub(crate) writer: &'a PackWriter,
+}
+
+/// A workspace's state in memory, and how much of it the cache on disk lacks.
+pub(crate) struct State {
+    pub(crate) cache: Cache,
+    pub(crate) unsaved: Unsaved,
+}
+
+/// What is to be written to the cache.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Unsaved {
+    Nothing,
+    /// These entries, and the head.
+    Entries(Vec<u32>),
+    All,
+}
+
+impl Unsaved {
+    fn and(self, other: Unsaved) -> Unsaved {
+        match (self, other) {
+            (Unsaved::Nothing, other) | (other, Unsaved::Nothing) => other,
+            (Unsaved::Entries(mut one), Unsaved::Entries(other)) => {
+                one.extend(other);
+                Unsaved::Entries(one)
+            }
+            _ => Unsaved::All,
+        }
+    }
+}
+
+/// Captures the workspace, starting from what is known of it.
+pub(crate) fn capture(
+    context: &Context<'_>,
+    known: Option<State>,
+    options: &CaptureOptions<'_>,
+) -> Result<(Capture, State), CaptureError> {
+    let index = tracked::index_path(context.path);
+    let head = Head {
+        rules: fingerprint(options.rules, context.own.as_ref()),
+        generation: context.store.generation(),
+        cutoff: Cutoff { scan: nanoseconds(options.now) },
+        index: index.as_deref().map(stat_of).unwrap_or_default(),
+        named: !options.named.is_empty(),
+    };
+    let coverage = Coverage::new(options.rules, options.named, context.own.clone(), index);
+    let known = known.and_then(|state| Some((Known::new(state.cache)?, state.unsaved)));
+    let mut state = match known {
+        Some((known, unsaved)) if known.cache.entries[0].kind == Kind::Directory => {
+            update(context, &coverage, head, known, unsaved)?
+        }
+        _ => start(context, &coverage, head)?,
+    };
+    let capture = summary(&state.cache, options.rules)?;
+    if capture.files > options.rules.max_files {
+        return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
+    }
+    // With nothing else to save, the head is worth it only if it changed what is trusted.
+    if state.unsaved == Unsaved::Nothing && state.cache.head != head {
+        let quiet = Head { cutoff: state.cache.head.cutoff, ..head };
+        if quiet != state.cache.head {
+            state.unsaved = Unsaved::Entries(Vec::new());
+        }
+    }
+    if state.unsaved != Unsaved::Nothing {
+        state.cache.head = head;
+    }
+    Ok((capture, state))
+}
+
+/// The first capture: everything is new.
+fn start(context: &Context<'_>, coverage: &Coverage, head: Head) -> Result<State, CaptureError> {
+    set_aside_broken(context.store)?;
+    let scanner = scanner(context, coverage, None, head.cutoff);
+    scanner.run_new();
+    let findings = finish_scan(&scanner)?;
+    let empty = Cache { head, entries: Vec::new(), names: Vec::new() };
+    let mut assembled = state::assemble(None, empty, findings, scan::Below::New(0))?;
+    state::make_trees(&scanner, &mut assembled);
+    finish_scan(&scanner)?;
+    Ok(State { cache: assembled.cache, unsaved: Unsaved::All })
+}
+
+/// A later capture: most is as it was.
+fn update(
+    context: &Context<'_>,
+    coverage: &Coverage,
+    head: Head,
+    mut known: Known,
+    unsaved: Unsaved,
+) -> Result<State, CaptureError> {
+    let then = known.cache.head;
+    let mut rebuild = false;
+    if then.generation != head.generation {
+        set_aside_broken(context.store)?;
+        rebuild = state::distrust_missing(&mut known.cache, context);
+    }
+    let mut findings = scan::check(context.root, &known, then.cutoff);
+    if then.rules != head.rules {
+        findings = everything(&known);
+    } else {
+        let reconsider = reconsider(&known, coverage, &then, &head);
+        state::add_listings(&known, &mut findings, &reconsider);
+    }
+    if findings.is_empty() && !rebuild {
+        return Ok(State { cache: known.cache, unsaved });
+    }
+    if set_aside_broken(context.store)? {
+        // Some of what is known may have been in there. The store's generation is another now.
+        let head = Head { generation: context.store.generation(), ..head };
+        return update(context, coverage, head, known, unsaved);
+    }
+    let scanner = scanner(context, coverage, Some(&known), then.cutoff);
+    scanner.run(&findings);
+    let found = finish_scan(&scanner)?;
+    let mut assembled = match state::patch(&known, &found, rebuild) {
+        Some(patched) => patched,
+        None => {
+            let empty = Cache { head: then, entries: Vec::new(), names: Vec::new() };
+            let mut assembled = state::assemble(Some(&known), empty, found, scan::Below::Known(0))?;
+            assembled.changed.iter_mut().for_each(|changed| *changed |= rebuild);
+            assembled
+        }
+    };
+    state::make_trees(&scanner, &mut assembled);
+    finish_scan(&scanner)?;
+    Ok(State { cache: assembled.cache, unsaved: unsaved.and(assembled.unsaved) })
+}
+
+fn scanner<'a>(
+    context: &Context<'a>,
+    coverage: &'a Coverage,
+    known: Option<&'a Known>,
+    cutoff: Cutoff,
+) -> Scanner<'a> {
+    Scanner {
+        root: context.root,
+        coverage,
+        packs: context.store.packs(),
+        writer: context.writer,
+        known,
+        cutoff,
+        found: Mutex::default(),
+        scopes: Mutex::default(),
+        counted: AtomicU64::new(0),
+        stopped: AtomicBool::new(false),
+        failure: Mutex::default(),
+    }
+}
+
+fn finish_scan(scanner: &Scanner<'_>) -> Result<Findings, CaptureError> {
+    let failure = scanner.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(error) = failure {
+        return Err(CaptureError::Write(error));
+    }
+    if scanner.stopped.load(std::sync::atomic::Ordering::Relaxed) {
+        return Err(CaptureError::TooManyFiles { limit: scanner.coverage.rules.max_files });
+    }
+    let mut found = scanner.found.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut *found))
+}
+
+/// Moves packs that cannot be opened out of the way; true if there were any.
+fn set_aside_broken(store: &Store) -> Result<bool, StoreError> {
+    let packs = store.packs();
+    packs.broken.iter().try_for_each(|(name, _)| store.quarantine(name))?;
+    Ok(!packs.broken.is_empty())
+}
+
+/// All known directories are to be listed anew.
+fn everything(known: &Known) -> Vec<Finding> {
+    (0..known.directories.len() as u32)
+        .map(|number| Finding { number, list: true, rules_changed: false, changed: Vec::new() })
+        .collect()
+}
+
+/// Directories with entries that were decided upon with other tracked or named paths.
+fn reconsider(known: &Known, coverage: &Coverage, then: &Head, now: &Head) -> Vec<u32> {
+    let index_changed = then.index != now.index;
+    if !index_changed && !then.named && !now.named {
+        return Vec::new();
+    }
+    let mut numbers = Vec::new();
+    for (number, directory) in (0..).zip(&known.directories) {
+        let entry = known.entry(number);
+        for child in known.cache.children(entry) {
+            let decided_by_rules = child.cause != Cause::None || child.class != Class::Plain;
+            if !decided_by_rules && child.reach == Reach::Normal {
+                continue;
+            }
+            let path = crate::path::join(&directory.path, known.cache.name(child));
+            let was_forced = child.class == Class::Named
+                || child.class == Class::Tracked
+                || matches!(child.reach, Reach::Partial | Reach::Named);
+            let names =
+                coverage.names_any() && (coverage.is_named(&path) || coverage.names_under(&path));
+            let tracks = || {
+                let tracked = coverage.tracked();
+                tracked.contains(&path) || tracked.any_under(&path)
+            };
+            if was_forced || names || (index_changed && tracks()) {
+                numbers.push(number);
+                break;
+            }
+        }
+        if matches!(entry.reach, Reach::Partial | Reach::Named) {
+            numbers.push(number);
+        }
+    }
+    numbers
+}
+
+/// What the rules of a cache were, in short.
+fn fingerprint(rules: &Rules, own: Option<&RelPath>) -> u64 {
+    let text = serde_json::to_vec(&(rules, own)).expect("plain data becomes JSON");
+    let hash = Oid::of(crate::object::Kind::Blob, &text);
+    u64::from_le_bytes(hash.0[..8].try_into().expect("eight bytes"))
+}
+
+fn nanoseconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// What a later capture compares to see whether a file outside the workspace changed.
+fn stat_of(path: &std::path::Path) -> Stat {
+    let stat = crate::beneath::stat_at(
+        rustix::fs::CWD,
+        std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()),
+    );
+    let stat = stat.unwrap_or_default();
+    // The head keeps 63 bits of the inode number and no mode.
+    Stat { mode: 0, inode: stat.inode & (u64::MAX >> 1), ..stat }
+}
+
+/// What the state means to the caller.
+fn summary(cache: &Cache, rules: &Rules) -> Result<Capture, CaptureError> {
+    let directories = cache.directories().expect("a state in memory is whole");
+    let mut capture = Capture {
+        tree: cache.entries[0].oid,
+        files: 0,
+        uncovered: Vec::new(),
+        filter: Filter { rules: rules.clone(), tracked: Vec::new() },
+    };
+    for directory in &directories {
+        let entry = &cache.entries[directory.entry as usize];
+        for child in cache.children(entry) {
+            let path = || {
+                let path = crate::path::join(&directory.path, cache.name(child));
+                RelPath::new(path).expect("names from the kernel make a path")
+            };
+            match child.kind {
+                Kind::File | Kind::Symlink => {
+                    capture.files += 1;
+                    if child.class == Class::Tracked && entry.reach == Reach::Normal {
+                        capture.filter.tracked.push(path());
+                    }
+                }
+                Kind::Directory
+                    if child.reach == Reach::Partial && entry.reach != Reach::Partial =>
+                {
+                    capture.uncovered.push(Uncovered { path: path(), reason: reason(child) });
+                }
+                Kind::Directory => {}
+                Kind::Uncovered => {
+                    capture.uncovered.push(Uncovered { path: path(), reason: reason(child) });
+                }
+            }
+        }
+    }
+    capture.uncovered.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(capture)
+}
+
+fn reason(entry: &Entry) -> Reason {
+    match entry.cause {
+        Cause::TooLarge => Reason::TooLarge { size: entry.stat.size },
+        Cause::None | Cause::Excluded => Reason::Excluded,
+        Cause::Ignored => Reason::Ignored,
+        Cause::Unreadable => {
+            let number = i32::from_le_bytes(entry.oid.0[..4].try_into().expect("four bytes"));
+            Reason::Unreadable { error: io::Error::from_raw_os_error(number).to_string() }
+        }
+        Cause::Special => Reason::Special,
+        Cause::Changing => Reason::Changing,
+        Cause::Private => Reason::Private,
+    }
+}

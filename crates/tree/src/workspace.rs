@@ -1,0 +1,345 @@
+//! A workspace: a directory whose states the store keeps, and the lock that all work on it takes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::beneath::Root;
+use crate::capture::cache::Cache;
+use crate::capture::{self, Capture, CaptureError, CaptureOptions, Context, State, Unsaved};
+use crate::fault;
+use crate::files::{self, FileLock};
+use crate::object::{Commit, Kind};
+use crate::oid::Oid;
+use crate::pack::write::PackWriter;
+use crate::path::{AnyPath, RelPath};
+use crate::pins::{Pin, PinName, WorkspaceId};
+use crate::store::{Store, StoreError};
+
+/// Where workspaces must not be. The library looks none of this up itself.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// The user's home directory.
+    pub home: Option<PathBuf>,
+    /// Roots of temporary files, such as `/tmp`.
+    pub temporary: Vec<PathBuf>,
+    /// Takeback's own directory.
+    pub own: Option<PathBuf>,
+}
+
+/// A directory whose states the store keeps.
+pub struct Workspace<'s> {
+    store: &'s Store,
+    id: WorkspaceId,
+    path: PathBuf,
+    root: Root,
+    own: Option<RelPath>,
+}
+
+/// A directory cannot be a workspace.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// It cannot be opened as a directory.
+    #[error("cannot open {} as a workspace", path.display())]
+    Open {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is one of the places that are never captured.
+    #[error("{} is {what}, not a workspace", path.display())]
+    Refused {
+        /// The directory.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// Something is wrong with the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// `workspace.json`: what is known of a workspace whether it still exists or not.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkspaceInfo {
+    /// The canonical path.
+    pub path: AnyPath,
+    /// In milliseconds since 1970.
+    pub created_at: i64,
+    /// When it was last captured or restored, in milliseconds since 1970.
+    pub last_seen: i64,
+    /// The number that the next pin gets, unless a pin has it.
+    pub next_seq: u64,
+}
+
+impl Store {
+    /// The workspace in this directory. `WorkspaceError::Refused` if it must not be one.
+    pub fn workspace(&self, path: &Path, places: &Places) -> Result<Workspace<'_>, WorkspaceError> {
+        let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
+        let path = fs::canonicalize(path).map_err(failed)?;
+        if let Some(what) = refusal(&path, places) {
+            return Err(WorkspaceError::Refused { path, what });
+        }
+        let root = Root::open(&path).map_err(failed)?;
+        let own = places.own.as_deref().and_then(|own| fs::canonicalize(own).ok());
+        let own = own.and_then(|own| RelPath::new(bytes(own.strip_prefix(&path).ok()?)).ok());
+        Ok(Workspace { store: self, id: self.workspace_id(&path), path, root, own })
+    }
+
+    /// The id of the workspace at a canonical path.
+    pub fn workspace_id(&self, path: &Path) -> WorkspaceId {
+        let mut hasher = Sha256::new();
+        hasher.update(self.uuid());
+        hasher.update(bytes(path));
+        let digest: [u8; 32] = hasher.finalize().into();
+        WorkspaceId::new(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// What is known of a workspace; `None` if it was never locked.
+    pub fn workspace_info(&self, id: &WorkspaceId) -> Result<Option<WorkspaceInfo>, StoreError> {
+        let path = self.workspace_directory(id).join("workspace.json");
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map(Some)
+                .map_err(|error| StoreError::Damaged { path, reason: error.to_string() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::io("read", &path)(error)),
+        }
+    }
+
+    fn workspace_directory(&self, id: &WorkspaceId) -> PathBuf {
+        self.directory().join("workspaces").join(id.to_string())
+    }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
+}
+
+/// What this directory is, if it is something that is never captured as a whole.
+fn refusal(path: &Path, places: &Places) -> Option<&'static str> {
+    let is = |place: &PathBuf| fs::canonicalize(place).is_ok_and(|place| place == path);
+    let own = places.own.iter().filter_map(|own| fs::canonicalize(own).ok()).next();
+    if path.parent().is_none() {
+        Some("the root of the file system")
+    } else if places.home.iter().any(is) {
+        Some("the home directory")
+    } else if places.temporary.iter().any(is) {
+        Some("a directory for temporary files")
+    } else if own.is_some_and(|own| path.starts_with(own)) {
+        Some("takeback's own directory")
+    } else {
+        None
+    }
+}
+
+impl<'s> Workspace<'s> {
+    /// Its id in the store.
+    pub fn id(&self) -> &WorkspaceId {
+        &self.id
+    }
+
+    /// Its canonical path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The store that keeps its states.
+    pub fn store(&self) -> &'s Store {
+        self.store
+    }
+
+    pub(crate) fn root(&self) -> &Root {
+        &self.root
+    }
+
+    pub(crate) fn own(&self) -> Option<&RelPath> {
+        self.own.as_ref()
+    }
+
+    /// Where the store keeps what belongs to this workspace alone.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.store.workspace_directory(&self.id)
+    }
+
+    /// Waits until nobody else works on this workspace. If a restore was cut off, it is finished
+    /// or reverted first: [`Lock::recovery`] tells.
+    pub fn lock(&self) -> Result<Lock<'_>, StoreError> {
+        let directory = self.directory();
+        if !directory.exists() {
+            files::create_directory(&directory).map_err(StoreError::io("create", &directory))?;
+        }
+        let path = directory.join("lock");
+        let workspace_lock = FileLock::exclusive(&path).map_err(StoreError::io("lock", &path))?;
+        let store_lock = self.store.share()?;
+        let mut lock = Lock {
+            workspace: self,
+            directory,
+            writer: None,
+            state: None,
+            next_seq: None,
+            recovery: None,
+            _store_lock: store_lock,
+            _workspace_lock: workspace_lock,
+        };
+        lock.recover();
+        Ok(lock)
+    }
+}
+
+/// The right to capture and restore a workspace. Ends with [`Lock::finish`]; a lock that is just
+/// dropped leaves pinned states behind and forgets the rest.
+pub struct Lock<'w> {
+    pub(crate) workspace: &'w Workspace<'w>,
+    pub(crate) directory: PathBuf,
+    writer: Option<PackWriter>,
+    pub(crate) state: Option<State>,
+    next_seq: Option<u64>,
+    pub(crate) recovery: Option<crate::restore::Recovery>,
+    // The locks go last: whatever else is dropped is dropped under them.
+    _store_lock: FileLock,
+    _workspace_lock: FileLock,
+}
+
+/// A pin was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    /// A pin's message is text without NUL.
+    #[error("the message of a pin must not contain NUL")]
+    Message,
+    /// It cannot be written.
+    #[error("cannot write to the store")]
+    Write(#[source] io::Error),
+    /// Something is wrong with the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<'w> Lock<'w> {
+    /// The workspace that is locked.
+    pub fn workspace(&self) -> &'w Workspace<'w> {
+        self.workspace
+    }
+
+    pub(crate) fn store(&self) -> &'w Store {
+        self.workspace.store
+    }
+
+    /// Captures the workspace as it is.
+    pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
+        let known = self.state.take().or_else(|| {
+            let cache = Cache::load(&self.directory)?;
+            Some(State { cache, unsaved: Unsaved::Nothing })
+        });
+        let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
+        let context = Context {
+            store: self.workspace.store,
+            root: &self.workspace.root,
+            path: &self.workspace.path,
+            own: self.workspace.own.clone(),
+            writer,
+        };
+        let (capture, state) = capture::capture(&context, known, options)?;
+        self.state = Some(state);
+        Ok(capture)
+    }
+
+    /// The number that the next pin will have.
+    pub fn next_seq(&mut self) -> Result<u64, StoreError> {
+        if let Some(seq) = self.next_seq {
+            return Ok(seq);
+        }
+        let id = &self.workspace.id;
+        let after_pins = self.store().pin_names(id)?.last().map_or(1, |last| last.seq + 1);
+        // A damaged note only means that the numbers follow the pins that there are.
+        let noted = self.store().workspace_info(id).ok().flatten().map_or(1, |info| info.next_seq);
+        Ok(*self.next_seq.insert(after_pins.max(noted)))
+    }
+
+    /// Keeps a captured tree: writes what is new of it durably, then creates its ref.
+    pub fn pin(&mut self, tree: Oid, time: SystemTime, message: &str) -> Result<Pin, PinError> {
+        if message.contains('\0') {
+            return Err(PinError::Message);
+        }
+        let seq = self.next_seq()?;
+        let time = milliseconds(time).div_euclid(1000);
+        let commit = Commit { tree, time, message: message.to_owned() };
+        let content = commit.encode();
+        let id = Oid::of(Kind::Commit, &content);
+        let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
+        writer.add(Kind::Commit, id, &content).map_err(PinError::Write)?;
+        self.seal().map_err(PinError::Write)?;
+        let name = PinName { workspace: self.workspace.id.clone(), seq };
+        self.store().create_ref(&name, id).map_err(PinError::Write)?;
+        self.next_seq = Some(seq + 1);
+        Ok(Pin { name, id, tree, time, message: commit.message })
+    }
+
+    /// Writes the pending pack.
+    pub(crate) fn seal(&mut self) -> io::Result<()> {
+        if let Some(writer) = self.writer.take() {
+            let sealed = writer.seal(&self.workspace.store.pack_directory())?;
+            if sealed.is_some() {
+                self.workspace.store.forget_packs();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the work: writes what is pending, and the stat cache for the next capture.
+    pub fn finish(mut self, now: SystemTime) -> Result<(), PinError> {
+        self.seal().map_err(PinError::Write)?;
+        let now = milliseconds(now);
+        fault::point("note").map_err(PinError::Write)?;
+        self.note(now)?;
+        // The cache is worth having but nothing depends on it.
+        let _ = self.save_cache();
+        Ok(())
+    }
+
+    fn save_cache(&self) -> io::Result<()> {
+        let Some(state) = &self.state else { return Ok(()) };
+        fault::point("stat cache")?;
+        let appended = match &state.unsaved {
+            Unsaved::Nothing => return Ok(()),
+            Unsaved::Entries(entries) => {
+                state.cache.append(&self.directory, entries).unwrap_or(false)
+            }
+            Unsaved::All => false,
+        };
+        if appended { Ok(()) } else { state.cache.save(&self.directory, &self.store().temporary()) }
+    }
+
+    /// Writes `workspace.json`, if it says something new.
+    fn note(&self, now: i64) -> Result<(), StoreError> {
+        const HOUR: i64 = 3_600_000;
+        let known = self.store().workspace_info(&self.workspace.id).ok().flatten();
+        let next_seq = self.next_seq.or(known.as_ref().map(|info| info.next_seq)).unwrap_or(1);
+        if let Some(info) = &known
+            && info.next_seq == next_seq
+            && (info.last_seen..info.last_seen + HOUR).contains(&now)
+        {
+            return Ok(());
+        }
+        let info = WorkspaceInfo {
+            path: AnyPath::from(&*self.workspace.path),
+            created_at: known.map_or(now, |info| info.created_at),
+            last_seen: now,
+            next_seq,
+        };
+        let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
+        let path = self.directory.join("workspace.json");
+        files::replace(&self.store().temporary(), &path, &text, false)
+            .map_err(StoreError::io("write", &path))
+    }
+}
+
+fn milliseconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,6 @@
+//! The integration tests of the crate: one file per subject.
+
+#![allow(clippy::unwrap_used)]
+
+mod capture;
+mod support;
