@@ -9,6 +9,7 @@
 
 mod beneath;
 mod capture;
+mod compare;
 #[cfg(feature = "faults")]
 pub mod fault;
 #[cfg(not(feature = "faults"))]
@@ -31,6 +32,10 @@ pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;
 pub use path::{AnyPath, InvalidPath, RelPath};
 pub use pins::{Pin, PinName, WorkspaceId};
+pub use restore::{
+    Blocked, BlockedReason, Kept, KeptReason, Outcome, Plan, PlanError, Recovery, RestoreError,
+    Target,
+};
 pub use rules::{Filter, Rules};
 pub use store::{ObjectError, Store, StoreError};
 pub use workspace::{Lock, PinError, Places, Workspace, WorkspaceError, WorkspaceInfo};

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 use crate::oid::Oid;
 
 /// What an object is. The discriminants are git's pack codes.
@@ -32,7 +34,9 @@ impl Kind {
 }
 
 /// A git entry mode: the kind of file and all its permission bits (`100600`, `104755`, `40750`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Mode(pub u32);
 
 const KIND_BITS: u32 = 0o170_000;

@@ -158,10 +158,6 @@ impl<'s> Workspace<'s> {
         &self.root
     }
 
-    pub(crate) fn own(&self) -> Option<&RelPath> {
-        self.own.as_ref()
-    }
-
     /// Where the store keeps what belongs to this workspace alone.
     pub(crate) fn directory(&self) -> PathBuf {
         self.store.workspace_directory(&self.id)
@@ -247,6 +243,11 @@ impl<'w> Lock<'w> {
         let (capture, state) = capture::capture(&context, known, options)?;
         self.state = Some(state);
         Ok(capture)
+    }
+
+    /// What a path looked like when the last capture read it.
+    pub(crate) fn seen(&self, path: &RelPath) -> Option<crate::beneath::Stat> {
+        self.state.as_ref()?.cache.find(path.as_bytes()).map(|entry| entry.stat)
     }
 
     /// The number that the next pin will have.

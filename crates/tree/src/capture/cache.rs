@@ -187,6 +187,17 @@ impl Cache {
         &self.entries[start as usize..][..count as usize]
     }
 
+    /// What is known of a path.
+    pub(crate) fn find(&self, path: &[u8]) -> Option<&Entry> {
+        let mut entry = self.entries.first()?;
+        for name in path.split(|byte| *byte == b'/') {
+            let children = self.children(entry);
+            let found = children.binary_search_by(|child| self.name(child).cmp(name)).ok()?;
+            entry = &children[found];
+        }
+        Some(entry)
+    }
+
     /// All directories, each after the one it is in. `None` if the records contradict each other.
     pub(crate) fn directories(&self) -> Option<Vec<Directory>> {
         let mut directories = vec![Directory { entry: 0, parent: 0, path: Vec::new() }];

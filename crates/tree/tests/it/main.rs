@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod capture;
+mod restore;
 mod support;

@@ -9,7 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use takeback_tree::{Capture, CaptureError, CaptureOptions, Oid, Places, RelPath, Rules, Store};
+use takeback_tree::{
+    Capture, CaptureError, CaptureOptions, Oid, Outcome, Places, Plan, PlanError, RelPath,
+    RestoreError, Rules, Store, Target,
+};
+
+/// Why a restore did not happen.
+#[derive(Debug)]
+pub enum Failure {
+    Plan(PlanError),
+    Restore(RestoreError),
+}
 
 /// A directory with a store and a workspace in it.
 pub struct Scratch {
@@ -101,6 +111,69 @@ impl Scratch {
     /// Captures and pins.
     pub fn capture(&self) -> Capture {
         self.try_capture().unwrap()
+    }
+
+    /// What it would take to return to a capture.
+    pub fn plan(&self, target: &Capture, paths: &[&str]) -> Result<Plan, PlanError> {
+        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let mut lock = workspace.lock().unwrap();
+        self.plan_with(&mut lock, target, paths)
+    }
+
+    fn plan_with(
+        &self,
+        lock: &mut takeback_tree::Lock<'_>,
+        target: &Capture,
+        paths: &[&str],
+    ) -> Result<Plan, PlanError> {
+        let target =
+            Target { tree: target.tree, filter: &target.filter, uncovered: &target.uncovered };
+        let paths: Vec<RelPath> = paths.iter().map(|path| rel(path)).collect();
+        let options = CaptureOptions { rules: &self.rules, named: &self.named, now: self.now() };
+        lock.plan(&target, &paths, &options)
+    }
+
+    pub fn try_restore(
+        &self,
+        target: &Capture,
+        paths: &[&str],
+    ) -> Result<(Plan, Outcome), Failure> {
+        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let mut lock = workspace.lock().unwrap();
+        let plan = self.plan_with(&mut lock, target, paths).map_err(Failure::Plan)?;
+        let safety = lock.pin(plan.from, self.now(), "before a restore\n").unwrap();
+        let outcome = lock.apply(&plan, &safety).map_err(Failure::Restore)?;
+        lock.finish(self.now()).unwrap();
+        Ok((plan, outcome))
+    }
+
+    /// Returns to a capture, with something happening between the plan and its application.
+    pub fn restore_with(
+        &self,
+        target: &Capture,
+        meanwhile: impl FnOnce(),
+    ) -> Result<Outcome, RestoreError> {
+        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let mut lock = workspace.lock().unwrap();
+        let plan = self.plan_with(&mut lock, target, &[]).unwrap();
+        let safety = lock.pin(plan.from, self.now(), "before a restore\n").unwrap();
+        meanwhile();
+        lock.apply(&plan, &safety)
+    }
+
+    /// Returns to a capture.
+    pub fn restore(&self, target: &Capture, paths: &[&str]) -> Plan {
+        self.try_restore(target, paths).unwrap().0
+    }
+
+    /// The present as a capture, for returning to it.
+    pub fn as_capture(&self, plan: &Plan) -> Capture {
+        Capture {
+            tree: plan.from,
+            files: 0,
+            uncovered: plan.uncovered.clone(),
+            filter: plan.filter.clone(),
+        }
     }
 
     /// Runs git on the store.

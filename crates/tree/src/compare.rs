@@ -1,0 +1,103 @@
+//! Two trees side by side: everything that is not the same in both.
+
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use crate::object::{Mode, OwnedEntry};
+use crate::oid::Oid;
+use crate::path::RelPath;
+use crate::store::{ObjectError, Store};
+
+/// A file, symlink or directory in a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Node {
+    pub(crate) mode: Mode,
+    pub(crate) oid: Oid,
+}
+
+/// A path at which two trees differ. A directory differs if its mode does or if only one tree has
+/// it; what is below it differs for itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Difference {
+    pub(crate) path: RelPath,
+    pub(crate) from: Option<Node>,
+    pub(crate) to: Option<Node>,
+}
+
+/// All differences between two trees, each directory before what is in it.
+pub(crate) fn compare(store: &Store, from: Oid, to: Oid) -> Result<Vec<Difference>, ObjectError> {
+    let mut differences = Vec::new();
+    let mut pending = vec![(RelPath::root(), Some(from), Some(to))];
+    while let Some((directory, from, to)) = pending.pop() {
+        if from == to {
+            continue;
+        }
+        let read = |tree: Option<Oid>| tree.map_or(Ok(Vec::new()), |tree| sorted(store, tree));
+        for (name, from, to) in pairs(read(from)?, read(to)?) {
+            if from == to {
+                continue;
+            }
+            let path = directory.join(&name);
+            let below = |node: Option<Node>| node.filter(|node| node.mode.is_directory());
+            let (from_below, to_below) = (below(from), below(to));
+            if from_below.is_some() || to_below.is_some() {
+                let tree = |node: Option<Node>| node.map(|node| node.oid);
+                pending.push((path.clone(), tree(from_below), tree(to_below)));
+            }
+            let only_below =
+                from_below.zip(to_below).is_some_and(|(from, to)| from.mode == to.mode);
+            if !only_below {
+                differences.push(Difference { path, from, to });
+            }
+        }
+    }
+    differences.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(differences)
+}
+
+/// The entries of a tree by name, without git's twist for directories.
+fn sorted(store: &Store, tree: Oid) -> Result<Vec<OwnedEntry>, ObjectError> {
+    let mut entries = store.tree(&tree)?;
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+fn pairs(from: Vec<OwnedEntry>, to: Vec<OwnedEntry>) -> Vec<(Vec<u8>, Option<Node>, Option<Node>)> {
+    let node = |entry: &OwnedEntry| Node { mode: entry.mode, oid: entry.oid };
+    let mut pairs = Vec::with_capacity(from.len().max(to.len()));
+    let (mut from, mut to) = (from.into_iter().peekable(), to.into_iter().peekable());
+    loop {
+        let order = match (from.peek(), to.peek()) {
+            (None, None) => return pairs,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(from), Some(to)) => from.name.cmp(&to.name),
+        };
+        let one = if order.is_le() { from.next() } else { None };
+        let other = if order.is_ge() { to.next() } else { None };
+        let nodes = (one.as_ref().map(node), other.as_ref().map(node));
+        let name = one.or(other).expect("one of them has an entry").name;
+        pairs.push((name, nodes.0, nodes.1));
+    }
+}
+
+/// What a tree has at a path. The root is a directory without a mode of its own.
+pub(crate) fn lookup(
+    store: &Store,
+    tree: Oid,
+    path: &RelPath,
+) -> Result<Option<Node>, ObjectError> {
+    let mut node = Node { mode: Mode::directory(0), oid: tree };
+    for name in path.as_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        if !node.mode.is_directory() {
+            return Ok(None);
+        }
+        let entry = store.tree(&node.oid)?.into_iter().find(|entry| entry.name == name);
+        match entry {
+            Some(entry) => node = Node { mode: entry.mode, oid: entry.oid },
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(node))
+}

@@ -1,0 +1,713 @@
+//! Applying a plan, and finishing or reverting one that was cut off.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+use rustix::fs::{AtFlags, Mode as Permissions, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::beneath::{self, Root, Stat};
+use crate::compare::Node;
+use crate::fault;
+use crate::files;
+use crate::object::{Kind, Mode};
+use crate::oid::Oid;
+use crate::path::{RelPath, split};
+use crate::restore::journal::{Journal, Phase};
+use crate::restore::plan::live;
+use crate::restore::{Outcome, Plan, Recovery, RestoreError, Step};
+use crate::store::{Store, StoreError};
+use crate::workspace::Lock;
+
+/// How many staged files are open at a time.
+const BATCH: usize = 128;
+
+/// Applies a plan that is not blocked and whose present state is pinned.
+pub(super) fn apply(lock: &mut Lock<'_>, plan: &Plan) -> Result<Outcome, RestoreError> {
+    if plan.steps.is_empty() {
+        return Ok(Outcome::default());
+    }
+    let directory = lock.directory.clone();
+    let failed = || StoreError::io("write the journal in", &directory);
+    let journal = Journal::begin(plan, &directory, &lock.store().temporary())
+        .map_err(|error| failed()(error))?;
+    let run = Run { root: lock.workspace().root(), store: lock.store(), journal };
+    let result = run
+        .stage()
+        .and_then(|()| Ok(Journal::start_moving(&directory).map_err(failed())?))
+        .and_then(|()| run.move_all());
+    let failure = match result {
+        Ok(outcome) => match Journal::end(&directory) {
+            Ok(()) => return Ok(outcome),
+            // All is done; the next command finds that and removes the journal.
+            Err(_) => return Ok(outcome),
+        },
+        Err(failure) => failure,
+    };
+    match run.settle(Direction::Back) {
+        Ok(_) => {
+            let _ = Journal::end(&directory);
+            Err(failure)
+        }
+        Err(revert) => {
+            Err(RestoreError::NotReverted { failure: Box::new(failure), revert: Box::new(revert) })
+        }
+    }
+}
+
+impl Lock<'_> {
+    /// Finishes or reverts a restore that was cut off.
+    pub(crate) fn recover(&mut self) {
+        let directory: PathBuf = self.directory.clone();
+        let (journal, phase) = match Journal::load(&directory) {
+            Ok(None) => return,
+            Ok(Some(found)) => found,
+            Err(error) => {
+                let error = StoreError::io("read the journal in", &directory)(error);
+                self.recovery = Some(Recovery::Failed(error.into()));
+                return;
+            }
+        };
+        let run = Run { root: self.workspace().root(), store: self.store(), journal };
+        let back = || run.settle(Direction::Back).map(Recovery::Reverted);
+        let recovery = match phase {
+            Phase::Staging => back(),
+            Phase::Moving => run.settle(Direction::On).map(Recovery::Finished).or_else(|_| back()),
+        };
+        if recovery.is_ok() {
+            // If it stays, the next command finds that everything is done.
+            let _ = Journal::end(&directory);
+        }
+        self.recovery = Some(recovery.unwrap_or_else(Recovery::Failed));
+    }
+}
+
+/// A restore under way.
+struct Run<'a> {
+    root: &'a Root,
+    store: &'a Store,
+    journal: Journal,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    On,
+    Back,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Action {
+    MakeDirectory,
+    Put,
+    Replace,
+    ChangeMode,
+    Delete,
+    RemoveDirectory,
+}
+
+impl Step {
+    fn action(&self) -> Action {
+        let is_directory = |node: &Node| node.mode.is_directory();
+        match (&self.from, &self.to) {
+            (None, Some(to)) if is_directory(to) => Action::MakeDirectory,
+            (None, Some(_)) => Action::Put,
+            (Some(from), Some(to)) if is_directory(from) && is_directory(to) => Action::ChangeMode,
+            (Some(from), Some(to)) if from.mode.same_kind(to.mode) && from.oid == to.oid => {
+                Action::ChangeMode
+            }
+            (Some(_), Some(_)) => Action::Replace,
+            (Some(from), None) if is_directory(from) => Action::RemoveDirectory,
+            (_, None) => Action::Delete,
+        }
+    }
+
+    /// The mode that a directory has in the end, if this step makes or changes one.
+    fn final_mode(&self) -> Option<Mode> {
+        self.to.map(|to| to.mode).filter(|mode| mode.is_directory())
+    }
+
+    fn reversed(&self) -> Step {
+        Step { from: self.to, to: self.from, seen: None, ..self.clone() }
+    }
+}
+
+/// The order of steps: what is in the way goes first; directories are made from the top and
+/// removed from the bottom; deletes come last.
+fn ordered(steps: &[Step]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..steps.len()).collect();
+    let phase = |step: &Step| match (step.action(), step.swap) {
+        (Action::Delete, true) => 0,
+        (Action::RemoveDirectory, true) => 1,
+        (Action::MakeDirectory, _) => 2,
+        (Action::Put | Action::Replace | Action::ChangeMode, _) => 3,
+        (Action::Delete, false) => 4,
+        (Action::RemoveDirectory, false) => 5,
+    };
+    order.sort_by(|a, b| {
+        let (a, b) = (&steps[*a], &steps[*b]);
+        phase(a).cmp(&phase(b)).then_with(|| match a.action() {
+            Action::RemoveDirectory => b.path.cmp(&a.path),
+            _ => a.path.cmp(&b.path),
+        })
+    });
+    order
+}
+
+fn at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreError {
+    let path = path.clone();
+    move |source| RestoreError::Io { path, source }
+}
+
+impl Run<'_> {
+    /// Writes all new files beside their places, durably. Nothing else is touched.
+    fn stage(&self) -> Result<(), RestoreError> {
+        self.loosen(&self.journal.steps)?;
+        let writes = |step: &Step| matches!(step.action(), Action::Put | Action::Replace);
+        let numbers: Vec<usize> = (0..self.journal.steps.len())
+            .filter(|number| writes(&self.journal.steps[*number]))
+            .collect();
+        for batch in numbers.chunks(BATCH) {
+            let stage = |number: &usize| self.stage_one(*number, &self.journal.steps[*number]);
+            let staged: Vec<Option<File>> =
+                batch.par_iter().map(stage).collect::<Result<_, _>>()?;
+            let staged: Vec<&File> = staged.iter().flatten().collect();
+            let first = &self.journal.steps[batch[0]].path;
+            fault::point("stage sync")
+                .and_then(|()| files::sync_all(&staged))
+                .map_err(at(first))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the temporary file of a step. Returns it unless it is a symlink.
+    fn stage_one(&self, number: usize, step: &Step) -> Result<Option<File>, RestoreError> {
+        let to = step.to.expect("only what is written is staged");
+        let content = self.store.blob(&to.oid)?;
+        let name = self.journal.temporary(number);
+        let write = || -> io::Result<Option<File>> {
+            fault::point("stage")?;
+            let stage = self.root.directory(step.stage.as_bytes())?;
+            if to.mode.is_symlink() {
+                rustix::fs::symlinkat(
+                    OsStr::from_bytes(&content),
+                    &stage,
+                    OsStr::from_bytes(&name),
+                )?;
+                return Ok(None);
+            }
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = rustix::fs::openat(
+                &stage,
+                OsStr::from_bytes(&name),
+                flags,
+                Permissions::from(0o600),
+            )?;
+            let mut file = File::from(fd);
+            file.write_all(&content)?;
+            rustix::fs::fchmod(&file, permissions(to.mode))?;
+            Ok(Some(file))
+        };
+        write().map_err(at(&step.path))
+    }
+
+    /// Moves everything into its place, checks it, and removes what was there before.
+    fn move_all(&self) -> Result<Outcome, RestoreError> {
+        let steps = &self.journal.steps;
+        let mut outcome = Outcome::default();
+        for number in ordered(steps) {
+            let step = &steps[number];
+            fault::point("move").map_err(at(&step.path))?;
+            if !self.perform(number, step, step.seen)? {
+                outcome.kept.push(step.path.clone());
+            }
+        }
+        self.set_final_modes(steps, 0o700)?;
+        fault::point("verify").map_err(at(&RelPath::root()))?;
+        steps.par_iter().try_for_each(|step| self.verify(step))?;
+        self.sync_directories(steps)?;
+        for (number, step) in steps.iter().enumerate() {
+            fault::point("clean up").map_err(at(&step.path))?;
+            self.discard(number, step).map_err(at(&step.path))?;
+        }
+        self.set_final_modes(steps, 0)?;
+        let touched = |which: fn(&Step) -> bool| -> BTreeSet<&RelPath> {
+            steps.iter().filter(|step| which(step)).map(|step| &step.path).collect()
+        };
+        let restored = touched(|step| step.to.is_some());
+        let gone = touched(|step| step.to.is_none());
+        outcome.deleted = gone
+            .into_iter()
+            .filter(|path| !restored.contains(path) && !outcome.kept.contains(path))
+            .cloned()
+            .collect();
+        outcome.restored = restored.into_iter().cloned().collect();
+        Ok(outcome)
+    }
+
+    /// Finishes or reverts, from whatever state things are in. Looks at content, not at times.
+    /// Returns the paths that somebody changed meanwhile: those are left alone.
+    fn settle(&self, direction: Direction) -> Result<Vec<RelPath>, RestoreError> {
+        let steps: Vec<Step> = match direction {
+            Direction::On => self.journal.steps.clone(),
+            Direction::Back => self.journal.steps.iter().map(Step::reversed).collect(),
+        };
+        self.loosen(&steps)?;
+        let mut left = Vec::new();
+        for number in ordered(&steps) {
+            let step = &steps[number];
+            fault::point("settle").map_err(at(&step.path))?;
+            let present = self.node(&step.path).map_err(at(&step.path))?;
+            let node = present.map(|(node, _)| node);
+            match step.action() {
+                _ if node == step.to => {}
+                Action::MakeDirectory if is_directory(node) => {}
+                Action::ChangeMode if is_directory(step.to) => {
+                    if !is_directory(node) {
+                        left.push(step.path.clone());
+                    }
+                }
+                Action::RemoveDirectory if is_directory(node) => {
+                    if !self.perform(number, step, None)? && step.swap {
+                        left.push(step.path.clone());
+                    }
+                }
+                Action::Put | Action::Replace if node.is_none() || node == step.from => {
+                    self.stage_again(number, step)?;
+                    let step = Step { from: node, ..step.clone() };
+                    self.perform(number, &step, present.map(|(_, stat)| stat))?;
+                }
+                _ if node.is_some() && node == step.from
+                    || step.from.is_none() && node.is_none() =>
+                {
+                    self.perform(number, step, present.map(|(_, stat)| stat))?;
+                }
+                _ => left.push(step.path.clone()),
+            }
+        }
+        self.set_final_modes(&steps, 0o700)?;
+        self.sync_directories(&steps)?;
+        for (number, step) in steps.iter().enumerate() {
+            self.put_aside_unknown(number, step, &mut left).map_err(at(&step.path))?;
+            self.discard(number, step).map_err(at(&step.path))?;
+        }
+        self.set_final_modes(&steps, 0)?;
+        left.sort();
+        left.dedup();
+        Ok(left)
+    }
+
+    /// Does a step that is ours to do; otherwise it counts as changed by somebody.
+    fn perform_if(
+        &self,
+        is_mine: bool,
+        number: usize,
+        step: &Step,
+        seen: Option<Stat>,
+    ) -> Result<(), RestoreError> {
+        if !is_mine {
+            return Err(RestoreError::Changed(step.path.clone()));
+        }
+        self.perform(number, step, seen).map(drop)
+    }
+
+    /// Makes sure that the temporary file of a step is what it is to put in place.
+    fn stage_again(&self, number: usize, step: &Step) -> Result<(), RestoreError> {
+        let name = step.stage.join(&self.journal.temporary(number));
+        let staged = self.node(&name).map_err(at(&name))?;
+        if staged.map(|(node, _)| node) == step.to {
+            return Ok(());
+        }
+        if let Some((node, _)) = staged {
+            // What was moved out and is stored may go; anything else is somebody's.
+            if Some(node) == step.from {
+                self.unlink(&name).map_err(at(&name))?;
+            } else {
+                self.save_under_other_name(&name, &step.path).map_err(at(&name))?;
+            }
+        }
+        if let Some(file) = self.stage_one(number, step)? {
+            file.sync_data().map_err(at(&step.path))?;
+        }
+        Ok(())
+    }
+
+    /// A temporary file that is neither old nor new content was moved out of a change in flight:
+    /// it gets a name that people can see.
+    fn put_aside_unknown(
+        &self,
+        number: usize,
+        step: &Step,
+        left: &mut Vec<RelPath>,
+    ) -> io::Result<()> {
+        for name in self.temporaries(number) {
+            let path = step.stage.join(&name);
+            if let Some((node, _)) = self.node(&path)?
+                && Some(node) != step.from
+                && Some(node) != step.to
+                && !self.is_unfinished(&path, step)?
+            {
+                left.push(self.save_under_other_name(&path, &step.path)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a temporary file is one that was not completely staged: still with the mode that
+    /// staging begins with, and a beginning of what is to be written.
+    fn is_unfinished(&self, path: &RelPath, step: &Step) -> io::Result<bool> {
+        let Some((directory, name)) = self.parent(path)? else { return Ok(false) };
+        let Ok(file) = beneath::open_file(directory.as_fd(), &name) else { return Ok(false) };
+        let mut content = Vec::new();
+        io::Read::read_to_end(&mut &file, &mut content)?;
+        let wanted = [step.to, step.from].into_iter().flatten();
+        let begins = |node: Node| {
+            !node.mode.is_directory()
+                && self.store.blob(&node.oid).is_ok_and(|whole| whole.starts_with(&content))
+        };
+        Ok(wanted.into_iter().any(begins))
+    }
+
+    fn save_under_other_name(&self, from: &RelPath, original: &RelPath) -> io::Result<RelPath> {
+        let stage = from.parent().expect("a temporary file is in a directory");
+        let mut name = original.name().to_vec();
+        name.truncate(200);
+        name.extend_from_slice(format!(".takeback-saved-{}", files::random_name()).as_bytes());
+        let directory = self.root.directory(stage.as_bytes())?;
+        rename_new(directory.as_fd(), from.name(), directory.as_fd(), &name)?;
+        Ok(stage.join(&name))
+    }
+
+    /// Does one step. `seen` is what is expected there. False for a directory that is not empty
+    /// any more.
+    fn perform(
+        &self,
+        number: usize,
+        step: &Step,
+        seen: Option<Stat>,
+    ) -> Result<bool, RestoreError> {
+        let changed = || RestoreError::Changed(step.path.clone());
+        let Some((directory, name)) = self.parent(&step.path).map_err(at(&step.path))? else {
+            return Err(changed());
+        };
+        let stage = self.root.directory(step.stage.as_bytes()).map_err(at(&step.stage))?;
+        let temporary = self.journal.temporary(number);
+        let (place, aside) = ((directory.as_fd(), &name[..]), (stage.as_fd(), &temporary[..]));
+        let done = match step.action() {
+            Action::MakeDirectory => make_directory(place),
+            Action::Put => rename_new(aside.0, aside.1, place.0, place.1).map(|()| true),
+            Action::Replace => exchange(place, aside, &self.old_name(number), seen),
+            Action::ChangeMode if is_directory(step.to) => Ok(true),
+            Action::ChangeMode => {
+                let mode = step.to.expect("a mode is changed to something").mode;
+                same(beneath::stat_at(place.0, place.1), seen).and_then(|same| {
+                    if same {
+                        change_mode(place.0, place.1, mode).map(|()| true)
+                    } else {
+                        Ok(false)
+                    }
+                })
+            }
+            Action::Delete => move_aside(place, aside, seen),
+            Action::RemoveDirectory => match remove_directory(place) {
+                Ok(false) if !step.swap => return Ok(false),
+                done => done,
+            },
+        };
+        match done {
+            Ok(true) => Ok(true),
+            Ok(false) => Err(changed()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound
+                ) =>
+            {
+                Err(changed())
+            }
+            Err(error) => Err(at(&step.path)(error)),
+        }
+    }
+
+    /// The directory of a path, and the name in it; `None` if there is no such directory.
+    fn parent(&self, path: &RelPath) -> io::Result<Option<(OwnedFd, Vec<u8>)>> {
+        let (parent, name) = split(path.as_bytes());
+        match self.root.directory(parent) {
+            Ok(directory) => Ok(Some((directory, name.to_vec()))),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) || Errno::from_io_error(&error) == Some(Errno::LOOP) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is at a path, as it would be in a tree.
+    fn node(&self, path: &RelPath) -> io::Result<Option<(Node, Stat)>> {
+        let Some(stat) = live(self.root, path)? else { return Ok(None) };
+        let Some((directory, name)) = self.parent(path)? else { return Ok(None) };
+        let Some(mode) = stat.entry_mode() else {
+            // A socket or a device: nothing that a tree has, but something.
+            return Ok(Some((Node { mode: Mode(stat.mode), oid: Oid::ZERO }, stat)));
+        };
+        let oid = if mode.is_directory() {
+            Oid::ZERO
+        } else if mode.is_symlink() {
+            Oid::of(Kind::Blob, &beneath::read_link(directory, &name)?)
+        } else {
+            Oid::of(Kind::Blob, &read(directory.as_fd(), &name, stat.mode)?)
+        };
+        Ok(Some((Node { mode, oid }, stat)))
+    }
+
+    fn verify(&self, step: &Step) -> Result<(), RestoreError> {
+        let node = self.node(&step.path).map_err(at(&step.path))?.map(|(node, _)| node);
+        let as_planned = match (step.to, node) {
+            (Some(to), node) if to.mode.is_directory() => is_directory(node),
+            (Some(to), node) => node == Some(to),
+            // In a swap something else takes the place; a directory may have been kept.
+            (None, node) => node.is_none() || step.swap || is_directory(node),
+        };
+        if as_planned { Ok(()) } else { Err(RestoreError::Unverified(step.path.clone())) }
+    }
+
+    /// Makes directories writable that have to be written in, from the top down.
+    fn loosen(&self, steps: &[Step]) -> Result<(), RestoreError> {
+        let listed = self.journal.loosened.iter().map(|(path, _)| path);
+        let made = steps.iter().filter(|step| step.final_mode().is_some()).map(|step| &step.path);
+        let paths: BTreeSet<&RelPath> = listed.chain(made).collect();
+        for path in paths {
+            match live(self.root, path).map_err(at(path))? {
+                Some(stat) if stat.is_directory() && stat.mode & 0o700 != 0o700 => {
+                    self.set_mode(path, Mode::directory(stat.mode | 0o700)).map_err(at(path))?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives directories the modes they are to have, with these bits added, from the bottom up.
+    fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
+        let made = steps.iter().filter_map(|step| Some((&step.path, step.final_mode()?)));
+        let mut modes: std::collections::BTreeMap<&RelPath, Mode> = self
+            .journal
+            .loosened
+            .iter()
+            .map(|(path, mode)| (path, Mode::directory(*mode)))
+            .collect();
+        modes.extend(made);
+        for (path, mode) in modes.into_iter().rev() {
+            fault::point("final mode").map_err(at(path))?;
+            let wanted = Mode(mode.0 | extra);
+            match live(self.root, path).map_err(at(path))? {
+                Some(stat) if stat.entry_mode() == Some(wanted) => {}
+                Some(stat) if stat.is_directory() => {
+                    self.set_mode(path, wanted).map_err(at(path))?
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn set_mode(&self, path: &RelPath, mode: Mode) -> io::Result<()> {
+        let (parent, name) = split(path.as_bytes());
+        if path.is_root() {
+            return Ok(rustix::fs::fchmod(self.root, permissions(mode))?);
+        }
+        change_mode(self.root.directory(parent)?.as_fd(), name, mode)
+    }
+
+    fn sync_directories(&self, steps: &[Step]) -> Result<(), RestoreError> {
+        let parents = steps.iter().filter_map(|step| step.path.parent());
+        let paths: BTreeSet<RelPath> =
+            steps.iter().map(|step| step.stage.clone()).chain(parents).collect();
+        let paths: Vec<RelPath> = paths.into_iter().collect();
+        for batch in paths.chunks(BATCH) {
+            // A directory that is gone needs no sync.
+            let open = |path: &RelPath| self.root.directory(path.as_bytes()).ok().map(File::from);
+            let directories: Vec<File> = batch.iter().filter_map(open).collect();
+            let directories: Vec<&File> = directories.iter().collect();
+            fault::point("directory sync")
+                .and_then(|()| files::sync_all(&directories))
+                .map_err(at(&batch[0]))?;
+        }
+        Ok(())
+    }
+
+    fn old_name(&self, number: usize) -> Vec<u8> {
+        [&self.journal.temporary(number)[..], b".old"].concat()
+    }
+
+    fn temporaries(&self, number: usize) -> [Vec<u8>; 2] {
+        [self.journal.temporary(number), self.old_name(number)]
+    }
+
+    /// Removes the temporary files of a step.
+    fn discard(&self, number: usize, step: &Step) -> io::Result<()> {
+        self.temporaries(number).iter().try_for_each(|name| self.unlink(&step.stage.join(name)))
+    }
+
+    fn unlink(&self, path: &RelPath) -> io::Result<()> {
+        let Some((directory, name)) = self.parent(path)? else { return Ok(()) };
+        match rustix::fs::unlinkat(directory, OsStr::from_bytes(&name), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_directory(node: Option<Node>) -> bool {
+    node.is_some_and(|node| node.mode.is_directory())
+}
+
+fn permissions(mode: Mode) -> Permissions {
+    Permissions::from_bits_retain(mode.permissions() as rustix::fs::RawMode)
+}
+
+/// A file in an opened directory.
+type Place<'a> = (BorrowedFd<'a>, &'a [u8]);
+
+/// Whether something looks as it did. A rename changes the time of the last status change.
+fn same(stat: io::Result<Stat>, seen: Option<Stat>) -> io::Result<bool> {
+    let stat = stat?;
+    Ok(seen.is_some_and(|seen| Stat { ctime: seen.ctime, ..stat } == seen))
+}
+
+fn make_directory((directory, name): Place<'_>) -> io::Result<bool> {
+    match rustix::fs::mkdirat(directory, OsStr::from_bytes(name), Permissions::RWXU) {
+        Ok(()) => Ok(true),
+        // Somebody else made it.
+        Err(Errno::EXIST) => Ok(beneath::stat_at(directory, name)?.is_directory()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// False if something is in it.
+fn remove_directory((directory, name): Place<'_>) -> io::Result<bool> {
+    match rustix::fs::unlinkat(directory, OsStr::from_bytes(name), AtFlags::REMOVEDIR) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Swaps a file with the staged one. False, and nothing changed, if it is not the expected one.
+fn exchange(
+    place: Place<'_>,
+    aside: Place<'_>,
+    old: &[u8],
+    seen: Option<Stat>,
+) -> io::Result<bool> {
+    let swap = || {
+        let names = (OsStr::from_bytes(place.1), OsStr::from_bytes(aside.1));
+        rustix::fs::renameat_with(place.0, names.0, aside.0, names.1, RenameFlags::EXCHANGE)
+    };
+    match swap() {
+        Ok(()) => {
+            // Checked after it was moved out: nothing can slip in between.
+            let is_same = same(beneath::stat_at(aside.0, aside.1), seen)?;
+            if !is_same {
+                swap()?;
+            }
+            Ok(is_same)
+        }
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            let old = (aside.0, old);
+            if !move_aside(place, old, seen)? {
+                return Ok(false);
+            }
+            rename_new(aside.0, aside.1, place.0, place.1)?;
+            rename_new(old.0, old.1, aside.0, aside.1)?;
+            Ok(true)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Moves a file out of the way. False, and nothing changed, if it is not the expected one.
+fn move_aside(place: Place<'_>, aside: Place<'_>, seen: Option<Stat>) -> io::Result<bool> {
+    rename_new(place.0, place.1, aside.0, aside.1)?;
+    let is_same = same(beneath::stat_at(aside.0, aside.1), seen)?;
+    if !is_same {
+        rename_new(aside.0, aside.1, place.0, place.1)?;
+    }
+    Ok(is_same)
+}
+
+/// Renames, but replaces nothing.
+fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new: &[u8]) -> io::Result<()> {
+    let (name, new) = (OsStr::from_bytes(name), OsStr::from_bytes(new));
+    match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            // File systems without it: look first.
+            match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+                Err(Errno::NOENT) => Ok(rustix::fs::renameat(from, name, to, new)?),
+                Err(error) => Err(error.into()),
+            }
+        }
+        result => Ok(result?),
+    }
+}
+
+/// Sets the mode of a file or directory, never through a link.
+fn change_mode(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
+    match open_any(directory, name) {
+        Ok(file) => Ok(rustix::fs::fchmod(file, permissions(mode))?),
+        Err(Errno::ACCESS) => change_mode_unread(directory, name, mode),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn open_any(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, OsStr::from_bytes(name), flags, Permissions::empty())
+}
+
+/// The same for what may not be read: through a handle that only names it.
+#[cfg(target_os = "linux")]
+fn change_mode_unread(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle =
+        rustix::fs::openat(directory, OsStr::from_bytes(name), flags, Permissions::empty())?;
+    if beneath::stat_fd(&handle)?.is_symlink() {
+        return Err(Errno::LOOP.into());
+    }
+    Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), permissions(mode))?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn change_mode_unread(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    Ok(rustix::fs::chmodat(directory, OsStr::from_bytes(name), permissions(mode), flags)?)
+}
+
+/// The content of a file, even one that its owner may not read just now.
+fn read(directory: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let file = match beneath::open_file(directory, name) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            change_mode(directory, name, Mode::file(mode | 0o400))?;
+            let file = beneath::open_file(directory, name);
+            change_mode(directory, name, Mode::file(mode))?;
+            file?
+        }
+        file => file?,
+    };
+    io::Read::read_to_end(&mut &file, &mut content)?;
+    Ok(content)
+}

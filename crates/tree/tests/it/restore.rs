@@ -1,0 +1,413 @@
+//! The way back: exact, and nothing lost on the way.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+
+use takeback_tree::{BlockedReason, KeptReason, PlanError, RestoreError};
+
+use crate::support::{Failure, Scratch, git, look, rel};
+
+fn strings(paths: &[takeback_tree::RelPath]) -> Vec<String> {
+    paths.iter().map(ToString::to_string).collect()
+}
+
+/// A project with a bit of everything.
+fn project() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("src/main.rs", "fn main() {}\n");
+    scratch.write("src/lib/a.rs", "a\n");
+    scratch.write("run.sh", "#!/bin/sh\n");
+    scratch.chmod("run.sh", 0o755);
+    scratch.write("secret", "s");
+    scratch.chmod("secret", 0o600);
+    scratch.mkdir("empty/inner");
+    scratch.chmod("empty", 0o750);
+    scratch.link("src/main.rs", "link");
+    scratch
+}
+
+#[test]
+fn everything_comes_back() {
+    let scratch = project();
+    let before = look(&scratch.root);
+    let capture = scratch.capture();
+    scratch.remove("src");
+    scratch.write("src", "a file where a directory was");
+    scratch.remove("empty");
+    scratch.remove("link");
+    scratch.mkdir("link/now/a/directory");
+    scratch.write("link/now/file", "x");
+    scratch.chmod("run.sh", 0o644);
+    scratch.remove("secret");
+    scratch.link("/etc/passwd", "secret");
+    scratch.write("new/deep/file", "created since");
+    scratch.mkdir("new/empty");
+    let wrecked = look(&scratch.root);
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!(look(&scratch.root), before);
+    assert_eq!(scratch.capture().tree, capture.tree);
+    scratch.fsck();
+    // And the undo of the undo.
+    scratch.restore(&scratch.as_capture(&plan), &[]);
+    assert_eq!(look(&scratch.root), wrecked);
+}
+
+#[test]
+fn unchanged_files_are_not_touched() {
+    let scratch = project();
+    let capture = scratch.capture();
+    let stat = |path: &str| {
+        let metadata = fs::symlink_metadata(scratch.path(path)).unwrap();
+        (
+            metadata.ino(),
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+        )
+    };
+    let before = ["src/lib/a.rs", "run.sh", "link", "src/lib", "empty/inner"].map(stat);
+    scratch.write("src/main.rs", "changed");
+    scratch.restore(&capture, &[]);
+    assert_eq!(["src/lib/a.rs", "run.sh", "link", "src/lib", "empty/inner"].map(stat), before);
+    // A mode is set without touching the content.
+    let (inode, mtime, ..) = stat("run.sh");
+    scratch.chmod("run.sh", 0o700);
+    scratch.restore(&capture, &[]);
+    assert_eq!((stat("run.sh").0, stat("run.sh").1), (inode, mtime));
+}
+
+#[test]
+fn single_paths() {
+    let scratch = project();
+    let capture = scratch.capture();
+    scratch.write("src/main.rs", "changed");
+    scratch.write("src/lib/a.rs", "changed");
+    scratch.write("src/lib/new.rs", "new");
+    scratch.remove("run.sh");
+    scratch.write("*.rs", "a name, not a pattern");
+    let plan = scratch.restore(&capture, &["src/lib"]);
+    assert_eq!(
+        (strings(&plan.writes), strings(&plan.deletes)),
+        (vec!["src/lib/a.rs".into()], vec!["src/lib/new.rs".into()])
+    );
+    assert_eq!(scratch.read("src/main.rs"), "changed");
+    assert!(!scratch.exists("run.sh"));
+    let plan = scratch.restore(&capture, &["*.rs", "run.sh"]);
+    assert_eq!(
+        (strings(&plan.writes), strings(&plan.deletes)),
+        (vec!["run.sh".into()], vec!["*.rs".into()])
+    );
+    assert_eq!(scratch.read("src/main.rs"), "changed");
+    assert!(
+        matches!(scratch.try_restore(&capture, &["src/main.rs", "no/such"]), Err(Failure::Plan(PlanError::NoSuchPath(path))) if path == rel("no/such"))
+    );
+    assert_eq!(scratch.read("src/main.rs"), "changed");
+    // The directories that lead to a path come back with it.
+    scratch.remove("src");
+    scratch.restore(&capture, &["src/lib/a.rs"]);
+    assert!(scratch.exists("src/lib/a.rs") && !scratch.exists("src/main.rs"));
+    // But nothing is replaced that was not asked for.
+    scratch.remove("src");
+    scratch.write("src", "mine");
+    let failure = scratch.try_restore(&capture, &["src/lib/a.rs"]);
+    assert!(matches!(failure, Err(Failure::Restore(RestoreError::Blocked(_)))), "{failure:?}");
+    assert_eq!(scratch.read("src"), "mine");
+}
+
+#[test]
+fn an_empty_tree_can_be_restored() {
+    let scratch = Scratch::new();
+    let capture = scratch.capture();
+    scratch.write("a/b", "1");
+    scratch.restore(&capture, &[]);
+    assert_eq!(look(&scratch.root).len(), 0);
+}
+
+#[test]
+fn guarded_files() {
+    let scratch = Scratch::new();
+    scratch.write(".gitignore", ".env\n*.db\n");
+    scratch.write(".env", "KEY=1");
+    scratch.write("gone.db", "data");
+    scratch.write("same.db", "same");
+    let capture = scratch.capture();
+    scratch.write(".env", "KEY=2");
+    scratch.remove("gone.db");
+    scratch.write("later.db", "created since");
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!(strings(&plan.writes), ["gone.db"]);
+    assert_eq!(strings(&plan.guarded), [".env", "later.db"]);
+    assert_eq!((scratch.read(".env"), scratch.read("gone.db")), ("KEY=2".into(), "data".into()));
+    assert!(scratch.exists("later.db"));
+    // A directory is not a name.
+    scratch.restore(&capture, &[""]);
+    assert_eq!(scratch.read(".env"), "KEY=2");
+    let plan = scratch.restore(&capture, &[".env", "later.db"]);
+    assert_eq!(plan.guarded, []);
+    assert_eq!(scratch.read(".env"), "KEY=1");
+    assert!(!scratch.exists("later.db"));
+    scratch.restore(&scratch.as_capture(&plan), &[".env", "later.db"]);
+    assert_eq!(
+        (scratch.read(".env"), scratch.read("later.db")),
+        ("KEY=2".into(), "created since".into())
+    );
+}
+
+#[test]
+fn a_tracked_ignored_file_is_not_guarded() {
+    let scratch = Scratch::new();
+    git(&scratch.root, &["init", "-q"]);
+    scratch.write(".gitignore", "*.cfg\n");
+    scratch.write("tracked.cfg", "1");
+    git(&scratch.root, &["add", "-f", "tracked.cfg"]);
+    let capture = scratch.capture();
+    scratch.write("tracked.cfg", "2");
+    scratch.restore(&capture, &[]);
+    assert_eq!(scratch.read("tracked.cfg"), "1");
+}
+
+#[test]
+fn a_gitignore_that_changed_since_decides_nothing() {
+    // Ignored then, not now: it was there, uncovered, and stays.
+    let scratch = Scratch::new();
+    scratch.write(".gitignore", "data/\n");
+    scratch.write("data/precious", "never seen by the checkpoint");
+    scratch.write("code", "1");
+    let capture = scratch.capture();
+    scratch.write(".gitignore", "");
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!(scratch.read("data/precious"), "never seen by the checkpoint");
+    assert_eq!(plan.kept[0].path, rel("data/precious"));
+    assert_eq!(plan.kept[0].reason, KeptReason::NotCovered);
+    assert_eq!(scratch.read(".gitignore"), "data/\n");
+
+    // Not ignored then, ignored now: an agent cannot shield what it wrecked.
+    let scratch = Scratch::new();
+    scratch.write("src/a", "1");
+    scratch.write("b", "1");
+    let capture = scratch.capture();
+    scratch.write(".gitignore", "*\n");
+    scratch.write("src/a", "wrecked");
+    scratch.write("b", "wrecked");
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!((scratch.read("src/a"), scratch.read("b")), ("1".into(), "1".into()));
+    // What was overwritten although it is ignored is in the safety checkpoint.
+    scratch.restore(&scratch.as_capture(&plan), &["src/a", "b"]);
+    assert_eq!((scratch.read("src/a"), scratch.read("b")), ("wrecked".into(), "wrecked".into()));
+}
+
+#[test]
+fn a_file_too_large_then_and_small_now_stays() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_file_size = 100;
+    scratch.write("big", vec![1; 200]);
+    let capture = scratch.capture();
+    scratch.write("big", "small now");
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!(scratch.read("big"), "small now");
+    assert_eq!(plan.kept[0].path, rel("big"));
+    // Small then, too large now: it comes back, and the large one is not lost.
+    scratch.write("other", "1");
+    let capture = scratch.capture();
+    scratch.write("other", vec![b'x'; 500]);
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!(scratch.read("other"), "1");
+    scratch.restore(&scratch.as_capture(&plan), &["other"]);
+    assert_eq!(scratch.read("other"), "x".repeat(500));
+}
+
+#[test]
+fn what_is_never_captured_stays_in_a_directory_created_since() {
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    let capture = scratch.capture();
+    scratch.write("new/node_modules/p/index.js", "x");
+    scratch.write("new/file", "x");
+    scratch.write("clone/file", "x");
+    git(&scratch.path("clone"), &["init", "-q"]);
+    let plan = scratch.restore(&capture, &[]);
+    assert!(scratch.exists("new/node_modules/p/index.js") && !scratch.exists("new/file"));
+    assert!(scratch.exists("clone/.git/HEAD") && !scratch.exists("clone/file"));
+    let kept: Vec<_> = plan.kept.iter().map(|kept| (kept.path.to_string(), kept.reason)).collect();
+    assert_eq!(
+        kept,
+        [("clone".into(), KeptReason::NotEmpty), ("new".into(), KeptReason::NotEmpty)]
+    );
+}
+
+#[test]
+fn a_directory_with_ignored_content_where_the_target_has_a_file() {
+    let scratch = Scratch::new();
+    scratch.write("thing", "a file");
+    let capture = scratch.capture();
+    scratch.remove("thing");
+    scratch.write("thing/node_modules/p/index.js", "ignored");
+    scratch.write("thing/.gitignore", "*.db\n");
+    scratch.write("thing/large.db", vec![b'd'; 2 << 20]);
+    let wrecked = look(&scratch.root);
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!(scratch.read("thing"), "a file");
+    // It was captured first, whatever the rules say.
+    scratch.restore(&scratch.as_capture(&plan), &[]);
+    assert_eq!(look(&scratch.root), wrecked);
+}
+
+#[test]
+fn what_cannot_be_captured_blocks_the_plan() {
+    let scratch = Scratch::new();
+    scratch.write("thing", "a file");
+    scratch.write("other", "1");
+    scratch.write("pipe", "1");
+    let capture = scratch.capture();
+    scratch.write("other", "2");
+    scratch.remove("thing");
+    scratch.write("thing/file", "x");
+    git(&scratch.path("thing"), &["init", "-q"]);
+    let before = look(&scratch.root);
+    match scratch.try_restore(&capture, &[]) {
+        Err(Failure::Restore(RestoreError::Blocked(blocked))) => {
+            assert_eq!(blocked.len(), 1);
+            assert_eq!(
+                (&blocked[0].path, &blocked[0].reason),
+                (&rel("thing/.git"), &BlockedReason::Uncapturable)
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(look(&scratch.root), before);
+    // Others can be restored meanwhile.
+    scratch.restore(&capture, &["other"]);
+    assert_eq!(scratch.read("other"), "1");
+    scratch.remove("thing");
+    scratch.remove("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        scratch.path("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from(0o644),
+        0,
+    )
+    .unwrap();
+    assert!(
+        matches!(scratch.try_restore(&capture, &[]), Err(Failure::Restore(RestoreError::Blocked(blocked))) if blocked[0].path == rel("pipe"))
+    );
+    assert!(!scratch.exists("thing"));
+}
+
+#[test]
+fn too_much_in_the_way_blocks_the_plan() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_files = 20;
+    scratch.write("thing", "a file");
+    let capture = scratch.capture();
+    scratch.remove("thing");
+    for number in 0..50 {
+        scratch.write(format!("thing/node_modules/{number}"), "x");
+    }
+    let plan = scratch.plan(&capture, &[]).unwrap();
+    assert_eq!(plan.blocked[0].reason, BlockedReason::TooManyFiles);
+    assert!(scratch.exists("thing/node_modules/49"));
+}
+
+#[test]
+fn never_through_a_symlink() {
+    let scratch = Scratch::new();
+    scratch.write("dir/file", "1");
+    let capture = scratch.capture();
+    let outside = scratch.root.with_file_name("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "outside").unwrap();
+    scratch.remove("dir");
+    symlink(&outside, scratch.path("dir")).unwrap();
+    scratch.restore(&capture, &[]);
+    assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "outside");
+    assert_eq!(scratch.read("dir/file"), "1");
+    assert!(!fs::symlink_metadata(scratch.path("dir")).unwrap().is_symlink());
+}
+
+#[test]
+fn a_directory_swapped_for_a_link_after_the_plan() {
+    let scratch = Scratch::new();
+    scratch.write("dir/file", "1");
+    let capture = scratch.capture();
+    scratch.write("dir/file", "2");
+    scratch.write("dir/new", "2");
+    let outside = scratch.root.with_file_name("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "2").unwrap();
+    fs::write(outside.join("new"), "2").unwrap();
+    let result = scratch.restore_with(&capture, || {
+        fs::rename(scratch.path("dir"), scratch.path("moved")).unwrap();
+        symlink(&outside, scratch.path("dir")).unwrap();
+    });
+    assert!(result.is_err());
+    assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "2");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 2);
+    assert_eq!(scratch.read("moved/file"), "2");
+}
+
+#[test]
+fn a_file_changed_after_the_plan_is_not_lost() {
+    let scratch = Scratch::new();
+    for path in ["a", "b", "z"] {
+        scratch.write(path, "1");
+    }
+    let capture = scratch.capture();
+    for path in ["a", "b", "z"] {
+        scratch.write(path, "agent");
+    }
+    scratch.write("new", "agent");
+    for victim in ["a", "z", "new"] {
+        let result =
+            scratch.restore_with(&capture, || scratch.write(victim, "the person's own edit"));
+        assert!(
+            matches!(&result, Err(RestoreError::Changed(path)) if *path == rel(victim)),
+            "{result:?}"
+        );
+        for path in ["a", "b", "z", "new"] {
+            let expected = if path == victim { "the person's own edit" } else { "agent" };
+            assert_eq!(scratch.read(path), expected, "{victim}: {path}");
+        }
+        scratch.write(victim, "agent");
+        assert_eq!(fs::read_dir(&scratch.root).unwrap().count(), 4, "nothing is left behind");
+    }
+}
+
+#[test]
+fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    let capture = scratch.capture();
+    scratch.write("a", "2");
+    let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
+    let mut lock = workspace.lock().unwrap();
+    let target =
+        takeback_tree::Target { tree: capture.tree, filter: &capture.filter, uncovered: &[] };
+    let options =
+        takeback_tree::CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+    let plan = lock.plan(&target, &[], &options).unwrap();
+    let wrong = lock.pin(capture.tree, scratch.now(), "x").unwrap();
+    assert!(matches!(lock.apply(&plan, &wrong), Err(RestoreError::NoSafety)));
+    assert_eq!(scratch.read("a"), "2");
+}
+
+#[test]
+fn modes_of_directories_that_have_to_be_written_in() {
+    let scratch = Scratch::new();
+    scratch.write("locked/file", "1");
+    scratch.write("locked/sub/file", "1");
+    scratch.chmod("locked/sub", 0o500);
+    scratch.chmod("locked", 0o555);
+    let before = look(&scratch.root);
+    let capture = scratch.capture();
+    scratch.chmod("locked", 0o755);
+    scratch.chmod("locked/sub", 0o755);
+    scratch.write("locked/sub/file", "2");
+    scratch.remove("locked/file");
+    scratch.chmod("locked", 0o500);
+    scratch.restore(&capture, &[]);
+    assert_eq!(look(&scratch.root), before);
+    scratch.chmod("locked/sub", 0o755);
+    scratch.chmod("locked", 0o755);
+}
