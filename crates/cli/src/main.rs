@@ -1,1 +1,49 @@
-fn main() {}
+//! The program `takeback`: arguments → one call → one rendering.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is the one crate that talks to people"
+)]
+
+mod commands;
+mod context;
+mod failure;
+mod output;
+mod record;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::commands::Command;
+use crate::context::{Context, Globals};
+
+/// Takes back what an AI agent did to your files.
+#[derive(Parser)]
+#[command(name = "takeback", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  takeback checkpoint --reason 'before the big refactoring'
+  takeback rollback                 list the checkpoints of this directory
+  takeback rollback 1               return to the newest one
+  takeback rollback 1 src/main.rs   only this file
+  takeback rollback undo            undo the rollback
+  takeback demo                     see it work on a scratch project";
+
+fn main() -> ExitCode {
+    let Arguments { globals, command } = Arguments::parse();
+    let json = globals.json;
+    let result = Context::new(globals).and_then(|context| command.run(&context));
+    match result {
+        Ok(code) => code,
+        Err(failure) => failure.report(json),
+    }
+}

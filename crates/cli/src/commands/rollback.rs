@@ -1,0 +1,352 @@
+//! `takeback rollback`: lists checkpoints, returns to one, undoes that.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use takeback_tree::{
+    AnyPath, Blocked, BlockedReason, Kept, KeptReason, Lock, Oid, Plan, Recovery, RelPath, Target,
+    Uncovered, Workspace,
+};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{self, Progress};
+use crate::record::{Checkpoint, Checkpoints, Kind, Record, Rollback};
+
+/// List checkpoints, return to one, or undo that
+///
+/// Without arguments, lists the checkpoints of this directory, newest first. With the number or id
+/// of one, returns the directory to it, or only the given files and directories. What is there
+/// before is saved first, so `takeback rollback undo` brings it back.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback rollback                       list
+  takeback rollback 2                     return to number 2 of the list
+  takeback rollback 4270a8c src docs/a.md only these
+  takeback rollback 2 --dry-run           show what would happen
+  takeback rollback undo                  back to before the last rollback; repeat to go further")]
+pub(crate) struct Arguments {
+    /// A number of the list, an id, or `undo`
+    #[arg(value_name = "CHECKPOINT|undo")]
+    target: Option<String>,
+    /// Only these files and directories: names, not patterns
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Show what would happen and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    match arguments.target.as_deref() {
+        None if arguments.dry_run => {
+            Err(Failure::new("--dry-run needs a checkpoint").hint("`takeback rollback` lists them"))
+        }
+        None => list(context),
+        Some("undo") if !arguments.paths.is_empty() => {
+            Err(Failure::new("undo takes back a whole rollback and takes no paths")
+                .hint("`takeback rollback` lists the checkpoints to restore single files from"))
+        }
+        Some(target) => {
+            let view = roll_back(target, &arguments.paths, arguments.dry_run, context)?;
+            Ok(show(view, context))
+        }
+    }
+}
+
+/// The list.
+#[derive(Serialize)]
+struct ListView {
+    workspace: AnyPath,
+    checkpoints: Vec<Row>,
+    /// What could not be read, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    number: usize,
+    id: Oid,
+    time: String,
+    kind: Kind,
+    reason: String,
+    files: Option<u64>,
+    uncovered: UncoveredView,
+}
+
+#[derive(Serialize)]
+struct UncoveredView {
+    count: usize,
+    paths: Vec<RelPath>,
+}
+
+fn list(context: &Context) -> Result<ExitCode, Failure> {
+    let store = context.store()?;
+    let workspace = context.workspace(&store)?;
+    let checkpoints = Checkpoints::of(&store, &workspace)?;
+    let row = |(number, checkpoint): (usize, &Checkpoint)| Row {
+        number,
+        id: checkpoint.pin.id,
+        time: checkpoint.record.time.clone(),
+        kind: checkpoint.record.kind,
+        reason: checkpoint.record.reason.clone(),
+        files: checkpoint.record.files,
+        uncovered: UncoveredView {
+            count: checkpoint.record.uncovered.len(),
+            paths: checkpoint.record.uncovered.iter().map(|path| path.path.clone()).collect(),
+        },
+    };
+    let view = ListView {
+        workspace: AnyPath::from(workspace.path()),
+        checkpoints: checkpoints.rows().map(row).collect(),
+        unreadable: checkpoints.unreadable,
+    };
+    if context.globals.json {
+        output::print_json(&view);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = output::disarm(&workspace.path().display().to_string());
+    if view.checkpoints.is_empty() {
+        println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
+    } else {
+        println!("Checkpoints for {path}");
+    }
+    for row in &view.checkpoints {
+        let id = &row.id.to_string()[..7];
+        let uncovered = match row.uncovered.count {
+            0 => String::new(),
+            count => format!("   {} not covered", output::count(count, "path")),
+        };
+        let reason = output::disarm(&output::shorten(&row.reason, 60));
+        println!("{:>4}  {id}  {}  {reason}{uncovered}", row.number, local(&row.time));
+    }
+    view.unreadable.iter().for_each(|reason| eprintln!("warning: {}", output::disarm(reason)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A time as people here read it.
+fn local(time: &str) -> String {
+    match time.parse::<jiff::Timestamp>() {
+        Ok(time) => {
+            time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+        }
+        Err(_) => output::disarm(time),
+    }
+}
+
+/// What a rollback did, or would do.
+#[derive(Serialize)]
+pub(crate) struct View {
+    checkpoint: Oid,
+    /// What was there before; nothing for a dry run or if nothing differed.
+    safety_checkpoint: Option<Oid>,
+    pub(crate) restored: Vec<RelPath>,
+    pub(crate) deleted: Vec<RelPath>,
+    guarded: Vec<RelPath>,
+    kept: Vec<Kept>,
+    uncovered: Vec<Uncovered>,
+    blocked: Vec<Blocked>,
+    #[serde(skip)]
+    dry_run: bool,
+}
+
+/// Plans, asks, saves the present, restores.
+pub(crate) fn roll_back(
+    target: &str,
+    paths: &[PathBuf],
+    dry_run: bool,
+    context: &Context,
+) -> Result<View, Failure> {
+    let store = context.store()?;
+    let workspace = context.workspace(&store)?;
+    let mut paths: Vec<RelPath> =
+        paths.iter().map(|path| context.inside(&workspace, path)).collect::<Result<_, _>>()?;
+    let checkpoints = Checkpoints::of(&store, &workspace)?;
+    let (checkpoint, undoes) = if target == "undo" {
+        let (safety, rollback) = last_rollback(&checkpoints)?;
+        // A rollback of single paths is undone for these paths.
+        paths.clone_from(&rollback.paths);
+        (safety, Some(safety.record.seq))
+    } else {
+        (checkpoints.find(target)?, None)
+    };
+    let progress = Progress::new("comparing the workspace with the checkpoint");
+    let mut lock = workspace.lock()?;
+    report_recovery(&lock);
+    let plan = plan(&mut lock, checkpoint, &paths, context)?;
+    drop(progress);
+    let mut view = View {
+        checkpoint: checkpoint.pin.id,
+        safety_checkpoint: None,
+        restored: plan.writes.clone(),
+        deleted: plan.deletes.clone(),
+        guarded: plan.guarded.clone(),
+        kept: plan.kept.clone(),
+        uncovered: checkpoint.record.uncovered.clone(),
+        blocked: plan.blocked.clone(),
+        dry_run,
+    };
+    let nothing_to_do = view.restored.is_empty() && view.deleted.is_empty();
+    if dry_run || nothing_to_do || !view.blocked.is_empty() {
+        lock.finish(context.capture_options().now)?;
+        return Ok(view);
+    }
+    if !context.globals.yes && std::io::stdin().is_terminal() && !context.globals.json {
+        // Nobody else waits while somebody thinks.
+        lock.finish(context.capture_options().now)?;
+        confirm(&view)?;
+        lock = workspace.lock()?;
+        let again = self::plan(&mut lock, checkpoint, &paths, context)?;
+        if again != plan {
+            return Err(Failure::new("the workspace changed meanwhile; nothing was restored")
+                .hint("look again with --dry-run and repeat"));
+        }
+    }
+    let _progress = Progress::new("restoring");
+    let rollback = Rollback { to: checkpoint.pin.id, paths, undoes };
+    let safety = pin_safety(&mut lock, &workspace, &plan, rollback, context)?;
+    let outcome = lock.apply(&plan, &safety)?;
+    lock.finish(context.capture_options().now)?;
+    view.safety_checkpoint = Some(safety.id);
+    (view.restored, view.deleted) = (outcome.restored, outcome.deleted);
+    view.kept
+        .extend(outcome.kept.into_iter().map(|path| Kept { path, reason: KeptReason::NotEmpty }));
+    Ok(view)
+}
+
+fn plan(
+    lock: &mut Lock<'_>,
+    checkpoint: &Checkpoint,
+    paths: &[RelPath],
+    context: &Context,
+) -> Result<Plan, Failure> {
+    let target = Target {
+        tree: checkpoint.pin.tree,
+        filter: &checkpoint.record.filter,
+        uncovered: &checkpoint.record.uncovered,
+    };
+    Ok(lock.plan(&target, paths, &context.capture_options())?)
+}
+
+fn pin_safety(
+    lock: &mut Lock<'_>,
+    workspace: &Workspace<'_>,
+    plan: &Plan,
+    rollback: Rollback,
+    context: &Context,
+) -> Result<takeback_tree::Pin, Failure> {
+    let record = Record {
+        reason: format!("before a rollback to {}", &rollback.to.to_string()[..7]),
+        rollback: Some(rollback),
+        filter: plan.filter.clone(),
+        uncovered: plan.uncovered.clone(),
+        ..Record::new(workspace, lock.next_seq()?, jiff::Timestamp::now(), Kind::Safety)
+    };
+    Ok(lock.pin(plan.from, context.capture_options().now, &record.message())?)
+}
+
+/// The safety checkpoint of the latest rollback that is not undone yet.
+fn last_rollback(checkpoints: &Checkpoints) -> Result<(&Checkpoint, &Rollback), Failure> {
+    let rollbacks = || {
+        checkpoints.all.iter().filter_map(|found| Some((found, found.record.rollback.as_ref()?)))
+    };
+    let undone: Vec<u64> = rollbacks().filter_map(|(_, rollback)| rollback.undoes).collect();
+    rollbacks()
+        .filter(|(_, rollback)| rollback.undoes.is_none())
+        .find(|(checkpoint, _)| !undone.contains(&checkpoint.record.seq))
+        .ok_or_else(|| Failure::new("there is no rollback to undo in this workspace"))
+}
+
+/// Says what became of a restore that was cut off.
+pub(crate) fn report_recovery(lock: &Lock<'_>) {
+    let (what, left) = match lock.recovery() {
+        None => return,
+        Some(Recovery::Finished(left)) => ("was interrupted and is finished now", left),
+        Some(Recovery::Reverted(left)) => ("was interrupted and is taken back now", left),
+        Some(Recovery::Failed(error)) => {
+            eprintln!(
+                "warning: an interrupted restore could not be finished: {}",
+                output::disarm(&error.to_string())
+            );
+            return;
+        }
+    };
+    eprintln!("note: a restore {what}");
+    left.iter().for_each(|path| eprintln!("  left as it is, because it changed meanwhile: {path}"));
+}
+
+fn confirm(view: &View) -> Result<(), Failure> {
+    print_plan(view, "Will restore", "Will delete");
+    eprint!("Go on? [y/N] ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    match (read, answer.trim()) {
+        (Ok(_), "y" | "Y" | "yes") => Ok(()),
+        _ => Err(Failure::new("nothing was changed")),
+    }
+}
+
+/// How many paths of a kind are shown.
+const SHOWN: usize = 20;
+
+fn print_plan(view: &View, restore: &str, delete: &str) {
+    let print = |title: &str, lines: Vec<String>| {
+        if lines.is_empty() {
+            return;
+        }
+        println!("{title}:");
+        lines.iter().take(SHOWN).for_each(|line| println!("  {line}"));
+        if lines.len() > SHOWN {
+            println!("  … and {} more", lines.len() - SHOWN);
+        }
+    };
+    let paths = |paths: &[RelPath]| paths.iter().map(ToString::to_string).collect();
+    print(restore, paths(&view.restored));
+    print(delete, paths(&view.deleted));
+    print("Guarded, left as they are (name them to restore them)", paths(&view.guarded));
+    let kept = |kept: &Kept| match kept.reason {
+        KeptReason::NotCovered => format!("{}  (the checkpoint did not cover it)", kept.path),
+        KeptReason::NotEmpty => format!("{}  (not empty)", kept.path),
+    };
+    print("Kept", view.kept.iter().map(kept).collect());
+    let blocked = |blocked: &Blocked| {
+        let why = match &blocked.reason {
+            BlockedReason::Uncovered(reason) => {
+                output::reason(&Uncovered { path: blocked.path.clone(), reason: reason.clone() })
+            }
+            BlockedReason::Uncapturable => "is never captured".into(),
+            BlockedReason::TooManyFiles => "too many files".into(),
+            BlockedReason::ParentReplaced => "is not a directory any more".into(),
+        };
+        format!("{}  ({})", blocked.path, output::disarm(&why))
+    };
+    print("In the way, and cannot be saved first", view.blocked.iter().map(blocked).collect());
+}
+
+fn show(view: View, context: &Context) -> ExitCode {
+    let blocked = !view.blocked.is_empty();
+    let code = if blocked { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    if context.globals.json {
+        output::print_json(&view);
+        return code;
+    }
+    if view.dry_run || blocked {
+        print_plan(&view, "Would restore", "Would delete");
+    } else {
+        print_plan(&view, "Restored", "Deleted");
+    }
+    if blocked {
+        eprintln!("error: nothing was changed: move what is in the way and repeat");
+    } else if view.safety_checkpoint.is_some() {
+        println!("Done. `takeback rollback undo` takes this back.");
+    } else if view.restored.is_empty() && view.deleted.is_empty() {
+        println!("Nothing to restore: everything is as it was then.");
+    }
+    code
+}

@@ -1,0 +1,123 @@
+//! What a command works with: the only place that looks at the environment.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use clap::Args;
+use takeback_tree::{CaptureOptions, Places, RelPath, Rules, Store, Workspace};
+
+use crate::failure::Failure;
+
+/// Options that every command takes.
+#[derive(Args)]
+pub(crate) struct Globals {
+    /// Work as if started in DIR
+    #[arg(short = 'C', value_name = "DIR", global = true)]
+    directory: Option<PathBuf>,
+    /// Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
+    #[arg(long, value_name = "DIR", global = true)]
+    home: Option<PathBuf>,
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Do not ask
+    #[arg(short, long, global = true)]
+    pub(crate) yes: bool,
+}
+
+/// Everything from outside that a command needs.
+pub(crate) struct Context {
+    pub(crate) globals: Globals,
+    /// The directory to work in, absolute.
+    pub(crate) directory: PathBuf,
+    /// Takeback's own directory.
+    home: PathBuf,
+    places: Places,
+    pub(crate) rules: Rules,
+}
+
+impl Context {
+    pub(crate) fn new(globals: Globals) -> Result<Context, Failure> {
+        let current = env::current_dir()
+            .map_err(|error| Failure::new("cannot tell the current directory").because(&error))?;
+        let directory = current.join(globals.directory.as_deref().unwrap_or(Path::new("")));
+        let user = env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        let home =
+            match (&globals.home, env::var_os("TAKEBACK_HOME").filter(|home| !home.is_empty())) {
+                (Some(home), _) => current.join(home),
+                (None, Some(home)) => current.join(home),
+                (None, None) => match &user {
+                    Some(user) => user.join(".takeback"),
+                    None => {
+                        return Err(Failure::new(
+                            "there is no home directory to keep checkpoints in",
+                        )
+                        .hint("set HOME or TAKEBACK_HOME, or pass --home DIR"));
+                    }
+                },
+            };
+        let temporary = ["/tmp", "/var/tmp", "/private/tmp"].map(PathBuf::from).into_iter();
+        let places = Places {
+            home: user,
+            temporary: temporary.chain([env::temp_dir()]).collect(),
+            own: Some(home.clone()),
+        };
+        Ok(Context { globals, directory, home, places, rules: Rules::default() })
+    }
+
+    /// The same for another directory and another home: what the demonstration uses.
+    pub(crate) fn elsewhere(&self, directory: &Path, home: &Path) -> Context {
+        let globals = Globals { directory: None, home: None, json: false, yes: true };
+        let places = Places { own: Some(home.to_owned()), ..self.places.clone() };
+        let rules = self.rules.clone();
+        Context { globals, directory: directory.to_owned(), home: home.to_owned(), places, rules }
+    }
+
+    pub(crate) fn store(&self) -> Result<Store, Failure> {
+        Ok(Store::open(self.home.join("checkpoints/store"))?)
+    }
+
+    pub(crate) fn workspace<'s>(&self, store: &'s Store) -> Result<Workspace<'s>, Failure> {
+        Ok(store.workspace(&self.directory, &self.places)?)
+    }
+
+    pub(crate) fn capture_options(&self) -> CaptureOptions<'_> {
+        CaptureOptions { rules: &self.rules, named: &[], now: SystemTime::now() }
+    }
+
+    /// A path as typed → the path inside the workspace. Literal: no patterns, links not followed.
+    pub(crate) fn inside(
+        &self,
+        workspace: &Workspace<'_>,
+        typed: &Path,
+    ) -> Result<RelPath, Failure> {
+        use std::os::unix::ffi::OsStrExt;
+        use std::path::Component;
+        let outside = || {
+            Failure::new(format!(
+                "{} is outside of the workspace {}",
+                typed.display(),
+                workspace.path().display()
+            ))
+            .hint("give paths inside the workspace")
+        };
+        let base = if typed.is_absolute() { PathBuf::new() } else { workspace.path().to_owned() };
+        let mut path = PathBuf::new();
+        for component in base.join(typed).components() {
+            match component {
+                Component::CurDir => {}
+                Component::ParentDir => {
+                    path.pop();
+                }
+                other => path.push(other),
+            }
+        }
+        // The workspace's path is canonical; one typed in full may lead there through links.
+        let inner = match path.strip_prefix(workspace.path()) {
+            Ok(inner) => inner.to_owned(),
+            Err(_) => path.strip_prefix(&self.directory).map_err(|_| outside())?.to_owned(),
+        };
+        RelPath::new(inner.as_os_str().as_bytes()).map_err(|_| outside())
+    }
+}
