@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod capture;
+mod model;
 mod restore;
 mod support;

@@ -120,7 +120,7 @@ impl Scratch {
         self.plan_with(&mut lock, target, paths)
     }
 
-    fn plan_with(
+    pub fn plan_with(
         &self,
         lock: &mut takeback_tree::Lock<'_>,
         target: &Capture,
@@ -286,4 +286,23 @@ pub fn look(root: &Path) -> BTreeMap<Vec<u8>, (u32, Vec<u8>)> {
 
 pub fn rel(path: &str) -> RelPath {
     RelPath::new(path).unwrap()
+}
+
+/// Runs a test in a process of its own: the test calls itself again.
+pub fn in_own_process(test: &str, body: impl FnOnce()) {
+    const MARK: &str = "TAKEBACK_TEST_CHILD";
+    if std::env::var_os(MARK).is_some_and(|mark| mark == test) {
+        return body();
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(MARK, test)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
