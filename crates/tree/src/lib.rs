@@ -10,6 +10,7 @@
 mod beneath;
 mod capture;
 mod compare;
+mod diff;
 #[cfg(feature = "faults")]
 pub mod fault;
 #[cfg(not(feature = "faults"))]
@@ -27,6 +28,7 @@ mod tracked;
 mod workspace;
 
 pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
+pub use diff::{Change, ChangeKind, Diff, DiffOptions, LineCounts, Side, Unified, diff};
 pub use object::{Kind, Mode};
 pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;
