@@ -1,8 +1,9 @@
 //! The integration tests of the crate: one file per subject.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod capture;
+mod kill;
 mod model;
 mod restore;
 mod support;

@@ -21,9 +21,21 @@ pub enum Failure {
     Restore(RestoreError),
 }
 
+/// Where a scratch workspace is; the one who made it removes it.
+pub struct Directory {
+    path: PathBuf,
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl Directory {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// A directory with a store and a workspace in it.
 pub struct Scratch {
-    pub directory: tempfile::TempDir,
+    pub directory: Directory,
     pub store: Store,
     pub root: PathBuf,
     pub rules: Rules,
@@ -34,11 +46,17 @@ pub struct Scratch {
 
 impl Scratch {
     pub fn new() -> Scratch {
-        let directory = tempfile::tempdir().unwrap();
-        Scratch::in_directory(directory)
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().to_owned();
+        Scratch::in_directory(Directory { path, _temporary: Some(temporary) })
     }
 
-    pub fn in_directory(directory: tempfile::TempDir) -> Scratch {
+    /// The one that another process made.
+    pub fn at(path: &Path) -> Scratch {
+        Scratch::in_directory(Directory { path: path.to_owned(), _temporary: None })
+    }
+
+    fn in_directory(directory: Directory) -> Scratch {
         let base = fs::canonicalize(directory.path()).unwrap();
         let root = base.join("work");
         fs::create_dir_all(&root).unwrap();
@@ -106,6 +124,14 @@ impl Scratch {
         lock.pin(capture.tree, now, "a test\n").unwrap();
         lock.finish(now).unwrap();
         Ok(capture)
+    }
+
+    /// Whether a restore was cut off.
+    pub fn journal(&self) -> bool {
+        let directories = fs::read_dir(self.store.directory().join("workspaces")).unwrap();
+        let mut directories = directories.map(|entry| entry.unwrap().path());
+        directories
+            .any(|path| path.join("journal").exists() || path.join("journal.staging").exists())
     }
 
     /// Captures and pins.
