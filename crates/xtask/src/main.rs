@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to its terminal")]
 
+mod bench;
 mod run;
 mod test;
 
@@ -11,6 +12,9 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
   test    all checks and tests, with the set-up they need
+  bench   how fast and how small, next to git and to what the machine can do at best
+          [--quick] fewer rounds   [--json FILE] also as JSON   [--keep] leave the scratch files
+          [filter…] only measurements whose name (as in 10000/first) contains one of these
 ";
 
 /// What a task that failed says.
@@ -20,6 +24,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test(),
+        ["bench", ref options @ ..] => bench::bench(options),
+        // What the bench measures as a process of its own.
+        ["checkpoint", store, tree] => bench::checkpoint(store, tree),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

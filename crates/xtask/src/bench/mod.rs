@@ -1,0 +1,152 @@
+//! `cargo xtask bench`: how fast and how small takeback is, next to git and to the best that the
+//! machine can do. Ratios on the same tree in the same run count; milliseconds only illustrate.
+//! It reports and never fails because of a number.
+
+mod cases;
+mod floor;
+mod git;
+mod growth;
+mod measure;
+mod process;
+mod report;
+mod scratch;
+mod takeback;
+mod targets;
+mod trees;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Failure;
+use crate::run::{cargo, step};
+use cases::Subject;
+use report::Report;
+use scratch::Scratch;
+use takeback::Program;
+use trees::{Shape, Tree};
+
+/// How to measure.
+#[derive(Debug, Default)]
+struct Options {
+    quick: bool,
+    keep: bool,
+    json: Option<PathBuf>,
+    filters: Vec<String>,
+}
+
+impl Options {
+    fn parse(arguments: &[&str]) -> Result<Options, Failure> {
+        let mut options = Options::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            match *argument {
+                "--quick" => options.quick = true,
+                "--keep" => options.keep = true,
+                "--json" => {
+                    let file = arguments.next().ok_or("--json needs a file")?;
+                    options.json = Some(PathBuf::from(file));
+                }
+                option if option.starts_with('-') => {
+                    return Err(format!("unknown option {option}"));
+                }
+                filter => options.filters.push(filter.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether a measurement is wanted.
+    fn wants(&self, tree: &str, case: &str) -> bool {
+        let name = format!("{tree}/{case}");
+        self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
+    }
+
+    /// How often to capture a tree of so many files for the first time.
+    fn first_rounds(&self, files: usize) -> usize {
+        match (self.quick, files) {
+            (true, 20_000..) => 2,
+            (true, _) => 3,
+            (false, 20_000..) => 5,
+            (false, _) => 7,
+        }
+    }
+
+    /// How often to do everything else.
+    fn rounds(&self) -> usize {
+        if self.quick { 7 } else { 21 }
+    }
+}
+
+/// What all measurements need and add to.
+struct Bench {
+    options: Options,
+    scratch: Scratch,
+    program: Program,
+    report: Report,
+}
+
+pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
+    let options = Options::parse(arguments)?;
+    let this = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
+    if cfg!(debug_assertions) {
+        return again_optimized(&this, arguments);
+    }
+    let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
+    let scratch = Scratch::new(&target.join("bench"), options.keep)?;
+    let program = Program::find(&this, &scratch)?;
+    let mut bench = Bench { options, scratch, program, report: Report::default() };
+    if let Some(note) = bench.program.note() {
+        bench.report.note(note);
+    }
+    let measured = bench.run();
+    print!("{}", bench.report.text());
+    if let Some(file) = &bench.options.json {
+        std::fs::write(file, bench.report.json())
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    }
+    bench.scratch.close();
+    measured
+}
+
+/// Builds what is measured, and this program, with optimization, and goes on there.
+fn again_optimized(this: &Path, arguments: &[&str]) -> Result<(), Failure> {
+    step(cargo().args(["build", "--release", "--package", "takeback", "--package", "xtask"]))?;
+    let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
+    // Only debug and release builds of one target directory differ in this place.
+    step(Command::new(target.join("release/xtask")).arg("bench").args(arguments))
+}
+
+/// A checkpoint by the library alone, in a process of its own.
+pub(crate) fn checkpoint(store: &str, tree: &str) -> Result<(), Failure> {
+    takeback::checkpoint(Path::new(store), Path::new(tree), true).map(drop)
+}
+
+impl Bench {
+    fn run(&mut self) -> Result<(), Failure> {
+        let shapes = [
+            Shape::Source(1_000),
+            Shape::Source(10_000),
+            Shape::Ignored,
+            Shape::Real,
+            Shape::Source(50_000),
+        ];
+        for shape in shapes {
+            let cases = cases::CASES.iter().filter(|case| case.applies(shape));
+            let wanted: Vec<_> =
+                cases.filter(|case| self.options.wants(shape.name(), case.name)).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let Some(tree) = Tree::make(shape, &self.scratch)? else {
+                self.report.note(format!("{}: no real source tree here, skipped", shape.name()));
+                continue;
+            };
+            let mut subject = Subject::new(tree);
+            for case in wanted {
+                self.scratch.say(&format!("{}/{}", shape.name(), case.name));
+                (case.measure)(self, &mut subject)?;
+            }
+        }
+        Ok(())
+    }
+}

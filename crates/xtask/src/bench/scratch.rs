@@ -1,0 +1,96 @@
+//! Where the measurements happen.
+//!
+//! Nothing is deleted before the end of a run: for some minutes ext4 avoids the inodes that were
+//! just freed, and everything that creates files becomes up to three times slower.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::Failure;
+
+/// How long deleted files are felt.
+const AFTERMATH: Duration = Duration::from_secs(300);
+
+pub(crate) struct Scratch {
+    directory: PathBuf,
+    /// Its time says when files were last deleted.
+    deleted: PathBuf,
+    keep: bool,
+    next: Cell<u32>,
+}
+
+impl Scratch {
+    pub(crate) fn new(base: &Path, keep: bool) -> Result<Scratch, Failure> {
+        let directory = base.join(format!("run-{}", std::process::id()));
+        fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
+        eprintln!("scratch files: {}", directory.display());
+        let deleted = base.join("deleted");
+        let age = fs::metadata(&deleted).and_then(|metadata| metadata.modified());
+        if let Some(age) = age.ok().and_then(|then| SystemTime::now().duration_since(then).ok())
+            && age < AFTERMATH
+        {
+            eprintln!(
+                "note: the files of another run were deleted {} s ago. On ext4 whatever creates \
+                 files looks slower than it is for {} s more.",
+                age.as_secs(),
+                (AFTERMATH - age).as_secs()
+            );
+        }
+        Ok(Scratch { directory, deleted, keep, next: Cell::new(0) })
+    }
+
+    /// A path that was not used before. Nothing is there.
+    pub(crate) fn fresh(&self, name: &str) -> PathBuf {
+        self.next.set(self.next.get() + 1);
+        self.directory.join(format!("{:04}-{name}", self.next.get()))
+    }
+
+    pub(crate) fn say(&self, what: &str) {
+        eprintln!("{what} …");
+    }
+
+    /// Deletes everything, unless it is to be kept.
+    pub(crate) fn close(&self) {
+        if self.keep {
+            eprintln!("\nkept: {}", self.directory.display());
+            return;
+        }
+        let done = fs::remove_dir_all(&self.directory).and_then(|()| fs::write(&self.deleted, ""));
+        if let Err(error) = done {
+            eprintln!("\ncannot delete {}: {error}", self.directory.display());
+        }
+    }
+}
+
+pub(crate) fn failed(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+    move |error| format!("cannot {action} {}: {error}", path.display())
+}
+
+/// What a directory takes, itself included.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Size {
+    /// On the disk.
+    pub(crate) blocks: u64,
+    /// The sum of the files' lengths.
+    pub(crate) apparent: u64,
+}
+
+pub(crate) fn size(directory: &Path) -> Result<Size, Failure> {
+    use std::os::unix::fs::MetadataExt;
+    let mut size = Size::default();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(path) = pending.pop() {
+        let metadata = fs::symlink_metadata(&path).map_err(failed("look at", &path))?;
+        size.blocks += metadata.blocks() * 512;
+        if metadata.is_dir() {
+            for entry in fs::read_dir(&path).map_err(failed("list", &path))? {
+                pending.push(entry.map_err(failed("list", &path))?.path());
+            }
+        } else {
+            size.apparent += metadata.len();
+        }
+    }
+    Ok(size)
+}

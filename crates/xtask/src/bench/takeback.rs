@@ -1,0 +1,113 @@
+//! What is measured: the program as a whole, and the library in this process.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use takeback_tree::{Capture, CaptureOptions, Places, Rules, Store};
+
+use super::process;
+use super::scratch::{Scratch, failed};
+use crate::Failure;
+
+/// The program: `takeback` itself, or as long as that makes no checkpoints, a stand-in that does
+/// the library's part of it.
+pub(crate) enum Program {
+    Takeback(PathBuf),
+    StandIn(PathBuf),
+}
+
+impl Program {
+    /// The program that was built beside this one.
+    pub(crate) fn find(this: &Path, scratch: &Scratch) -> Result<Program, Failure> {
+        let takeback = Program::Takeback(this.with_file_name("takeback"));
+        let (home, tree) = (Home::new(scratch)?, scratch.fresh("trial"));
+        std::fs::create_dir(&tree).map_err(failed("create", &tree))?;
+        match process::output(&mut takeback.checkpoint(&home, &tree)) {
+            Ok(said) if said.starts_with('{') => Ok(takeback),
+            _ => Ok(Program::StandIn(this.to_owned())),
+        }
+    }
+
+    /// A checkpoint of a tree, as a process of its own.
+    pub(crate) fn checkpoint(&self, home: &Home, tree: &Path) -> Command {
+        match self {
+            Program::Takeback(program) => {
+                let mut command = process::command(program);
+                command.arg("--home").arg(&home.directory).arg("-C").arg(tree);
+                command.args(["checkpoint", "--json"]);
+                command
+            }
+            Program::StandIn(program) => {
+                let mut command = process::command(program);
+                command.arg("checkpoint").arg(home.store()).arg(tree);
+                command
+            }
+        }
+    }
+
+    pub(crate) fn note(&self) -> Option<String> {
+        matches!(self, Program::StandIn(_)).then(|| {
+            "`takeback checkpoint` does not work yet: the whole process is a stand-in that makes \
+             the same calls to the library"
+                .to_owned()
+        })
+    }
+}
+
+/// Takeback's directory.
+pub(crate) struct Home {
+    directory: PathBuf,
+}
+
+impl Home {
+    /// With an empty store: a store is made once for all workspaces, so making it does not count.
+    pub(crate) fn new(scratch: &Scratch) -> Result<Home, Failure> {
+        let home = Home { directory: scratch.fresh("home") };
+        let store = home.store();
+        std::fs::create_dir_all(&store).map_err(failed("create", &store))?;
+        Store::open(&store).map_err(explain)?;
+        Ok(home)
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.directory.join("checkpoints/store")
+    }
+}
+
+/// An error with what caused it.
+fn explain(error: impl std::error::Error) -> Failure {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Captures a tree as a new process would, starting from what is on the disk.
+pub(crate) fn checkpoint(store: &Path, tree: &Path, pin: bool) -> Result<Capture, Failure> {
+    let now = SystemTime::now();
+    let store = Store::open(store).map_err(explain)?;
+    let workspace = store.workspace(tree, &Places::default()).map_err(explain)?;
+    let mut lock = workspace.lock().map_err(explain)?;
+    let options = CaptureOptions { rules: &Rules::default(), named: &[], now };
+    let capture = lock.capture(&options).map_err(explain)?;
+    if pin {
+        lock.pin(capture.tree, now, "bench\n").map_err(explain)?;
+    }
+    lock.finish(now).map_err(explain)?;
+    Ok(capture)
+}
+
+/// Brings back a state that was captured: journalled, durable and verified, but without saving the
+/// present first. `None` as long as the library cannot do that.
+pub(crate) fn restore(_store: &Path, _tree: &Path, _to: &Capture) -> Result<Option<()>, Failure> {
+    Ok(None)
+}
+
+/// Packs everything together. `None` as long as the library cannot do that.
+pub(crate) fn collect_garbage(_store: &Path) -> Result<Option<()>, Failure> {
+    Ok(None)
+}

@@ -1,0 +1,76 @@
+//! What takeback is meant to reach.
+
+use super::cases::{CAPTURE, FLOOR, GIT_RESTORE, GIT_VERSION, GIT4, LIBRARY, PROGRAM};
+use super::growth::{NEW, OLD_PACKED};
+use super::report::Report;
+
+pub(crate) struct Target {
+    pub(crate) tree: &'static str,
+    pub(crate) case: &'static str,
+    pub(crate) goal: Goal,
+}
+
+pub(crate) enum Goal {
+    /// The first is so many times faster than the second.
+    Faster(&'static str, &'static str, f64),
+    /// The first takes at most so many times as long as the second.
+    Within(&'static str, &'static str, f64),
+    /// The figure is at most this.
+    AtMost(f64),
+}
+
+const fn target(tree: &'static str, case: &'static str, goal: Goal) -> Target {
+    Target { tree, case, goal }
+}
+
+pub(crate) const TARGETS: [Target; 19] = [
+    target("10000", "first", Goal::Faster(PROGRAM, GIT4, 10.0)),
+    target("10000", "first", Goal::Within(LIBRARY, FLOOR, 1.2)),
+    target("50000", "first", Goal::Faster(PROGRAM, GIT4, 7.5)),
+    target("50000", "first", Goal::Within(LIBRARY, FLOOR, 1.4)),
+    target("10000", "unchanged", Goal::Faster(PROGRAM, GIT4, 3.5)),
+    target("50000", "unchanged", Goal::Faster(PROGRAM, GIT4, 3.3)),
+    target("50000", "unchanged", Goal::Within(CAPTURE, FLOOR, 1.1)),
+    target("10000", "1 changed", Goal::Faster(PROGRAM, GIT4, 3.2)),
+    target("50000", "1 changed", Goal::Faster(PROGRAM, GIT4, 3.3)),
+    target("10000", "100 changed", Goal::Faster(PROGRAM, GIT4, 4.5)),
+    target("50000", "100 changed", Goal::Faster(PROGRAM, GIT4, 4.0)),
+    target("10000", "restore 100", Goal::Faster(LIBRARY, GIT_RESTORE, 2.5)),
+    target("10000", "store size", Goal::AtMost(0.35)),
+    target("1000", "growth", Goal::AtMost(1.5)),
+    target("50000", "memory, first capture", Goal::AtMost(100.0)),
+    target("50000", "memory, unchanged", Goal::AtMost(100.0)),
+    target("1000", "one-shot", Goal::Within(PROGRAM, GIT_VERSION, 4.0)),
+    target("1000", "unchanged, gc", Goal::Within(OLD_PACKED, NEW, 1.1)),
+    target("1000", "1 changed, gc", Goal::Within(OLD_PACKED, NEW, 1.1)),
+];
+
+impl Target {
+    /// What was wanted, in words.
+    pub(crate) fn wanted(&self) -> String {
+        match self.goal {
+            Goal::Faster(who, than, by) => format!("{who} {by} × faster than {than}"),
+            Goal::Within(who, of, times) => format!("{who} at most {times} × {of}"),
+            Goal::AtMost(limit) => format!("at most {limit}"),
+        }
+    }
+
+    /// What was reached, if it was measured, and whether that is enough.
+    pub(crate) fn reached(&self, report: &Report) -> Option<(f64, bool)> {
+        let median = |who| report.median(self.tree, self.case, who);
+        Some(match self.goal {
+            Goal::Faster(who, than, by) => {
+                let reached = median(than)? / median(who)?;
+                (reached, reached >= by)
+            }
+            Goal::Within(who, of, times) => {
+                let reached = median(who)? / median(of)?;
+                (reached, reached <= times)
+            }
+            Goal::AtMost(limit) => {
+                let reached = report.value(self.tree, self.case)?;
+                (reached, reached <= limit)
+            }
+        })
+    }
+}
