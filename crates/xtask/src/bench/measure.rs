@@ -27,6 +27,11 @@ impl Times {
         self.rounds.iter().map(|time| time.as_secs_f64() * 1000.0)
     }
 
+    /// In milliseconds: what a busy machine disturbs least.
+    pub(crate) fn fastest(&self) -> f64 {
+        self.rounds().fold(f64::INFINITY, f64::min)
+    }
+
     /// In milliseconds.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted: Vec<f64> = self.rounds().collect();

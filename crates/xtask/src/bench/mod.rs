@@ -98,6 +98,14 @@ pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
     if let Some(note) = bench.program.note() {
         bench.report.note(note);
     }
+    let others = process::busy_elsewhere();
+    if others > 0.1 {
+        bench.report.note(format!(
+            "others used {:.0} % of the machine before this began: that slows down whatever uses \
+             all cores more than it slows down git",
+            others * 100.0
+        ));
+    }
     let measured = bench.run();
     print!("{}", bench.report.text());
     if let Some(file) = &bench.options.json {
@@ -112,7 +120,6 @@ pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
 fn again_optimized(this: &Path, arguments: &[&str]) -> Result<(), Failure> {
     step(cargo().args(["build", "--release", "--package", "takeback", "--package", "xtask"]))?;
     let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
-    // Only debug and release builds of one target directory differ in this place.
     step(Command::new(target.join("release/xtask")).arg("bench").args(arguments))
 }
 

@@ -52,3 +52,22 @@ fn high_water(status: &Path) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
+
+/// Which part of the machine is in use while we only wait.
+pub(crate) fn busy_elsewhere() -> f64 {
+    let ticks = || -> Option<(f64, f64)> {
+        let text = std::fs::read_to_string("/proc/stat").ok()?;
+        let fields: Vec<f64> =
+            text.lines().next()?.split_whitespace().skip(1).flat_map(str::parse).collect();
+        // Idle, and waiting for the disk.
+        Some((fields.get(3)? + fields.get(4)?, fields.iter().sum()))
+    };
+    let before = ticks();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    match (before, ticks()) {
+        (Some((idle, all)), Some((idle_after, all_after))) if all_after > all => {
+            1.0 - (idle_after - idle) / (all_after - all)
+        }
+        _ => 0.0,
+    }
+}
