@@ -302,11 +302,6 @@ impl Cache {
         file.write_all(&batch)?;
         Ok(true)
     }
-
-    /// Where the cache of a workspace is kept.
-    pub(crate) fn files(directory: &Path) -> [PathBuf; 2] {
-        [directory.join("state"), directory.join("state.log")]
-    }
 }
 
 /// The checksum at the end of the cache file, which its log refers to.

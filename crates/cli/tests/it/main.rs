@@ -1,0 +1,6 @@
+//! Sessions with the program: what was typed, what came back.
+
+#![allow(clippy::unwrap_used)]
+
+mod rollback;
+mod session;

@@ -1,0 +1,322 @@
+//! Checkpoints and the way back, as a person sees them.
+
+use std::fs;
+
+use crate::session::{Session, first_in};
+
+#[test]
+fn there_and_back() {
+    let mut session = Session::new();
+    session.write("a.txt", "one\n");
+    session.write("node_modules/x", "");
+    session.takeback(&["rollback"]);
+    session.takeback(&["checkpoint", "--reason", "first"]);
+    session.write("a.txt", "two\n");
+    session.write("new/b.txt", "b\n");
+    session.takeback(&["checkpoint"]);
+    session.takeback(&["rollback"]);
+    session.takeback(&["rollback", "2", "--dry-run"]);
+    session.takeback(&["rollback", "2", "--yes"]);
+    session.assert(
+        "
+$ takeback rollback
+No checkpoints for ~/project yet. `takeback checkpoint` takes one.
+$ takeback checkpoint --reason first
+Checkpoint <id> of 1 file.
+Not covered:
+  node_modules  (excluded)
+$ takeback checkpoint
+Checkpoint <id> of 2 files.
+Not covered:
+  node_modules  (excluded)
+$ takeback rollback
+Checkpoints for ~/project
+   1  <id>  <date> <time>  taken by hand   1 path not covered
+   2  <id>  <date> <time>  first   1 path not covered
+$ takeback rollback 2 --dry-run
+Would restore:
+  a.txt
+Would delete:
+  new
+  new/b.txt
+$ takeback rollback 2 --yes
+Restored:
+  a.txt
+Deleted:
+  new
+  new/b.txt
+Done. `takeback rollback undo` takes this back.
+",
+    );
+    assert_eq!(session.read("a.txt"), "one\n");
+    session.takeback(&["rollback", "2"]);
+    session.takeback(&["rollback", "undo"]);
+    session.takeback(&["rollback", "undo"]);
+    session.assert(
+        "
+$ takeback rollback 2
+Nothing to restore: everything is as it was then.
+$ takeback rollback undo
+Restored:
+  a.txt
+  new
+  new/b.txt
+Done. `takeback rollback undo` takes this back.
+$ takeback rollback undo
+! error: there is no rollback to undo in this workspace
+[exit Some(1)]
+",
+    );
+    assert_eq!(session.read("a.txt"), "two\n");
+    assert_eq!(session.read("new/b.txt"), "b\n");
+}
+
+#[test]
+fn undo_repeats_to_go_further() {
+    let session = Session::new();
+    for content in ["1", "2", "3"] {
+        session.write("file", content);
+        session.output(&["checkpoint"]);
+    }
+    session.write("file", "4");
+    session.output(&["rollback", "1"]);
+    session.output(&["rollback", "3"]);
+    assert_eq!(session.read("file"), "1");
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("file"), "3");
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("file"), "4");
+}
+
+#[test]
+fn an_undone_rollback_of_a_guarded_file_brings_it_back() {
+    let session = Session::new();
+    session.write(".gitignore", ".env\n");
+    session.write(".env", "1");
+    session.output(&["checkpoint"]);
+    session.write(".env", "2");
+    session.output(&["rollback", "1", ".env"]);
+    assert_eq!(session.read(".env"), "1");
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read(".env"), "2");
+}
+
+#[test]
+fn guarded_kept_and_blocked_are_named() {
+    let mut session = Session::new();
+    session.write(".gitignore", ".env\ndata/\n");
+    session.write(".env", "1");
+    session.write("data/x", "1");
+    session.write("thing", "1");
+    session.output(&["checkpoint"]);
+    session.write(".env", "2");
+    session.write(".gitignore", ".env\n");
+    session.takeback(&["rollback", "1"]);
+    fs::remove_file(session.project().join("thing")).unwrap();
+    session.write("thing/.git/HEAD", "x");
+    session.takeback(&["rollback", "1"]);
+    session.assert(
+        "
+$ takeback rollback 1
+Restored:
+  .gitignore
+Guarded, left as they are (name them to restore them):
+  .env
+Kept:
+  data/x  (the checkpoint did not cover it)
+Done. `takeback rollback undo` takes this back.
+$ takeback rollback 1
+Would restore:
+  thing
+Guarded, left as they are (name them to restore them):
+  .env
+In the way, and cannot be saved first:
+  thing/.git  (is never captured)
+! error: nothing was changed: move what is in the way and repeat
+[exit Some(1)]
+",
+    );
+    assert_eq!(session.read("thing/.git/HEAD"), "x");
+}
+
+#[test]
+fn bad_input_gets_a_clear_answer() {
+    let mut session = Session::new();
+    session.write("a", "1");
+    session.output(&["checkpoint"]);
+    for arguments in [
+        &["rollback", "7"][..],
+        &["rollback", "--", "--upload-pack=x"],
+        &["rollback", "abc"],
+        &["rollback", "1234567890abcdef"],
+        &["rollback", "1", "../../etc/passwd"],
+        &["rollback", "1", "/etc/passwd"],
+        &["rollback", "1", "missing"],
+        &["rollback", "undo", "a"],
+        &["rollback", "--dry-run"],
+        &["-C", "/", "checkpoint"],
+        &["-C", "..", "checkpoint"],
+        &["-C", "nowhere", "checkpoint"],
+    ] {
+        session.takeback(arguments);
+    }
+    session.assert(
+        "
+$ takeback rollback 7
+! error: there is no checkpoint 7 here
+! hint: `takeback rollback` lists the checkpoints of this workspace
+[exit Some(1)]
+$ takeback rollback -- --upload-pack=x
+! error: '--upload-pack=x' is not a checkpoint
+! hint: give its number in the list, or at least 6 digits of its id
+[exit Some(1)]
+$ takeback rollback abc
+! error: 'abc' is not a checkpoint
+! hint: give its number in the list, or at least 6 digits of its id
+[exit Some(1)]
+$ takeback rollback 1234567890abcdef
+! error: this workspace has no checkpoint 1234567890abcdef
+! hint: `takeback rollback` lists the checkpoints of this workspace
+[exit Some(1)]
+$ takeback rollback 1 ../../etc/passwd
+! error: ../../etc/passwd is outside of the workspace ~/project
+! hint: give paths inside the workspace
+[exit Some(1)]
+$ takeback rollback 1 /etc/passwd
+! error: /etc/passwd is outside of the workspace ~/project
+! hint: give paths inside the workspace
+[exit Some(1)]
+$ takeback rollback 1 missing
+! error: missing is neither in the checkpoint nor in the workspace
+[exit Some(1)]
+$ takeback rollback undo a
+! error: undo takes back a whole rollback and takes no paths
+! hint: `takeback rollback` lists the checkpoints to restore single files from
+[exit Some(1)]
+$ takeback rollback --dry-run
+! error: --dry-run needs a checkpoint
+! hint: `takeback rollback` lists them
+[exit Some(1)]
+$ takeback -C / checkpoint
+! error: / is the root of the file system, not a workspace
+! hint: change to the directory of a project, or name one with -C DIR
+[exit Some(1)]
+$ takeback -C .. checkpoint
+! error: ~ is the home directory, not a workspace
+! hint: change to the directory of a project, or name one with -C DIR
+[exit Some(1)]
+$ takeback -C nowhere checkpoint
+! error: cannot open ~/project/nowhere as a workspace
+!   because: No such file or directory (os error 2)
+[exit Some(1)]
+",
+    );
+}
+
+#[test]
+fn another_workspace_has_its_own_checkpoints() {
+    let mut session = Session::new();
+    session.write("a", "1");
+    let id = session.json(&["checkpoint"])["id"].as_str().unwrap().to_owned();
+    fs::create_dir(session.base().join("other")).unwrap();
+    session.takeback(&["-C", "../other", "rollback", &id[..12]]);
+    assert_eq!(fs::read_dir(session.base().join("other")).unwrap().count(), 0);
+    session.takeback(&["-C", "../other", "rollback", "undo"]);
+    session.assert(&format!(
+        "
+$ takeback -C ../other rollback {0}
+! error: this workspace has no checkpoint {0}
+! hint: `takeback rollback` lists the checkpoints of this workspace
+[exit Some(1)]
+$ takeback -C ../other rollback undo
+! error: there is no rollback to undo in this workspace
+[exit Some(1)]
+",
+        &id[..12]
+    ));
+}
+
+#[test]
+fn json_has_the_documented_shapes() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("dist/x", "1");
+    let taken = session.json(&["checkpoint", "--reason", "r"]);
+    assert_eq!(taken["number"], 1);
+    assert_eq!(taken["files"], 1);
+    assert_eq!(taken["id"].as_str().unwrap().len(), 40);
+    assert!(taken["created"].as_str().unwrap().ends_with('Z'));
+    assert_eq!(taken["uncovered"], serde_json::json!([{"path": "dist", "reason": "excluded"}]));
+    let list = session.json(&["rollback"]);
+    assert_eq!(list["workspace"], session.project().to_str().unwrap());
+    let row = &list["checkpoints"][0];
+    assert_eq!(
+        (&row["number"], &row["id"], &row["reason"], &row["kind"]),
+        (&1.into(), &taken["id"], &"r".into(), &"manual".into())
+    );
+    assert_eq!(row["uncovered"], serde_json::json!({"count": 1, "paths": ["dist"]}));
+    session.write("a", "2");
+    let dry = session.json(&["rollback", "1", "--dry-run"]);
+    assert_eq!(
+        (&dry["restored"], &dry["safety_checkpoint"]),
+        (&serde_json::json!(["a"]), &serde_json::Value::Null)
+    );
+    assert_eq!(session.read("a"), "2");
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!((&done["checkpoint"], &done["restored"]), (&taken["id"], &serde_json::json!(["a"])));
+    assert_eq!(done["safety_checkpoint"].as_str().unwrap().len(), 40);
+    let error = session.json(&["rollback", "9"]);
+    assert_eq!(error["error"]["message"], "there is no checkpoint 9 here");
+}
+
+#[test]
+fn hostile_names_and_reasons_do_not_reach_the_terminal() {
+    let session = Session::new();
+    session.write("evil\u{1b}[31m\n2", "1");
+    session.output(&["checkpoint", "--reason", "red \u{1b}[31m\u{202e}txt"]);
+    session.write("evil\u{1b}[31m\n2", "2");
+    for arguments in [
+        &["rollback"][..],
+        &["rollback", "1", "--dry-run"],
+        &["rollback", "1"],
+        &["rollback", "\u{1b}[2Jx"],
+    ] {
+        let output = session.output(arguments);
+        let seen = [output.stdout, output.stderr].concat();
+        assert!(!seen.contains(&0x1b), "{}", String::from_utf8_lossy(&seen));
+        assert!(!String::from_utf8_lossy(&seen).contains('\u{202e}'));
+    }
+}
+
+#[test]
+fn an_interrupted_restore_is_reported() {
+    let mut session = Session::new();
+    session.write("a", "1");
+    session.output(&["checkpoint"]);
+    let workspace = first_in(&session.base().join(".takeback/checkpoints/store/workspaces"));
+    let journal = serde_json::json!({"version": 1, "id": "deadbeef", "steps": [], "loosened": []});
+    fs::write(workspace.join("journal"), journal.to_string()).unwrap();
+    session.takeback(&["checkpoint"]);
+    session.assert(
+        "
+$ takeback checkpoint
+Checkpoint <id> of 1 file.
+! note: a restore was interrupted and is finished now
+",
+    );
+    assert!(!workspace.join("journal").exists());
+}
+
+#[test]
+fn demo() {
+    let session = Session::new();
+    let output = session.output(&["demo"]);
+    let seen = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{seen}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(seen.contains("Everything is back, byte for byte"), "{seen}");
+    assert_eq!(
+        fs::read_dir(session.base()).unwrap().count(),
+        1,
+        "nothing is left in the home directory"
+    );
+}

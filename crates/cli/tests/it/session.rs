@@ -1,0 +1,109 @@
+//! A person at a terminal, as text.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A scratch directory with a home and a project, and the transcript of what is done there.
+pub(crate) struct Session {
+    directory: tempfile::TempDir,
+    transcript: String,
+}
+
+impl Session {
+    pub(crate) fn new() -> Session {
+        let session =
+            Session { directory: tempfile::tempdir().unwrap(), transcript: String::new() };
+        fs::create_dir(session.project()).unwrap();
+        session
+    }
+
+    pub(crate) fn base(&self) -> PathBuf {
+        fs::canonicalize(self.directory.path()).unwrap()
+    }
+
+    pub(crate) fn project(&self) -> PathBuf {
+        self.base().join("project")
+    }
+
+    pub(crate) fn write(&self, path: &str, content: &str) {
+        let path = self.project().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.project().join(path)).unwrap()
+    }
+
+    pub(crate) fn output(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_takeback"))
+            .args(arguments)
+            .current_dir(self.project())
+            .env_clear()
+            .env("HOME", self.base())
+            .env("TZ", "UTC")
+            .output()
+            .unwrap()
+    }
+
+    /// Runs `takeback` and adds to the transcript what was seen.
+    pub(crate) fn takeback(&mut self, arguments: &[&str]) {
+        let output = self.output(arguments);
+        let mut seen = format!("$ takeback {}\n", arguments.join(" "));
+        seen.push_str(&String::from_utf8(output.stdout).unwrap());
+        for line in String::from_utf8(output.stderr).unwrap().lines() {
+            seen.push_str(&format!("! {line}\n"));
+        }
+        match output.status.code() {
+            Some(0) => {}
+            code => seen.push_str(&format!("[exit {code:?}]\n")),
+        }
+        let seen = self.normalize(&seen);
+        self.transcript.push_str(&seen);
+    }
+
+    pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = self.output(&[arguments, &["--json"]].concat());
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stdout)))
+    }
+
+    /// Compares with what was expected.
+    pub(crate) fn assert(&mut self, expected: &str) {
+        let expected = expected.trim_start_matches('\n');
+        assert_eq!(self.transcript, expected, "\n{}", self.transcript);
+        self.transcript.clear();
+    }
+
+    /// Ids, times and directories are never the same twice.
+    fn normalize(&self, text: &str) -> String {
+        let text = text.replace(&*self.base().to_string_lossy(), "~");
+        let mut out = String::new();
+        for line in text.split_inclusive('\n') {
+            let words = line.split_inclusive([' ', '\n', '"']);
+            for word in words {
+                let core = word.trim_end_matches([' ', '\n', '"', '.', ',']);
+                let rest = &word[core.len()..];
+                let is_id = matches!(core.len(), 7 | 40)
+                    && core.bytes().all(|byte| byte.is_ascii_hexdigit());
+                let is_date =
+                    core.len() == 10 && core.starts_with("20") && core.matches('-').count() == 2;
+                let is_clock = core.len() == 5 && core.as_bytes()[2] == b':';
+                out.push_str(match () {
+                    () if is_id => "<id>",
+                    () if is_date => "<date>",
+                    () if is_clock => "<time>",
+                    () => core,
+                });
+                out.push_str(rest);
+            }
+        }
+        out
+    }
+}
+
+/// The first thing in a directory.
+pub(crate) fn first_in(directory: &Path) -> PathBuf {
+    fs::read_dir(directory).unwrap().next().unwrap().unwrap().path()
+}
