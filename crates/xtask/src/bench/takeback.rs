@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
-use takeback_tree::{Capture, CaptureOptions, Places, Rules, Store};
+use takeback_tree::{Capture, CaptureOptions, Places, Rules, Store, Target};
 
 use super::process;
 use super::scratch::{Scratch, failed};
@@ -101,10 +101,27 @@ pub(crate) fn checkpoint(store: &Path, tree: &Path, pin: bool) -> Result<Capture
     Ok(capture)
 }
 
-/// Brings back a state that was captured: journalled, durable and verified, but without saving the
-/// present first. `None` as long as the library cannot do that.
-pub(crate) fn restore(_store: &Path, _tree: &Path, _to: &Capture) -> Result<Option<()>, Failure> {
-    Ok(None)
+/// Brings back a state that was captured: journalled, durable and verified. Returns how long that
+/// took without saving the present first, and with it.
+pub(crate) fn restore(
+    store: &Path,
+    tree: &Path,
+    to: &Capture,
+) -> Result<(Duration, Duration), Failure> {
+    let start = Instant::now();
+    let now = SystemTime::now();
+    let store = Store::open(store).map_err(explain)?;
+    let workspace = store.workspace(tree, &Places::default()).map_err(explain)?;
+    let mut lock = workspace.lock().map_err(explain)?;
+    let options = CaptureOptions { rules: &Rules::default(), named: &[], now };
+    let target = Target { tree: to.tree, filter: &to.filter, uncovered: &to.uncovered };
+    let plan = lock.plan(&target, &[], &options).map_err(explain)?;
+    let safety = lock.pin(plan.from, now, "bench\n").map_err(explain)?;
+    let saved = Instant::now();
+    lock.apply(&plan, &safety).map_err(explain)?;
+    let applied = saved.elapsed();
+    lock.finish(now).map_err(explain)?;
+    Ok((applied, start.elapsed()))
 }
 
 /// Packs everything together. `None` as long as the library cannot do that.
