@@ -65,12 +65,21 @@ impl Coverage {
 
     /// Whether the caller names this path or a directory it is in.
     pub(crate) fn is_named(&self, path: &[u8]) -> bool {
-        self.named.iter().any(|named| is_within(path, named.as_bytes()))
+        let is_named =
+            |path: &[u8]| self.named.binary_search_by(|named| named.as_bytes().cmp(path)).is_ok();
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        !self.named.is_empty()
+            && (is_named(path) || ends.into_iter().any(|end| is_named(&path[..end])))
     }
 
     /// Whether the caller names this path or something below it.
     pub(crate) fn names_under(&self, path: &[u8]) -> bool {
-        self.named.iter().any(|named| is_within(named.as_bytes(), path))
+        // What is below comes after the path, but not at once: `a!` stands before `a/b`.
+        let below = [path, b"/"].concat();
+        let at = |path: &[u8]| self.named.partition_point(|named| named.as_bytes() < path);
+        let begins =
+            |at: usize| self.named.get(at).is_some_and(|named| is_within(named.as_bytes(), path));
+        !self.named.is_empty() && (begins(at(path)) || begins(at(&below)))
     }
 
     /// What becomes of `path`, which is in a directory of this reach and scope.
