@@ -113,6 +113,14 @@ pub(crate) fn replace(
     Ok(())
 }
 
+/// What is not there need not be removed.
+pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
 /// Creates a directory (and those above it) that only its owner may enter.
 pub(crate) fn create_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)

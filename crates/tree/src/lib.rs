@@ -16,19 +16,27 @@ pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
 mod files;
+mod gc;
+mod history;
 mod object;
 mod oid;
+mod origins;
 mod pack;
 mod path;
 mod pins;
 mod restore;
+mod refs;
+mod repack;
 mod rules;
 mod store;
+#[cfg(test)]
+mod testing;
 mod tracked;
 mod workspace;
 
 pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
 pub use diff::{Change, ChangeKind, Diff, DiffOptions, LineCounts, Side, Unified, diff};
+pub use gc::{GcError, GcOutcome};
 pub use object::{Kind, Mode};
 pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;

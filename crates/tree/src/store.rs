@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use crate::fault;
 use crate::files::{self, FileLock, Temporary};
 use crate::object::{self, Commit, Kind, Malformed};
 use crate::oid::Oid;
@@ -231,13 +232,19 @@ impl Store {
 
     /// Reads an object and checks that it is what its id says.
     pub fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
-        match self.packs().read(oid) {
-            // Another process may have merged the packs since they were opened.
-            Err(ObjectError::Missing(_) | ObjectError::Damaged { .. }) => {
-                self.forget_packs();
-                self.packs().read(oid)
+        let mut packs = self.packs();
+        loop {
+            let failure = match packs.read(oid) {
+                Ok(found) => return Ok(found),
+                Err(failure) => failure,
+            };
+            // Other processes add packs and put one in the place of many.
+            self.forget_packs();
+            let present = self.packs();
+            if present.names() == packs.names() {
+                return present.search(oid).ok_or(failure);
             }
-            found => found,
+            packs = present;
         }
     }
 
@@ -270,23 +277,43 @@ impl Store {
         Commit::parse(&content).map_err(|error| ObjectError::Malformed(*oid, error))
     }
 
+    /// Moves packs out of the way that cannot be opened because they are damaged, and says which.
+    /// The caller holds the store's lock.
+    pub(crate) fn set_aside_broken(&self) -> Result<Vec<String>, StoreError> {
+        let packs = self.packs();
+        // Anything else is the system's trouble of the moment and not the pack's.
+        let is_damage = |error: &io::Error| {
+            use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+            matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
+        };
+        let damaged = packs.broken.iter().filter(|(_, error)| is_damage(error));
+        damaged.map(|(name, _)| self.quarantine(name).map(|()| name.clone())).collect()
+    }
+
     /// Moves a damaged pack out of the way. Its files are kept.
     pub(crate) fn quarantine(&self, name: &str) -> Result<(), StoreError> {
         let quarantine = self.directory.join("quarantine");
         files::create_directory(&quarantine).map_err(StoreError::io("create", &quarantine))?;
+        let directory = self.pack_directory();
+        let failed = |action| StoreError::io(action, &directory);
+        let bump = fault::point("quarantine generation").map_err(failed("write"));
+        bump.and_then(|()| self.bump_generation())?;
         // The index over all packs first: it must never name a pack that is gone.
-        let midx = self.pack_directory().join(midx::NAME);
-        let ignore_missing = |result: io::Result<()>| match result {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
-        };
-        ignore_missing(fs::remove_file(&midx)).map_err(StoreError::io("remove", &midx))?;
-        for extension in ["idx", "pack"] {
-            let from = self.pack_directory().join(name).with_extension(extension);
-            let to = quarantine.join(name).with_extension(extension);
-            ignore_missing(fs::rename(&from, &to)).map_err(StoreError::io("set aside", &from))?;
+        let midx = directory.join(midx::NAME);
+        fault::point("quarantine midx")
+            .and_then(|()| files::ignore_missing(fs::remove_file(&midx)))
+            .map_err(StoreError::io("remove", &midx))?;
+        // The pack before its index: if that is all that happens, it is still found broken.
+        for extension in ["pack", "idx"] {
+            let file = format!("{name}.{extension}");
+            let from = directory.join(&file);
+            fault::point("quarantine rename")
+                .and_then(|()| files::ignore_missing(fs::rename(&from, quarantine.join(&file))))
+                .map_err(StoreError::io("set aside", &from))?;
         }
-        self.bump_generation()?;
+        for directory in [&quarantine, &directory] {
+            files::sync_directory(directory).map_err(failed("write"))?;
+        }
         self.forget_packs();
         Ok(())
     }
@@ -340,11 +367,8 @@ pub(crate) struct Packs {
 impl Packs {
     fn load(directory: &Path) -> Packs {
         let midx_path = directory.join(midx::NAME);
-        let midx = match Midx::open(&midx_path) {
-            Ok(midx) => Some(midx),
-            // It only repeats what the packs' own indexes say, so a broken one is passed over.
-            Err(_) => None,
-        };
+        // It only repeats what the packs' own indexes say, so a broken one is passed over.
+        let midx = Midx::open(&midx_path).ok();
         let covered: HashSet<&str> =
             midx.iter().flat_map(|midx| midx.packs.iter().map(String::as_str)).collect();
         let (mut loose, mut broken) = (Vec::new(), Vec::new());
@@ -387,6 +411,22 @@ impl Packs {
         covered.into_iter().chain(loose)
     }
 
+    /// The names of all packs.
+    fn names(&self) -> (&[String], Vec<&str>, Vec<&str>) {
+        let covered = self.midx.as_ref().map_or(&[][..], |midx| &midx.packs);
+        let loose = self.loose.iter().map(|pack| pack.name.as_str()).collect();
+        (covered, loose, self.broken.iter().map(|(name, _)| name.as_str()).collect())
+    }
+
+    /// Reads an object from wherever any pack says that it has it.
+    fn search(&self, oid: &Oid) -> Option<(Kind, Vec<u8>)> {
+        self.all().find_map(|pack| {
+            let (kind, content) = pack.read(pack.index.find(oid).ok()??).ok()?;
+            (Oid::of(kind, &content) == *oid).then_some((kind, content))
+        })
+    }
+
+    /// Reads an object from where it is by the quickest way to know.
     fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
         let mut failure = ObjectError::Missing(*oid);
         for (pack, offset) in self.find(oid) {

@@ -163,6 +163,15 @@ impl Index {
         oids.into_iter().zip(0..).map(|(oid, at)| Ok((oid, self.offset(at)?))).collect()
     }
 
+    /// All objects as they are indexed, sorted by id.
+    pub(crate) fn objects(&self) -> io::Result<Vec<Indexed>> {
+        let crcs_at = OIDS_AT + u64::from(self.count()) * 20;
+        let crcs = self.source.get(crcs_at, self.count() as usize * 4)?;
+        let crcs = crcs.chunks_exact(4).map(be32);
+        let with_crc = |((oid, offset), crc)| Indexed { oid, crc, offset };
+        Ok(self.entries()?.into_iter().zip(crcs).map(with_crc).collect())
+    }
+
     /// The checksum of the pack this index was made for.
     pub(crate) fn pack_checksum(&self) -> io::Result<[u8; 20]> {
         let bytes = self.source.get(self.source.len() - 40, 20)?;

@@ -13,7 +13,8 @@ use crate::fault;
 use crate::files::{self, Temporary};
 use crate::object::Kind;
 use crate::oid::Oid;
-use crate::pack::index::{self, Indexed};
+use crate::pack::index::{self, Indexed, corrupt};
+use crate::pack::read::PackFile;
 use crate::pack::{OFS_DELTA, deflate, push_entry_head, push_ofs};
 
 /// Packs up to this size never leave memory before they are complete.
@@ -70,26 +71,66 @@ impl PackWriter {
         if self.contains(&oid) {
             return Ok(());
         }
+        self.add_whole(kind, oid, content).map(drop)
+    }
+
+    /// Adds an object; says at which offset.
+    pub(crate) fn add_whole(&self, kind: Kind, oid: Oid, content: &[u8]) -> io::Result<u64> {
         let mut entry = Vec::with_capacity(content.len() / 2 + 64);
         push_entry_head(&mut entry, kind as u8, content.len() as u64);
         deflate(content, &mut entry);
-        self.append(oid, &entry).map(drop)
+        self.append(oid, &entry)
     }
 
     /// Adds an object as its difference from one at `base`, an offset in this pack.
     pub(crate) fn add_delta(&self, oid: Oid, base: u64, delta: &[u8]) -> io::Result<u64> {
         let mut compressed = Vec::with_capacity(delta.len() + 64);
         deflate(delta, &mut compressed);
+        self.append_delta(oid, base, delta.len() as u64, &compressed)
+    }
+
+    /// Adds a delta of `size` bytes from the object at `base` that is compressed already.
+    pub(crate) fn append_delta(
+        &self,
+        oid: Oid,
+        base: u64,
+        size: u64,
+        compressed: &[u8],
+    ) -> io::Result<u64> {
         let mut inner = self.inner();
         let mut entry = Vec::with_capacity(compressed.len() + 16);
-        push_entry_head(&mut entry, OFS_DELTA, delta.len() as u64);
+        push_entry_head(&mut entry, OFS_DELTA, size);
         push_ofs(&mut entry, inner.end() - base);
         entry.extend(compressed);
         inner.append(&self.temporary, oid, &entry)
     }
 
+    /// Adds the entry of a whole object as it stands in another pack, piece by piece, if it still
+    /// has the checksum in that pack's index.
+    pub(crate) fn copy(&self, object: &Indexed, from: &PackFile, length: u64) -> io::Result<u64> {
+        let mut inner = self.inner();
+        let offset = inner.end();
+        let mut crc = crc32fast::Hasher::new();
+        let mut piece = vec![0; length.min(1 << 20) as usize];
+        let mut done = 0;
+        while done < length {
+            let piece = &mut piece[..(length - done).min(1 << 20) as usize];
+            from.read_at(piece, object.offset + done)?;
+            crc.update(piece);
+            inner.tail.extend_from_slice(piece);
+            inner.spill_if_full(&self.temporary)?;
+            done += piece.len() as u64;
+        }
+        if crc.finalize() != object.crc {
+            return Err(corrupt("an entry does not match its checksum"));
+        }
+        inner.known.insert(object.oid);
+        inner.objects.push(Indexed { oid: object.oid, crc: object.crc, offset });
+        Ok(offset)
+    }
+
     /// Adds an entry that is complete as it is; says at which offset.
-    pub(crate) fn append(&self, oid: Oid, entry: &[u8]) -> io::Result<u64> {
+    fn append(&self, oid: Oid, entry: &[u8]) -> io::Result<u64> {
         self.inner().append(&self.temporary, oid, entry)
     }
 
@@ -115,10 +156,12 @@ impl Inner {
         }
         self.objects.push(Indexed { oid, crc: crc32fast::hash(entry), offset });
         self.tail.extend_from_slice(entry);
-        if self.tail.len() > SPILL {
-            self.spill(temporary)?;
-        }
+        self.spill_if_full(temporary)?;
         Ok(offset)
+    }
+
+    fn spill_if_full(&mut self, temporary: &Path) -> io::Result<()> {
+        if self.tail.len() > SPILL { self.spill(temporary) } else { Ok(()) }
     }
 
     fn spill(&mut self, temporary: &Path) -> io::Result<()> {

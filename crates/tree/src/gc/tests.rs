@@ -1,0 +1,631 @@
+//! git is the referee of everything here.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fault::Fault;
+use crate::object::{Commit, Kind, Mode};
+use crate::pins::PinName;
+use crate::testing::{
+    Bench, Ending, Files, Random, alone, capture, child, encode_tree, file, kill_at, put, text,
+    workspace,
+};
+
+/// A workspace of some directories, and a history of small edits in it.
+fn edited(bench: &Bench, number: u8, captures: usize) -> BTreeMap<PinName, Files> {
+    let mut random = Random(u64::from(number));
+    let mut files = Files::new();
+    for index in 0..30 {
+        let path = format!("d{}/e{}/f{index}", index % 3, index % 2);
+        files.insert(path.into_bytes(), file(text(index, 900)));
+    }
+    let mut pins = BTreeMap::new();
+    for round in 0..captures {
+        let path = files.keys().nth(random.below(30) as usize).expect("a file").clone();
+        let (_, content) = files.get_mut(&path).expect("the file");
+        let at = random.below(content.len() as u64) as usize;
+        content.splice(at..at, format!("edit {round}\n").into_bytes());
+        pins.insert(bench.capture(number, &files), files.clone());
+    }
+    pins
+}
+
+fn assert_whole(bench: &Bench, pins: &BTreeMap<PinName, Files>) {
+    for (pin, files) in pins {
+        assert_eq!(&bench.files(pin), files, "{pin}");
+    }
+}
+
+/// What git finds reachable, and what it finds at all.
+fn reachable_and_all(bench: &Bench) -> (Vec<String>, Vec<String>) {
+    let sorted = |text: String| {
+        let ids = text.lines().map(|line| line.split(' ').next().unwrap_or("").to_owned());
+        let mut ids: Vec<String> = ids.collect();
+        ids.sort();
+        ids.dedup();
+        ids
+    };
+    let all = bench.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
+    (sorted(bench.git(&["rev-list", "--objects", "--all"])), sorted(all))
+}
+
+#[test]
+fn keeps_what_pins_need_and_frees_the_rest() {
+    let bench = Bench::new();
+    let mut pins = edited(&bench, 1, 12);
+    pins.extend(edited(&bench, 2, 5));
+    bench.fsck();
+    let (before, generation) = (bench.bytes(), bench.store.generation());
+
+    let outcome = bench.store.gc().unwrap();
+    bench.fsck();
+    assert_whole(&bench, &pins);
+    assert_eq!((outcome.packs_before, outcome.packs_after), (17, 1));
+    assert_eq!((outcome.bytes_before, outcome.bytes_after), (before, bench.bytes()));
+    assert_eq!(outcome.objects_dropped, 0);
+    assert_eq!(bench.store.generation(), generation, "nothing went");
+    assert!(bench.bytes() < before / 4 * 3, "{} of {before}", bench.bytes());
+
+    let big = Files::from([(b"big".to_vec(), file(text(99, 300_000)))]);
+    let dropped = bench.capture(1, &big);
+    bench.store.unpin(&dropped).unwrap();
+    let before = bench.bytes();
+    let outcome = bench.store.gc().unwrap();
+    assert_eq!(outcome.objects_dropped, 3);
+    assert!(bench.store.generation() > generation);
+    assert!(bench.bytes() + 50_000 < before);
+    bench.fsck();
+    assert_whole(&bench, &pins);
+    let (reachable, all) = reachable_and_all(&bench);
+    assert_eq!(reachable, all);
+}
+
+#[test]
+fn a_second_gc_changes_nothing() {
+    let bench = Bench::new();
+    edited(&bench, 1, 8);
+    bench.store.gc().unwrap();
+    let listing = bench.listing();
+    let outcome = bench.store.gc().unwrap();
+    assert_eq!(bench.listing(), listing);
+    assert_eq!(outcome.bytes_before, outcome.bytes_after);
+    assert_eq!(outcome.objects_dropped, 0);
+}
+
+#[test]
+fn an_empty_store_and_one_without_pins() {
+    let bench = Bench::new();
+    bench.store.gc().unwrap();
+    bench.store.merge().unwrap();
+    let pins = edited(&bench, 1, 3);
+    bench.store.gc().unwrap();
+    pins.keys().for_each(|pin| bench.store.unpin(pin).unwrap());
+    let outcome = bench.store.gc().unwrap();
+    assert_eq!(outcome.packs_after, 0);
+    assert_eq!(bench.listing(), BTreeMap::new());
+    bench.fsck();
+}
+
+#[test]
+fn histories_become_deltas_of_limited_depth() {
+    let bench = Bench::new();
+    let mut files = Files::from([(b"other".to_vec(), file("o"))]);
+    let mut pins = BTreeMap::new();
+    for round in 0..130 {
+        let mut content = text(7, 6000);
+        content.splice(100 * (round % 50)..100 * (round % 50), format!("<{round}>").into_bytes());
+        files.insert(b"edited".to_vec(), file(content));
+        pins.insert(bench.capture(1, &files), files.clone());
+    }
+    for round in 0..2 {
+        bench.store.gc().unwrap();
+        assert_whole(&bench, &pins);
+        let packs = names(&bench.packs());
+        let index = format!("objects/pack/{}.idx", packs[0]);
+        let depths = bench.git(&["verify-pack", "-v", &index]);
+        let depth = |line: &str| line.split_whitespace().nth(5)?.parse::<u32>().ok();
+        let deltas: Vec<u32> = depths.lines().filter_map(depth).collect();
+        assert!(deltas.len() > 350, "{}", deltas.len());
+        assert!(deltas.iter().all(|depth| *depth <= MAX_DEPTH_TOLD_TO_GIT));
+        // The newest state is what is asked for most.
+        let newest = Commit::parse(
+            &bench
+                .store
+                .read(&bench.store.pin_id(pins.keys().last().unwrap()).unwrap().unwrap())
+                .unwrap()
+                .1,
+        );
+        let tree = newest.unwrap().tree.to_string();
+        let line = depths.lines().find(|line| line.starts_with(&tree)).unwrap();
+        assert_eq!(depth(line), None, "{line}");
+        bench.fsck();
+        if round == 0 {
+            // The chains shift when newer states come.
+            for round in 0..40 {
+                files.insert(b"edited".to_vec(), file(text(round, 6000)));
+                pins.insert(bench.capture(1, &files), files.clone());
+            }
+        }
+    }
+}
+
+const MAX_DEPTH_TOLD_TO_GIT: u32 = 50;
+
+#[test]
+fn refs_of_others_count() {
+    let bench = Bench::new();
+    let pins = edited(&bench, 1, 3);
+    let ids: Vec<String> =
+        pins.keys().map(|pin| bench.store.pin_id(pin).unwrap().unwrap().to_string()).collect();
+    bench.git(&["update-ref", "refs/heads/kept", &ids[0]]);
+    bench.git(&["update-ref", "refs/tags/packed", &ids[1]]);
+    bench.git(&["pack-refs", "--all"]);
+    bench.git(&["symbolic-ref", "refs/heads/symbolic", "refs/heads/kept"]);
+    bench.store.gc().unwrap();
+    bench.fsck();
+    for id in &ids {
+        bench.git(&["rev-list", "--objects", id]);
+    }
+}
+
+#[test]
+fn a_pack_that_git_made_is_taken_over() {
+    let bench = Bench::new();
+    let mut pins = edited(&bench, 1, 20);
+    bench.git(&["repack", "-a", "-d", "-f", "--depth=4000", "--window=50"]);
+    assert_whole(&bench, &pins);
+    pins.extend(edited(&bench, 2, 2));
+    bench.store.gc().unwrap();
+    bench.fsck();
+    assert_whole(&bench, &pins);
+    assert_eq!(bench.listing().len(), 3, "{:?}", bench.listing());
+}
+
+#[test]
+fn trees_of_any_depth() {
+    let bench = Bench::new();
+    let mut pins = Vec::new();
+    for round in 0..3 {
+        let writer = bench.store.writer();
+        let blob = put(&bench.store, &writer, Kind::Blob, format!("leaf {round}").as_bytes());
+        let mut tree = put(
+            &bench.store,
+            &writer,
+            Kind::Tree,
+            &encode_tree(&mut [(Mode::file(0o600), b"leaf".to_vec(), blob)]),
+        );
+        for _ in 0..3000 {
+            let entry = (Mode::directory(0o700), b"d".to_vec(), tree);
+            tree = put(&bench.store, &writer, Kind::Tree, &encode_tree(&mut [entry]));
+        }
+        let commit = Commit { tree, time: round, message: String::new() }.encode();
+        let commit = put(&bench.store, &writer, Kind::Commit, &commit);
+        writer.seal(&bench.packs()).unwrap();
+        let name = PinName { workspace: workspace(1), seq: round as u64 };
+        bench.store.create_ref(&name, commit).unwrap();
+        pins.push((tree, blob));
+    }
+    bench.store.gc().unwrap();
+    for (mut tree, blob) in pins {
+        while let [entry] = &bench.store.tree(&tree).unwrap()[..] {
+            tree = entry.oid;
+            if !entry.mode.is_directory() {
+                assert_eq!(tree, blob);
+                break;
+            }
+        }
+        bench.store.blob(&blob).unwrap();
+    }
+}
+
+#[test]
+fn only_one_at_a_time() {
+    let bench = Bench::new();
+    edited(&bench, 1, 2);
+    let _work = Work::begin(&bench.store).unwrap().unwrap();
+    assert!(matches!(bench.store.gc(), Err(GcError::Busy)));
+    assert!(matches!(bench.store.merge(), Err(GcError::Busy)));
+}
+
+#[test]
+fn merging_leaves_few_packs() {
+    let bench = Bench::new();
+    let mut pins = BTreeMap::new();
+    let mut files = Files::new();
+    for round in 0..230u64 {
+        files.insert(format!("d{}/f", round % 7).into_bytes(), file(text(round % 5, 700)));
+        pins.insert(bench.capture(1, &files), files.clone());
+        bench.store.forget_packs();
+        if bench.store.needs_merge() {
+            let outcome = bench.store.merge().unwrap();
+            assert_eq!(outcome.objects_dropped, 0);
+            assert!(!bench.store.needs_merge());
+        }
+    }
+    let packs = names(&bench.packs()).len();
+    assert!(packs < 60, "{packs}");
+    bench.fsck();
+    assert_whole(&bench, &pins);
+    bench.store.merge().unwrap();
+    bench.fsck();
+    assert!(names(&bench.packs()).len() < 10);
+    assert_whole(&bench, &pins);
+    assert_eq!(bench.store.generation(), 0);
+}
+
+#[test]
+fn merging_leaves_what_is_not_pinned() {
+    let bench = Bench::new();
+    let pins = edited(&bench, 1, 12);
+    let first = pins.keys().next().unwrap();
+    let id = bench.store.pin_id(first).unwrap().unwrap();
+    bench.store.merge().unwrap();
+    bench.store.unpin(first).unwrap();
+    bench.capture(2, &Files::from([(b"x".to_vec(), file(text(3, 9000)))]));
+    bench.store.merge().unwrap();
+    bench.store.read(&id).unwrap();
+    bench.fsck();
+}
+
+#[test]
+fn damage_stops_gc_before_it_changes_anything() {
+    let bench = Bench::new();
+    let pins = edited(&bench, 1, 6);
+    let pack = |bench: &Bench, place: usize, extension: &str| {
+        let name = format!("{}.{extension}", names(&bench.packs())[place]);
+        bench.packs().join(name)
+    };
+    let flip = |path: &Path, from_end: bool| {
+        let mut bytes = fs::read(path).unwrap();
+        let place = if from_end { bytes.len() - 30 } else { bytes.len() / 2 };
+        bytes[place] ^= 0x55;
+        fs::remove_file(path).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    let pin = pins.keys().next().unwrap().to_string();
+    let harms: [&dyn Fn(&Bench); 8] = [
+        &|bench| flip(&pack(bench, 0, "pack"), false),
+        &|bench| flip(&pack(bench, 1, "idx"), false),
+        &|bench| flip(&pack(bench, 2, "pack"), true),
+        &|bench| fs::remove_file(pack(bench, 0, "pack")).unwrap(),
+        &|bench| fs::remove_file(pack(bench, 0, "idx")).unwrap(),
+        &|bench| fs::write(bench.store.directory().join(&pin), "no id\n").unwrap(),
+        &|bench| fs::write(bench.store.directory().join(&pin), format!("{}\n", Oid::ZERO)).unwrap(),
+        &|bench| bench.store.quarantine(&names(&bench.packs())[0]).unwrap(),
+    ];
+    for (number, harm) in harms.iter().enumerate() {
+        let bench = bench.copy();
+        harm(&bench);
+        let listing = bench.listing();
+        let error = bench.store.gc().unwrap_err();
+        assert!(matches!(error, GcError::Damaged { .. }), "{number}: {error}");
+        assert!(error.to_string().contains("repair"), "{error}");
+        assert_eq!(bench.listing(), listing, "{number}");
+    }
+}
+
+#[test]
+fn halves_of_packs_go_when_nothing_is_missing() {
+    let bench = Bench::new();
+    let pins = edited(&bench, 1, 3);
+    bench.store.gc().unwrap();
+    let listing = bench.listing();
+    for name in ["pack-0000.pack", "pack-1111.idx"] {
+        fs::write(bench.packs().join(name), "half").unwrap();
+    }
+    fs::write(bench.store.temporary().join("left"), "by a killed capture").unwrap();
+    fs::write(bench.store.gc_temporary().join("left"), "by a killed gc").unwrap();
+    bench.store.gc().unwrap();
+    assert_eq!(bench.listing(), listing);
+    assert_whole(&bench, &pins);
+}
+
+/// A store in which gc and merge have everything to do.
+fn untidy() -> (Bench, BTreeMap<PinName, Files>) {
+    let bench = Bench::new();
+    let mut pins = edited(&bench, 1, 4);
+    bench.store.gc().unwrap();
+    pins.extend(edited(&bench, 2, 4));
+    let first = pins.keys().next().unwrap().clone();
+    bench.store.unpin(&first).unwrap();
+    pins.remove(&first);
+    (bench, pins)
+}
+
+fn kill_everywhere(test: &str, work: fn(&Store)) {
+    if child(work) {
+        return;
+    }
+    let (whole, pins) = untidy();
+    let clean = whole.copy();
+    clean.store.gc().unwrap();
+    for nth in 0.. {
+        let mut bench = whole.copy();
+        let ending = kill_at(test, nth, &bench.store);
+        assert!(nth > 8 || ending == Ending::Killed, "{nth}");
+        bench.reopen();
+        bench.fsck();
+        assert_whole(&bench, &pins);
+        bench.store.gc().unwrap();
+        let names = |bench: &Bench| bench.listing().into_keys().collect::<Vec<_>>();
+        assert_eq!(names(&bench).len(), names(&clean).len(), "{:?}", names(&bench));
+        assert_whole(&bench, &pins);
+        bench.fsck();
+        if ending == Ending::Completed {
+            return;
+        }
+    }
+}
+
+#[test]
+fn gc_killed_anywhere_loses_nothing() {
+    kill_everywhere("gc::tests::gc_killed_anywhere_loses_nothing", |store| {
+        store.gc().unwrap();
+    });
+}
+
+#[test]
+fn merge_killed_anywhere_loses_nothing() {
+    kill_everywhere("gc::tests::merge_killed_anywhere_loses_nothing", |store| {
+        store.merge().unwrap();
+    });
+}
+
+#[test]
+fn gc_and_merge_failing_anywhere_lose_nothing() {
+    alone("gc::tests::gc_and_merge_failing_anywhere_lose_nothing", || {
+        let (whole, pins) = untidy();
+        let works: [fn(&Store) -> Result<GcOutcome, GcError>; 2] = [Store::gc, Store::merge];
+        for (work, errno) in works.iter().zip([28, 5]) {
+            for nth in 0.. {
+                let bench = whole.copy();
+                fault::arm(nth, Fault::Errno(errno), nth % 2 == 0);
+                let result = work(&bench.store);
+                let passed = fault::disarm();
+                assert_eq!(result.is_err(), passed > nth, "{nth}: {result:?}");
+                bench.fsck();
+                assert_whole(&bench, &pins);
+                bench.store.gc().unwrap();
+                assert_eq!(bench.listing().len(), 3, "{:?}", bench.listing());
+                assert_whole(&bench, &pins);
+                if result.is_ok() {
+                    break;
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn captures_during_gc_lose_nothing() {
+    let bench = Bench::new();
+    edited(&bench, 9, 3);
+    let directory = bench.store.directory().to_owned();
+    let pins: BTreeMap<PinName, Files> = std::thread::scope(|scope| {
+        let captures: Vec<_> = (1..=3)
+            .map(|number| {
+                let directory = &directory;
+                scope.spawn(move || {
+                    let store = Store::open(directory).unwrap();
+                    let mut random = Random(u64::from(number));
+                    let mut pins = BTreeMap::new();
+                    for round in 0..25 {
+                        // States come back, so captures rely on objects that nothing pins.
+                        let files: Files = (0..4)
+                            .map(|index| {
+                                let seed = random.below(6);
+                                (format!("d/{index}").into_bytes(), file(text(seed, 400)))
+                            })
+                            .collect();
+                        let pin = capture(&store, number, &files);
+                        if round % 3 == 0 {
+                            store.unpin(&pin).unwrap();
+                        } else {
+                            pins.insert(pin, files);
+                        }
+                    }
+                    pins
+                })
+            })
+            .collect();
+        let reader = scope.spawn(|| {
+            // Reads without any lock, with packs opened long ago.
+            let store = Store::open(&directory).unwrap();
+            let pin = PinName { workspace: workspace(9), seq: 1 };
+            for _ in 0..300 {
+                let tree = store.pin(&pin).unwrap().unwrap().tree;
+                let mut trees = vec![tree];
+                while let Some(tree) = trees.pop() {
+                    for entry in store.tree(&tree).unwrap() {
+                        match entry.mode.is_directory() {
+                            true => trees.push(entry.oid),
+                            false => drop(store.blob(&entry.oid).unwrap()),
+                        }
+                    }
+                }
+            }
+        });
+        let store = Store::open(&directory).unwrap();
+        let mut round = 0;
+        while captures.iter().any(|thread| !thread.is_finished()) || !reader.is_finished() {
+            let outcome = if round % 4 == 3 { store.merge() } else { store.gc() };
+            outcome.unwrap();
+            round += 1;
+        }
+        reader.join().unwrap();
+        captures.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    bench.store.forget_packs();
+    assert_whole(&bench, &pins);
+    bench.store.gc().unwrap();
+    bench.fsck();
+    assert_whole(&bench, &pins);
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Capture { workspace: u8, edits: Vec<(u8, u16, Option<u16>)> },
+    Unpin(prop::sample::Index),
+    Gc,
+    Merge,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let edit = (0u8..12, any::<u16>(), prop::option::weighted(0.8, 0u16..3000));
+    prop_oneof![
+        6 => (0u8..3, prop::collection::vec(edit, 1..4))
+            .prop_map(|(workspace, edits)| Action::Capture { workspace, edits }),
+        2 => any::<prop::sample::Index>().prop_map(Action::Unpin),
+        1 => Just(Action::Gc),
+        1 => Just(Action::Merge),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_histories_read_back(actions in prop::collection::vec(action(), 1..40)) {
+        let bench = Bench::new();
+        let mut states: [Files; 3] = Default::default();
+        let mut pins: BTreeMap<PinName, Files> = BTreeMap::new();
+        for action in actions {
+            match action {
+                Action::Capture { workspace: number, edits } => {
+                    let files = &mut states[usize::from(number)];
+                    for (slot, at, size) in edits {
+                        let path = format!("d{}/f{slot}", slot % 3).into_bytes();
+                        match size {
+                            None => drop(files.remove(&path)),
+                            Some(size) => {
+                                let (_, content) = files
+                                    .entry(path)
+                                    .or_insert_with(|| file(text(u64::from(slot), size.into())));
+                                let at = usize::from(at) % (content.len() + 1);
+                                content.splice(at..at, size.to_string().into_bytes());
+                            }
+                        }
+                    }
+                    pins.insert(bench.capture(number, files), files.clone());
+                }
+                Action::Unpin(index) if !pins.is_empty() => {
+                    let pin = index.get(&pins.keys().cloned().collect::<Vec<_>>()).clone();
+                    bench.store.unpin(&pin).unwrap();
+                    pins.remove(&pin);
+                }
+                Action::Unpin(_) => {}
+                Action::Gc => {
+                    bench.store.gc().unwrap();
+                    bench.fsck();
+                    let (reachable, all) = reachable_and_all(&bench);
+                    prop_assert_eq!(reachable, all);
+                    for (pin, files) in &pins {
+                        prop_assert_eq!(&bench.files(pin), files);
+                    }
+                }
+                Action::Merge => {
+                    bench.store.merge().unwrap();
+                    bench.fsck();
+                    for (pin, files) in &pins {
+                        prop_assert_eq!(&bench.files(pin), files);
+                    }
+                }
+            }
+        }
+        bench.store.gc().unwrap();
+        bench.fsck();
+        for (pin, files) in &pins {
+            prop_assert_eq!(&bench.files(pin), files);
+        }
+    }
+}
+
+/// Ten thousand files and a thousand captures of one to four small edits. Run it in release.
+#[test]
+#[ignore = "measures"]
+#[allow(clippy::print_stderr)]
+fn measure_growth() {
+    let bench = Bench::new();
+    let store = &bench.store;
+    let mut random = Random(1);
+    let mut contents: Vec<Vec<u8>> =
+        (0..10_000).map(|n| text(n, 500 + (n as usize * 37) % 3000)).collect();
+    let mut blobs = vec![Oid::ZERO; 10_000];
+    let mut directories = vec![Oid::ZERO; 100];
+    let mut first = 0;
+    for round in 0..=1000u64 {
+        let lock = store.share().unwrap();
+        let writer = store.writer();
+        let changed: Vec<usize> = match round {
+            0 => (0..10_000).collect(),
+            _ => (0..1 + random.below(4)).map(|_| random.below(10_000) as usize).collect(),
+        };
+        let mut touched: Vec<usize> = changed.iter().map(|file| file / 100).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        for file in changed {
+            let content = &mut contents[file];
+            let at = random.below(content.len() as u64) as usize;
+            let end = (at + random.below(30) as usize).min(content.len());
+            content
+                .splice(at..end, format!("let edit_{round} = {};\n", random.next()).into_bytes());
+            blobs[file] = put(store, &writer, Kind::Blob, content);
+        }
+        for directory in touched {
+            let mut entries: Vec<_> = (0..100)
+                .map(|n| {
+                    let name = format!("module_{n}.rs").into_bytes();
+                    (Mode::file(0o644), name, blobs[directory * 100 + n])
+                })
+                .collect();
+            directories[directory] = put(store, &writer, Kind::Tree, &encode_tree(&mut entries));
+        }
+        let mut entries: Vec<_> = (0..100)
+            .map(|n| (Mode::directory(0o755), format!("dir_{n}").into_bytes(), directories[n]))
+            .collect();
+        let tree = put(store, &writer, Kind::Tree, &encode_tree(&mut entries));
+        let message = format!(
+            "before Edit src/module_{round}.rs\n\n{{\"version\":1,\"seq\":{round},\"previous\":{},\
+             \"time\":{},\"host\":\"laptop\",\"workspace\":\"/home/somebody/project\",\"session\":\
+             \"claude:0b7c3a52-2d1f-4a9e-8f57-4f1f0c8f3b1d\",\"turn\":{},\"tool_call\":\"toolu_{:016x}\",\
+             \"reason\":\"before\",\"kind\":\"step\",\"repository\":{{\"head\":\"{:040x}\",\"branch\":\"main\"}},\
+             \"filter\":{{\"version\":1,\"exclude\":[\"node_modules/\",\"target/\"],\"include\":[]}},\"uncovered\":[]}}\n",
+            round.saturating_sub(1),
+            1_700_000_000_000u64 + round * 61_345,
+            round / 7,
+            random.next(),
+            7,
+        );
+        let commit = Commit { tree, time: 1_700_000_000 + round as i64 * 61, message }.encode();
+        let commit = put(store, &writer, Kind::Commit, &commit);
+        writer.seal(&store.pack_directory()).unwrap();
+        store.create_ref(&PinName { workspace: workspace(1), seq: round }, commit).unwrap();
+        drop(lock);
+        if round == 0 {
+            first = bench.bytes();
+        }
+    }
+    eprintln!("first {first}, then {:.2} KB each", (bench.bytes() - first) as f64 / 1e6);
+    let merged = bench.copy();
+    let begun = Instant::now();
+    let outcome = merged.store.merge().unwrap();
+    let each = |outcome: &GcOutcome| (outcome.bytes_after as f64 - first as f64) / 1e6;
+    eprintln!("merge {:?}: {:.2} KB each, {outcome:?}", begun.elapsed(), each(&outcome));
+    let begun = Instant::now();
+    let outcome = merged.store.gc().unwrap();
+    eprintln!("gc after merge {:?}: {:.2} KB each, {outcome:?}", begun.elapsed(), each(&outcome));
+    let begun = Instant::now();
+    let outcome = store.gc().unwrap();
+    eprintln!("gc {:?}: {:.2} KB each, {outcome:?}", begun.elapsed(), each(&outcome));
+    capture(store, 2, &Files::from([(b"x".to_vec(), file("x"))]));
+    let begun = Instant::now();
+    let outcome = store.gc().unwrap();
+    eprintln!("gc again {:?}: {:.2} KB each", begun.elapsed(), each(&outcome));
+    let memory = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    eprintln!("{}", memory.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default());
+    bench.fsck();
+}

@@ -1,0 +1,233 @@
+//! What the refs need, and what in it resembles what.
+//!
+//! A history is walked from its newest tree to its oldest, each tree against the one after it,
+//! only where the two differ. Whatever is met for the first time is needed; what stands in its
+//! place in the newer tree is the best base for a delta, because most edits are small. Bases are
+//! always met before what may be stored as a difference from them, so nothing can go in circles,
+//! and the newest state, the one most often asked for, is the one that is stored whole.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use crate::object::{self, Kind, Malformed, TreeEntry};
+use crate::oid::Oid;
+use crate::origins::{Origins, Place};
+use crate::pack::read::Recent;
+use crate::store::ObjectError;
+
+/// What is needed of some packs.
+pub(crate) struct Needed {
+    /// Bases come before what may be stored as a difference from them.
+    pub(crate) objects: Vec<Object>,
+    numbers: HashMap<Oid, u32>,
+    absent: Absent,
+}
+
+/// What it means that an object is in none of the packs.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Absent {
+    /// Something is lost.
+    Lost,
+    /// It is in another pack, which is left alone.
+    Elsewhere,
+}
+
+/// A needed object.
+#[derive(Clone, Copy)]
+pub(crate) struct Object {
+    pub(crate) place: Place,
+    /// `None`: not known without looking.
+    pub(crate) kind: Option<Kind>,
+    /// The number of the object that it probably resembles.
+    pub(crate) resembles: Option<u32>,
+}
+
+/// Stands for the number of an object that needs no new place.
+const STAYS: u32 = u32::MAX;
+
+impl Needed {
+    pub(crate) fn new(absent: Absent) -> Needed {
+        Needed { objects: Vec::new(), numbers: HashMap::new(), absent }
+    }
+
+    /// The number of an object that was met.
+    pub(crate) fn number(&self, oid: &Oid) -> Option<u32> {
+        self.numbers.get(oid).copied().filter(|number| *number != STAYS)
+    }
+
+    /// Adds everything in the packs that was not met.
+    pub(crate) fn add_rest(&mut self, origins: &Origins) {
+        for (oid, place) in origins.each() {
+            self.add(oid, place, origins.stays(place), None, None);
+        }
+    }
+
+    /// Adds what the refs of one history need, given from the newest to the oldest. If something
+    /// is lost, says which ref needs it.
+    pub(crate) fn add_history(
+        &mut self,
+        origins: &Origins,
+        recent: &mut Recent,
+        newest_first: &[Oid],
+    ) -> Result<(), (Oid, ObjectError)> {
+        let mut walk = Walk { needed: self, origins, recent };
+        let mut newer = None;
+        for tip in newest_first {
+            newer = walk.tip(newer, *tip).map_err(|error| (*tip, error))?.or(newer);
+        }
+        Ok(())
+    }
+
+    /// Whether the object is met for the first time.
+    fn add(
+        &mut self,
+        oid: Oid,
+        place: Place,
+        stays: bool,
+        kind: Option<Kind>,
+        resembles: Option<Oid>,
+    ) -> bool {
+        let resembles = resembles.and_then(|oid| self.number(&oid));
+        let Entry::Vacant(number) = self.numbers.entry(oid) else { return false };
+        if stays {
+            number.insert(STAYS);
+        } else {
+            number.insert(self.objects.len() as u32);
+            self.objects.push(Object { place, kind, resembles });
+        }
+        true
+    }
+}
+
+/// A commit and its tree.
+type Tip = (Oid, Oid);
+
+struct Walk<'a> {
+    needed: &'a mut Needed,
+    origins: &'a Origins,
+    recent: &'a mut Recent,
+}
+
+impl Walk<'_> {
+    /// Walks what a ref names. Returns what the next older one is compared with.
+    fn tip(&mut self, newer: Option<Tip>, tip: Oid) -> Result<Option<Tip>, ObjectError> {
+        let Some(place) = self.place(tip)? else { return Ok(None) };
+        match self.origins.read(place, self.recent)?.0 {
+            Kind::Commit => self.commits(newer, tip),
+            Kind::Tree => self.trees(None, tip).map(|()| None),
+            Kind::Blob => {
+                self.meet(tip, Kind::Blob, None)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Ours have no parents; those of others keep theirs.
+    fn commits(&mut self, newer: Option<Tip>, tip: Oid) -> Result<Option<Tip>, ObjectError> {
+        let mut compared = None;
+        let mut waiting = vec![(newer, tip)];
+        while let Some((newer, commit)) = waiting.pop() {
+            let met = self.meet(commit, Kind::Commit, newer.map(|(commit, _)| commit))?;
+            if !met && commit != tip {
+                continue;
+            }
+            let Some(content) = self.content(commit, Kind::Commit)? else { continue };
+            let links = Links::parse(&content)
+                .ok_or(ObjectError::Malformed(commit, Malformed("commit")))?;
+            let this = Some((commit, links.tree));
+            if met {
+                self.trees(newer.map(|(_, tree)| tree), links.tree)?;
+                waiting.extend(links.parents.into_iter().map(|parent| (this, parent)));
+            }
+            compared = compared.or(this);
+        }
+        Ok(compared)
+    }
+
+    fn trees(&mut self, newer: Option<Oid>, older: Oid) -> Result<(), ObjectError> {
+        let mut waiting = Vec::new();
+        if self.meet(older, Kind::Tree, newer)? {
+            waiting.push((newer, older));
+        }
+        while let Some((newer, older)) = waiting.pop() {
+            let Some(content) = self.content(older, Kind::Tree)? else { continue };
+            // What only gives hints may be missing.
+            let newer = newer.filter(|newer| self.origins.find(newer).is_some());
+            let newer = newer.map_or(Ok(None), |newer| self.content(newer, Kind::Tree))?;
+            let newer = newer.unwrap_or_default();
+            let mut newer = object::entries(&newer).map_while(Result::ok).peekable();
+            for entry in object::entries(&content) {
+                let entry = entry.map_err(|error| ObjectError::Malformed(older, error))?;
+                let Some(kind) = kind(&entry) else { continue };
+                let order = |other: &TreeEntry<'_>| {
+                    let key = |entry: &TreeEntry<'_>| entry.mode.is_directory();
+                    object::tree_order((other.name, key(other)), (entry.name, key(&entry)))
+                };
+                while newer.next_if(|newer| order(newer).is_lt()).is_some() {}
+                let same_path = newer.next_if(|newer| order(newer).is_eq()).map(|newer| newer.oid);
+                if self.meet(entry.oid, kind, same_path)? && kind == Kind::Tree {
+                    waiting.push((same_path, entry.oid));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the object is met for the first time.
+    fn meet(&mut self, oid: Oid, kind: Kind, resembles: Option<Oid>) -> Result<bool, ObjectError> {
+        // Next to each other in both trees and the same: known.
+        if resembles == Some(oid) || self.needed.numbers.contains_key(&oid) {
+            return Ok(false);
+        }
+        let Some(place) = self.place(oid)? else { return Ok(false) };
+        let stays = self.origins.stays(place);
+        Ok(self.needed.add(oid, place, stays, Some(kind), resembles))
+    }
+
+    fn place(&self, oid: Oid) -> Result<Option<Place>, ObjectError> {
+        match self.origins.find(&oid) {
+            Some(place) => Ok(Some(place)),
+            // Everybody knows the tree without entries, whether a pack has it or not.
+            None if oid == Oid::EMPTY_TREE || self.needed.absent == Absent::Elsewhere => Ok(None),
+            None => Err(ObjectError::Missing(oid)),
+        }
+    }
+
+    fn content(&mut self, oid: Oid, kind: Kind) -> Result<Option<Arc<Vec<u8>>>, ObjectError> {
+        let Some(place) = self.place(oid)? else { return Ok(None) };
+        match self.origins.read(place, self.recent)? {
+            (found, content) if found == kind => Ok(Some(content)),
+            _ => Err(ObjectError::WrongKind(oid, if kind == Kind::Tree { "tree" } else { "pin" })),
+        }
+    }
+}
+
+/// What an entry of a tree points at; `None` if it is not in this store (a submodule's commit).
+pub(crate) fn kind(entry: &TreeEntry<'_>) -> Option<Kind> {
+    match entry.mode {
+        mode if mode.is_directory() => Some(Kind::Tree),
+        mode if mode.is_file() || mode.is_symlink() => Some(Kind::Blob),
+        _ => None,
+    }
+}
+
+/// What a commit needs.
+pub(crate) struct Links {
+    pub(crate) tree: Oid,
+    pub(crate) parents: Vec<Oid>,
+}
+
+impl Links {
+    pub(crate) fn parse(commit: &[u8]) -> Option<Links> {
+        let lines = commit.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
+        let mut ids = lines.filter_map(|line| {
+            let name = line.iter().position(|byte| *byte == b' ')?;
+            let id = std::str::from_utf8(&line[name + 1..]).ok()?.parse::<Oid>().ok()?;
+            Some((&line[..name], id))
+        });
+        let (b"tree", tree) = ids.next()? else { return None };
+        let parents = ids.filter(|(name, _)| name == b"parent").map(|(_, id)| id).collect();
+        Some(Links { tree, parents })
+    }
+}

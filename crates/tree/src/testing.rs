@@ -1,0 +1,296 @@
+//! Stores for tests, made without a workspace, and git as the referee.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::fault::{self, Fault};
+use crate::object::{Commit, Kind, Mode, TreeEntry, push_entry, tree_order};
+use crate::oid::Oid;
+use crate::pack::write::PackWriter;
+use crate::path;
+use crate::pins::{PinName, WorkspaceId};
+use crate::store::Store;
+
+/// What a workspace holds: path to mode and content.
+pub(crate) type Files = BTreeMap<Vec<u8>, (Mode, Vec<u8>)>;
+
+pub(crate) fn file(content: impl Into<Vec<u8>>) -> (Mode, Vec<u8>) {
+    (Mode::file(0o644), content.into())
+}
+
+/// `size` bytes of text that does not compress to nothing and differs with `seed`.
+pub(crate) fn text(seed: u64, size: usize) -> Vec<u8> {
+    let mut random = Random(seed + 1);
+    let mut text = Vec::with_capacity(size + 16);
+    while text.len() < size {
+        let word = random.below(400);
+        text.extend_from_slice(format!("w{word:x}").as_bytes());
+        text.push(if random.below(9) == 0 { b'\n' } else { b' ' });
+    }
+    text.truncate(size);
+    text
+}
+
+/// Numbers that are the same in every run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+pub(crate) fn workspace(number: u8) -> WorkspaceId {
+    WorkspaceId::new(format!("{number:016x}"))
+}
+
+/// A store in a directory of its own.
+pub(crate) struct Bench {
+    directory: tempfile::TempDir,
+    pub(crate) store: Store,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Bench {
+        let directory = temporary_directory();
+        let store = Store::open(directory.path().join("store")).expect("a new store");
+        Bench { directory, store }
+    }
+
+    /// The same store in another directory.
+    pub(crate) fn copy(&self) -> Bench {
+        let directory = temporary_directory();
+        copy_directory(self.store.directory(), &directory.path().join("store"));
+        let store = Store::open(directory.path().join("store")).expect("a copied store");
+        Bench { directory, store }
+    }
+
+    /// Opens the store again, as another process would.
+    pub(crate) fn reopen(&mut self) {
+        self.store = Store::open(self.store.directory()).expect("the store opens");
+    }
+
+    /// Writes a state and pins it, as a capture does.
+    pub(crate) fn capture(&self, number: u8, files: &Files) -> PinName {
+        capture(&self.store, number, files)
+    }
+
+    /// What a pin holds.
+    pub(crate) fn files(&self, pin: &PinName) -> Files {
+        let pin = self.store.pin(pin).expect("the pin reads").expect("the pin is there");
+        let mut files = Files::new();
+        let mut directories = vec![(Vec::new(), pin.tree)];
+        while let Some((directory, tree)) = directories.pop() {
+            for entry in self.store.tree(&tree).expect("the tree reads") {
+                let path = path::join(&directory, &entry.name);
+                if entry.mode.is_directory() {
+                    directories.push((path, entry.oid));
+                } else {
+                    let content = self.store.blob(&entry.oid).expect("the file reads");
+                    files.insert(path, (entry.mode, content));
+                }
+            }
+        }
+        files
+    }
+
+    pub(crate) fn packs(&self) -> PathBuf {
+        self.store.pack_directory()
+    }
+
+    /// The files of the store that hold objects or are temporary, with their sizes.
+    pub(crate) fn listing(&self) -> BTreeMap<String, u64> {
+        let mut listing = BTreeMap::new();
+        for directory in ["objects/pack", "tmp", "tmp-gc", "quarantine"] {
+            let entries = fs::read_dir(self.store.directory().join(directory));
+            for entry in entries.into_iter().flatten() {
+                let entry = entry.expect("an entry");
+                let name = format!("{directory}/{}", entry.file_name().to_string_lossy());
+                listing.insert(name, entry.metadata().expect("its size").len());
+            }
+        }
+        listing
+    }
+
+    /// The size of everything in the directory of packs.
+    pub(crate) fn bytes(&self) -> u64 {
+        let packs = self.listing().into_iter().filter(|(name, _)| name.starts_with("objects"));
+        packs.map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Runs git on the store, knowing nothing of this machine.
+    pub(crate) fn try_git(&self, arguments: &[&str]) -> Output {
+        Command::new("git")
+            .args([OsStr::new("-C"), self.store.directory().as_os_str()])
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.directory.path())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+            .expect("git runs")
+    }
+
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        let output = self.try_git(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "git {arguments:?}: {errors}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Git finds nothing wrong.
+    pub(crate) fn fsck(&self) {
+        let output = self.try_git(&["fsck", "--strict", "--full", "--no-dangling"]);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let harmless = |line: &&str| line.starts_with("notice: ");
+        let complaints: Vec<&str> = said.lines().filter(|line| !harmless(line)).collect();
+        assert!(output.status.success() && complaints.is_empty(), "git fsck: {said}");
+        if self.packs().join("multi-pack-index").exists() {
+            self.git(&["multi-pack-index", "verify"]);
+        }
+    }
+}
+
+/// Writes a state and pins it, as a capture does.
+pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
+    let _lock = store.share().expect("the lock");
+    let writer = store.writer();
+    let tree = write_tree(store, &writer, files);
+    let id = workspace(number);
+    let last = store.pin_names(&id).expect("the pins").pop();
+    let name = PinName { workspace: id, seq: last.map_or(1, |last| last.seq + 1) };
+    let message = format!(
+        "a checkpoint\n\n{{\"version\":1,\"seq\":{},\"workspace\":\"/home/somebody/{number}\"}}\n",
+        name.seq
+    );
+    let commit = Commit { tree, time: 1_700_000_000 + name.seq as i64, message }.encode();
+    let commit_id = put(store, &writer, Kind::Commit, &commit);
+    writer.seal(&store.pack_directory()).expect("the pack is sealed");
+    store.create_ref(&name, commit_id).expect("the ref is made");
+    name
+}
+
+/// Adds an object unless the store has it.
+pub(crate) fn put(store: &Store, writer: &PackWriter, kind: Kind, content: &[u8]) -> Oid {
+    let oid = Oid::of(kind, content);
+    if !store.contains(&oid) {
+        writer.add(kind, oid, content).expect("the object is added");
+    }
+    oid
+}
+
+/// Writes files as a tree, with all trees in it.
+pub(crate) fn write_tree(store: &Store, writer: &PackWriter, files: &Files) -> Oid {
+    let mut entries: Vec<(Mode, Vec<u8>, Oid)> = Vec::new();
+    let mut directories: BTreeMap<&[u8], Files> = BTreeMap::new();
+    for (path, (mode, content)) in files {
+        match path.iter().position(|byte| *byte == b'/') {
+            Some(slash) => {
+                let inside = directories.entry(&path[..slash]).or_default();
+                inside.insert(path[slash + 1..].to_vec(), (*mode, content.clone()));
+            }
+            None => entries.push((*mode, path.clone(), put(store, writer, Kind::Blob, content))),
+        }
+    }
+    for (name, files) in directories {
+        let tree = write_tree(store, writer, &files);
+        entries.push((Mode::directory(0o755), name.to_vec(), tree));
+    }
+    put(store, writer, Kind::Tree, &encode_tree(&mut entries))
+}
+
+pub(crate) fn encode_tree(entries: &mut [(Mode, Vec<u8>, Oid)]) -> Vec<u8> {
+    entries.sort_by(|a, b| tree_order((&a.1, a.0.is_directory()), (&b.1, b.0.is_directory())));
+    let mut tree = Vec::new();
+    for (mode, name, oid) in entries {
+        push_entry(&mut tree, TreeEntry { mode: *mode, name, oid: *oid });
+    }
+    tree
+}
+
+/// In memory where that is possible: these tests sync thousands of files.
+fn temporary_directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .expect("a temporary directory")
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        if entry.file_type().expect("its kind").is_dir() {
+            copy_directory(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).expect("a copy");
+        }
+    }
+}
+
+/// How a process that was to be killed at a point ended.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Ending {
+    Killed,
+    /// There are fewer points than that.
+    Completed,
+}
+
+const CHILD_STORE: &str = "TAKEBACK_TEST_STORE";
+const CHILD_POINT: &str = "TAKEBACK_TEST_POINT";
+
+/// Runs the calling test again in a process of its own that is killed at its `nth` point. That
+/// process must end up in [`child`].
+pub(crate) fn kill_at(test: &str, nth: usize, store: &Store) -> Ending {
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test, "--nocapture"])
+        .env(CHILD_STORE, store.directory())
+        .env(CHILD_POINT, nth.to_string())
+        .output()
+        .expect("the test runs again");
+    match (output.status.signal(), output.status.code()) {
+        (Some(9), _) => Ending::Killed,
+        (None, Some(0)) => Ending::Completed,
+        _ => panic!("{}{:?}", String::from_utf8_lossy(&output.stderr), output.status),
+    }
+}
+
+/// In a process that [`kill_at`] started: does the work and returns true.
+pub(crate) fn child(work: impl FnOnce(&Store)) -> bool {
+    let Some(directory) = std::env::var_os(CHILD_STORE) else { return false };
+    let nth = std::env::var(CHILD_POINT).expect("the point").parse().expect("a number");
+    let store = Store::open(directory).expect("the store opens");
+    fault::arm(nth, Fault::Kill, false);
+    work(&store);
+    fault::disarm();
+    true
+}
+
+const ALONE: &str = "TAKEBACK_TEST_ALONE";
+
+/// Runs a test in a process of its own, because faults are for all threads of a process.
+pub(crate) fn alone(test: &str, work: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some() {
+        return work();
+    }
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test, "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .expect("the test runs again");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
+}
