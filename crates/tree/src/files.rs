@@ -129,7 +129,15 @@ pub(crate) fn create_directory(directory: &Path) -> io::Result<()> {
 /// A lock of the kernel's on a file: it is gone when its holder is, however that ended.
 #[derive(Debug)]
 pub(crate) struct FileLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing is not enough if another thread is just starting a process, which has the file
+        // open for a moment, too.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 impl FileLock {
@@ -147,7 +155,7 @@ impl FileLock {
         let file = FileLock::open(path)?;
         loop {
             match rustix::fs::flock(&file, operation) {
-                Ok(()) => return Ok(FileLock { _file: file }),
+                Ok(()) => return Ok(FileLock { file }),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -27,6 +27,9 @@ use crate::store::{ObjectError, Store, StoreError, names};
 /// With so many packs outside of the index over all packs, lookups begin to cost.
 const MANY: usize = 50;
 
+/// How many bytes of objects are kept in memory.
+const RECENT: usize = 24 << 20;
+
 /// What a gc or a merge did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GcOutcome {
@@ -82,7 +85,7 @@ impl Store {
         let seen = names(&self.pack_directory());
         let mut origins = self.origins(&seen)?;
         let seen: HashSet<String> = seen.into_iter().collect();
-        let mut recent = Recent::default();
+        let mut recent = Recent::new(RECENT);
         let mut needed = Needed::new(Absent::Lost);
         add_histories(&mut needed, &origins, &mut recent, &refs.iter().collect::<Vec<_>>())?;
 
@@ -96,7 +99,7 @@ impl Store {
 
         let _lock = work.lock()?;
         for name in names(&self.pack_directory()).iter().filter(|name| !seen.contains(*name)) {
-            let added = origins.add(&self.pack_directory(), name, true);
+            let added = origins.open(&self.pack_directory(), name, true);
             added.map_err(|error| GcError::damaged(name, error))?;
         }
         let known: HashSet<Oid> = refs.iter().filter_map(|found| found.id.clone().ok()).collect();
@@ -136,11 +139,11 @@ impl Store {
         let mut origins = Origins::default();
         let mut merged = self.small_packs()?;
         // A broken pack is left to those who repair.
-        merged.retain(|name| origins.add(&self.pack_directory(), name, false).is_ok());
+        merged.retain(|name| origins.open(&self.pack_directory(), name, false).is_ok());
         let mut needed = Needed::new(Absent::Elsewhere);
         let mut packed = Vec::new();
         if merged.len() > 1 {
-            let mut recent = Recent::default();
+            let mut recent = Recent::new(RECENT);
             let refs = self.all_refs()?;
             let sound: Vec<&Ref> = refs.iter().filter(|found| found.id.is_ok()).collect();
             add_histories(&mut needed, &origins, &mut recent, &sound)?;
@@ -182,7 +185,7 @@ impl Store {
         let mut origins = Origins::default();
         for name in names {
             let pack = self.pack_directory().join(format!("{name}.pack"));
-            match origins.add(&self.pack_directory(), name, false) {
+            match origins.open(&self.pack_directory(), name, false) {
                 // An index alone has nothing to take; if something is missing, it will show.
                 Err(_) if !pack.exists() => {}
                 added => added.map_err(|error| GcError::damaged(name, error))?,

@@ -27,12 +27,15 @@ mod pins;
 mod restore;
 mod refs;
 mod repack;
+mod repair;
 mod rules;
+mod salvage;
 mod store;
 #[cfg(test)]
 mod testing;
 mod tracked;
 mod workspace;
+mod verify;
 
 pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
 pub use diff::{Change, ChangeKind, Diff, DiffOptions, LineCounts, Side, Unified, diff};
@@ -49,3 +52,7 @@ pub use restore::{
 pub use rules::{Filter, Rules};
 pub use store::{ObjectError, Store, StoreError};
 pub use workspace::{Lock, PinError, Places, Workspace, WorkspaceError, WorkspaceInfo};
+pub use repair::{RepairError, RepairReport};
+pub use rules::{Filter, Rules};
+pub use store::{ObjectError, Store, StoreError};
+pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};

@@ -5,6 +5,8 @@ use std::collections::hash_map::Entry;
 use std::io;
 use std::path::Path;
 
+use sha1::{Digest, Sha1};
+
 use crate::oid::Oid;
 use crate::pack::index::{Indexed, corrupt};
 use crate::pack::read::{Bases, Content, Pack, PackFile, Recent};
@@ -25,6 +27,7 @@ pub(crate) struct Origin {
     pub(crate) file: PackFile,
     /// Sorted by offset.
     pub(crate) objects: Vec<Indexed>,
+    index_is_intact: bool,
     /// It stays: what it has needs no other place.
     stays: bool,
 }
@@ -37,17 +40,43 @@ pub(crate) struct Place {
 }
 
 impl Origin {
-    fn open(directory: &Path, name: &str, stays: bool) -> io::Result<Origin> {
+    /// Opens a pack as far as it can be opened.
+    pub(crate) fn open(directory: &Path, name: &str) -> io::Result<Origin> {
         let pack = Pack::open(&directory.join(format!("{name}.idx")))?;
-        if !pack.index.is_intact()? {
-            return Err(corrupt("its index does not match its checksum"));
-        }
+        let index_is_intact = pack.index.is_intact()?;
         let mut objects = pack.index.objects()?;
         objects.sort_unstable_by_key(|object| object.offset);
-        Ok(Origin { name: pack.name, file: pack.file, objects, stays })
+        Ok(Origin { name: pack.name, file: pack.file, objects, index_is_intact, stays: false })
     }
 
-    /// The number of the object that begins at `offset`.
+    /// Whether the index matches the checksum at its end.
+    pub(crate) fn check_index(&self) -> io::Result<()> {
+        match self.index_is_intact {
+            true => Ok(()),
+            false => Err(corrupt("the index does not match its checksum")),
+        }
+    }
+
+    /// Reads the whole pack to see whether it matches the checksum at its end.
+    pub(crate) fn check_pack(&self) -> io::Result<()> {
+        let mut hasher = Sha1::new();
+        let mut piece = vec![0; 1 << 20];
+        let mut offset = 0;
+        while offset < self.file.end() {
+            let piece = &mut piece[..(self.file.end() - offset).min(1 << 20) as usize];
+            self.file.read_at(piece, offset)?;
+            hasher.update(&*piece);
+            offset += piece.len() as u64;
+        }
+        let mut checksum = [0; 20];
+        self.file.read_at(&mut checksum, self.file.end())?;
+        match hasher.finalize()[..] == checksum {
+            true => Ok(()),
+            false => Err(corrupt("the pack does not match its checksum")),
+        }
+    }
+
+    /// The object that begins at `offset`.
     pub(crate) fn at(&self, offset: u64) -> Option<&Indexed> {
         let found = self.objects.binary_search_by_key(&offset, |object| object.offset).ok()?;
         Some(&self.objects[found])
@@ -55,9 +84,18 @@ impl Origin {
 }
 
 impl Origins {
-    /// Adds a pack. If it `stays`, it is where its objects are looked for from now on.
-    pub(crate) fn add(&mut self, directory: &Path, name: &str, stays: bool) -> io::Result<()> {
-        let origin = Origin::open(directory, name, stays)?;
+    /// Opens and adds a pack whose index can be trusted. If it `stays`, it is where its objects
+    /// are looked for from now on.
+    pub(crate) fn open(&mut self, directory: &Path, name: &str, stays: bool) -> io::Result<()> {
+        let origin = Origin::open(directory, name)?;
+        origin.check_index()?;
+        self.add(origin, stays);
+        Ok(())
+    }
+
+    /// Adds a pack.
+    pub(crate) fn add(&mut self, mut origin: Origin, stays: bool) {
+        origin.stays = stays;
         let pack = self.packs.len() as u32;
         for (number, object) in (0..).zip(&origin.objects) {
             let mut place = Place { pack, object: number };
@@ -72,7 +110,6 @@ impl Origins {
             }
         }
         self.packs.push(origin);
-        Ok(())
     }
 
     /// How many different objects there are.
@@ -103,6 +140,11 @@ impl Origins {
             let preferred = self.places[oid];
             (preferred.pack, preferred.object) == (place.pack, place.object)
         })
+    }
+
+    /// In which order objects are read quickest.
+    pub(crate) fn order(&self, place: Place) -> (u32, u32) {
+        (place.pack, place.object)
     }
 
     pub(crate) fn stays(&self, place: Place) -> bool {

@@ -51,6 +51,16 @@ impl fmt::Display for PinName {
     }
 }
 
+impl FromStr for PinName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<PinName, ()> {
+        let rest = text.strip_prefix("refs/takeback/").ok_or(())?;
+        let (workspace, seq) = rest.split_once('/').ok_or(())?;
+        Ok(PinName { workspace: workspace.parse()?, seq: seq.parse().map_err(drop)? })
+    }
+}
+
 /// A tree that is kept, with what its maker said about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pin {

@@ -281,11 +281,6 @@ impl Store {
     /// The caller holds the store's lock.
     pub(crate) fn set_aside_broken(&self) -> Result<Vec<String>, StoreError> {
         let packs = self.packs();
-        // Anything else is the system's trouble of the moment and not the pack's.
-        let is_damage = |error: &io::Error| {
-            use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-            matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
-        };
         let damaged = packs.broken.iter().filter(|(_, error)| is_damage(error));
         damaged.map(|(name, _)| self.quarantine(name).map(|()| name.clone())).collect()
     }
@@ -296,8 +291,10 @@ impl Store {
         files::create_directory(&quarantine).map_err(StoreError::io("create", &quarantine))?;
         let directory = self.pack_directory();
         let failed = |action| StoreError::io(action, &directory);
-        let bump = fault::point("quarantine generation").map_err(failed("write"));
-        bump.and_then(|()| self.bump_generation())?;
+        // Before, in case that this process is killed; again afterwards, because others may be
+        // capturing meanwhile and still see the pack.
+        fault::point("quarantine generation").map_err(failed("write"))?;
+        self.bump_generation()?;
         // The index over all packs first: it must never name a pack that is gone.
         let midx = directory.join(midx::NAME);
         fault::point("quarantine midx")
@@ -314,6 +311,8 @@ impl Store {
         for directory in [&quarantine, &directory] {
             files::sync_directory(directory).map_err(failed("write"))?;
         }
+        fault::point("quarantine generation again").map_err(failed("write"))?;
+        self.bump_generation()?;
         self.forget_packs();
         Ok(())
     }
@@ -418,16 +417,19 @@ impl Packs {
         (covered, loose, self.broken.iter().map(|(name, _)| name.as_str()).collect())
     }
 
-    /// Reads an object from wherever any pack says that it has it.
+    /// Reads an object from wherever any pack says that it has it, even if its index is damaged
+    /// and has lost its order.
     fn search(&self, oid: &Oid) -> Option<(Kind, Vec<u8>)> {
         self.all().find_map(|pack| {
-            let (kind, content) = pack.read(pack.index.find(oid).ok()??).ok()?;
+            let entries = pack.index.entries().ok()?;
+            let offset = entries.iter().find(|(found, _)| found == oid)?.1;
+            let (kind, content) = pack.read(offset).ok()?;
             (Oid::of(kind, &content) == *oid).then_some((kind, content))
         })
     }
 
     /// Reads an object from where it is by the quickest way to know.
-    fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
+    pub(crate) fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
         let mut failure = ObjectError::Missing(*oid);
         for (pack, offset) in self.find(oid) {
             let damaged = |reason: String| ObjectError::Damaged {
@@ -445,6 +447,14 @@ impl Packs {
         }
         Err(failure)
     }
+}
+
+/// Whether a pack failed to open because of what is in it, and not because of the system's
+/// troubles of the moment.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
+        || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 /// The names of the packs in a directory, by their indexes.

@@ -11,9 +11,10 @@ use crate::fault::{self, Fault};
 use crate::object::{Commit, Kind, Mode, TreeEntry, push_entry, tree_order};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
-use crate::path;
+use crate::path::{self, RelPath};
 use crate::pins::{PinName, WorkspaceId};
 use crate::store::Store;
+use crate::verify::{PinState, VerifyReport};
 
 /// What a workspace holds: path to mode and content.
 pub(crate) type Files = BTreeMap<Vec<u8>, (Mode, Vec<u8>)>;
@@ -85,6 +86,74 @@ impl Bench {
     /// Writes a state and pins it, as a capture does.
     pub(crate) fn capture(&self, number: u8, files: &Files) -> PinName {
         capture(&self.store, number, files)
+    }
+
+    /// What cannot be read of a pin, looked for in the plainest way.
+    pub(crate) fn state(&self, pin: &PinName) -> PinState {
+        let store = Store::open(self.store.directory()).expect("the store opens");
+        let tree = store.pin(pin).map(|pin| pin.expect("the pin is there").tree);
+        let Some(tree) = tree.ok().filter(|tree| store.tree(tree).is_ok()) else {
+            return PinState::Lost { reason: String::new() };
+        };
+        let mut lost = Vec::new();
+        let mut directories = vec![(RelPath::root(), tree)];
+        while let Some((directory, tree)) = directories.pop() {
+            let Ok(entries) = store.tree(&tree) else {
+                lost.push(directory);
+                continue;
+            };
+            for entry in entries {
+                let path = directory.join(&entry.name);
+                if entry.mode.is_directory() {
+                    directories.push((path, entry.oid));
+                } else if store.blob(&entry.oid).is_err() {
+                    lost.push(path);
+                }
+            }
+        }
+        lost.sort();
+        let count = lost.len() as u64;
+        if lost.is_empty() { PinState::Whole } else { PinState::Partly { lost, count } }
+    }
+
+    /// The report says of each pin what can be seen.
+    pub(crate) fn assert_told(&self, report: &VerifyReport, pins: &BTreeMap<PinName, Files>) {
+        for pin in &report.pins {
+            let mut told = pin.state.clone();
+            match &mut told {
+                PinState::Lost { reason } => reason.clear(),
+                PinState::Partly { lost, .. } => lost.sort(),
+                PinState::Whole => {}
+            }
+            assert_eq!(told, self.state(pin.pin.as_ref().expect("a pin")), "{}", pin.name);
+        }
+        assert_eq!(report.pins.len(), pins.len());
+    }
+
+    /// All pins hold what they held.
+    pub(crate) fn assert_whole(&self, pins: &BTreeMap<PinName, Files>) {
+        for (pin, files) in pins {
+            assert_eq!(&self.files(pin), files, "{pin}");
+        }
+    }
+
+    /// A workspace of some directories, and a history of small edits in it.
+    pub(crate) fn edited(&self, number: u8, captures: usize) -> BTreeMap<PinName, Files> {
+        let mut random = Random(u64::from(number));
+        let mut files = Files::new();
+        for index in 0..30 {
+            let path = format!("d{}/e{}/f{index}", index % 3, index % 2);
+            files.insert(path.into_bytes(), file(text(index, 900)));
+        }
+        let mut pins = BTreeMap::new();
+        for round in 0..captures {
+            let path = files.keys().nth(random.below(30) as usize).expect("a file").clone();
+            let (_, content) = files.get_mut(&path).expect("the file");
+            let at = random.below(content.len() as u64) as usize;
+            content.splice(at..at, format!("edit {round}\n").into_bytes());
+            pins.insert(self.capture(number, &files), files.clone());
+        }
+        pins
     }
 
     /// What a pin holds.
@@ -219,6 +288,14 @@ pub(crate) fn encode_tree(entries: &mut [(Mode, Vec<u8>, Oid)]) -> Vec<u8> {
         push_entry(&mut tree, TreeEntry { mode: *mode, name, oid: *oid });
     }
     tree
+}
+
+/// Changes a file that is not meant to be changed.
+pub(crate) fn harm(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(path).expect("the file reads");
+    change(&mut bytes);
+    fs::remove_file(path).expect("the file goes");
+    fs::write(path, bytes).expect("the file is written");
 }
 
 /// In memory where that is possible: these tests sync thousands of files.

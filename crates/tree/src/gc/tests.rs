@@ -1,5 +1,7 @@
 //! git is the referee of everything here.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
@@ -11,34 +13,9 @@ use crate::fault::Fault;
 use crate::object::{Commit, Kind, Mode};
 use crate::pins::PinName;
 use crate::testing::{
-    Bench, Ending, Files, Random, alone, capture, child, encode_tree, file, kill_at, put, text,
-    workspace,
+    Bench, Ending, Files, Random, alone, capture, child, encode_tree, file, harm, kill_at, put,
+    text, workspace,
 };
-
-/// A workspace of some directories, and a history of small edits in it.
-fn edited(bench: &Bench, number: u8, captures: usize) -> BTreeMap<PinName, Files> {
-    let mut random = Random(u64::from(number));
-    let mut files = Files::new();
-    for index in 0..30 {
-        let path = format!("d{}/e{}/f{index}", index % 3, index % 2);
-        files.insert(path.into_bytes(), file(text(index, 900)));
-    }
-    let mut pins = BTreeMap::new();
-    for round in 0..captures {
-        let path = files.keys().nth(random.below(30) as usize).expect("a file").clone();
-        let (_, content) = files.get_mut(&path).expect("the file");
-        let at = random.below(content.len() as u64) as usize;
-        content.splice(at..at, format!("edit {round}\n").into_bytes());
-        pins.insert(bench.capture(number, &files), files.clone());
-    }
-    pins
-}
-
-fn assert_whole(bench: &Bench, pins: &BTreeMap<PinName, Files>) {
-    for (pin, files) in pins {
-        assert_eq!(&bench.files(pin), files, "{pin}");
-    }
-}
 
 /// What git finds reachable, and what it finds at all.
 fn reachable_and_all(bench: &Bench) -> (Vec<String>, Vec<String>) {
@@ -56,14 +33,14 @@ fn reachable_and_all(bench: &Bench) -> (Vec<String>, Vec<String>) {
 #[test]
 fn keeps_what_pins_need_and_frees_the_rest() {
     let bench = Bench::new();
-    let mut pins = edited(&bench, 1, 12);
-    pins.extend(edited(&bench, 2, 5));
+    let mut pins = bench.edited(1, 12);
+    pins.extend(bench.edited(2, 5));
     bench.fsck();
     let (before, generation) = (bench.bytes(), bench.store.generation());
 
     let outcome = bench.store.gc().unwrap();
     bench.fsck();
-    assert_whole(&bench, &pins);
+    bench.assert_whole(&pins);
     assert_eq!((outcome.packs_before, outcome.packs_after), (17, 1));
     assert_eq!((outcome.bytes_before, outcome.bytes_after), (before, bench.bytes()));
     assert_eq!(outcome.objects_dropped, 0);
@@ -79,7 +56,7 @@ fn keeps_what_pins_need_and_frees_the_rest() {
     assert!(bench.store.generation() > generation);
     assert!(bench.bytes() + 50_000 < before);
     bench.fsck();
-    assert_whole(&bench, &pins);
+    bench.assert_whole(&pins);
     let (reachable, all) = reachable_and_all(&bench);
     assert_eq!(reachable, all);
 }
@@ -87,7 +64,7 @@ fn keeps_what_pins_need_and_frees_the_rest() {
 #[test]
 fn a_second_gc_changes_nothing() {
     let bench = Bench::new();
-    edited(&bench, 1, 8);
+    bench.edited(1, 8);
     bench.store.gc().unwrap();
     let listing = bench.listing();
     let outcome = bench.store.gc().unwrap();
@@ -101,7 +78,7 @@ fn an_empty_store_and_one_without_pins() {
     let bench = Bench::new();
     bench.store.gc().unwrap();
     bench.store.merge().unwrap();
-    let pins = edited(&bench, 1, 3);
+    let pins = bench.edited(1, 3);
     bench.store.gc().unwrap();
     pins.keys().for_each(|pin| bench.store.unpin(pin).unwrap());
     let outcome = bench.store.gc().unwrap();
@@ -123,7 +100,7 @@ fn histories_become_deltas_of_limited_depth() {
     }
     for round in 0..2 {
         bench.store.gc().unwrap();
-        assert_whole(&bench, &pins);
+        bench.assert_whole(&pins);
         let packs = names(&bench.packs());
         let index = format!("objects/pack/{}.idx", packs[0]);
         let depths = bench.git(&["verify-pack", "-v", &index]);
@@ -158,7 +135,7 @@ const MAX_DEPTH_TOLD_TO_GIT: u32 = 50;
 #[test]
 fn refs_of_others_count() {
     let bench = Bench::new();
-    let pins = edited(&bench, 1, 3);
+    let pins = bench.edited(1, 3);
     let ids: Vec<String> =
         pins.keys().map(|pin| bench.store.pin_id(pin).unwrap().unwrap().to_string()).collect();
     bench.git(&["update-ref", "refs/heads/kept", &ids[0]]);
@@ -175,13 +152,13 @@ fn refs_of_others_count() {
 #[test]
 fn a_pack_that_git_made_is_taken_over() {
     let bench = Bench::new();
-    let mut pins = edited(&bench, 1, 20);
+    let mut pins = bench.edited(1, 20);
     bench.git(&["repack", "-a", "-d", "-f", "--depth=4000", "--window=50"]);
-    assert_whole(&bench, &pins);
-    pins.extend(edited(&bench, 2, 2));
+    bench.assert_whole(&pins);
+    pins.extend(bench.edited(2, 2));
     bench.store.gc().unwrap();
     bench.fsck();
-    assert_whole(&bench, &pins);
+    bench.assert_whole(&pins);
     assert_eq!(bench.listing().len(), 3, "{:?}", bench.listing());
 }
 
@@ -225,7 +202,7 @@ fn trees_of_any_depth() {
 #[test]
 fn only_one_at_a_time() {
     let bench = Bench::new();
-    edited(&bench, 1, 2);
+    bench.edited(1, 2);
     let _work = Work::begin(&bench.store).unwrap().unwrap();
     assert!(matches!(bench.store.gc(), Err(GcError::Busy)));
     assert!(matches!(bench.store.merge(), Err(GcError::Busy)));
@@ -249,18 +226,18 @@ fn merging_leaves_few_packs() {
     let packs = names(&bench.packs()).len();
     assert!(packs < 60, "{packs}");
     bench.fsck();
-    assert_whole(&bench, &pins);
+    bench.assert_whole(&pins);
     bench.store.merge().unwrap();
     bench.fsck();
     assert!(names(&bench.packs()).len() < 10);
-    assert_whole(&bench, &pins);
+    bench.assert_whole(&pins);
     assert_eq!(bench.store.generation(), 0);
 }
 
 #[test]
 fn merging_leaves_what_is_not_pinned() {
     let bench = Bench::new();
-    let pins = edited(&bench, 1, 12);
+    let pins = bench.edited(1, 12);
     let first = pins.keys().next().unwrap();
     let id = bench.store.pin_id(first).unwrap().unwrap();
     bench.store.merge().unwrap();
@@ -274,7 +251,7 @@ fn merging_leaves_what_is_not_pinned() {
 #[test]
 fn damage_stops_gc_before_it_changes_anything() {
     let bench = Bench::new();
-    let pins = edited(&bench, 1, 6);
+    let pins = bench.edited(1, 6);
     let pack = |bench: &Bench, place: usize, extension: &str| {
         let name = format!("{}.{extension}", names(&bench.packs())[place]);
         bench.packs().join(name)
@@ -309,9 +286,29 @@ fn damage_stops_gc_before_it_changes_anything() {
 }
 
 #[test]
+fn no_damaged_object_is_carried_over() {
+    let whole = Bench::new();
+    whole.edited(1, 4);
+    whole.store.gc().unwrap();
+    whole.edited(2, 1);
+    for pack in names(&whole.packs()) {
+        let origin = crate::origins::Origin::open(&whole.packs(), &pack).unwrap();
+        for object in &origin.objects {
+            let bench = whole.copy();
+            let path = bench.packs().join(format!("{pack}.pack"));
+            harm(&path, |bytes| bytes[object.offset as usize + 9] ^= 0x10);
+            let listing = bench.listing();
+            let error = bench.store.gc().unwrap_err();
+            assert!(matches!(error, GcError::Damaged { .. }), "{error}");
+            assert_eq!(bench.listing(), listing);
+        }
+    }
+}
+
+#[test]
 fn halves_of_packs_go_when_nothing_is_missing() {
     let bench = Bench::new();
-    let pins = edited(&bench, 1, 3);
+    let pins = bench.edited(1, 3);
     bench.store.gc().unwrap();
     let listing = bench.listing();
     for name in ["pack-0000.pack", "pack-1111.idx"] {
@@ -321,15 +318,15 @@ fn halves_of_packs_go_when_nothing_is_missing() {
     fs::write(bench.store.gc_temporary().join("left"), "by a killed gc").unwrap();
     bench.store.gc().unwrap();
     assert_eq!(bench.listing(), listing);
-    assert_whole(&bench, &pins);
+    bench.assert_whole(&pins);
 }
 
 /// A store in which gc and merge have everything to do.
 fn untidy() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
-    let mut pins = edited(&bench, 1, 4);
+    let mut pins = bench.edited(1, 4);
     bench.store.gc().unwrap();
-    pins.extend(edited(&bench, 2, 4));
+    pins.extend(bench.edited(2, 4));
     let first = pins.keys().next().unwrap().clone();
     bench.store.unpin(&first).unwrap();
     pins.remove(&first);
@@ -349,11 +346,16 @@ fn kill_everywhere(test: &str, work: fn(&Store)) {
         assert!(nth > 8 || ending == Ending::Killed, "{nth}");
         bench.reopen();
         bench.fsck();
-        assert_whole(&bench, &pins);
+        bench.assert_whole(&pins);
+        // Who trusts that an object is there can tell that it may be gone.
+        let all = |bench: &Bench| bench.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
+        if all(&bench) != all(&whole) {
+            assert_ne!(bench.store.generation(), whole.store.generation(), "{nth}");
+        }
         bench.store.gc().unwrap();
         let names = |bench: &Bench| bench.listing().into_keys().collect::<Vec<_>>();
         assert_eq!(names(&bench).len(), names(&clean).len(), "{:?}", names(&bench));
-        assert_whole(&bench, &pins);
+        bench.assert_whole(&pins);
         bench.fsck();
         if ending == Ending::Completed {
             return;
@@ -379,19 +381,18 @@ fn merge_killed_anywhere_loses_nothing() {
 fn gc_and_merge_failing_anywhere_lose_nothing() {
     alone("gc::tests::gc_and_merge_failing_anywhere_lose_nothing", || {
         let (whole, pins) = untidy();
-        let works: [fn(&Store) -> Result<GcOutcome, GcError>; 2] = [Store::gc, Store::merge];
-        for (work, errno) in works.iter().zip([28, 5]) {
+        for (is_gc, errno) in [(true, 28), (false, 5)] {
             for nth in 0.. {
                 let bench = whole.copy();
                 fault::arm(nth, Fault::Errno(errno), nth % 2 == 0);
-                let result = work(&bench.store);
+                let result = if is_gc { bench.store.gc() } else { bench.store.merge() };
                 let passed = fault::disarm();
                 assert_eq!(result.is_err(), passed > nth, "{nth}: {result:?}");
                 bench.fsck();
-                assert_whole(&bench, &pins);
+                bench.assert_whole(&pins);
                 bench.store.gc().unwrap();
                 assert_eq!(bench.listing().len(), 3, "{:?}", bench.listing());
-                assert_whole(&bench, &pins);
+                bench.assert_whole(&pins);
                 if result.is_ok() {
                     break;
                 }
@@ -401,9 +402,44 @@ fn gc_and_merge_failing_anywhere_lose_nothing() {
 }
 
 #[test]
+fn a_capture_between_preparation_and_lock_loses_nothing() {
+    let bench = Bench::new();
+    bench.edited(9, 3);
+    let mut files: Files = (0..5)
+        .map(|number| (format!("d/{number}").into_bytes(), file(text(40 + number, 2000))))
+        .collect();
+    let unpinned = bench.capture(1, &files);
+    bench.store.unpin(&unpinned).unwrap();
+
+    // A capture has begun and relies on what nothing pins.
+    let lock = bench.store.share().unwrap();
+    let pins = std::thread::scope(|scope| {
+        let directory = bench.store.directory();
+        let gc = scope.spawn(move || Store::open(directory).unwrap().gc().unwrap());
+        while !bench.listing().keys().any(|name| name.starts_with("tmp-gc/pack-")) {
+            std::thread::yield_now();
+        }
+        let mut pins = BTreeMap::new();
+        for round in 0..3 {
+            pins.insert(bench.capture(1, &files), files.clone());
+            files.insert(b"d/0".to_vec(), file(text(50 + round, 2000)));
+        }
+        drop(lock);
+        let outcome = gc.join().unwrap();
+        assert_eq!(outcome.objects_dropped, 0, "everything is pinned again");
+        pins
+    });
+    bench.assert_whole(&pins);
+    bench.fsck();
+    bench.store.gc().unwrap();
+    bench.assert_whole(&pins);
+    bench.fsck();
+}
+
+#[test]
 fn captures_during_gc_lose_nothing() {
     let bench = Bench::new();
-    edited(&bench, 9, 3);
+    bench.edited(9, 3);
     let directory = bench.store.directory().to_owned();
     let pins: BTreeMap<PinName, Files> = std::thread::scope(|scope| {
         let captures: Vec<_> = (1..=3)
@@ -460,10 +496,10 @@ fn captures_during_gc_lose_nothing() {
         captures.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     bench.store.forget_packs();
-    assert_whole(&bench, &pins);
+    bench.assert_whole(&pins);
     bench.store.gc().unwrap();
     bench.fsck();
-    assert_whole(&bench, &pins);
+    bench.assert_whole(&pins);
 }
 
 #[derive(Clone, Debug)]

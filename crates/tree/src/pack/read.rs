@@ -249,22 +249,25 @@ impl Drop for Kept {
 
 /// Objects read lately, by (number of their pack, offset): chains of deltas are resolved step by
 /// step and not from their start each time.
-#[derive(Default)]
 pub(crate) struct Recent {
     objects: HashMap<(u32, u64), Content>,
     order: VecDeque<(u32, u64)>,
     bytes: usize,
+    most: usize,
 }
 
 impl Recent {
-    const MOST: usize = 24 << 20;
+    /// Keeps so many bytes.
+    pub(crate) fn new(most: usize) -> Recent {
+        Recent { objects: HashMap::new(), order: VecDeque::new(), bytes: 0, most }
+    }
 
     pub(crate) fn get(&self, place: (u32, u64)) -> Option<Content> {
         self.objects.get(&place).cloned()
     }
 
     pub(crate) fn put(&mut self, place: (u32, u64), content: &Content) {
-        if content.1.len() > Recent::MOST / 4 || self.objects.contains_key(&place) {
+        if content.1.len() > self.most / 4 || self.objects.contains_key(&place) {
             return;
         }
         // What an entry of the table costs besides its content.
@@ -272,7 +275,7 @@ impl Recent {
         self.bytes += cost(content);
         self.objects.insert(place, content.clone());
         self.order.push_back(place);
-        while self.bytes > Recent::MOST {
+        while self.bytes > self.most {
             let oldest = self.order.pop_front().expect("what has a size is in the queue");
             let gone = self.objects.remove(&oldest).expect("what is in the queue is there");
             self.bytes -= cost(&gone);

@@ -62,6 +62,11 @@ impl PackWriter {
         self.inner().known.contains(oid)
     }
 
+    /// How many objects this pack holds.
+    pub(crate) fn count(&self) -> usize {
+        self.inner().objects.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.inner().objects.is_empty()
     }
