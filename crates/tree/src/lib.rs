@@ -24,18 +24,18 @@ mod origins;
 mod pack;
 mod path;
 mod pins;
-mod restore;
 mod refs;
 mod repack;
 mod repair;
+mod restore;
 mod rules;
 mod salvage;
 mod store;
 #[cfg(test)]
 mod testing;
 mod tracked;
-mod workspace;
 mod verify;
+mod workspace;
 
 pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
 pub use diff::{Change, ChangeKind, Diff, DiffOptions, LineCounts, Side, Unified, diff};
@@ -45,14 +45,12 @@ pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;
 pub use path::{AnyPath, InvalidPath, RelPath};
 pub use pins::{Pin, PinName, WorkspaceId};
+pub use repair::{RepairError, RepairReport};
 pub use restore::{
     Blocked, BlockedReason, Kept, KeptReason, Outcome, Plan, PlanError, Recovery, RestoreError,
     Target,
 };
 pub use rules::{Filter, Rules};
 pub use store::{ObjectError, Store, StoreError};
-pub use workspace::{Lock, PinError, Places, Workspace, WorkspaceError, WorkspaceInfo};
-pub use repair::{RepairError, RepairReport};
-pub use rules::{Filter, Rules};
-pub use store::{ObjectError, Store, StoreError};
 pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};
+pub use workspace::{Lock, PinError, Places, Workspace, WorkspaceError, WorkspaceInfo};
