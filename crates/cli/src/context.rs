@@ -32,7 +32,7 @@ pub(crate) struct Context {
     /// The directory to work in, absolute.
     pub(crate) directory: PathBuf,
     /// Takeback's own directory.
-    home: PathBuf,
+    pub(crate) home: PathBuf,
     places: Places,
     pub(crate) rules: Rules,
 }

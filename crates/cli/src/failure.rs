@@ -3,7 +3,10 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use takeback_tree::{CaptureError, PinError, PlanError, RestoreError, StoreError, WorkspaceError};
+use takeback_tree::{
+    CaptureError, GcError, PinError, PlanError, RepairError, RestoreError, StoreError,
+    WorkspaceError,
+};
 
 use crate::output;
 
@@ -131,6 +134,27 @@ impl From<RestoreError> for Failure {
             RestoreError::Object(_) => failure.hint(REPAIR),
             RestoreError::Io { .. } => failure.hint("nothing was changed"),
             _ => failure,
+        }
+    }
+}
+
+impl From<GcError> for Failure {
+    fn from(error: GcError) -> Failure {
+        match error {
+            GcError::Store(error) => error.into(),
+            GcError::Damaged { .. } => {
+                Failure::of(&error).hint("run `takeback checkpoints repair` first")
+            }
+            GcError::Busy => Failure::of(&error).hint("wait for it and repeat"),
+        }
+    }
+}
+
+impl From<RepairError> for Failure {
+    fn from(error: RepairError) -> Failure {
+        match error {
+            RepairError::Store(error) => error.into(),
+            RepairError::Busy => Failure::of(&error).hint("wait for it and repeat"),
         }
     }
 }

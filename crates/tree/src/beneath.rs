@@ -122,7 +122,7 @@ impl Root {
     /// Opens a directory below the root by its path. A symlink anywhere on the way is an error.
     pub(crate) fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         if path.is_empty() {
-            return Ok(self.fd.try_clone()?);
+            return self.fd.try_clone();
         }
         // The kernel takes paths of up to 4,095 bytes; a longer way is gone in stages.
         let mut fd: Option<OwnedFd> = None;

@@ -16,28 +16,40 @@ mod registry {
     use super::Fault;
     use std::sync::Mutex;
 
-    /// (points passed so far, what happens at which one, whether it goes on failing afterwards)
-    pub(super) static STATE: Mutex<(usize, Option<(usize, Fault, bool)>)> = Mutex::new((0, None));
+    pub(super) struct State {
+        /// How many points were passed.
+        pub(super) passed: usize,
+        /// What happens at which one, and whether at all later ones too.
+        pub(super) armed: Option<(usize, Fault, bool)>,
+    }
+
+    pub(super) static STATE: Mutex<State> = Mutex::new(State { passed: 0, armed: None });
+
+    pub(super) fn state() -> std::sync::MutexGuard<'static, State> {
+        STATE.lock().expect("no test panics in here")
+    }
 }
 
 /// From now on, the `nth` point (from 0) fails; with `lasting`, all later ones too.
 #[cfg(feature = "faults")]
 pub fn arm(nth: usize, fault: Fault, lasting: bool) {
-    *registry::STATE.lock().expect("no test panics in here") = (0, Some((nth, fault, lasting)));
+    *registry::state() = registry::State { passed: 0, armed: Some((nth, fault, lasting)) };
 }
 
 /// Nothing fails any more. Returns how many points were passed since it was armed or disarmed.
 #[cfg(feature = "faults")]
 pub fn disarm() -> usize {
-    std::mem::replace(&mut *registry::STATE.lock().expect("no test panics in here"), (0, None)).0
+    let mut state = registry::state();
+    state.armed = None;
+    std::mem::take(&mut state.passed)
 }
 
 #[cfg(feature = "faults")]
 pub(crate) fn point(_name: &str) -> std::io::Result<()> {
-    let mut state = registry::STATE.lock().expect("no test panics in here");
-    let passed = state.0;
-    state.0 += 1;
-    match state.1 {
+    let mut state = registry::state();
+    let passed = state.passed;
+    state.passed += 1;
+    match state.armed {
         Some((nth, fault, lasting)) if passed == nth || (lasting && passed > nth) => match fault {
             Fault::Kill => {
                 let own = rustix::process::getpid();

@@ -373,8 +373,7 @@ impl<'a> Work<'a> {
     /// Completes a pack beside the store.
     pub(crate) fn seal(&self, writer: PackWriter) -> Result<Option<String>, StoreError> {
         let temporary = self.store.gc_temporary();
-        let sealed = writer.seal(&temporary).map_err(StoreError::io("write", &temporary))?;
-        Ok(sealed.map(|sealed| sealed.name))
+        writer.seal(&temporary).map_err(StoreError::io("write", &temporary))
     }
 
     /// Moves packs that were completed beside the store into it, durably.

@@ -86,13 +86,13 @@ impl Mode {
 
 /// One entry of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TreeEntry<'a> {
+pub(crate) struct TreeEntry<'a> {
     /// Kind and permission bits.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// The file's name.
-    pub name: &'a [u8],
+    pub(crate) name: &'a [u8],
     /// Content, link target or subtree.
-    pub oid: Oid,
+    pub(crate) oid: Oid,
 }
 
 /// One entry of a tree, standing on its own.

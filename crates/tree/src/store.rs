@@ -225,11 +225,6 @@ impl Store {
         packs.get_or_insert_with(|| Arc::new(Packs::load(&self.pack_directory()))).clone()
     }
 
-    /// Whether the object is in a pack, by the indexes.
-    pub(crate) fn contains(&self, oid: &Oid) -> bool {
-        self.packs().find(oid).next().is_some()
-    }
-
     /// Reads an object and checks that it is what its id says.
     pub fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
         let mut packs = self.packs();
@@ -398,6 +393,11 @@ impl Packs {
     /// All packs that can be opened.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Pack> {
         (0..self.covered.len()).filter_map(|number| self.covered(number)).chain(&self.loose)
+    }
+
+    /// Whether the object is in a pack, by the indexes.
+    pub(crate) fn contains(&self, oid: &Oid) -> bool {
+        self.find(oid).next().is_some()
     }
 
     /// Everywhere that the object is.

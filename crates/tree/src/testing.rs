@@ -255,7 +255,7 @@ pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
 /// Adds an object unless the store has it.
 pub(crate) fn put(store: &Store, writer: &PackWriter, kind: Kind, content: &[u8]) -> Oid {
     let oid = Oid::of(kind, content);
-    if !store.contains(&oid) {
+    if !store.packs().contains(&oid) {
         writer.add(kind, oid, content).expect("the object is added");
     }
     oid

@@ -82,6 +82,7 @@ pub(crate) fn take(reason: &str, context: &Context) -> Result<View, Failure> {
     };
     let pin = lock.pin(capture.tree, options.now, &record.message())?;
     lock.finish(options.now)?;
+    super::checkpoints::merge_later(&store, context);
     Ok(View {
         id: pin.id,
         number: 1,

@@ -1,14 +1,26 @@
 //! `takeback checkpoints`: the store as a whole.
 
-use std::process::ExitCode;
+use std::io::{IsTerminal, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
+use takeback_tree::{
+    AnyPath, BrokenPack, GcOutcome, Oid, PinReport, PinState, RelPath, Store, VerifyReport,
+};
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output::{self, Progress};
 
 /// Look after the store of all checkpoints
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback checkpoints verify     is everything still what it was?
+  takeback checkpoints repair     save what can be saved of a damaged store
+  takeback checkpoints gc         free what no checkpoint needs")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Sub,
@@ -18,14 +30,245 @@ pub(crate) struct Arguments {
 enum Sub {
     /// Read every object of every checkpoint and check that it is what it was
     Verify,
+    /// Set damaged packs aside, save what is intact in them, and say what is lost
+    Repair,
+    /// Free what no checkpoint needs, and pack the rest more tightly
+    Gc,
+    /// What checkpoints start in the background when there are many packs
+    #[command(hide = true)]
+    Merge,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let store = context.store()?;
     match arguments.command {
-        Sub::Verify => verify(context),
+        Sub::Verify => {
+            let report = store.verify(&bar("verifying"))?;
+            Ok(show(&VerifyView::new(&store, report), context))
+        }
+        Sub::Repair => repair(&store, context),
+        Sub::Gc => gc(&store, context),
+        Sub::Merge => {
+            // Whoever started this may go; a signal to their terminal is not meant for it.
+            let _ = rustix::process::setsid();
+            store.merge()?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
-fn verify(_context: &Context) -> Result<ExitCode, Failure> {
-    Err(Failure::new("verify is not here yet"))
+/// Starts to merge packs in the background, if there are many.
+pub(crate) fn merge_later(store: &Store, context: &Context) {
+    if !store.needs_merge() {
+        return;
+    }
+    // It is about speed only: if it cannot be started, the next checkpoint tries again.
+    if let Ok(program) = std::env::current_exe() {
+        let _ = Command::new(program)
+            .arg("--home")
+            .arg(&context.home)
+            .args(["checkpoints", "merge"])
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+    }
+}
+
+/// Shows how far something is, on a terminal and if it takes longer than a second.
+fn bar(what: &'static str) -> impl Fn(u64, u64) + Sync {
+    let start = Instant::now();
+    let last = std::sync::Mutex::new(start);
+    let is_terminal = std::io::stderr().is_terminal();
+    move |done, total| {
+        if !is_terminal || start.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        let Ok(mut last) = last.try_lock() else { return };
+        if last.elapsed() > Duration::from_millis(100) || done == total {
+            *last = Instant::now();
+            eprint!("\r{what}: {done} of {total} objects ");
+            let _ = std::io::stderr().flush();
+        }
+    }
+}
+
+/// What was found.
+#[derive(Serialize)]
+struct VerifyView {
+    whole: bool,
+    objects: u64,
+    checkpoints: Vec<PinView>,
+    packs: Vec<PackView>,
+}
+
+#[derive(Serialize)]
+struct PinView {
+    /// The ref in the store.
+    name: String,
+    workspace: Option<AnyPath>,
+    seq: Option<u64>,
+    id: Option<Oid>,
+    state: &'static str,
+    lost: Vec<RelPath>,
+    lost_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+struct PackView {
+    name: String,
+    reason: String,
+}
+
+impl From<BrokenPack> for PackView {
+    fn from(pack: BrokenPack) -> PackView {
+        PackView { name: pack.name, reason: pack.reason }
+    }
+}
+
+impl VerifyView {
+    fn new(store: &Store, report: VerifyReport) -> VerifyView {
+        VerifyView {
+            whole: report.is_whole(),
+            objects: report.objects,
+            checkpoints: report.pins.into_iter().map(|pin| PinView::new(store, pin)).collect(),
+            packs: report.packs.into_iter().map(PackView::from).collect(),
+        }
+    }
+}
+
+impl PinView {
+    fn new(store: &Store, report: PinReport) -> PinView {
+        let info = report.pin.as_ref().and_then(|pin| store.workspace_info(&pin.workspace).ok()?);
+        let (state, lost, lost_count, reason) = match report.state {
+            PinState::Whole => ("whole", Vec::new(), 0, None),
+            PinState::Partly { lost, count } => ("partly_lost", lost, count, None),
+            PinState::Lost { reason } => ("lost", Vec::new(), 0, Some(reason)),
+        };
+        PinView {
+            id: report.pin.as_ref().and_then(|pin| store.pin_id(pin).ok()?),
+            workspace: info.map(|info| info.path),
+            seq: report.pin.map(|pin| pin.seq),
+            name: report.name,
+            state,
+            lost,
+            lost_count,
+            reason,
+        }
+    }
+}
+
+fn show(view: &VerifyView, context: &Context) -> ExitCode {
+    let code = if view.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if context.globals.json {
+        output::print_json(view);
+        return code;
+    }
+    for pack in &view.packs {
+        println!("Damaged: {} ({})", pack.name, output::disarm(&pack.reason));
+    }
+    for pin in view.checkpoints.iter().filter(|pin| pin.state != "whole") {
+        let id = pin.id.map_or(pin.name.clone(), |id| id.to_string()[..7].to_owned());
+        let workspace = pin.workspace.as_ref().map(|path| format!(" of {}", path.0.display()));
+        let title = format!("{id}{}", workspace.unwrap_or_default());
+        match &pin.reason {
+            Some(reason) => {
+                println!("Lost: {} ({})", output::disarm(&title), output::disarm(reason));
+            }
+            None => {
+                println!(
+                    "Partly lost: {}, {}:",
+                    output::disarm(&title),
+                    output::count(pin.lost_count as usize, "path")
+                );
+                pin.lost.iter().take(10).for_each(|path| println!("  {path}"));
+            }
+        }
+    }
+    let whole = view.checkpoints.iter().filter(|pin| pin.state == "whole").count();
+    let checkpoints = output::count(view.checkpoints.len(), "checkpoint");
+    if view.whole {
+        println!(
+            "All well: {checkpoints}, {} read and checked.",
+            output::count(view.objects as usize, "object")
+        );
+    } else {
+        println!("{whole} of {checkpoints} whole.");
+        if !view.packs.is_empty() {
+            println!("`takeback checkpoints repair` saves what can be saved.");
+        }
+    }
+    code
+}
+
+#[derive(Serialize)]
+struct RepairView {
+    set_aside: Vec<PackView>,
+    salvaged: u64,
+    now: VerifyView,
+}
+
+fn repair(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+    let report = store.repair(&bar("repairing"))?;
+    let view = RepairView {
+        set_aside: report.set_aside.into_iter().map(PackView::from).collect(),
+        salvaged: report.salvaged,
+        now: VerifyView::new(store, report.now),
+    };
+    if context.globals.json {
+        output::print_json(&view);
+        return Ok(if view.now.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    for pack in &view.set_aside {
+        println!("Set aside: {} ({})", pack.name, output::disarm(&pack.reason));
+    }
+    if view.salvaged > 0 {
+        println!("Saved {} from damaged packs.", output::count(view.salvaged as usize, "object"));
+    }
+    Ok(show(&view.now, context))
+}
+
+#[derive(Serialize)]
+struct GcView {
+    bytes_before: u64,
+    bytes_after: u64,
+    objects_kept: u64,
+    objects_dropped: u64,
+    packs_before: usize,
+    packs_after: usize,
+}
+
+impl From<GcOutcome> for GcView {
+    fn from(outcome: GcOutcome) -> GcView {
+        GcView {
+            bytes_before: outcome.bytes_before,
+            bytes_after: outcome.bytes_after,
+            objects_kept: outcome.objects_kept,
+            objects_dropped: outcome.objects_dropped,
+            packs_before: outcome.packs_before,
+            packs_after: outcome.packs_after,
+        }
+    }
+}
+
+fn gc(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+    let progress = Progress::new("cleaning up");
+    let view = GcView::from(store.gc()?);
+    drop(progress);
+    if context.globals.json {
+        output::print_json(&view);
+    } else {
+        println!(
+            "{} → {}, {} → {}, {} dropped.",
+            output::bytes(view.bytes_before),
+            output::bytes(view.bytes_after),
+            view.packs_before,
+            output::count(view.packs_after, "pack"),
+            output::count(view.objects_dropped as usize, "object"),
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }

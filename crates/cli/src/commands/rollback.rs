@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         }
         Some(target) => {
             let view = roll_back(target, &arguments.paths, arguments.dry_run, context)?;
-            Ok(show(view, context))
+            Ok(show(&view, context))
         }
     }
 }
@@ -329,17 +329,17 @@ fn print_plan(view: &View, restore: &str, delete: &str) {
     print("In the way, and cannot be saved first", view.blocked.iter().map(blocked).collect());
 }
 
-fn show(view: View, context: &Context) -> ExitCode {
+fn show(view: &View, context: &Context) -> ExitCode {
     let blocked = !view.blocked.is_empty();
     let code = if blocked { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     if context.globals.json {
-        output::print_json(&view);
+        output::print_json(view);
         return code;
     }
     if view.dry_run || blocked {
-        print_plan(&view, "Would restore", "Would delete");
+        print_plan(view, "Would restore", "Would delete");
     } else {
-        print_plan(&view, "Restored", "Deleted");
+        print_plan(view, "Restored", "Deleted");
     }
     if blocked {
         eprintln!("error: nothing was changed: move what is in the way and repeat");

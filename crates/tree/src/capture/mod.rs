@@ -189,7 +189,7 @@ pub(crate) fn capture(
 
 /// The first capture: everything is new.
 fn start(context: &Context<'_>, coverage: &Coverage, head: Head) -> Result<State, CaptureError> {
-    set_aside_broken(context.store)?;
+    context.store.set_aside_broken()?;
     let scanner = scanner(context, coverage, None, head.cutoff);
     scanner.run_new();
     let findings = finish_scan(&scanner)?;
@@ -211,7 +211,7 @@ fn update(
     let then = known.cache.head;
     let mut rebuild = false;
     if then.generation != head.generation {
-        set_aside_broken(context.store)?;
+        context.store.set_aside_broken()?;
         rebuild = state::distrust_missing(&mut known.cache, context);
     }
     let mut findings = scan::check(context.root, &known, then.cutoff);
@@ -224,7 +224,7 @@ fn update(
     if findings.is_empty() && !rebuild {
         return Ok(State { cache: known.cache, unsaved });
     }
-    if set_aside_broken(context.store)? {
+    if !context.store.set_aside_broken()?.is_empty() {
         // Some of what is known may have been in there. The store's generation is another now.
         let head = Head { generation: context.store.generation(), ..head };
         return update(context, coverage, head, known, unsaved);
@@ -277,13 +277,6 @@ fn finish_scan(scanner: &Scanner<'_>) -> Result<Findings, CaptureError> {
     }
     let mut found = scanner.found.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut *found))
-}
-
-/// Moves packs that cannot be opened out of the way; true if there were any.
-fn set_aside_broken(store: &Store) -> Result<bool, StoreError> {
-    let packs = store.packs();
-    packs.broken.iter().try_for_each(|(name, _)| store.quarantine(name))?;
-    Ok(!packs.broken.is_empty())
 }
 
 /// All known directories are to be listed anew.

@@ -474,7 +474,7 @@ impl Scanner<'_> {
     /// Adds an object to the pack unless the store has it.
     pub(crate) fn store(&self, kind: object::Kind, content: &[u8]) -> Oid {
         let oid = Oid::of(kind, content);
-        if self.writer.contains(&oid) || self.packs.find(&oid).next().is_some() {
+        if self.writer.contains(&oid) || self.packs.contains(&oid) {
             return oid;
         }
         if let Err(error) = self.writer.add(kind, oid, content) {

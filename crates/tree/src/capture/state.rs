@@ -54,7 +54,7 @@ pub(crate) fn distrust_missing(cache: &mut Cache, context: &Context<'_>) -> bool
     let packs = context.store.packs();
     let mut missing = false;
     for entry in cache.entries.iter_mut().filter(|entry| entry.kind != Kind::Uncovered) {
-        if entry.oid == Oid::EMPTY_TREE || packs.find(&entry.oid).next().is_some() {
+        if entry.oid == Oid::EMPTY_TREE || packs.contains(&entry.oid) {
             continue;
         }
         missing = true;

@@ -37,13 +37,6 @@ struct Inner {
     known: HashSet<Oid>,
 }
 
-/// A sealed pack's name and size.
-#[derive(Debug, Clone)]
-pub(crate) struct Sealed {
-    pub(crate) name: String,
-    pub(crate) bytes: u64,
-}
-
 impl PackWriter {
     pub(crate) fn new(temporary: &Path) -> PackWriter {
         let tail = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
@@ -65,10 +58,6 @@ impl PackWriter {
     /// How many objects this pack holds.
     pub(crate) fn count(&self) -> usize {
         self.inner().objects.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.inner().objects.is_empty()
     }
 
     /// Adds an object, unless this pack has it. Compression happens outside of the lock.
@@ -139,8 +128,9 @@ impl PackWriter {
         self.inner().append(&self.temporary, oid, entry)
     }
 
-    /// Completes the pack and moves it into `directory`, durably. Nothing is written for no objects.
-    pub(crate) fn seal(self, directory: &Path) -> io::Result<Option<Sealed>> {
+    /// Completes the pack and moves it into `directory`, durably. Returns its name,
+    /// or nothing if there are no objects.
+    pub(crate) fn seal(self, directory: &Path) -> io::Result<Option<String>> {
         let inner = self.inner.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         if inner.objects.is_empty() {
             return Ok(None);
@@ -181,7 +171,7 @@ impl Inner {
         Ok(())
     }
 
-    fn seal(mut self, temporary: &Path, directory: &Path) -> io::Result<Sealed> {
+    fn seal(mut self, temporary: &Path, directory: &Path) -> io::Result<String> {
         let count = (self.objects.len() as u32).to_be_bytes();
         let checksum: [u8; 20];
         if self.file.is_none() {
@@ -210,7 +200,7 @@ impl Inner {
         fault::point("pack index rename")?;
         index.persist(&directory.join(format!("{name}.idx")), 0o444)?;
         files::sync_directory(directory)?;
-        Ok(Sealed { name, bytes: self.spilled })
+        Ok(name)
     }
 }
 

@@ -264,32 +264,9 @@ impl Run<'_> {
         for number in ordered(&steps) {
             let step = &steps[number];
             fault::point("settle").map_err(at(&step.path))?;
-            let present = self.node(&step.path).map_err(at(&step.path))?;
-            let node = present.map(|(node, _)| node);
-            match step.action() {
-                _ if node == step.to => {}
-                Action::MakeDirectory if is_directory(node) => {}
-                Action::ChangeMode if is_directory(step.to) => {
-                    if !is_directory(node) {
-                        left.push(step.path.clone());
-                    }
-                }
-                Action::RemoveDirectory if is_directory(node) => {
-                    if !self.perform(number, step, None)? && step.swap {
-                        left.push(step.path.clone());
-                    }
-                }
-                Action::Put | Action::Replace if node.is_none() || node == step.from => {
-                    self.stage_again(number, step)?;
-                    let step = Step { from: node, ..step.clone() };
-                    self.perform(number, &step, present.map(|(_, stat)| stat))?;
-                }
-                _ if node.is_some() && node == step.from
-                    || step.from.is_none() && node.is_none() =>
-                {
-                    self.perform(number, step, present.map(|(_, stat)| stat))?;
-                }
-                _ => left.push(step.path.clone()),
+            match self.settle_one(number, step) {
+                Err(RestoreError::Changed(path)) => left.push(path),
+                result => result?,
             }
         }
         self.set_final_modes(&steps, 0o700)?;
@@ -304,18 +281,28 @@ impl Run<'_> {
         Ok(left)
     }
 
-    /// Does a step that is ours to do; otherwise it counts as changed by somebody.
-    fn perform_if(
-        &self,
-        is_mine: bool,
-        number: usize,
-        step: &Step,
-        seen: Option<Stat>,
-    ) -> Result<(), RestoreError> {
-        if !is_mine {
+    /// Brings one path to where its step leads, if what is there is still ours to replace.
+    fn settle_one(&self, number: usize, step: &Step) -> Result<(), RestoreError> {
+        let present = self.node(&step.path).map_err(at(&step.path))?;
+        let node = present.map(|(node, _)| node);
+        let writes = matches!(step.action(), Action::Put | Action::Replace);
+        let is_ours = match step.action() {
+            _ if node == step.to => return Ok(()),
+            // The mode comes in the end.
+            _ if is_directory(step.to) && is_directory(node) => return Ok(()),
+            Action::RemoveDirectory => is_directory(node),
+            _ => node == step.from || (writes && node.is_none()),
+        };
+        if !is_ours {
             return Err(RestoreError::Changed(step.path.clone()));
         }
-        self.perform(number, step, seen).map(drop)
+        if writes {
+            self.stage_again(number, step)?;
+        }
+        // What is gone already need not be replaced, only put.
+        let from = step.from.filter(|_| node.is_some());
+        let step = Step { from, ..step.clone() };
+        self.perform(number, &step, present.map(|(_, stat)| stat)).map(drop)
     }
 
     /// Makes sure that the temporary file of a step is what it is to put in place.
@@ -514,7 +501,7 @@ impl Run<'_> {
             match live(self.root, path).map_err(at(path))? {
                 Some(stat) if stat.entry_mode() == Some(wanted) => {}
                 Some(stat) if stat.is_directory() => {
-                    self.set_mode(path, wanted).map_err(at(path))?
+                    self.set_mode(path, wanted).map_err(at(path))?;
                 }
                 _ => {}
             }

@@ -116,7 +116,7 @@ fn another_copy_is_as_good() {
     let oid = Oid::of(Kind::Blob, &text(1, 5000));
     writer.add(Kind::Blob, oid, &text(1, 5000)).unwrap();
     writer.add(Kind::Blob, Oid::of(Kind::Blob, b"other"), b"other").unwrap();
-    let second = writer.seal(&bench.packs()).unwrap().unwrap().name;
+    let second = writer.seal(&bench.packs()).unwrap().unwrap();
     for pack in [&first[0], &second] {
         for indexed in [false, true] {
             let bench = bench.copy();
@@ -191,7 +191,7 @@ fn trees_of_any_depth() {
     }
     let commit = Commit { tree, time: 0, message: String::new() }.encode();
     let commit = put(&bench.store, &writer, Kind::Commit, &commit);
-    let pack = writer.seal(&bench.packs()).unwrap().unwrap().name;
+    let pack = writer.seal(&bench.packs()).unwrap().unwrap();
     let pin = PinName { workspace: workspace(1), seq: 1 };
     bench.store.create_ref(&pin, commit).unwrap();
     assert!(bench.store.verify(&quietly).unwrap().is_whole());

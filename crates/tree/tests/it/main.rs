@@ -4,6 +4,8 @@
 
 mod capture;
 mod kill;
+mod limits;
+mod losses;
 mod model;
 mod restore;
 mod support;

@@ -325,7 +325,7 @@ impl Machine {
             Action::Restore(index) => self.restore(index, None),
             Action::RestorePath(index, path) => self.restore(index, Some(path)),
             Action::FailingRestore(index, nth, lasting) => {
-                self.failing_restore(index, *nth, *lasting)
+                self.failing_restore(index, *nth, *lasting);
             }
         }
     }
@@ -374,10 +374,10 @@ impl Machine {
         let expected = expected(&now, then, &asks);
         match (self.scratch.try_restore(capture, &paths), expected) {
             (Ok(_), Some(expected)) => {
-                assert_eq!(look(&self.scratch), expected, "now {now:#?} then {then:#?}")
+                assert_eq!(look(&self.scratch), expected, "now {now:#?} then {then:#?}");
             }
             (Err(Failure::Restore(RestoreError::Blocked(_))), None) => {
-                assert_eq!(look(&self.scratch), now)
+                assert_eq!(look(&self.scratch), now);
             }
             (result, expected) => {
                 panic!("{result:?} but expected {expected:#?}, now {now:#?} then {then:#?}")

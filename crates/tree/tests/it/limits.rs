@@ -1,0 +1,127 @@
+//! Restores that the system does not allow: a clear error, and the workspace as it was.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use takeback_tree::{Capture, RestoreError};
+
+use crate::support::{Failure, Scratch, look, rel};
+
+const DIRECTORY: &str = "TAKEBACK_LIMITS_DIRECTORY";
+
+/// Runs a test of this file again, as somebody else.
+fn as_nobody(test: &str, directory: &Path) {
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(DIRECTORY, directory)
+        .output()
+        .expect("setpriv (util-linux) is needed for this test");
+    let text = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
+}
+
+fn own(path: &Path, uid: u32) {
+    std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
+    if path.is_dir() && !path.is_symlink() {
+        fs::read_dir(path).unwrap().for_each(|entry| own(&entry.unwrap().path(), uid));
+    }
+}
+
+#[test]
+fn a_directory_of_somebody_else() {
+    const TEST: &str = "limits::a_directory_of_somebody_else";
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        let scratch = Scratch::at(Path::new(&directory));
+        let text = fs::read_to_string(scratch.directory.path().join("target.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let part = |name: &str| json[name].clone();
+        let capture = Capture {
+            tree: serde_json::from_value(part("tree")).unwrap(),
+            files: 0,
+            uncovered: Vec::new(),
+            filter: serde_json::from_value(part("filter")).unwrap(),
+        };
+        let before = look(&scratch.root);
+        match scratch.try_restore(&capture, &[]) {
+            Err(Failure::Restore(RestoreError::Io { path, source })) => {
+                assert!(path.starts_with(&rel("theirs")), "{path}");
+                assert_eq!(source.kind(), std::io::ErrorKind::PermissionDenied);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(look(&scratch.root), before);
+        assert!(!scratch.journal());
+        // The rest can be restored.
+        scratch.restore(&capture, &["a", "mine"]);
+        assert_eq!((scratch.read("a"), scratch.read("mine/x")), ("1".into(), "1".into()));
+        return;
+    }
+    let scratch = Scratch::new();
+    for path in ["a", "mine/x", "theirs/y", "z"] {
+        scratch.write(path, "1");
+    }
+    let capture = scratch.capture();
+    for path in ["a", "mine/x", "theirs/y", "z"] {
+        scratch.write(path, "2");
+    }
+    let target = serde_json::json!({ "tree": capture.tree, "filter": capture.filter });
+    fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
+    own(scratch.directory.path(), 65534);
+    std::os::unix::fs::chown(scratch.path("theirs"), Some(0), Some(0)).unwrap();
+    scratch.chmod("mine", 0o555);
+    fs::set_permissions(scratch.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    as_nobody(TEST, scratch.directory.path());
+}
+
+/// A small file system in memory, unmounted at the end.
+struct Tmpfs(std::path::PathBuf);
+
+impl Tmpfs {
+    fn mount(path: &Path, size: &str) -> Tmpfs {
+        let status = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(path)
+            .status()
+            .unwrap();
+        assert!(status.success(), "this test mounts a tmpfs, which needs root");
+        Tmpfs(path.to_owned())
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk() {
+    let scratch = Scratch::new();
+    let _tmpfs = Tmpfs::mount(&scratch.root, "1m");
+    let text = |seed: u32, length: u32| -> String {
+        (0..length).map(|n| format!("{}\n", n.wrapping_mul(seed))).collect()
+    };
+    scratch.write("large", text(3, 60_000));
+    scratch.write("small", "1");
+    let capture = scratch.capture();
+    scratch.write("large", "gone");
+    scratch.write("small", "2");
+    scratch.write("filler", vec![7; 800 << 10]);
+    let before = look(&scratch.root);
+    match scratch.try_restore(&capture, &["large", "small"]) {
+        Err(Failure::Restore(RestoreError::Io { path, source })) => {
+            assert_eq!(path, rel("large"));
+            assert_eq!(source.kind(), std::io::ErrorKind::StorageFull);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(look(&scratch.root), before);
+    scratch.remove("filler");
+    scratch.restore(&capture, &[]);
+    assert_eq!(scratch.read("small"), "1");
+    assert_eq!(scratch.read("large"), text(3, 60_000));
+}
