@@ -4,3 +4,4 @@
 
 mod rollback;
 mod session;
+mod store;
