@@ -25,8 +25,6 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test(),
         ["bench", ref options @ ..] => bench::bench(options),
-        // What the bench measures as a process of its own.
-        ["checkpoint", store, tree] => bench::checkpoint(store, tree),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

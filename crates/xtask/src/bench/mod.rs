@@ -93,11 +93,8 @@ pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
     }
     let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
     let scratch = Scratch::new(&target.join("bench"), options.keep)?;
-    let program = Program::find(&this, &scratch)?;
+    let program = Program::beside(&this);
     let mut bench = Bench { options, scratch, program, report: Report::default() };
-    if let Some(note) = bench.program.note() {
-        bench.report.note(note);
-    }
     let others = process::busy_elsewhere();
     if others > 0.1 {
         bench.report.note(format!(
@@ -121,11 +118,6 @@ fn again_optimized(this: &Path, arguments: &[&str]) -> Result<(), Failure> {
     step(cargo().args(["build", "--release", "--package", "takeback", "--package", "xtask"]))?;
     let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
     step(Command::new(target.join("release/xtask")).arg("bench").args(arguments))
-}
-
-/// A checkpoint by the library alone, in a process of its own.
-pub(crate) fn checkpoint(store: &str, tree: &str) -> Result<(), Failure> {
-    takeback::checkpoint(Path::new(store), Path::new(tree), true).map(drop)
 }
 
 impl Bench {

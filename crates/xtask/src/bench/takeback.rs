@@ -10,48 +10,20 @@ use super::process;
 use super::scratch::{Scratch, failed};
 use crate::Failure;
 
-/// The program: `takeback` itself, or as long as that makes no checkpoints, a stand-in that does
-/// the library's part of it.
-pub(crate) enum Program {
-    Takeback(PathBuf),
-    StandIn(PathBuf),
-}
+/// The program `takeback`, as it was built beside this one.
+pub(crate) struct Program(PathBuf);
 
 impl Program {
-    /// The program that was built beside this one.
-    pub(crate) fn find(this: &Path, scratch: &Scratch) -> Result<Program, Failure> {
-        let takeback = Program::Takeback(this.with_file_name("takeback"));
-        let (home, tree) = (Home::new(scratch)?, scratch.fresh("trial"));
-        std::fs::create_dir(&tree).map_err(failed("create", &tree))?;
-        match process::output(&mut takeback.checkpoint(&home, &tree)) {
-            Ok(said) if said.starts_with('{') => Ok(takeback),
-            _ => Ok(Program::StandIn(this.to_owned())),
-        }
+    pub(crate) fn beside(this: &Path) -> Program {
+        Program(this.with_file_name("takeback"))
     }
 
     /// A checkpoint of a tree, as a process of its own.
     pub(crate) fn checkpoint(&self, home: &Home, tree: &Path) -> Command {
-        match self {
-            Program::Takeback(program) => {
-                let mut command = process::command(program);
-                command.arg("--home").arg(&home.directory).arg("-C").arg(tree);
-                command.args(["checkpoint", "--json"]);
-                command
-            }
-            Program::StandIn(program) => {
-                let mut command = process::command(program);
-                command.arg("checkpoint").arg(home.store()).arg(tree);
-                command
-            }
-        }
-    }
-
-    pub(crate) fn note(&self) -> Option<String> {
-        matches!(self, Program::StandIn(_)).then(|| {
-            "`takeback checkpoint` does not work yet: the whole process is a stand-in that makes \
-             the same calls to the library"
-                .to_owned()
-        })
+        let mut command = process::command(&self.0);
+        command.arg("--home").arg(&home.directory).arg("-C").arg(tree);
+        command.args(["checkpoint", "--json"]);
+        command
     }
 }
 
@@ -124,7 +96,7 @@ pub(crate) fn restore(
     Ok((applied, start.elapsed()))
 }
 
-/// Packs everything together. `None` as long as the library cannot do that.
-pub(crate) fn collect_garbage(_store: &Path) -> Result<Option<()>, Failure> {
-    Ok(None)
+/// Packs everything together.
+pub(crate) fn collect_garbage(store: &Path) -> Result<(), Failure> {
+    Store::open(store).map_err(explain)?.gc().map(drop).map_err(explain)
 }
