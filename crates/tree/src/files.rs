@@ -73,17 +73,17 @@ pub(crate) fn random_name() -> String {
 /// Makes the contents of several files durable, together: concurrent calls share one commit of
 /// the file system's journal.
 pub(crate) fn sync_all(files: &[&File]) -> io::Result<()> {
-    let sync = |file: &&File| file.sync_data();
-    if files.len() < 2 {
-        return files.iter().try_for_each(sync);
-    }
+    let sync = |files: &[&File]| files.iter().try_for_each(|file| file.sync_data());
+    let share = files.len().div_ceil(SYNC_THREADS).max(1);
+    let (own, others) = files.split_at(share.min(files.len()));
     std::thread::scope(|scope| {
-        let share = files.len().div_ceil(SYNC_THREADS);
-        let threads: Vec<_> = files
-            .chunks(share)
-            .map(|share| scope.spawn(move || share.iter().try_for_each(sync)))
-            .collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("fdatasync does not panic"))
+        let threads: Vec<_> =
+            others.chunks(share).map(|share| scope.spawn(move || sync(share))).collect();
+        let own = sync(own);
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("fdatasync does not panic"))
+            .fold(own, Result::and)
     })
 }
 

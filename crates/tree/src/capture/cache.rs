@@ -15,6 +15,8 @@ use crate::oid::Oid;
 const MAGIC: &[u8; 8] = b"TBSTAT01";
 const HEAD: usize = 72;
 const RECORD: usize = 64;
+/// How much is read at a time.
+const PIECE: usize = 4096 * RECORD;
 /// A log up to this size (or an eighth of the cache) is cheaper than a new cache.
 const MAX_LOG: usize = 64 << 10;
 
@@ -226,21 +228,45 @@ impl Cache {
 
     /// Reads a workspace's cache. Anything wrong with it means that there is none.
     pub(crate) fn load(directory: &Path) -> Option<Cache> {
-        let bytes = fs::read(directory.join("state")).ok()?;
-        let (body, checksum) = split_checksum(&bytes)?;
-        let (head, count, names) = decode_head(body)?;
-        let records = body.get(HEAD..HEAD + count as usize * RECORD)?;
-        let text = &body[HEAD + records.len()..];
-        let entries: Vec<Entry> =
-            records.chunks_exact(RECORD).map(decode).collect::<Option<_>>()?;
-        let in_range =
-            |entry: &Entry| entry.name.0 as usize + usize::from(entry.name.1) <= text.len();
-        if text.len() != names as usize || !entries.iter().all(in_range) {
+        let mut file = fs::File::open(directory.join("state")).ok()?;
+        let length = file.metadata().ok()?.len();
+        let mut checksum = crc32fast::Hasher::new();
+        let mut read = |bytes: &mut [u8]| {
+            io::Read::read_exact(&mut file, bytes).ok()?;
+            checksum.update(bytes);
+            Some(())
+        };
+        let mut head = [0; HEAD];
+        read(&mut head)?;
+        let (head, count, names) = decode_head(&head)?;
+        if length != (HEAD + count as usize * RECORD + names as usize + 4) as u64 {
             return None;
         }
-        let mut cache = Cache { head, entries, names: text.to_vec() };
+        // Piece by piece: memory that is touched for the first time costs more than the reading.
+        let mut entries = Vec::with_capacity(count as usize);
+        let mut piece = vec![0; PIECE.min(count as usize * RECORD)];
+        while entries.len() < count as usize {
+            let records = (count as usize - entries.len()).min(PIECE / RECORD);
+            let piece = &mut piece[..records * RECORD];
+            read(piece)?;
+            for record in piece.chunks_exact(RECORD) {
+                let entry = decode(record)?;
+                if entry.name.0 as usize + usize::from(entry.name.1) > names as usize {
+                    return None;
+                }
+                entries.push(entry);
+            }
+        }
+        let mut text = vec![0; names as usize];
+        read(&mut text)?;
+        let (expected, mut found) = (checksum.finalize(), [0; 4]);
+        io::Read::read_exact(&mut file, &mut found).ok()?;
+        if u32::from_le_bytes(found) != expected {
+            return None;
+        }
+        let mut cache = Cache { head, entries, names: text };
         let log = fs::read(directory.join("state.log")).unwrap_or_default();
-        cache.replay(&log, checksum);
+        cache.replay(&log, expected);
         Some(cache)
     }
 
