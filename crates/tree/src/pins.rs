@@ -136,7 +136,7 @@ impl Store {
         }))
     }
 
-    /// Deletes a pin; what only it kept goes with the next [gc](crate::gc). Touches no other pin.
+    /// Deletes a pin; what only it kept goes with the next [gc](Store::gc). Touches no other pin.
     pub fn unpin(&self, name: &PinName) -> Result<(), StoreError> {
         let path = self.directory().join(name.to_string());
         match fs::remove_file(&path) {

@@ -187,7 +187,10 @@ impl Bench {
             for entry in entries.into_iter().flatten() {
                 let entry = entry.expect("an entry");
                 let name = format!("{directory}/{}", entry.file_name().to_string_lossy());
-                listing.insert(name, entry.metadata().expect("its size").len());
+                // Another thread may have renamed it.
+                if let Ok(found) = entry.metadata() {
+                    listing.insert(name, found.len());
+                }
             }
         }
         listing

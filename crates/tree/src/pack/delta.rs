@@ -1,7 +1,5 @@
 //! Deltas: an object written as copies from another one and what is new.
 
-use std::collections::HashMap;
-
 /// The length of the pieces that are looked up in the base.
 const BLOCK: usize = 16;
 /// The longest run one copy instruction takes in every version of the format.
@@ -175,29 +173,47 @@ fn roll(hash: u64, leaving: u8, entering: u8) -> u64 {
         .wrapping_add(u64::from(entering) + 1)
 }
 
-/// Where the blocks of a base are.
-struct Blocks(HashMap<u64, Vec<u32>>);
+/// Where the blocks of a base are: eight bytes for each, because bases may be large.
+struct Blocks {
+    start: usize,
+    /// By the hash's highest bits: the first block with them.
+    first: Vec<u32>,
+    /// By the block's number: the next one with the same bits.
+    next: Vec<u32>,
+}
 
 impl Blocks {
-    /// How many places of the same block are tried.
+    /// How many blocks with the same bits are tried.
     const TRIES: usize = 8;
+    const NONE: u32 = u32::MAX;
 
     fn of(base: &[u8], start: usize) -> Blocks {
-        let mut blocks: HashMap<u64, Vec<u32>> = HashMap::new();
-        for (index, block) in base.chunks_exact(BLOCK).enumerate() {
-            let places = blocks.entry(block_hash(block)).or_default();
-            if places.len() < Blocks::TRIES {
-                places.push((start + index * BLOCK) as u32);
-            }
+        let count = base.len() / BLOCK;
+        let first = vec![Blocks::NONE; (count + 1).next_power_of_two()];
+        let mut blocks = Blocks { start, first, next: vec![Blocks::NONE; count] };
+        for (number, block) in base.chunks_exact(BLOCK).enumerate().rev() {
+            let slot = blocks.slot(block_hash(block));
+            blocks.next[number] = blocks.first[slot];
+            blocks.first[slot] = number as u32;
         }
-        Blocks(blocks)
+        blocks
+    }
+
+    fn slot(&self, hash: u64) -> usize {
+        let bits = self.first.len().ilog2();
+        ((hash ^ hash >> 32).wrapping_mul(FACTOR) as u128 >> (64 - bits)) as usize
     }
 
     /// The place in the base that shares most with the start of `target`.
     fn longest(&self, hash: u64, base: &[u8], target: &[u8]) -> Option<(usize, usize)> {
-        let places = self.0.get(&hash)?.iter().map(|place| *place as usize);
-        let lengths = places.map(|place| (place, common(base[place..].iter(), target.iter())));
-        lengths.max_by_key(|(_, length)| *length).filter(|(_, length)| *length >= BLOCK)
+        let some = |number: u32| (number != Blocks::NONE).then_some(number);
+        let first = some(self.first[self.slot(hash)]);
+        std::iter::successors(first, |number| some(self.next[*number as usize]))
+            .take(Blocks::TRIES)
+            .map(|number| self.start + number as usize * BLOCK)
+            .map(|place| (place, common(base[place..].iter(), target.iter())))
+            .max_by_key(|(_, length)| *length)
+            .filter(|(_, length)| *length >= BLOCK)
     }
 }
 
