@@ -95,7 +95,7 @@ impl From<CaptureError> for Failure {
             CaptureError::Store(error) => error.into(),
             CaptureError::TooManyFiles { .. } => Failure::of(&error)
                 .hint("is this the directory of one project? list what can be made again in its .gitignore"),
-            CaptureError::Workspace(_) | CaptureError::Write(_) => Failure::of(&error),
+            CaptureError::Workspace(_) | CaptureError::Write { .. } => Failure::of(&error),
         }
     }
 }
@@ -104,7 +104,7 @@ impl From<PinError> for Failure {
     fn from(error: PinError) -> Failure {
         match error {
             PinError::Store(error) => error.into(),
-            PinError::Message | PinError::Write(_) => Failure::of(&error),
+            PinError::Message | PinError::Write { .. } => Failure::of(&error),
         }
     }
 }

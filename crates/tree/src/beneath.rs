@@ -77,12 +77,17 @@ pub(crate) fn stat_fd(file: impl AsFd) -> io::Result<Stat> {
 /// The names in a directory, sorted, without `.` and `..`.
 pub(crate) fn names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
+    let mut listed = Dir::read_from(directory)?;
+    for entry in listed.by_ref() {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
             names.push(name.to_vec());
         }
+    }
+    // A directory that was deleted while it was open lists as an empty one.
+    if names.is_empty() && listed.stat()?.st_nlink == 0 {
+        return Err(Errno::NOENT.into());
     }
     names.sort_unstable();
     Ok(names)

@@ -61,6 +61,20 @@ impl FromStr for PinName {
     }
 }
 
+/// A pin's number as it stands in the name of its ref, and in no other form. A number that no
+/// workspace ever gets to is none either: there would be no next one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Seq(u64);
+
+impl FromStr for Seq {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Seq, ()> {
+        let seq: u64 = text.parse().map_err(drop)?;
+        if seq < 1 << 62 && seq.to_string() == text { Ok(Seq(seq)) } else { Err(()) }
+    }
+}
+
 /// A tree that is kept, with what its maker said about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pin {
@@ -90,9 +104,9 @@ impl Store {
 
     /// The names of a workspace's pins, oldest first.
     pub fn pin_names(&self, workspace: &WorkspaceId) -> Result<Vec<PinName>, StoreError> {
-        let mut seqs: Vec<u64> = self.names_in(&self.refs().join(&workspace.0))?;
+        let mut seqs: Vec<Seq> = self.names_in(&self.refs().join(&workspace.0))?;
         seqs.sort_unstable();
-        Ok(seqs.into_iter().map(|seq| PinName { workspace: workspace.clone(), seq }).collect())
+        Ok(seqs.into_iter().map(|Seq(seq)| PinName { workspace: workspace.clone(), seq }).collect())
     }
 
     /// The entries of a directory whose names have a certain form; none if it is not there.

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use gix_ignore::glob::pattern::{Case, Mode as PatternMode};
-use gix_ignore::glob::{Pattern, wildmatch};
+use gix_ignore::glob::wildmatch;
 use serde::{Deserialize, Serialize};
 
-use crate::path::{RelPath, is_within};
+use crate::path::{RelPath, is_within, split};
 
 /// What can be made again, or is noise. Version 1; a filter that was stored with it keeps it.
 const BUILT_IN: &str = "\
@@ -100,29 +99,82 @@ pub(crate) enum Verdict {
     Exclude,
 }
 
+/// One pattern, read and matched step by step as git does it (`dir.c`). gix-ignore differs: it
+/// skips a byte order mark of UTF-16 and lines of tabs, keeps a carriage return at the end of the
+/// text and whatever follows a NUL, and does not take `a**` for `a` and a `**` of its own.
+#[derive(Debug)]
+struct Pattern {
+    /// Without the `!`, and without slashes at both ends.
+    text: Vec<u8>,
+    /// How much of the text comes before anything special.
+    literal: usize,
+    is_negative: bool,
+    only_directories: bool,
+    /// It has no slash, so it matches names in whatever directory.
+    is_name: bool,
+}
+
+impl Pattern {
+    fn parse(line: &[u8]) -> Option<Pattern> {
+        let (is_negative, text) = (line.starts_with(b"!"), line.strip_prefix(b"!").unwrap_or(line));
+        let (only_directories, text) =
+            (text.ends_with(b"/"), text.strip_suffix(b"/").unwrap_or(text));
+        let is_name = !text.contains(&b'/');
+        let text = text.strip_prefix(b"/").unwrap_or(text).to_vec();
+        let literal = text.find_byteset(br"*?[\").unwrap_or(text.len());
+        let pattern = Pattern { text, literal, is_negative, only_directories, is_name };
+        (!pattern.text.is_empty()).then_some(pattern)
+    }
+
+    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+        if self.only_directories && !is_directory {
+            return false;
+        }
+        let subject = if self.is_name { split(path).1 } else { path };
+        // What is special is matched by itself, as in git: so `a**/b` matches `a/x/b`.
+        let (literal, special) = self.text.split_at(self.literal);
+        let Some(rest) = subject.strip_prefix(literal) else { return false };
+        let mode = wildmatch::Mode::NO_MATCH_SLASH_LITERAL;
+        match special {
+            b"" => rest.is_empty(),
+            _ => gix_ignore::glob::wildmatch(special.as_bstr(), rest.as_bstr(), mode),
+        }
+    }
+}
+
 /// Patterns of one source, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns(Vec<Pattern>);
 
 impl Patterns {
     pub(crate) fn parse(text: &[u8]) -> Patterns {
-        Patterns(gix_ignore::parse(text, false).map(|(pattern, ..)| pattern).collect())
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        let lines = text.split(|byte| *byte == b'\n');
+        Patterns(lines.filter_map(|line| Pattern::parse(content(line)?)).collect())
     }
 
     /// Whether the last pattern that matches says yes (or, negated, no).
     fn verdict(&self, path: &[u8], is_directory: bool) -> Option<bool> {
-        let name_at = path.rfind_byte(b'/').map(|slash| slash + 1);
-        let matches = |pattern: &&Pattern| {
-            pattern.matches_repo_relative_path(
-                path.as_bstr(),
-                name_at,
-                Some(is_directory),
-                Case::Sensitive,
-                wildmatch::Mode::NO_MATCH_SLASH_LITERAL,
-            )
-        };
-        self.0.iter().rev().find(matches).map(|pattern| !pattern.is_negative())
+        let last = self.0.iter().rev().find(|pattern| pattern.matches(path, is_directory));
+        last.map(|pattern| !pattern.is_negative)
     }
+}
+
+/// What counts of a line: no comment, no line end, no trailing spaces unless they are escaped.
+fn content(line: &[u8]) -> Option<&[u8]> {
+    if line.starts_with(b"#") {
+        return None;
+    }
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = line.split(|byte| *byte == 0).next().unwrap_or_default();
+    let (mut at, mut end) = (0, 0);
+    while let Some(byte) = line.get(at) {
+        at += if *byte == b'\\' { 2 } else { 1 };
+        if *byte != b' ' {
+            end = at.min(line.len());
+        }
+    }
+    Some(&line[..end])
 }
 
 /// The `.gitignore` files that apply in a directory: its own and those above it.
@@ -202,10 +254,8 @@ impl Matcher {
     /// Whether a configured include leads into this excluded directory.
     pub(crate) fn includes_under(&self, directory: &[u8]) -> bool {
         self.include.0.iter().any(|pattern| {
-            let literal = &pattern.text[..pattern.first_wildcard_pos.unwrap_or(pattern.text.len())];
-            let anchored = !pattern.mode.contains(PatternMode::NO_SUB_DIR)
-                || pattern.mode.contains(PatternMode::ABSOLUTE);
-            anchored && !pattern.is_negative() && is_within(literal, directory)
+            let literal = &pattern.text[..pattern.literal];
+            !pattern.is_name && !pattern.is_negative && is_within(literal, directory)
         })
     }
 

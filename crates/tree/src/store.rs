@@ -276,7 +276,8 @@ impl Store {
     /// The caller holds the store's lock.
     pub(crate) fn set_aside_broken(&self) -> Result<Vec<String>, StoreError> {
         let packs = self.packs();
-        let damaged = packs.broken.iter().filter(|(_, error)| is_damage(error));
+        let covered = packs.covered_broken();
+        let damaged = packs.broken.iter().chain(&covered).filter(|(_, error)| is_damage(error));
         damaged.map(|(name, _)| self.quarantine(name).map(|()| name.clone())).collect()
     }
 
@@ -388,6 +389,14 @@ impl Packs {
         self.covered[number]
             .get_or_init(|| Pack::open(&self.directory.join(name).with_extension("idx")).ok())
             .as_ref()
+    }
+
+    /// Packs that the index over all packs covers but that cannot be opened, and why.
+    fn covered_broken(&self) -> Vec<(String, io::Error)> {
+        let names = self.midx.iter().flat_map(|midx| &midx.packs).enumerate();
+        let broken = names.filter(|(number, _)| self.covered(*number).is_none());
+        let open = |name: &String| Pack::open(&self.directory.join(name).with_extension("idx"));
+        broken.filter_map(|(_, name)| Some((name.clone(), open(name).err()?))).collect()
     }
 
     /// All packs that can be opened.

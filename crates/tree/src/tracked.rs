@@ -4,7 +4,10 @@
 //! cannot be read tracks nothing: coverage then follows the other rules.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use crate::path::is_within;
 
@@ -16,8 +19,7 @@ pub(crate) struct Tracked {
 
 impl Tracked {
     pub(crate) fn read(index: &Path) -> Tracked {
-        let mut paths =
-            fs::read(index).ok().and_then(|bytes| parse(&bytes, index)).unwrap_or_default();
+        let mut paths = read(index).and_then(|bytes| parse(&bytes, index)).unwrap_or_default();
         paths.sort_unstable();
         paths.dedup();
         Tracked { paths }
@@ -43,9 +45,24 @@ pub(crate) fn index_path(root: &Path) -> Option<PathBuf> {
         return Some(git.join("index"));
     }
     // A linked worktree or a submodule: the file says where the repository is.
-    let text = kind.is_file().then(|| fs::read_to_string(&git).ok())??;
+    let text = kind.is_file().then(|| String::from_utf8(read(&git)?).ok())??;
     let target = text.strip_prefix("gitdir:")?.trim();
     Some(root.join(target).join("index"))
+}
+
+/// The content of a regular file. Whatever else a workspace may have in its place, such as a pipe
+/// or a link to an endless device, is neither waited for nor read.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    const MAX_SIZE: u64 = 1 << 30;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file: fs::File = rustix::fs::open(path, flags, Mode::empty()).ok()?.into();
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_SIZE {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    file.take(MAX_SIZE).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 fn parse(bytes: &[u8], index: &Path) -> Option<Vec<Vec<u8>>> {
@@ -90,7 +107,7 @@ fn parse(bytes: &[u8], index: &Path) -> Option<Vec<Vec<u8>>> {
             let shared = crate::oid::Oid::from_slice(content)?;
             let path = index.with_file_name(format!("sharedindex.{shared}"));
             if shared != crate::oid::Oid::ZERO && path != index {
-                let base = fs::read(&path).ok().and_then(|bytes| parse(&bytes, &path));
+                let base = read(&path).and_then(|bytes| parse(&bytes, &path));
                 paths.extend(base.unwrap_or_default());
             }
         }

@@ -18,7 +18,7 @@ use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::path::{AnyPath, RelPath};
 use crate::pins::{Pin, PinName, WorkspaceId};
-use crate::store::{Store, StoreError};
+use crate::store::{ObjectError, Store, StoreError};
 
 /// Where workspaces must not be. The library looks none of this up itself.
 #[derive(Clone, Debug, Default)]
@@ -179,6 +179,7 @@ impl<'s> Workspace<'s> {
             writer: None,
             state: None,
             next_seq: None,
+            has_lost: false,
             recovery: None,
             _store_lock: store_lock,
             _workspace_lock: workspace_lock,
@@ -196,6 +197,8 @@ pub struct Lock<'w> {
     writer: Option<PackWriter>,
     pub(crate) state: Option<State>,
     next_seq: Option<u64>,
+    /// Whether captured objects were lost because they could not be written.
+    has_lost: bool,
     pub(crate) recovery: Option<crate::restore::Recovery>,
     // The locks go last: whatever else is dropped is dropped under them.
     _store_lock: FileLock,
@@ -209,8 +212,13 @@ pub enum PinError {
     #[error("the message of a pin must not contain NUL")]
     Message,
     /// It cannot be written.
-    #[error("cannot write to the store")]
-    Write(#[source] io::Error),
+    #[error("cannot write to the store {}", path.display())]
+    Write {
+        /// The store.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// Something is wrong with the store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -240,7 +248,11 @@ impl<'w> Lock<'w> {
             own: self.workspace.own.clone(),
             writer,
         };
-        let (capture, state) = capture::capture(&context, known, options)?;
+        let outcome = capture::capture(&context, known, options);
+        if let Err(CaptureError::Write { .. }) = outcome {
+            self.lose();
+        }
+        let (capture, state) = outcome?;
         self.state = Some(state);
         Ok(capture)
     }
@@ -273,30 +285,49 @@ impl<'w> Lock<'w> {
         let content = commit.encode();
         let id = Oid::of(Kind::Commit, &content);
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
-        writer.add(Kind::Commit, id, &content).map_err(PinError::Write)?;
-        self.seal().map_err(PinError::Write)?;
+        if self.has_lost && !writer.contains(&tree) && !self.workspace.store.packs().contains(&tree)
+        {
+            return Err(StoreError::Object(ObjectError::Missing(tree)).into());
+        }
+        if let Err(error) = writer.add(Kind::Commit, id, &content) {
+            self.lose();
+            return Err(self.unwritten()(error));
+        }
+        self.seal().map_err(self.unwritten())?;
         let name = PinName { workspace: self.workspace.id.clone(), seq };
-        self.store().create_ref(&name, id).map_err(PinError::Write)?;
+        self.store().create_ref(&name, id).map_err(self.unwritten())?;
         self.next_seq = Some(seq + 1);
         Ok(Pin { name, id, tree, time, message: commit.message })
+    }
+
+    fn unwritten(&self) -> impl FnOnce(io::Error) -> PinError + use<> {
+        let path = self.store().directory().to_owned();
+        move |source| PinError::Write { path, source }
     }
 
     /// Writes the pending pack.
     pub(crate) fn seal(&mut self) -> io::Result<()> {
         if let Some(writer) = self.writer.take() {
-            let sealed = writer.seal(&self.workspace.store.pack_directory())?;
-            if sealed.is_some() {
-                self.workspace.store.forget_packs();
+            let sealed = writer.seal(&self.workspace.store.pack_directory());
+            self.workspace.store.forget_packs();
+            if let Err(error) = sealed {
+                self.lose();
+                return Err(error);
             }
         }
         Ok(())
     }
 
+    /// What was captured could not be written: nothing that is known in memory may be relied on.
+    fn lose(&mut self) {
+        (self.writer, self.state, self.has_lost) = (None, None, true);
+    }
+
     /// Ends the work: writes what is pending, and the stat cache for the next capture.
     pub fn finish(mut self, now: SystemTime) -> Result<(), PinError> {
-        self.seal().map_err(PinError::Write)?;
+        self.seal().map_err(self.unwritten())?;
         let now = milliseconds(now);
-        fault::point("note").map_err(PinError::Write)?;
+        fault::point("note").map_err(self.unwritten())?;
         self.note(now)?;
         // The cache is worth having but nothing depends on it.
         let _ = self.save_cache();

@@ -103,8 +103,13 @@ pub enum CaptureError {
     #[error("cannot read the workspace")]
     Workspace(#[source] io::Error),
     /// The objects cannot be written.
-    #[error("cannot write to the store")]
-    Write(#[source] io::Error),
+    #[error("cannot write to the store {}", path.display())]
+    Write {
+        /// The store.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// Something is wrong with the store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -155,7 +160,7 @@ pub(crate) fn capture(
     options: &CaptureOptions<'_>,
 ) -> Result<(Capture, State), CaptureError> {
     let index = tracked::index_path(context.path);
-    let head = Head {
+    let mut head = Head {
         rules: fingerprint(options.rules, context.own.as_ref()),
         generation: context.store.generation(),
         cutoff: Cutoff { scan: nanoseconds(options.now) },
@@ -166,9 +171,9 @@ pub(crate) fn capture(
     let known = known.and_then(|state| Some((Known::new(state.cache)?, state.unsaved)));
     let mut state = match known {
         Some((known, unsaved)) if known.cache.entries[0].kind == Kind::Directory => {
-            update(context, &coverage, head, known, unsaved)?
+            update(context, &coverage, &mut head, known, unsaved)?
         }
-        _ => start(context, &coverage, head)?,
+        _ => start(context, &coverage, &mut head)?,
     };
     let capture = summary(&state.cache, options.rules)?;
     if capture.files > options.rules.max_files {
@@ -188,15 +193,20 @@ pub(crate) fn capture(
 }
 
 /// The first capture: everything is new.
-fn start(context: &Context<'_>, coverage: &Coverage, head: Head) -> Result<State, CaptureError> {
+fn start(
+    context: &Context<'_>,
+    coverage: &Coverage,
+    head: &mut Head,
+) -> Result<State, CaptureError> {
     context.store.set_aside_broken()?;
-    let scanner = scanner(context, coverage, None, head.cutoff);
+    let scanner = scanner(context, coverage, None, head.cutoff, head.cutoff);
     scanner.run_new();
-    let findings = finish_scan(&scanner)?;
-    let empty = Cache { head, entries: Vec::new(), names: Vec::new() };
+    let findings = finish_scan(context, &scanner)?;
+    let empty = Cache { head: *head, entries: Vec::new(), names: Vec::new() };
     let mut assembled = state::assemble(None, empty, findings, scan::Below::New(0))?;
     state::make_trees(&scanner, &mut assembled);
-    finish_scan(&scanner)?;
+    finish_scan(context, &scanner)?;
+    note_unsettled(&scanner, head);
     Ok(State { cache: assembled.cache, unsaved: Unsaved::All })
 }
 
@@ -204,7 +214,7 @@ fn start(context: &Context<'_>, coverage: &Coverage, head: Head) -> Result<State
 fn update(
     context: &Context<'_>,
     coverage: &Coverage,
-    head: Head,
+    head: &mut Head,
     mut known: Known,
     unsaved: Unsaved,
 ) -> Result<State, CaptureError> {
@@ -218,7 +228,7 @@ fn update(
     if then.rules != head.rules {
         findings = everything(&known);
     } else {
-        let reconsider = reconsider(&known, coverage, &then, &head);
+        let reconsider = reconsider(&known, coverage, &then, head);
         state::add_listings(&known, &mut findings, &reconsider);
     }
     if findings.is_empty() && !rebuild {
@@ -226,12 +236,12 @@ fn update(
     }
     if !context.store.set_aside_broken()?.is_empty() {
         // Some of what is known may have been in there. The store's generation is another now.
-        let head = Head { generation: context.store.generation(), ..head };
+        head.generation = context.store.generation();
         return update(context, coverage, head, known, unsaved);
     }
-    let scanner = scanner(context, coverage, Some(&known), then.cutoff);
+    let scanner = scanner(context, coverage, Some(&known), then.cutoff, head.cutoff);
     scanner.run(&findings);
-    let found = finish_scan(&scanner)?;
+    let found = finish_scan(context, &scanner)?;
     let mut assembled = match state::patch(&known, &found, rebuild) {
         Some(patched) => patched,
         None => {
@@ -242,8 +252,16 @@ fn update(
         }
     };
     state::make_trees(&scanner, &mut assembled);
-    finish_scan(&scanner)?;
+    finish_scan(context, &scanner)?;
+    note_unsettled(&scanner, head);
     Ok(State { cache: assembled.cache, unsaved: unsaved.and(assembled.unsaved) })
+}
+
+/// If a `.gitignore` changed while it was applied, the next capture decides about everything anew.
+fn note_unsettled(scanner: &Scanner<'_>, head: &mut Head) {
+    if scanner.unsettled.load(std::sync::atomic::Ordering::Relaxed) {
+        head.rules = !head.rules;
+    }
 }
 
 fn scanner<'a>(
@@ -251,6 +269,7 @@ fn scanner<'a>(
     coverage: &'a Coverage,
     known: Option<&'a Known>,
     cutoff: Cutoff,
+    present: Cutoff,
 ) -> Scanner<'a> {
     Scanner {
         root: context.root,
@@ -259,18 +278,20 @@ fn scanner<'a>(
         writer: context.writer,
         known,
         cutoff,
+        present,
         found: Mutex::default(),
         scopes: Mutex::default(),
+        unsettled: AtomicBool::new(false),
         counted: AtomicU64::new(0),
         stopped: AtomicBool::new(false),
         failure: Mutex::default(),
     }
 }
 
-fn finish_scan(scanner: &Scanner<'_>) -> Result<Findings, CaptureError> {
+fn finish_scan(context: &Context<'_>, scanner: &Scanner<'_>) -> Result<Findings, CaptureError> {
     let failure = scanner.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(error) = failure {
-        return Err(CaptureError::Write(error));
+    if let Some(source) = failure {
+        return Err(CaptureError::Write { path: context.store.directory().to_owned(), source });
     }
     if scanner.stopped.load(std::sync::atomic::Ordering::Relaxed) {
         return Err(CaptureError::TooManyFiles { limit: scanner.coverage.rules.max_files });

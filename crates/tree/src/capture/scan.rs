@@ -1,6 +1,6 @@
 //! Looking at the workspace: first at what is known, then into what changed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,8 +19,8 @@ use crate::path::join;
 use crate::rules::Scope;
 use crate::store::Packs;
 
-/// How often a file that changes while it is read is read again.
-const ATTEMPTS: usize = 3;
+/// How often a file that changes while it is read is read at most.
+const ATTEMPTS: usize = 5;
 /// Fewer known entries than this are looked at without other threads.
 const ALONE: usize = 400;
 /// Fewer files than this are read without other threads.
@@ -111,8 +111,13 @@ pub(crate) struct Scanner<'a> {
     pub(crate) known: Option<&'a Known>,
     /// Trust nothing of what is known that is newer.
     pub(crate) cutoff: Cutoff,
+    /// Of this scan: what is newer may be just being written.
+    pub(crate) present: Cutoff,
     pub(crate) found: Mutex<Findings>,
-    pub(crate) scopes: Mutex<HashMap<Vec<u8>, Arc<Scope>>>,
+    /// The rules that apply in a directory, and the id of its `.gitignore`: one for all of a scan.
+    pub(crate) scopes: Mutex<HashMap<Vec<u8>, (Arc<Scope>, Option<Oid>)>>,
+    /// Whether the rules that were applied are not those of the `.gitignore` that was captured.
+    pub(crate) unsettled: AtomicBool,
     pub(crate) counted: AtomicU64,
     pub(crate) stopped: AtomicBool,
     /// Why the capture cannot go on: the store does not take what it is given.
@@ -148,16 +153,23 @@ fn check_directory(root: &Root, known: &Known, cutoff: Cutoff, number: u32) -> O
         if !listed {
             break;
         }
-        if !child.wants_stat() {
+        let name = known.cache.name(child);
+        // A `.gitignore` counts whether it is captured itself or not.
+        let has_rules = name == b".gitignore" && child.kind != Kind::Directory;
+        if !child.wants_stat() && !has_rules {
             continue;
         }
-        let name = known.cache.name(child);
         match beneath::stat_at(fd, name) {
             Ok(stat) if unchanged(&stat, child) => {}
-            // What is not a directory any more, or could not be read as one, is listed again.
-            Ok(stat) if stat.mode >> 12 == child.stat.mode >> 12 && !stat.is_directory() => {
+            // What is not a directory any more, or could not be read as one, is listed again; so
+            // is what was captured for being tracked, because its size may be the reason.
+            Ok(stat)
+                if stat.mode >> 12 == child.stat.mode >> 12
+                    && !stat.is_directory()
+                    && child.class != Class::Tracked =>
+            {
                 changed.push(place);
-                rules_changed |= name == b".gitignore" && gitignore_differs(fd, Some(child));
+                rules_changed |= has_rules && gitignore_differs(fd, Some(child));
             }
             _ => listed = false,
         }
@@ -176,6 +188,16 @@ fn check_directory(root: &Root, known: &Known, cutoff: Cutoff, number: u32) -> O
 /// The stat of a directory, without the size that means nothing.
 fn directory_stat(fd: BorrowedFd<'_>) -> io::Result<Stat> {
     Ok(Stat { size: 0, ..beneath::stat_fd(fd)? })
+}
+
+/// The id of the `.gitignore` that a directory is captured with, `Some(None)` if there is none
+/// that counts, or `None` if that cannot be said.
+fn settled_as(gitignore: Option<&Entry>) -> Option<Option<Oid>> {
+    match gitignore {
+        Some(entry) if entry.kind == Kind::Uncovered => None,
+        Some(entry) => Some((entry.kind == Kind::File).then_some(entry.oid)),
+        None => Some(None),
+    }
 }
 
 fn gitignore_differs(fd: BorrowedFd<'_>, known: Option<&Entry>) -> bool {
@@ -201,9 +223,13 @@ fn read_gitignore(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
 impl Scanner<'_> {
     /// Looks into directories: into the listed ones as a whole, into others for what changed.
     pub(crate) fn run(&self, findings: &[Finding]) {
+        // Only below these is everything decided anew.
+        let new_rules = findings.iter().filter(|finding| finding.rules_changed);
+        let new_rules: HashSet<u32> = new_rules.map(|finding| finding.number).collect();
+        let new_rules = &new_rules;
         rayon::scope(|scope| {
             for finding in findings {
-                scope.spawn(move |scope| self.look_into(scope, finding));
+                scope.spawn(move |scope| self.look_into(scope, finding, new_rules));
             }
         });
     }
@@ -215,14 +241,19 @@ impl Scanner<'_> {
         });
     }
 
-    fn look_into<'s>(&'s self, scope: &rayon::Scope<'s>, finding: &Finding) {
+    fn look_into<'s>(
+        &'s self,
+        scope: &rayon::Scope<'s>,
+        finding: &Finding,
+        new_rules: &HashSet<u32>,
+    ) {
         let known = self.known.expect("a finding is about something known");
         let directory = &known.directories[finding.number as usize];
         let entry = known.entry(finding.number);
         let outcome = if finding.list {
-            let parent = crate::path::split(&directory.path).0;
-            let above = (finding.number != 0).then(|| self.scope_of(parent)).flatten();
-            self.list(scope, &directory.path, above.as_ref(), entry.reach, Some(entry))
+            // The listing finds the rules where this leaves them.
+            self.scope_of(finding.number, new_rules);
+            self.list(scope, &directory.path, None, entry.reach, Some(entry))
         } else {
             self.refresh(&directory.path, entry, &finding.changed)
         };
@@ -254,10 +285,14 @@ impl Scanner<'_> {
             let path = join(path, &child.name);
             match beneath::stat_at(&fd, &child.name) {
                 Ok(stat) => {
-                    child.entry =
-                        self.read(fd.as_fd(), &path, &child.name, stat, child.entry.class);
+                    let entry = self.read(fd.as_fd(), &path, &child.name, stat, child.entry.class);
+                    if child.name == b".gitignore" && entry.oid != child.entry.oid {
+                        self.unsettled.store(true, Ordering::Relaxed);
+                    }
+                    child.entry = entry;
                 }
-                Err(_) => gone.push(place),
+                Err(error) if is_gone(&error) => gone.push(place),
+                Err(error) => child.entry = unknown(&error),
             }
         }
         gone.into_iter().rev().for_each(|place| drop(children.remove(place)));
@@ -303,15 +338,21 @@ impl Scanner<'_> {
                 Ok(found) => found,
                 Err(error) => return unopened(&error),
             };
-        let rules = Scope::enter(above, path, read_gitignore(fd).as_deref());
+        let (rules, applied) = self.enter(above, path, Some(fd));
         let mut children = Vec::with_capacity(names.len());
         let mut to_read = Vec::new();
         for name in names {
             if self.stopped.load(Ordering::Relaxed) {
                 break;
             }
-            let Ok(stat) = beneath::stat_at(fd, &name) else { continue };
             let child_path = join(path, &name);
+            let stat = match beneath::stat_at(fd, &name) {
+                Ok(stat) => stat,
+                Err(error) => {
+                    children.extend(self.unseen(reach, &child_path, name, &error));
+                    continue;
+                }
+            };
             let known_at = known.and_then(|entry| self.known?.find(entry, &name));
             let mut child =
                 Child { name, entry: Entry::new(Kind::Uncovered, stat), below: Below::Nothing };
@@ -341,6 +382,11 @@ impl Scanner<'_> {
             children.push(child);
         }
         self.read_all(fd, path, &mut children, &to_read);
+        let gitignore = children.binary_search_by(|child| child.name[..].cmp(b".gitignore"));
+        if settled_as(gitignore.ok().map(|at| &children[at].entry)).is_some_and(|id| id != applied)
+        {
+            self.unsettled.store(true, Ordering::Relaxed);
+        }
         // Entries that came or went meanwhile: what was listed is as of no single moment, so the
         // next capture lists again.
         let stat = match directory_stat(fd) {
@@ -350,16 +396,29 @@ impl Scanner<'_> {
         Outcome::Listed(Listing { stat, children })
     }
 
+    /// The entry of a name that nothing can be said of; `None` if it is gone or would be left
+    /// without a word anyway.
+    fn unseen(&self, reach: Reach, path: &[u8], name: Vec<u8>, error: &io::Error) -> Option<Child> {
+        let is_silent = name == b".git" || reach == Reach::Partial;
+        if is_gone(error) || (is_silent && !self.coverage.names_under(path)) {
+            return None;
+        }
+        Some(Child { name, entry: unknown(error), below: Below::Nothing })
+    }
+
     fn known(&self) -> &Known {
         self.known.expect("something known was found")
     }
 
     /// Whether what is known of a file still holds.
     fn still_is(&self, known: &Entry, stat: &Stat, class: Class, path: &[u8]) -> bool {
-        known.stat == *stat
-            && matches!(known.kind, Kind::File | Kind::Symlink)
-            && !self.cutoff.is_racy(stat)
-            && (class == known.class || stat.size <= self.coverage.limit(class, path))
+        // Its limit may be another one: under another rule, or since the rules changed.
+        let is_covered = match known.kind {
+            Kind::File => stat.size <= self.coverage.limit(class, path),
+            Kind::Symlink => true,
+            Kind::Directory | Kind::Uncovered => false,
+        };
+        is_covered && known.stat == *stat && !self.cutoff.is_racy(stat)
     }
 
     /// Where the content of a directory comes from: from what is known of it, or from a new look.
@@ -392,29 +451,54 @@ impl Scanner<'_> {
         }
     }
 
-    /// The rules that apply in a directory, from the `.gitignore` files on the way to it.
-    fn scope_of(&self, path: &[u8]) -> Option<Arc<Scope>> {
-        let cached = |path: &[u8]| {
-            self.scopes.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+    /// The rules that apply in a known directory, from the `.gitignore` files on the way to it.
+    fn scope_of(&self, number: u32, new_rules: &HashSet<u32>) -> Arc<Scope> {
+        let known = self.known();
+        let path = |number: u32| &known.directories[number as usize].path;
+        let cached = |number: u32| {
+            let scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+            scopes.get(path(number)).map(|(scope, _)| scope.clone())
         };
-        let mut missing = vec![path];
-        let mut scope = cached(path);
-        while scope.is_none() && !missing.last()?.is_empty() {
-            let parent = crate::path::split(missing.last()?).0;
-            scope = cached(parent);
-            missing.push(parent);
+        let mut missing = Vec::new();
+        let mut at = Some(number);
+        let mut scope = None;
+        while let Some(number) = at.filter(|_| scope.is_none()) {
+            scope = cached(number);
+            if scope.is_none() {
+                missing.push(number);
+            }
+            at = (number != 0).then(|| known.directories[number as usize].parent);
         }
-        if scope.is_some() {
-            missing.pop();
-        }
-        for path in missing.into_iter().rev() {
-            let text = self.root.directory(path).ok().and_then(|fd| read_gitignore(fd.as_fd()));
-            let entered = Scope::enter(scope.as_ref(), path, text.as_deref());
-            let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-            scopes.insert(path.to_vec(), entered.clone());
+        for number in missing.into_iter().rev() {
+            let fd = self.root.directory(path(number)).ok();
+            let fd = fd.as_ref().map(AsFd::as_fd);
+            let (entered, applied) = self.enter(scope.as_ref(), path(number), fd);
+            // Whatever is not decided anew was decided by the rules that are known.
+            let gitignore = known.find(known.entry(number), b".gitignore");
+            let then = settled_as(gitignore.map(|at| &known.cache.entries[at as usize]));
+            if !new_rules.contains(&number) && then.is_some_and(|then| then != applied) {
+                self.unsettled.store(true, Ordering::Relaxed);
+            }
             scope = Some(entered);
         }
-        scope.or_else(|| cached(path))
+        scope.expect("the root has a scope")
+    }
+
+    /// The rules in a directory, and the id of its `.gitignore`, read once in a scan.
+    fn enter(
+        &self,
+        above: Option<&Arc<Scope>>,
+        path: &[u8],
+        fd: Option<BorrowedFd<'_>>,
+    ) -> (Arc<Scope>, Option<Oid>) {
+        let known = self.scopes.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
+        known.unwrap_or_else(|| {
+            let text = fd.and_then(read_gitignore);
+            let id = text.as_ref().map(|text| Oid::of(object::Kind::Blob, text));
+            let entered = (Scope::enter(above, path, text.as_deref()), id);
+            let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+            scopes.entry(path.to_vec()).or_insert(entered).clone()
+        })
     }
 
     fn read_all(&self, fd: BorrowedFd<'_>, path: &[u8], children: &mut [Child], to_read: &[usize]) {
@@ -463,7 +547,9 @@ impl Scanner<'_> {
         if stat.size > limit {
             return uncovered(Cause::TooLarge, stat);
         }
-        match with_content(fd, name, limit, |content| self.store(object::Kind::Blob, content)) {
+        match with_content(fd, name, limit, self.present, |oid, content| {
+            self.store_as(oid, object::Kind::Blob, content);
+        }) {
             Ok((stat, oid)) => Entry { oid, class, ..Entry::new(Kind::File, stat) },
             Err(Unread::TooLarge(stat)) => uncovered(Cause::TooLarge, stat),
             Err(Unread::Changing) => uncovered(Cause::Changing, stat),
@@ -474,15 +560,19 @@ impl Scanner<'_> {
     /// Adds an object to the pack unless the store has it.
     pub(crate) fn store(&self, kind: object::Kind, content: &[u8]) -> Oid {
         let oid = Oid::of(kind, content);
+        self.store_as(oid, kind, content);
+        oid
+    }
+
+    fn store_as(&self, oid: Oid, kind: object::Kind, content: &[u8]) {
         if self.writer.contains(&oid) || self.packs.contains(&oid) {
-            return oid;
+            return;
         }
         if let Err(error) = self.writer.add(kind, oid, content) {
             self.stopped.store(true, Ordering::Relaxed);
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
             failure.get_or_insert(error);
         }
-        oid
     }
 }
 
@@ -491,6 +581,16 @@ fn unopened(error: &io::Error) -> Outcome {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Outcome::Gone,
         errno => Outcome::Unreadable(errno.map_or(0, Errno::raw_os_error)),
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// The entry of something whose kind is not even known.
+fn unknown(error: &io::Error) -> Entry {
+    let entry = Entry::new(Kind::Uncovered, Stat::default());
+    unreadable(Entry { cause: Cause::Unreadable, ..entry }, error)
 }
 
 /// Keeps the error number where the oid of something readable would be.
@@ -516,14 +616,19 @@ thread_local! {
 /// A buffer that grew beyond this for one large file is given back.
 const KEPT_BUFFER: usize = 8 << 20;
 
-/// Hands over a file's content as of one moment, with the stat that belongs to it.
-fn with_content<T>(
+/// Hands over a file's content as of one moment, and returns the stat and id that belong to it.
+///
+/// A file that was just written may be in the middle of another write that no stat shows: its
+/// times are set when a write begins. It counts when it was read twice and was the same.
+fn with_content(
     fd: BorrowedFd<'_>,
     name: &[u8],
     limit: u64,
-    use_content: impl FnOnce(&[u8]) -> T,
-) -> Result<(Stat, T), Unread> {
+    present: Cutoff,
+    use_content: impl FnOnce(Oid, &[u8]),
+) -> Result<(Stat, Oid), Unread> {
     CONTENT.with_borrow_mut(|buffer| {
+        let mut previous = None;
         for _ in 0..ATTEMPTS {
             let file = beneath::open_file(fd, name).map_err(Unread::Failed)?;
             let before = beneath::stat_fd(&file).map_err(Unread::Failed)?;
@@ -540,13 +645,20 @@ fn with_content<T>(
             // One byte more than there should be: so the end is seen without asking again.
             let read = read_up_to(&file, &mut buffer[..=size]).map_err(Unread::Failed)?;
             let after = beneath::stat_fd(&file).map_err(Unread::Failed)?;
-            if read == size && before == after {
-                let result = use_content(&buffer[..size]);
-                if buffer.len() > KEPT_BUFFER {
-                    *buffer = Vec::new();
-                }
-                return Ok((after, result));
+            if read != size || before != after {
+                previous = None;
+                continue;
             }
+            let oid = Oid::of(object::Kind::Blob, &buffer[..size]);
+            if present.is_racy(&after) && previous != Some(oid) {
+                previous = Some(oid);
+                continue;
+            }
+            use_content(oid, &buffer[..size]);
+            if buffer.len() > KEPT_BUFFER {
+                *buffer = Vec::new();
+            }
+            return Ok((after, oid));
         }
         Err(Unread::Changing)
     })

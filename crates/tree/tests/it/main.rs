@@ -3,9 +3,15 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod capture;
+mod changing;
+mod corrupt;
+mod ignore;
 mod kill;
 mod limits;
 mod losses;
 mod model;
+mod permissions;
+mod processes;
+mod racy;
 mod restore;
 mod support;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use takeback_tree::{
-    Capture, CaptureError, CaptureOptions, Oid, Outcome, Places, Plan, PlanError, RelPath,
+    Capture, CaptureError, CaptureOptions, Oid, Outcome, Pin, Places, Plan, PlanError, RelPath,
     RestoreError, Rules, Store, Target,
 };
 
@@ -28,6 +29,10 @@ pub struct Directory {
 }
 
 impl Directory {
+    fn new(temporary: tempfile::TempDir) -> Directory {
+        Directory { path: temporary.path().to_owned(), _temporary: Some(temporary) }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -35,6 +40,8 @@ impl Directory {
 
 /// A directory with a store and a workspace in it.
 pub struct Scratch {
+    // Goes first: what is mounted cannot be deleted.
+    mount: Option<Mount>,
     pub directory: Directory,
     pub store: Store,
     pub root: PathBuf,
@@ -46,9 +53,40 @@ pub struct Scratch {
 
 impl Scratch {
     pub fn new() -> Scratch {
-        let temporary = tempfile::tempdir().unwrap();
-        let path = temporary.path().to_owned();
-        Scratch::in_directory(Directory { path, _temporary: Some(temporary) })
+        Scratch::in_directory(Directory::new(tempfile::tempdir().unwrap()))
+    }
+
+    /// In memory where that is possible, for tests that make thousands of captures.
+    pub fn in_memory() -> Scratch {
+        Scratch::in_directory(Directory::new(memory()))
+    }
+
+    /// With a workspace on a file system that keeps whole seconds only, so that a change can hide
+    /// behind equal times. `None` where this user may not mount one.
+    pub fn in_whole_seconds() -> Option<Scratch> {
+        let mut scratch = Scratch::in_memory();
+        let image = scratch.directory.path().join("image");
+        fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
+        // Inodes of 128 bytes have no room for nanoseconds.
+        let made = Command::new("mke2fs")
+            .args(["-q", "-F", "-t", "ext2", "-I", "128", "-N", "1024"])
+            .arg(&image)
+            .output();
+        made.is_ok_and(|output| output.status.success()).then_some(())?;
+        scratch.mount = Some(Mount::new(&["-o", "loop"], &image, &scratch.root)?);
+        scratch.remove("lost+found");
+        Some(scratch)
+    }
+
+    /// With a store on a file system of so many megabytes. `None` where this user may not mount
+    /// one.
+    pub fn with_small_store(megabytes: u32) -> Option<Scratch> {
+        let directory = Directory::new(memory());
+        let store = directory.path().join("store");
+        fs::create_dir(&store).unwrap();
+        let size = format!("size={megabytes}m,mode=755");
+        let mount = Mount::new(&["-t", "tmpfs", "-o", &size], Path::new("none"), &store)?;
+        Some(Scratch { mount: Some(mount), ..Scratch::in_directory(directory) })
     }
 
     /// The one that another process made.
@@ -63,6 +101,7 @@ impl Scratch {
         fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
         let store = Store::open(base.join("store")).unwrap();
         Scratch {
+            mount: None,
             directory,
             store,
             root,
@@ -124,6 +163,29 @@ impl Scratch {
         lock.pin(capture.tree, now, "a test\n").unwrap();
         lock.finish(now).unwrap();
         Ok(capture)
+    }
+
+    /// Captures and pins, or says why not.
+    pub fn try_capture_and_pin(&self) -> Result<Capture, String> {
+        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let mut lock = workspace.lock().map_err(|error| story(&error))?;
+        let now = self.now();
+        let options = CaptureOptions { rules: &self.rules, named: &self.named, now };
+        let capture = lock.capture(&options).map_err(|error| story(&error))?;
+        lock.pin(capture.tree, now, "a test\n").map_err(|error| story(&error))?;
+        lock.finish(now).map_err(|error| story(&error))?;
+        Ok(capture)
+    }
+
+    /// Captures without a pin.
+    pub fn capture_only(&self) -> Capture {
+        capture_into(&self.store, self)
+    }
+
+    /// What a capture sees that knows nothing of earlier ones.
+    pub fn fresh(&self) -> Capture {
+        let directory = memory();
+        capture_into(&Store::open(directory.path()).unwrap(), self)
     }
 
     /// Whether a restore was cut off.
@@ -207,6 +269,13 @@ impl Scratch {
         git(self.store.directory(), arguments)
     }
 
+    /// The pins of the workspace.
+    pub fn pins(&self) -> Vec<Pin> {
+        let id = self.store.workspace_id(&self.root);
+        let names = self.store.pin_names(&id).unwrap();
+        names.iter().map(|name| self.store.pin(name).unwrap().unwrap()).collect()
+    }
+
     /// The store is clean in git's own eyes.
     pub fn fsck(&self) {
         self.git(&["fsck", "--strict", "--full", "--no-dangling"]);
@@ -259,6 +328,79 @@ impl Scratch {
             self.ls_tree(tree).into_iter().filter(|(_, (mode, _))| !mode.starts_with("04"));
         entries.map(|(path, _)| String::from_utf8_lossy(&path).into_owned()).collect()
     }
+}
+
+/// A directory for temporary files that no disk has to write.
+fn memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// A mounted file system, gone with this value.
+pub struct Mount(PathBuf);
+
+impl Mount {
+    /// `None`, and a word about it, if this user may not mount.
+    pub fn new(options: &[&str], source: &Path, target: &Path) -> Option<Mount> {
+        let output = Command::new("mount").args(options).arg(source).arg(target).output().unwrap();
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(!rustix::process::geteuid().is_root(), "cannot mount: {error}");
+            let _ = writeln!(std::io::stderr(), "not tested, for want of a mount: {error}");
+            return None;
+        }
+        Some(Mount(target.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn capture_into(store: &Store, scratch: &Scratch) -> Capture {
+    let workspace = store.workspace(&scratch.root, &Places::default()).unwrap();
+    let mut lock = workspace.lock().unwrap();
+    let now = scratch.now();
+    let options = CaptureOptions { rules: &scratch.rules, named: &scratch.named, now };
+    let capture = lock.capture(&options).unwrap();
+    lock.finish(now).unwrap();
+    capture
+}
+
+/// Runs one of these tests in a process of its own; `CHILD` in its environment tells it so.
+pub fn again(test: &str, program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    let own = fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    // By way of an open file, because another user may not reach its path.
+    command.args(arguments).arg("/proc/self/fd/0").stdin(own);
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env("CHILD", test);
+    command
+}
+
+/// What [`again`]'s caller put into the environment of this process, if it is the child.
+pub fn told(name: &str) -> Option<String> {
+    std::env::var_os("CHILD")?;
+    Some(std::env::var_os(name)?.into_string().unwrap())
+}
+
+/// An error and all that led to it.
+pub fn story(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// Waits for a child to succeed, having run its test.
+pub fn succeed(mut command: Command) {
+    let output = command.output().unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
+    assert!(output.status.success() && told.contains("1 passed"), "{}: {told}", output.status);
 }
 
 /// Runs git without any configuration but the repository's own.

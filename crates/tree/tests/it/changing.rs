@@ -1,0 +1,264 @@
+//! A workspace that changes while it is captured.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use takeback_tree::{Capture, Kind, Oid, Reason};
+
+use crate::support::{Scratch, rel};
+
+/// Does `work` while another thread goes on with `disturb`, again and again.
+fn while_disturbed(disturb: impl Fn(usize) + Sync, work: impl FnOnce()) {
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        scope.spawn(|| {
+            let mut round = 0;
+            while !stop.load(Ordering::Relaxed) {
+                disturb(round);
+                round += 1;
+            }
+        });
+        work();
+    });
+}
+
+/// The content of a file at the top of a tree.
+fn content(scratch: &Scratch, tree: Oid, name: &str) -> Option<Vec<u8>> {
+    let (kind, entries) = scratch.store.read(&tree).unwrap();
+    assert_eq!(kind, Kind::Tree);
+    let needle = format!(" {name}\0");
+    let at = entries.windows(needle.len()).position(|bytes| bytes == needle.as_bytes())?;
+    let oid = Oid(entries[at + needle.len()..][..20].try_into().unwrap());
+    Some(scratch.store.blob(&oid).unwrap())
+}
+
+fn is_changing(capture: &Capture, name: &str) -> bool {
+    let mut uncovered = capture.uncovered.iter();
+    uncovered.any(|found| found.path == rel(name) && found.reason == Reason::Changing)
+}
+
+/// Where the kernel tells every write from the one before, and where a whole second of writes
+/// looks the same.
+fn fine_and_coarse() -> impl Iterator<Item = Scratch> {
+    [Some(Scratch::in_memory()), Scratch::in_whole_seconds()].into_iter().flatten()
+}
+
+/// Each version is one byte, repeated. The kernel writes from front to back, so at any moment the
+/// file is one version, or starts with one and ends with the one before it. Anything else is made
+/// of several moments.
+#[test]
+fn a_file_that_is_rewritten_all_the_time() {
+    const SIZE: usize = 1_000_000;
+    const VERSIONS: usize = 251;
+    for scratch in fine_and_coarse() {
+        scratch.write("quiet", "q");
+        scratch.write("f", vec![0; SIZE]);
+        let file = fs::OpenOptions::new().write(true).open(scratch.path("f")).unwrap();
+        let rewrite = |round: usize| {
+            file.write_all_at(&[(round % VERSIONS) as u8; SIZE], 0).unwrap();
+            // At times there is a moment's rest.
+            (0..round % 7 * 300).for_each(|_| std::hint::spin_loop());
+        };
+        while_disturbed(rewrite, || {
+            for round in 0..50 {
+                let capture = scratch.capture_only();
+                let Some(content) = content(&scratch, capture.tree, "f") else {
+                    assert!(is_changing(&capture, "f"), "round {round}");
+                    continue;
+                };
+                let mut versions = content;
+                assert_eq!(versions.len(), SIZE);
+                versions.dedup();
+                let of_one_moment = match versions[..] {
+                    [_] => true,
+                    [new, old] => usize::from(new) == (usize::from(old) + 1) % VERSIONS,
+                    _ => false,
+                };
+                assert!(of_one_moment, "round {round}: {versions:?}");
+            }
+        });
+        assert_eq!(scratch.capture_only(), scratch.fresh());
+    }
+}
+
+/// Programs that save by truncating or by renaming: what is captured is some moment's content.
+#[test]
+fn a_file_that_is_saved_all_the_time() {
+    for scratch in fine_and_coarse() {
+        scratch.write("f", "\x01");
+        let save = |round: usize| {
+            let content = vec![(round % 251) as u8; 1 + round * 7919 % 100_000];
+            match round % 3 {
+                0 => scratch.write("f", content),
+                _ => {
+                    scratch.write("f.new", content);
+                    fs::rename(scratch.path("f.new"), scratch.path("f")).unwrap();
+                }
+            }
+        };
+        while_disturbed(save, || {
+            for round in 0..80 {
+                let capture = scratch.capture_only();
+                let content = content(&scratch, capture.tree, "f").unwrap_or_default();
+                assert!(content.iter().all(|byte| *byte == content[0]), "round {round}");
+            }
+        });
+        assert_eq!(scratch.capture_only(), scratch.fresh());
+    }
+}
+
+const OUTSIDE: &[u8] = b"this is outside of the workspace";
+
+/// No object of the store has anything from outside.
+fn assert_nothing_from_outside(scratch: &Scratch) {
+    let everything = scratch.git(&["cat-file", "--batch-all-objects", "--batch"]);
+    assert!(!everything.windows(OUTSIDE.len()).any(|bytes| bytes == OUTSIDE));
+}
+
+fn exchange(one: &Path, other: &Path) {
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+}
+
+/// Files and directories turn into links to the outside and back. The names are the same on both
+/// sides, so whoever goes by names gets the wrong content.
+#[test]
+fn links_that_lead_outside() {
+    let scratch = Scratch::in_memory();
+    let outside = scratch.directory.path().join("outside");
+    let names: Vec<String> = (0..20).map(|number| format!("f{number}")).collect();
+    fs::create_dir_all(outside.join("sub")).unwrap();
+    for name in names.iter().map(String::as_str).chain([".gitignore", "swapped"]) {
+        for directory in [&outside, &outside.join("sub")] {
+            fs::write(directory.join(name), OUTSIDE).unwrap();
+        }
+    }
+    for name in &names {
+        scratch.write(format!("d/sub/{name}"), name);
+        scratch.write(format!("d/{name}"), name);
+    }
+    scratch.write("d/swapped", "inside");
+    scratch.write("d/.gitignore", "nothing\n");
+    // The other side of each exchange is where no capture looks.
+    let aside = scratch.directory.path().join("aside");
+    fs::create_dir(&aside).unwrap();
+    symlink(&outside, aside.join("d")).unwrap();
+    symlink(outside.join("sub"), aside.join("sub")).unwrap();
+    symlink(outside.join("swapped"), aside.join("swapped")).unwrap();
+    symlink(outside.join(".gitignore"), aside.join(".gitignore")).unwrap();
+    let swap = |round: usize| {
+        let d = scratch.path("d");
+        // Twice each, so that the next one finds its place.
+        for _ in 0..2 {
+            match round % 4 {
+                0 => exchange(&d, &aside.join("d")),
+                1 => exchange(&d.join("sub"), &aside.join("sub")),
+                2 => exchange(&d.join("swapped"), &aside.join("swapped")),
+                _ => exchange(&d.join(".gitignore"), &aside.join(".gitignore")),
+            }
+            (0..round * 31 % 5000).for_each(|_| std::hint::spin_loop());
+        }
+    };
+    while_disturbed(swap, || {
+        for round in 0..150 {
+            // So that there is always something to read.
+            scratch.write("d-changes", round.to_string());
+            scratch.capture_only();
+        }
+    });
+    assert_nothing_from_outside(&scratch);
+    assert_eq!(scratch.capture_only(), scratch.fresh());
+    scratch.fsck();
+}
+
+/// Directories come and go: each capture succeeds, and afterwards nothing is believed that was
+/// seen on the way.
+#[test]
+fn directories_that_come_and_go() {
+    for scratch in fine_and_coarse() {
+        scratch.write("quiet/q", "q");
+        let disturb = |round: usize| {
+            let place = format!("d{}", round % 3);
+            match round / 3 % 5 {
+                0 => (0..10).for_each(|number| {
+                    let sub = scratch.path(format!("{place}/sub"));
+                    let _ = fs::create_dir_all(&sub);
+                    let _ = fs::write(sub.join(format!("f{number}")), round.to_string());
+                }),
+                1 => drop(fs::remove_dir_all(scratch.path(format!("{place}/sub")))),
+                2 => drop(fs::write(scratch.path(format!("{place}/sub")), "a file")),
+                3 => drop(fs::remove_file(scratch.path(format!("{place}/sub")))),
+                _ => drop(fs::remove_dir_all(scratch.path(&place))),
+            }
+        };
+        for _ in 0..8 {
+            while_disturbed(disturb, || {
+                for _ in 0..15 {
+                    let capture = scratch.capture_only();
+                    assert!(capture.files >= 1);
+                }
+            });
+            assert_eq!(scratch.capture_only(), scratch.fresh());
+        }
+        scratch.fsck();
+    }
+}
+
+/// The rules of a capture and the `.gitignore` that it holds may be of different moments: then
+/// the next capture must not take the one for the other.
+#[test]
+fn a_gitignore_that_changes_meanwhile() {
+    let scratch = Scratch::in_memory();
+    for number in 0..40 {
+        scratch.write(format!("a/{number}/x"), "1");
+        scratch.write(format!("b/{number}/y"), "1");
+    }
+    let texts = ["a/\n", "b/\n", "x\n", "0/\n", ""];
+    for start in 0..50 {
+        let disturb = |round: usize| {
+            let text = texts[(start + round) % texts.len()];
+            scratch.write("new", text);
+            fs::rename(scratch.path("new"), scratch.path(".gitignore")).unwrap();
+        };
+        while_disturbed(disturb, || {
+            scratch.capture_only();
+            scratch.capture_only();
+        });
+        assert_eq!(scratch.capture_only(), scratch.fresh(), "{start}");
+    }
+}
+
+/// The workspace itself is deleted, or becomes another, under a lock.
+#[test]
+fn a_workspace_that_vanishes() {
+    let scratch = Scratch::new();
+    scratch.write("d/a", "1");
+    let first = scratch.capture();
+    let places = takeback_tree::Places::default();
+    let workspace = scratch.store.workspace(&scratch.root, &places).unwrap();
+    let mut lock = workspace.lock().unwrap();
+    let rules = &scratch.rules;
+    let options = || takeback_tree::CaptureOptions { rules, named: &[], now: scratch.now() };
+    // Moved away, it is still the workspace that was locked.
+    let moved = scratch.directory.path().join("moved");
+    fs::rename(&scratch.root, &moved).unwrap();
+    fs::create_dir(&scratch.root).unwrap();
+    scratch.write("another", "1");
+    assert_eq!(lock.capture(&options()).unwrap(), first);
+    fs::remove_dir_all(&moved).unwrap();
+    // An empty state would be a lie.
+    let error = lock.capture(&options()).unwrap_err();
+    assert!(matches!(error, takeback_tree::CaptureError::Workspace(_)), "{error}");
+    lock.finish(scratch.now()).unwrap();
+    assert_eq!(scratch.capture(), scratch.fresh());
+    scratch.fsck();
+}

@@ -1,0 +1,420 @@
+//! A damaged store, and a hostile workspace or environment.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use takeback_tree::{Places, Store, StoreError};
+
+use crate::support::{Scratch, again, git, look, story, succeed, told};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What the store keeps for the workspace alone.
+fn own(scratch: &Scratch) -> PathBuf {
+    let id = scratch.store.workspace_id(&scratch.root);
+    scratch.store.directory().join("workspaces").join(id.to_string())
+}
+
+fn packs(scratch: &Scratch) -> Vec<PathBuf> {
+    let directory = scratch.store.directory().join("objects/pack");
+    let mut packs: Vec<PathBuf> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    packs.retain(|path| path.extension().is_some_and(|extension| extension == "pack"));
+    packs.sort();
+    packs
+}
+
+/// Writes a file although it is read-only.
+fn overwrite(path: &Path, content: &[u8]) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+/// Git finds everything that the workspace's newest pin refers to.
+fn assert_complete(scratch: &Scratch) {
+    let names = scratch.store.pin_names(&scratch.store.workspace_id(&scratch.root)).unwrap();
+    let pin = scratch.store.pin_id(names.last().unwrap()).unwrap().unwrap().to_string();
+    scratch.git(&["rev-list", "--objects", &pin]);
+    scratch.git(&["archive", "--format=tar", &pin]);
+}
+
+#[test]
+fn a_broken_stat_cache() {
+    let damage: [(&str, fn(&Path)); 12] = [
+        ("state deleted", |own| fs::remove_file(own.join("state")).unwrap()),
+        ("state empty", |own| fs::write(own.join("state"), "").unwrap()),
+        ("state of zeros", |own| fs::write(own.join("state"), [0; 4096]).unwrap()),
+        ("state truncated", |own| {
+            let whole = fs::read(own.join("state")).unwrap();
+            fs::write(own.join("state"), &whole[..whole.len() / 2]).unwrap();
+        }),
+        ("state flipped", |own| {
+            let mut whole = fs::read(own.join("state")).unwrap();
+            let middle = whole.len() / 2;
+            whole[middle] ^= 1;
+            fs::write(own.join("state"), whole).unwrap();
+        }),
+        ("state is a directory", |own| {
+            fs::remove_file(own.join("state")).unwrap();
+            fs::create_dir(own.join("state")).unwrap();
+        }),
+        ("log deleted", |own| drop(fs::remove_file(own.join("state.log")))),
+        ("log of garbage", |own| fs::write(own.join("state.log"), [7; 1000]).unwrap()),
+        ("log truncated", |own| {
+            let log = fs::read(own.join("state.log")).unwrap();
+            fs::write(own.join("state.log"), &log[..log.len() - 3]).unwrap();
+        }),
+        ("log with a garbled end", |own| {
+            let mut log = fs::read(own.join("state.log")).unwrap();
+            log.extend_from_slice(b"TBSTAT01 and then something else entirely, for long enough");
+            fs::write(own.join("state.log"), log).unwrap();
+        }),
+        ("log of another state", |own| {
+            let log = fs::read(own.join("state.log")).unwrap();
+            fs::remove_file(own.join("state")).unwrap();
+            fs::write(own.join("state.log"), log).unwrap();
+        }),
+        ("workspace.json damaged", |own| fs::write(own.join("workspace.json"), "{").unwrap()),
+    ];
+    for (what, damage) in damage {
+        let mut scratch = Scratch::in_memory();
+        scratch.ahead = HOUR;
+        for number in 0..30 {
+            scratch.write(format!("d{}/f{number}", number % 4), number.to_string());
+        }
+        scratch.capture();
+        scratch.write("d1/f1", "second");
+        scratch.capture();
+        assert!(own(&scratch).join("state.log").exists());
+        damage(&own(&scratch));
+        scratch.write("d2/f2", "third");
+        for _ in 0..3 {
+            assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
+            scratch.write("d3/f3", "changed in place");
+        }
+        assert_eq!(scratch.pins().iter().map(|pin| pin.name.seq).max(), Some(5), "{what}");
+        assert_complete(&scratch);
+        scratch.fsck();
+    }
+}
+
+/// Ways to break a pack so that opening it shows it.
+fn pack_damage() -> Vec<(&'static str, fn(&Path))> {
+    vec![
+        ("index with a wrong beginning", |pack| {
+            let path = pack.with_extension("idx");
+            let mut index = fs::read(&path).unwrap();
+            index[0] = 0;
+            overwrite(&path, &index);
+        }),
+        ("empty index", |pack| overwrite(&pack.with_extension("idx"), b"")),
+        ("truncated index", |pack| {
+            let path = pack.with_extension("idx");
+            let index = fs::read(&path).unwrap();
+            overwrite(&path, &index[..index.len() - 30]);
+        }),
+        ("truncated pack", |pack| {
+            let content = fs::read(pack).unwrap();
+            overwrite(pack, &content[..content.len() - 1]);
+        }),
+        ("empty pack", |pack| overwrite(pack, b"")),
+        ("missing pack", |pack| fs::remove_file(pack).unwrap()),
+        ("garbage for a pack", |pack| overwrite(pack, &[9; 3000])),
+    ]
+}
+
+#[test]
+fn a_broken_pack() {
+    for (what, damage) in pack_damage() {
+        let mut scratch = Scratch::in_memory();
+        scratch.ahead = HOUR;
+        for number in 0..20 {
+            scratch.write(format!("d{}/f{number}", number % 4), number.to_string());
+        }
+        scratch.capture();
+        scratch.write("d1/second", "2");
+        scratch.capture();
+        scratch.write("d2/third", "3");
+        scratch.capture();
+        // The first one: most of what is known is in it.
+        let pack = packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
+        let pack = pack.unwrap();
+        damage(&pack);
+        scratch.write("d3/fourth", "4");
+        assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
+        assert_complete(&scratch);
+        let name = pack.file_stem().unwrap();
+        let quarantine = scratch.store.directory().join("quarantine");
+        assert!(!pack.with_extension("idx").exists(), "{what}");
+        assert!(quarantine.join(name).with_extension("idx").exists(), "{what}");
+        // And all goes on.
+        scratch.write("d1/second", "22");
+        assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
+        assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
+        assert_complete(&scratch);
+    }
+}
+
+/// The same when git's index over all packs covers the broken one.
+#[test]
+fn a_broken_pack_under_an_index_over_all() {
+    for (what, damage) in pack_damage() {
+        let mut scratch = Scratch::in_memory();
+        scratch.ahead = HOUR;
+        for number in 0..20 {
+            scratch.write(format!("d{}/f{number}", number % 4), number.to_string());
+        }
+        scratch.capture();
+        scratch.write("d1/second", "2");
+        scratch.capture();
+        scratch.git(&["multi-pack-index", "write"]);
+        let pack = packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
+        damage(&pack.unwrap());
+        scratch.write("d3/fourth", "4");
+        assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
+        assert_complete(&scratch);
+    }
+}
+
+/// A broken index over all packs says nothing that the packs' own do not say.
+#[test]
+fn a_broken_index_over_all_packs() {
+    for content in [&b""[..], b"MIDX", &[0; 2000], b"MIDX\x01\x01\xff\0\xff\xff\xff\xff"] {
+        let scratch = Scratch::in_memory();
+        scratch.write("a", "1");
+        scratch.capture();
+        let path = scratch.store.directory().join("objects/pack/multi-pack-index");
+        fs::write(&path, content).unwrap();
+        scratch.write("a", "2");
+        assert_eq!(scratch.capture(), scratch.fresh());
+        fs::remove_file(path).unwrap();
+        scratch.fsck();
+        assert_complete(&scratch);
+    }
+}
+
+#[test]
+fn a_damaged_identity() {
+    for text in ["", "{", "null", "{\"version\":1}", "\0\0\0", "{\"version\":\"x\",\"uuid\":\"y\"}"]
+    {
+        let scratch = Scratch::new();
+        scratch.write("a", "1");
+        scratch.capture();
+        let path = scratch.store.directory().join("store.json");
+        overwrite(&path, text.as_bytes());
+        let before = look(scratch.store.directory());
+        let Err(error) = Store::open(scratch.store.directory()) else { panic!("{text:?} opened") };
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+        assert!(story(&error).contains(&path.display().to_string()), "{error}");
+        assert_eq!(look(scratch.store.directory()), before);
+    }
+}
+
+#[test]
+fn a_store_of_a_later_version() {
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    scratch.capture();
+    let path = scratch.store.directory().join("store.json");
+    let text = fs::read_to_string(&path).unwrap();
+    overwrite(&path, text.replace("\"version\":1", "\"version\":2").as_bytes());
+    // Even what would be swept is left alone.
+    fs::write(scratch.store.directory().join("tmp/theirs"), "x").unwrap();
+    let before = look(scratch.store.directory());
+    let Err(error) = Store::open(scratch.store.directory()) else { panic!("opened") };
+    assert!(matches!(error, StoreError::TooNew { found: 2, .. }), "{error}");
+    assert!(error.to_string().contains("update takeback"), "{error}");
+    assert_eq!(look(scratch.store.directory()), before);
+}
+
+#[test]
+fn refs_with_nonsense_in_them() {
+    let scratch = Scratch::new();
+    for round in 0..8 {
+        scratch.write("a", round.to_string());
+        scratch.capture();
+    }
+    let id = scratch.store.workspace_id(&scratch.root);
+    let refs = scratch.store.directory().join("refs/takeback").join(id.to_string());
+    let blob = "0".repeat(39) + "1";
+    let nonsense: [(u64, &[u8]); 6] = [
+        (1, b""),
+        (2, b"ref: refs/heads/main\n"),
+        (3, b"not an id at all\n"),
+        (4, blob.as_bytes()),
+        (5, &[0xff; 41]),
+        (6, b"\0"),
+    ];
+    for (seq, text) in nonsense {
+        overwrite(&refs.join(seq.to_string()), text);
+    }
+    let names = scratch.store.pin_names(&id).unwrap();
+    assert_eq!(names.len(), 8);
+    for name in &names {
+        match scratch.store.pin(name) {
+            Err(error) => {
+                assert!(name.seq <= 6, "{error}");
+                assert!(!story(&error).is_empty());
+            }
+            Ok(pin) => assert!(name.seq > 6 && pin.is_some(), "{}", name.seq),
+        }
+    }
+    scratch.write("a", "after");
+    assert_eq!(scratch.capture(), scratch.fresh());
+    assert_eq!(scratch.store.pin_names(&id).unwrap().last().unwrap().seq, 9);
+}
+
+/// Files among the refs that no pin has: other names for numbers, and numbers without a next.
+#[test]
+fn refs_with_names_that_no_pin_has() {
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    scratch.capture();
+    let id = scratch.store.workspace_id(&scratch.root);
+    let refs = scratch.store.directory().join("refs/takeback").join(id.to_string());
+    let good = fs::read(refs.join("1")).unwrap();
+    for name in
+        ["01", "+1", "-1", "1.lock", "x", " 7", "18446744073709551615", "99999999999999999999"]
+    {
+        fs::write(refs.join(name), &good).unwrap();
+    }
+    fs::create_dir(refs.join("5")).unwrap();
+    fs::write(scratch.store.directory().join("refs/takeback/stray"), "x").unwrap();
+    for name in scratch.store.pin_names(&id).unwrap() {
+        // Whatever is listed can be asked for.
+        assert!(!matches!(scratch.store.pin(&name), Ok(None)), "{name}");
+    }
+    scratch.write("a", "2");
+    assert_eq!(scratch.try_capture_and_pin().unwrap(), scratch.fresh());
+    scratch.write("a", "3");
+    assert_eq!(scratch.try_capture_and_pin().unwrap(), scratch.fresh());
+}
+
+/// Something other than files where temporary files are expected.
+#[test]
+fn a_directory_among_temporary_files() {
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    scratch.capture();
+    let stray = scratch.store.directory().join("tmp/stray");
+    fs::create_dir(&stray).unwrap();
+    fs::write(stray.join("file"), "x").unwrap();
+    let store = Store::open(scratch.store.directory()).unwrap();
+    assert!(store.workspace(&scratch.root, &Places::default()).unwrap().lock().is_ok());
+}
+
+/// Neither git's variables nor its configuration have a say in what a tree is.
+#[test]
+fn the_environment_of_git() {
+    if let Some(directory) = told("DIRECTORY") {
+        let scratch = Scratch::new();
+        fill(&scratch);
+        let tree = scratch.capture().tree;
+        fs::write(Path::new(&directory).join("tree"), tree.to_string()).unwrap();
+        return;
+    }
+    let scratch = Scratch::new();
+    fill(&scratch);
+    let expected = scratch.capture().tree.to_string();
+    let home = scratch.directory.path().join("home");
+    fs::create_dir_all(home.join(".config/git")).unwrap();
+    git(&home, &["init", "-q", "--bare", "other.git"]);
+    let excludes = home.join("excludes");
+    fs::write(&excludes, "*\n").unwrap();
+    let config = format!(
+        "[core]\n\texcludesFile = {}\n\tattributesFile = {}\n\tautocrlf = true\n\tfileMode = false\n\tignoreCase = true\n",
+        excludes.display(),
+        home.join("attributes").display()
+    );
+    fs::write(home.join("attributes"), "* text eol=crlf ident filter=x\n").unwrap();
+    fs::write(home.join(".gitconfig"), &config).unwrap();
+    fs::write(home.join(".config/git/config"), &config).unwrap();
+    fs::write(home.join(".config/git/ignore"), "*\n").unwrap();
+    fs::write(home.join(".config/git/attributes"), "* text eol=crlf\n").unwrap();
+    let mut command = again("corrupt::the_environment_of_git", "env", &[]);
+    command.env("DIRECTORY", &home).env("HOME", &home).env("XDG_CONFIG_HOME", home.join(".config"));
+    for (name, value) in [
+        ("GIT_DIR", home.join("other.git")),
+        ("GIT_WORK_TREE", home.clone()),
+        ("GIT_OBJECT_DIRECTORY", home.join("objects")),
+        ("GIT_ALTERNATE_OBJECT_DIRECTORIES", home.join("alternates")),
+        ("GIT_INDEX_FILE", home.join("index")),
+        ("GIT_CONFIG_GLOBAL", home.join(".gitconfig")),
+        ("GIT_CONFIG_SYSTEM", home.join(".gitconfig")),
+        ("GIT_CEILING_DIRECTORIES", PathBuf::from("/")),
+        ("GIT_DEFAULT_HASH", PathBuf::from("sha256")),
+        ("GIT_CONFIG_COUNT", PathBuf::from("1")),
+        ("GIT_CONFIG_KEY_0", PathBuf::from("core.excludesFile")),
+        ("GIT_CONFIG_VALUE_0", excludes.clone()),
+        ("GIT_NAMESPACE", PathBuf::from("elsewhere")),
+    ] {
+        command.env(name, value);
+    }
+    succeed(command);
+    assert_eq!(fs::read_to_string(home.join("tree")).unwrap(), expected);
+    assert!(!home.join("objects").exists() && !home.join("index").exists());
+}
+
+fn fill(scratch: &Scratch) {
+    git(&scratch.root, &["init", "-q", "--template="]);
+    scratch.write(".gitignore", "build-output/\n*.tmp\n");
+    scratch.write("crlf", "a\r\nb\n$Id$\n");
+    scratch.write("D/File", "1");
+    scratch.write("d/file", "2");
+    scratch.write("x.tmp", "3");
+    scratch.write("build-output/kept", "4");
+    scratch.write("build-output/not", "5");
+    scratch.chmod("crlf", 0o755);
+    git(&scratch.root, &["add", "-f", "build-output/kept"]);
+}
+
+/// A workspace that wants the capture to wait for ever, or to read for ever.
+#[test]
+fn files_that_never_end() {
+    let fifo = |path: PathBuf| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mode = rustix::fs::Mode::from(0o644);
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    };
+    let endless = |path: PathBuf| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        symlink("/dev/zero", path).unwrap();
+    };
+    for place in [".git/index", ".gitignore", "d/.gitignore", "file", ".git"] {
+        for kind in ["fifo", "endless"] {
+            let scratch = Scratch::new();
+            scratch.write("a", "1");
+            scratch.write("target/x", "2");
+            let path = scratch.path(place);
+            if kind == "fifo" {
+                fifo(path)
+            } else {
+                endless(path)
+            }
+            let (done, is_done) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                let _ = done.send((scratch.capture(), scratch.fresh()));
+            });
+            // Only a failure takes that long.
+            let (capture, fresh) = is_done
+                .recv_timeout(Duration::from_secs(20))
+                .unwrap_or_else(|_| panic!("{place} as {kind} is waited for"));
+            assert_eq!(capture, fresh);
+            assert!(capture.files >= 1, "{place} as {kind}");
+        }
+    }
+}
+
+/// A `.git` file may point anywhere.
+#[test]
+fn a_repository_elsewhere() {
+    for text in ["", "gitdir:", "gitdir: /dev", "gitdir: /dev/zero", "gitdir: ../../..", "\u{0}"] {
+        let scratch = Scratch::new();
+        scratch.write(".git", text);
+        scratch.write("a", "1");
+        scratch.write("target/x", "2");
+        assert_eq!(scratch.files(scratch.capture().tree), ["a"], "{text:?}");
+    }
+}

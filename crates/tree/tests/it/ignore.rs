@@ -1,0 +1,587 @@
+//! `.gitignore` means what it means to git, at every level and after every change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use takeback_tree::{Capture, Reason, RelPath};
+
+use crate::support::{Scratch, git, look, rel};
+
+/// Names that mean something in patterns, none of which a built-in exclude matches.
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    let names: Vec<&[u8]> = vec![
+        b"a",
+        b"b",
+        b"c",
+        b"d",
+        b"ab",
+        b"abc",
+        b"a.c",
+        b".a",
+        b"a b",
+        b"a ",
+        b"a  ",
+        b" ",
+        b" a",
+        b"#a",
+        b"!a",
+        b"$a",
+        b"\\a",
+        b"a\\",
+        b"\\",
+        b"\\#a",
+        b"\\!a",
+        b"[a]",
+        b"[",
+        b"a]",
+        b"a*",
+        b"*",
+        b"**",
+        b"a?",
+        b"?",
+        b"a-c",
+        b"-",
+        b"^",
+        b"!",
+        b"#",
+        b"a\r",
+        b"\r",
+        b"a\t",
+        b"\t",
+        b"a\nb",
+        b"caf\xc3\xa9",
+        b"\xe6\x97\xa5",
+        b"\xff",
+        b"...",
+        b"A",
+        b"1",
+        b":",
+    ];
+    prop_oneof![
+        3 => select(vec![&b"a"[..], b"b", b"c", b"ab", b"a.c"]).prop_map(<[u8]>::to_vec),
+        3 => select(names).prop_map(<[u8]>::to_vec),
+    ]
+}
+
+/// Part of a pattern between slashes.
+fn part() -> impl Strategy<Value = Vec<u8>> {
+    let wild: Vec<&[u8]> = vec![
+        b"*",
+        b"**",
+        b"***",
+        b"?",
+        b"??",
+        b"a*",
+        b"*a",
+        b"*c",
+        b"*b*",
+        b"a**",
+        b"**a",
+        b"?a",
+        b"[ab]",
+        b"[a-c]",
+        b"[!a]",
+        b"[^a]",
+        b"[!a-c]",
+        b"[]a]",
+        b"[!]a]",
+        b"[a-]",
+        b"[c-a]",
+        b"[[:alpha:]]",
+        b"[[:digit:]]*",
+        b"[[:nope:]]",
+        b"[[:alpha]",
+        b"[a",
+        b"[\\]]",
+        b"[\\a-c]",
+        b"\\a",
+        b"\\*",
+        b"a\\*",
+        b"\\[a\\]",
+        b"\\\\",
+        b"\\\\a",
+        b"a\\\\",
+        b"\\ ",
+        b"a\\ ",
+        b"\\#a",
+        b"\\!a",
+        b"\\$a",
+        b"*.c",
+        b"*.?",
+        b".*",
+        b"a\\",
+        b"[*]",
+        b"[?]",
+        b"[[]",
+        b"[/]",
+        b"\\?",
+        b"[ -~]",
+        b"[!-~]",
+        b"[[:space:]]",
+        b"*[!c]",
+        b"a*b*c",
+        b"?*",
+        b"*\\",
+        b"[^",
+    ];
+    prop_oneof![3 => name(), 4 => select(wild).prop_map(<[u8]>::to_vec)]
+}
+
+/// A line of a `.gitignore`, mostly sensible.
+fn line() -> impl Strategy<Value = Vec<u8>> {
+    let starts: Vec<&[u8]> =
+        vec![b"", b"", b"", b"", b"/", b"/", b"!", b"!", b"!/", b"**/", b"!**/", b"#", b" ", b"//"];
+    let ends: Vec<&[u8]> = vec![
+        b"", b"", b"", b"", b"/", b"/", b"/**", b"/*", b" ", b"  ", b"\\ ", b"\\  ", b"\t", b"//",
+        b"\0", b"\r", b"/ ", b"/\\ ",
+    ];
+    let joints: Vec<&[u8]> = vec![b"/", b"/", b"/**/", b"", b"*", b"**/", b"/**", b"//"];
+    let sensible = (
+        select(starts),
+        prop::collection::vec((part(), select(joints)), 0..3),
+        part(),
+        select(ends),
+    )
+        .prop_map(|(start, parts, last, end)| {
+            let mut line = start.to_vec();
+            for (part, joint) in parts {
+                line.extend(part);
+                line.extend(joint);
+            }
+            line.extend(last);
+            line.extend(end);
+            line
+        });
+    let odd: Vec<&[u8]> = vec![
+        b"",
+        b" ",
+        b"/",
+        b"//",
+        b"!",
+        b"!!a",
+        b"!/",
+        b"**",
+        b"/**",
+        b"**/",
+        b"/*",
+        b"!*/",
+        b"*/",
+        b"#",
+        b"\\",
+        b"\\#",
+        b"\t",
+        b"\r",
+        b"/a",
+        b"a/",
+        b"/a/",
+        b"a/b",
+        b"/*/a",
+        b"*/*",
+        b"!a",
+        b"*",
+        b"!*",
+        b"!*.c",
+        b"a/**",
+        b"**/a",
+        b"a/**/b",
+        b"!a/b",
+        b"\0a",
+        b"\xef\xbb\xbfa",
+    ];
+    let letters: Vec<u8> = b"aabbc/**?[]!\\#-^:. \t\r$".to_vec();
+    prop_oneof![
+        6 => sensible,
+        2 => select(odd).prop_map(<[u8]>::to_vec),
+        2 => prop::collection::vec(select(letters), 0..10),
+    ]
+}
+
+/// The text of a `.gitignore`, with all the ways a text can begin and its lines can end.
+fn ignore_file() -> impl Strategy<Value = Vec<u8>> {
+    let starts: Vec<&[u8]> = vec![b"", b"", b"", b"", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
+    let line_ends: Vec<&[u8]> = vec![b"\n", b"\n", b"\n", b"\r\n", b"\n\n"];
+    (
+        select(starts),
+        prop::collection::vec((line(), select(line_ends)), 0..5),
+        prop::option::of(line()),
+    )
+        .prop_map(|(start, lines, last)| {
+            let mut text = start.to_vec();
+            for (line, end) in lines {
+                text.extend(line);
+                text.extend(end);
+            }
+            text.extend(last.unwrap_or_default());
+            text
+        })
+}
+
+fn path() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    prop::collection::vec(name(), 1..5)
+}
+
+/// A directory: its files, and which directories on the way to them have which `.gitignore`.
+#[derive(Clone, Debug)]
+struct Sample {
+    files: Vec<Vec<Vec<u8>>>,
+    ignores: Vec<(prop::sample::Index, usize, Vec<u8>)>,
+}
+
+fn sample() -> impl Strategy<Value = Sample> {
+    let ignore = (any::<prop::sample::Index>(), 0..4usize, ignore_file());
+    (prop::collection::vec(path(), 1..12), prop::collection::vec(ignore, 1..4))
+        .prop_map(|(files, ignores)| Sample { files, ignores })
+}
+
+/// A deep directory in which few names and patterns meet often.
+fn plain_sample() -> impl Strategy<Value = Sample> {
+    let ignore = (any::<prop::sample::Index>(), 0..4usize, plain_ignore_file());
+    (prop::collection::vec(plain_path(), 6..30), prop::collection::vec(ignore, 0..3))
+        .prop_map(|(files, ignores)| Sample { files, ignores })
+}
+
+fn plain_path() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    prop::collection::vec(select(vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec()]), 2..6)
+}
+
+fn plain_ignore_file() -> impl Strategy<Value = Vec<u8>> {
+    let lines: Vec<&[u8]> =
+        vec![b"a", b"b/", b"/c", b"a/b", b"!a", b"!b/", b"**/c/", b"b/**/c", b"a/*", b"c/"];
+    prop::collection::vec(select(lines), 0..3).prop_map(|lines| lines.join(&b'\n'))
+}
+
+fn joined(names: &[Vec<u8>]) -> Vec<u8> {
+    names.join(&b'/')
+}
+
+/// Writes a file if nothing stands in its way.
+fn try_write(root: &Path, path: &[u8], content: &[u8]) {
+    let path = root.join(OsStr::from_bytes(path));
+    if fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.is_dir() {
+        let _ = fs::write(path, content);
+    }
+}
+
+impl Sample {
+    fn make(&self, root: &Path) {
+        // A `.gitignore` directly in here in most cases: the others lie on the way to a file.
+        fs::create_dir_all(root).unwrap();
+        for file in &self.files {
+            try_write(root, &joined(file), b"x");
+        }
+        for (file, depth, text) in &self.ignores {
+            let file = file.get(&self.files);
+            let mut path = file[..file.len().min(depth + 1) - 1].to_vec();
+            path.push(b".gitignore".to_vec());
+            try_write(root, &joined(&path), text);
+        }
+    }
+}
+
+/// Ignored files count as too large, so that the tree holds only what git does not ignore.
+fn strict() -> Scratch {
+    let mut scratch = Scratch::in_memory();
+    scratch.rules.max_guarded_size = 0;
+    scratch
+}
+
+/// The files that git does not ignore. `.gitignore` files themselves are always captured.
+fn by_git(scratch: &Scratch) -> BTreeSet<Vec<u8>> {
+    let listed = git(&scratch.root, &["ls-files", "--others", "--exclude-standard", "-z"]);
+    paths(listed.split(|byte| *byte == 0).map(<[u8]>::to_vec))
+}
+
+/// The files that a capture holds.
+fn by_us(scratch: &Scratch, capture: &Capture) -> BTreeSet<Vec<u8>> {
+    let entries = scratch.ls_tree(capture.tree).into_iter();
+    paths(entries.filter(|(_, (mode, _))| !mode.starts_with("04")).map(|(path, _)| path))
+}
+
+fn paths(paths: impl Iterator<Item = Vec<u8>>) -> BTreeSet<Vec<u8>> {
+    paths.filter(|path| !path.is_empty() && !path.ends_with(b".gitignore")).collect()
+}
+
+fn assert_like_git(scratch: &Scratch) {
+    let capture = scratch.capture_only();
+    let (ours, gits) = (by_us(scratch, &capture), by_git(scratch));
+    if ours != gits {
+        let readable = |path: &Vec<u8>| path.escape_ascii().to_string();
+        let extra: Vec<String> = ours.difference(&gits).map(readable).collect();
+        let missing: Vec<String> = gits.difference(&ours).map(readable).collect();
+        panic!(
+            "we capture what git ignores: {extra:?}; we leave out what git does not: {missing:?}\n{}",
+            ignore_files(&scratch.root)
+        );
+    }
+    // What is left out is said.
+    for uncovered in &capture.uncovered {
+        assert!(matches!(uncovered.reason, Reason::Ignored | Reason::TooLarge { .. }));
+    }
+}
+
+fn ignore_files(root: &Path) -> String {
+    let all = look(root);
+    let ignores: BTreeMap<_, _> =
+        all.iter().filter(|(path, _)| path.ends_with(b".gitignore")).collect();
+    let lines = ignores
+        .iter()
+        .map(|(path, (_, text))| format!("{}: {}\n", path.escape_ascii(), text.escape_ascii()));
+    lines.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 24, failure_persistence: None, max_shrink_iters: 4000, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_same_files_as_git(
+        samples in prop::collection::vec(sample(), 1..30),
+        top in prop::option::weighted(0.3, ignore_file()),
+    ) {
+        let scratch = strict();
+        git(&scratch.root, &["init", "-q", "--template="]);
+        for (number, sample) in samples.iter().enumerate() {
+            sample.make(&scratch.path(format!("s{number}")));
+        }
+        if let Some(text) = &top {
+            scratch.write(".gitignore", text);
+        }
+        assert_like_git(&scratch);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 60, failure_persistence: None, max_shrink_iters: 4000, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_later_capture_sees_what_a_first_one_would(
+        sample in prop_oneof![1 => sample(), 3 => plain_sample()],
+        changes in prop::collection::vec(change(), 1..14),
+    ) {
+        let mut scratch = Scratch::in_memory();
+        scratch.rules.max_guarded_size = 4;
+        sample.make(&scratch.root);
+        scratch.capture_only();
+        for (change, trusting) in changes {
+            change.make(&mut scratch);
+            // With the clock an hour ahead, nothing is looked at again because it is new.
+            scratch.ahead = Duration::from_secs(if trusting { 3600 } else { 0 });
+            prop_assert_eq!(scratch.capture_only(), scratch.fresh(), "{:?}", change);
+        }
+    }
+}
+
+/// Something that happens to a workspace.
+#[derive(Clone, Debug)]
+enum Change {
+    /// A file is written, in its place or as a new one.
+    Write(Vec<Vec<u8>>, Vec<u8>),
+    /// The `.gitignore` of some directory is written.
+    Ignore(prop::sample::Index, Vec<u8>),
+    /// Some file or directory is deleted.
+    Remove(prop::sample::Index),
+    /// Some file or directory becomes another.
+    Rename(prop::sample::Index, prop::sample::Index),
+    /// A link in some directory leads to another path.
+    Link(prop::sample::Index, Vec<u8>),
+    Chmod(prop::sample::Index),
+    /// From now on the caller names these paths.
+    Name(Vec<Vec<Vec<u8>>>),
+    /// Git starts (or stops) to track a path.
+    Track(prop::sample::Index, bool),
+    /// Larger files are uncovered from now on.
+    Limit(u64),
+}
+
+fn change() -> impl Strategy<Value = (Change, bool)> {
+    let index = any::<prop::sample::Index>;
+    let content = prop::collection::vec(any::<u8>(), 0..8);
+    let change = prop_oneof![
+        6 => (index(), plain_ignore_file()).prop_map(|(at, text)| Change::Ignore(at, text)),
+        4 => (prop_oneof![path(), plain_path()], content)
+            .prop_map(|(path, content)| Change::Write(path, content)),
+        2 => (index(), ignore_file()).prop_map(|(at, text)| Change::Ignore(at, text)),
+        2 => index().prop_map(Change::Remove),
+        2 => (index(), index()).prop_map(|(from, to)| Change::Rename(from, to)),
+        1 => (index(), name()).prop_map(|(at, name)| Change::Link(at, name)),
+        1 => index().prop_map(Change::Chmod),
+        2 => prop::collection::vec(plain_path(), 0..3).prop_map(Change::Name),
+        2 => (index(), any::<bool>()).prop_map(|(at, add)| Change::Track(at, add)),
+        1 => (0..8u64).prop_map(Change::Limit),
+    ];
+    (change, any::<bool>())
+}
+
+impl Change {
+    fn make(&self, scratch: &mut Scratch) {
+        let everything = look(&scratch.root);
+        let is_directory = |(_, (mode, _)): &(&Vec<u8>, &(u32, Vec<u8>))| mode >> 12 == 4;
+        let mut directories: Vec<Vec<u8>> =
+            everything.iter().filter(is_directory).map(|(path, _)| path.clone()).collect();
+        directories.push(Vec::new());
+        let all: Vec<Vec<u8>> = everything.keys().cloned().collect();
+        let in_directory = |at: &prop::sample::Index, name: &[u8]| {
+            let directory = scratch.path(at.get(&directories));
+            directory.join(OsStr::from_bytes(name))
+        };
+        match self {
+            Change::Write(path, content) => try_write(&scratch.root, &joined(path), content),
+            Change::Ignore(at, text) => drop(fs::write(in_directory(at, b".gitignore"), text)),
+            Change::Link(at, name) => {
+                drop(std::os::unix::fs::symlink(OsStr::from_bytes(name), in_directory(at, name)));
+            }
+            Change::Name(paths) => {
+                scratch.named =
+                    paths.iter().map(|path| RelPath::new(joined(path)).unwrap()).collect();
+            }
+            Change::Limit(size) => scratch.rules.max_file_size = *size,
+            _ if all.is_empty() => {}
+            Change::Track(at, add) => {
+                git(&scratch.root, &["init", "-q", "--template="]);
+                let Ok(path) = String::from_utf8(at.get(&all).clone()) else { return };
+                let how: &[&str] = if *add {
+                    &["add", "-f"]
+                } else {
+                    &["rm", "-q", "-rf", "--cached", "--ignore-unmatch"]
+                };
+                git(&scratch.root, &[&["--literal-pathspecs"], how, &["--", &path]].concat());
+            }
+            Change::Remove(at) => scratch.remove(at.get(&all)),
+            Change::Rename(from, to) => {
+                drop(fs::rename(scratch.path(from.get(&all)), scratch.path(to.get(&all))));
+            }
+            Change::Chmod(at) if !scratch.path(at.get(&all)).is_symlink() => {
+                scratch.chmod(at.get(&all), 0o750);
+            }
+            Change::Chmod(_) => {}
+        }
+    }
+}
+
+/// Patterns of all kinds, one by one, so that a failure names the kind.
+#[test]
+fn patterns_one_by_one() {
+    let files = [
+        "a", "b", "ab", "a b", "a ", "#a", "!a", "\\a", "[a]", "a*", "\t", "$a", "a/b", "a/c/b",
+        "ax/y/b", "d/a", "d/a/b", "d/e/a", "e/a.c",
+    ];
+    let scratch = strict();
+    git(&scratch.root, &["init", "-q", "--template="]);
+    let patterns = [
+        "a",
+        "a/",
+        "/a",
+        "a/b",
+        "/a/",
+        "*",
+        "!a",
+        "*\n!a",
+        "*\n!*/\n!b",
+        "**",
+        "**/b",
+        "a/**",
+        "a/**/b",
+        "a**",
+        "/a**",
+        "a**/b",
+        "d/**",
+        "[!a]",
+        "[a-c]",
+        "?",
+        "\\#a",
+        "\\!a",
+        "#a",
+        "a\\ ",
+        "a ",
+        "a\r",
+        "a\r\n",
+        "\u{feff}a",
+        "\t",
+        "a\0b",
+        "/",
+        "//",
+        "!",
+        "\\",
+        "a\\",
+        "\\\\a",
+        "\\[a\\]",
+        "[[a]",
+        "[]",
+        "a\\*",
+        "\\$a",
+        "d/e/../a",
+        "./a",
+        "*.c",
+        "*/*/a",
+        "d/*",
+        "!d/a\nd",
+    ];
+    for (number, pattern) in patterns.iter().enumerate() {
+        let files = files.iter().enumerate();
+        for (variant, file) in files {
+            // Apart from each other, because a name is a file for some and a directory for others.
+            scratch.write(format!("p{number}/v{variant}/{file}"), "x");
+            scratch.write(format!("p{number}/v{variant}/.gitignore"), pattern);
+        }
+    }
+    assert_like_git(&scratch);
+}
+
+/// A `.gitignore` that is itself left out still says what is ignored, so its changes count.
+#[test]
+fn a_gitignore_that_is_not_captured_is_watched_all_the_same() {
+    let setups: [fn(&mut Scratch); 5] = [
+        |scratch| scratch.rules.exclude = vec![".gitignore".into()],
+        |scratch| scratch.rules.max_file_size = 1,
+        |scratch| {
+            scratch.rules.skip_private = true;
+            scratch.rules.private = vec![".gitignore".into()];
+            scratch.write(".gitignore", ".gitignore\n");
+        },
+        |scratch| scratch.write(".gitignore", ".gitignore\n"),
+        |scratch| {
+            scratch.write(".gitignore", "d/\n");
+            scratch.named = vec![rel("d/named")];
+        },
+    ];
+    for (number, setup) in setups.into_iter().enumerate() {
+        let mut scratch = Scratch::new();
+        scratch.ahead = Duration::from_secs(3600);
+        setup(&mut scratch);
+        let first = fs::read(scratch.path(".gitignore")).unwrap_or_default();
+        for path in ["d/x", "d/named", "e/x", "x"] {
+            scratch.write(path, "1");
+        }
+        for text in ["", "e/\n", "e/\nx\n", "d/\n", ""] {
+            let text = [&first[..], text.as_bytes()].concat();
+            scratch.write(".gitignore", &text);
+            assert_eq!(scratch.capture_only(), scratch.fresh(), "{number} {text:?}");
+            scratch.write("d/.gitignore", text);
+            assert_eq!(scratch.capture_only(), scratch.fresh(), "{number}");
+        }
+    }
+}
+
+/// Being tracked counts only as long as the rules would say something else.
+#[test]
+fn a_tracked_file_that_is_too_large_for_a_while() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_file_size = 100;
+    scratch.ahead = Duration::from_secs(3600);
+    git(&scratch.root, &["init", "-q", "--template="]);
+    scratch.write("f", "small");
+    git(&scratch.root, &["add", "f"]);
+    for size in [5, 200, 50, 300, 1] {
+        scratch.write("f", vec![b'x'; size]);
+        assert_eq!(scratch.capture_only(), scratch.fresh(), "{size}");
+    }
+}

@@ -1,0 +1,304 @@
+//! What a user may not read or write. Permissions do not bind root, so as root these tests run
+//! themselves again as somebody else.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use takeback_tree::{Capture, CaptureOptions, Places, Reason, Rules, Store, WorkspaceError};
+
+use crate::support::{Scratch, again, look, rel, story, succeed, told};
+
+/// Runs the body as a user whom permissions bind.
+fn bound(test: &str, body: impl FnOnce()) {
+    if rustix::process::geteuid().is_root() {
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        succeed(again(&format!("permissions::{test}"), "setpriv", &nobody));
+    } else {
+        body();
+    }
+}
+
+fn denied() -> Reason {
+    Reason::Unreadable { error: "Permission denied (os error 13)".into() }
+}
+
+fn reason<'c>(capture: &'c Capture, path: &str) -> Option<&'c Reason> {
+    let mut uncovered = capture.uncovered.iter();
+    uncovered.find(|uncovered| uncovered.path == rel(path)).map(|found| &found.reason)
+}
+
+fn chmod(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_read() {
+    bound("a_file_that_cannot_be_read", || {
+        let scratch = Scratch::new();
+        for path in ["a", "d/b", "d/c", "e"] {
+            scratch.write(path, path);
+        }
+        for _ in 0..2 {
+            scratch.chmod("d/b", 0);
+            for _ in 0..2 {
+                let capture = scratch.capture();
+                assert_eq!(scratch.files(capture.tree), ["a", "d/c", "e"]);
+                assert_eq!(capture.uncovered.len(), 1);
+                assert_eq!(reason(&capture, "d/b"), Some(&denied()));
+            }
+            scratch.chmod("d/b", 0o600);
+            let capture = scratch.capture();
+            assert_eq!(scratch.files(capture.tree), ["a", "d/b", "d/c", "e"]);
+            assert_eq!(capture, scratch.fresh());
+        }
+    });
+}
+
+/// Whether it can be read depends on who asks: nothing about the file itself changes.
+#[test]
+fn a_file_of_somebody_else() {
+    let capture = |directory: &Path| {
+        let store = Store::open(directory.join("store")).unwrap();
+        let workspace = store.workspace(&directory.join("work"), &Places::default()).unwrap();
+        let mut lock = workspace.lock().unwrap();
+        let rules = Rules::default();
+        // So late that nothing is looked at again for being new.
+        let now = SystemTime::now() + Duration::from_secs(3600);
+        let options = CaptureOptions { rules: &rules, named: &[], now };
+        let capture = lock.capture(&options).unwrap();
+        lock.finish(now).unwrap();
+        capture
+    };
+    if let Some(directory) = told("DIRECTORY") {
+        let capture = capture(Path::new(&directory));
+        assert_eq!((capture.files, reason(&capture, "theirs")), (1, Some(&denied())));
+    } else if rustix::process::geteuid().is_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("work");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("ours"), "1").unwrap();
+        fs::write(root.join("theirs"), "2").unwrap();
+        chmod(&root.join("theirs"), 0o600);
+        for path in [directory.path(), &root] {
+            chmod(path, 0o777);
+        }
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        let mut command = again("permissions::a_file_of_somebody_else", "setpriv", &nobody);
+        command.env("DIRECTORY", directory.path());
+        succeed(command);
+        let capture = capture(directory.path());
+        assert_eq!((capture.files, reason(&capture, "theirs")), (2, None));
+    }
+}
+
+#[test]
+fn directories_that_cannot_be_read() {
+    bound("directories_that_cannot_be_read", || {
+        // Neither listed nor entered; entered but not listed.
+        for mode in [0, 0o100, 0o300] {
+            let scratch = Scratch::new();
+            for path in ["a", "d/b", "d/deep/er/c", "e/f"] {
+                scratch.write(path, path);
+            }
+            for _ in 0..2 {
+                scratch.chmod("d", mode);
+                for _ in 0..2 {
+                    let capture = scratch.capture();
+                    assert_eq!(scratch.files(capture.tree), ["a", "e/f"]);
+                    assert_eq!(capture.uncovered.len(), 1);
+                    assert_eq!(reason(&capture, "d"), Some(&denied()));
+                }
+                scratch.write("a", "changed meanwhile");
+                assert_eq!(scratch.capture(), scratch.fresh());
+                scratch.chmod("d", 0o755);
+                let capture = scratch.capture();
+                assert_eq!(scratch.files(capture.tree), ["a", "d/b", "d/deep/er/c", "e/f"]);
+                assert_eq!(capture, scratch.fresh());
+            }
+            scratch.fsck();
+        }
+    });
+}
+
+/// Its names are known but nothing can be said of them: none of them is passed over in silence.
+#[test]
+fn a_directory_that_is_listed_but_not_entered() {
+    bound("a_directory_that_is_listed_but_not_entered", || {
+        let scratch = Scratch::new();
+        for path in ["a", "d/.gitignore", "d/b", "d/deep/er/c", "e/f"] {
+            scratch.write(path, path);
+        }
+        scratch.link("a", "d/link");
+        for _ in 0..2 {
+            scratch.chmod("d", 0o444);
+            for _ in 0..2 {
+                let capture = scratch.capture();
+                assert_eq!(scratch.files(capture.tree), ["a", "e/f"]);
+                // By itself or with the whole directory.
+                for path in ["d/.gitignore", "d/b", "d/deep", "d/link"] {
+                    let found = reason(&capture, path).or_else(|| reason(&capture, "d"));
+                    assert_eq!(found, Some(&denied()), "{path}");
+                }
+                assert_eq!(capture, scratch.fresh());
+            }
+            scratch.chmod("d", 0o755);
+            let capture = scratch.capture();
+            assert_eq!(capture.files, 6);
+            assert_eq!(capture, scratch.fresh());
+        }
+    });
+}
+
+#[test]
+fn a_gitignore_that_cannot_be_read_ignores_nothing() {
+    bound("a_gitignore_that_cannot_be_read_ignores_nothing", || {
+        let scratch = Scratch::new();
+        scratch.write("d/.gitignore", "e/\n");
+        scratch.write("d/e/f", "1");
+        assert_eq!(scratch.capture().files, 1);
+        scratch.chmod("d/.gitignore", 0);
+        for _ in 0..2 {
+            let capture = scratch.capture();
+            assert_eq!(scratch.files(capture.tree), ["d/e/f"]);
+            assert_eq!(reason(&capture, "d/.gitignore"), Some(&denied()));
+        }
+        scratch.chmod("d/.gitignore", 0o644);
+        assert_eq!(scratch.capture(), scratch.fresh());
+    });
+}
+
+#[test]
+fn a_workspace_that_may_only_be_read() {
+    bound("a_workspace_that_may_only_be_read", || {
+        let scratch = Scratch::new();
+        scratch.write("d/a", "1");
+        scratch.chmod("d/a", 0o444);
+        scratch.chmod("d", 0o555);
+        scratch.chmod("", 0o555);
+        let before = look(&scratch.root);
+        let capture = scratch.capture();
+        assert_eq!((capture.files, &capture.uncovered[..]), (1, &[][..]));
+        assert_eq!(look(&scratch.root), before);
+        scratch.chmod("d", 0o755);
+        scratch.chmod("", 0o755);
+    });
+}
+
+#[test]
+fn a_workspace_that_cannot_be_opened() {
+    bound("a_workspace_that_cannot_be_opened", || {
+        let scratch = Scratch::new();
+        scratch.write("a", "1");
+        let first = scratch.capture();
+        for mode in [0, 0o111] {
+            scratch.chmod("", mode);
+            let error = match scratch.store.workspace(&scratch.root, &Places::default()) {
+                Err(error @ WorkspaceError::Open { .. }) => story(&error),
+                _ => panic!("opened"),
+            };
+            assert!(error.contains("work") && error.contains("Permission denied"), "{error}");
+        }
+        scratch.chmod("", 0o755);
+        assert_eq!(scratch.capture(), first);
+    });
+}
+
+/// Its permissions are taken away between two captures of one lock.
+#[test]
+fn a_workspace_that_is_closed_while_it_is_locked() {
+    bound("a_workspace_that_is_closed_while_it_is_locked", || {
+        let scratch = Scratch::new();
+        scratch.write("a", "1");
+        scratch.write("d/b", "1");
+        let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+        let mut lock = workspace.lock().unwrap();
+        let rules = &scratch.rules;
+        let options = || CaptureOptions { rules, named: &[], now: scratch.now() };
+        let first = lock.capture(&options()).unwrap();
+        scratch.chmod("", 0);
+        // Either refused or everything reported: never an empty state without a word.
+        if let Ok(capture) = lock.capture(&options()) {
+            assert_eq!(capture.files, 0);
+            assert_eq!(reason(&capture, "a"), Some(&denied()));
+            assert_eq!(reason(&capture, "d"), Some(&denied()));
+        }
+        scratch.chmod("", 0o755);
+        assert_eq!(lock.capture(&options()).unwrap(), first);
+        lock.finish(scratch.now()).unwrap();
+        assert_eq!(scratch.capture(), first);
+    });
+}
+
+#[test]
+fn a_store_that_cannot_be_written() {
+    bound("a_store_that_cannot_be_written", || {
+        for closed in ["", "objects/pack", "tmp", "workspaces", "refs/takeback", "lock"] {
+            // Before this workspace is known to the store, and afterwards.
+            for known in [false, true] {
+                let scratch = Scratch::new();
+                scratch.write("a", "1");
+                // The lock is there once somebody locked.
+                fs::write(scratch.store.directory().join("lock"), "").unwrap();
+                if known {
+                    scratch.capture();
+                    scratch.write("a", "2");
+                }
+                let store = scratch.store.directory().to_owned();
+                let path = store.join(closed);
+                chmod(&path, if path.is_dir() { 0o555 } else { 0o444 });
+                let before = look(&store.join("refs"));
+                match scratch.try_capture_and_pin() {
+                    Err(error) => {
+                        assert!(error.contains(&store.display().to_string()), "{closed}: {error}");
+                        assert!(error.contains("Permission denied"), "{closed}: {error}");
+                        assert_eq!(look(&store.join("refs")), before, "{closed}");
+                    }
+                    // Nothing had to be made in there.
+                    Ok(_) if closed.is_empty() => {}
+                    Ok(_) => assert!(known && closed != "tmp" && closed != "lock", "{closed}"),
+                }
+                chmod(&path, if path.is_dir() { 0o755 } else { 0o644 });
+                scratch.fsck();
+                assert_eq!(scratch.capture(), scratch.fresh(), "{closed}");
+                scratch.fsck();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_store_that_cannot_be_made() {
+    bound("a_store_that_cannot_be_made", || {
+        let directory = tempfile::tempdir().unwrap();
+        chmod(directory.path(), 0o555);
+        let path = directory.path().join("takeback/store");
+        let Err(error) = Store::open(&path) else { panic!("made") };
+        let error = story(&error);
+        assert!(error.contains(&path.display().to_string()), "{error}");
+        assert!(error.contains("Permission denied"), "{error}");
+    });
+}
+
+/// Places that cannot be looked at forbid nothing and break nothing.
+#[test]
+fn a_home_that_cannot_be_read() {
+    bound("a_home_that_cannot_be_read", || {
+        let scratch = Scratch::new();
+        scratch.write("a", "1");
+        scratch.write("closed/own/config", "1");
+        scratch.chmod("closed", 0);
+        let places = Places {
+            home: Some(scratch.path("closed/home")),
+            temporary: vec![scratch.path("closed/tmp")],
+            own: Some(scratch.path("closed/own")),
+        };
+        let workspace = scratch.store.workspace(&scratch.root, &places).unwrap();
+        let mut lock = workspace.lock().unwrap();
+        let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+        let capture = lock.capture(&options).unwrap();
+        assert_eq!((capture.files, reason(&capture, "closed")), (1, Some(&denied())));
+        scratch.chmod("closed", 0o755);
+    });
+}

@@ -1,0 +1,522 @@
+//! Many processes at once, and processes that end or fail at the worst moment.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use takeback_tree::fault::{Fault, arm, disarm};
+use takeback_tree::{CaptureOptions, Pin, Places, Rules, Store};
+
+use crate::support::{Scratch, again, story, succeed, told};
+
+/// One of these tests in a process of its own, told where the scratch directory is.
+fn child(test: &str, directory: &Path) -> Command {
+    let mut command = again(&format!("processes::{test}"), "env", &[]);
+    command.env("DIRECTORY", directory);
+    command
+}
+
+/// Captures the workspace of that name and pins it, as any process would.
+fn capture(directory: &Path, workspace: &str, message: &str) -> Pin {
+    let store = Store::open(directory.join("store")).unwrap();
+    capture_into(&store, &directory.join(workspace), message)
+}
+
+fn capture_into(store: &Store, root: &Path, message: &str) -> Pin {
+    let workspace = store.workspace(root, &Places::default()).unwrap();
+    let mut lock = workspace.lock().unwrap();
+    let (rules, now) = (Rules::default(), SystemTime::now());
+    let options = CaptureOptions { rules: &rules, named: &[], now };
+    let capture = lock.capture(&options).unwrap();
+    let pin = lock.pin(capture.tree, now, message).unwrap();
+    lock.finish(now).unwrap();
+    pin
+}
+
+/// Content that does not compress.
+fn noise(size: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed << 1 | 1;
+    let mut bytes = Vec::with_capacity(size + 8);
+    while bytes.len() < size {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(size);
+    bytes
+}
+
+const PROCESSES: usize = 4;
+const CAPTURES: usize = 10;
+
+/// Each process changes and captures a workspace of all and one of its own. No pin is lost, none
+/// has the number of another, and each holds what its maker had written by then.
+#[test]
+fn many_processes() {
+    if let (Some(directory), Some(own)) = (told("DIRECTORY"), told("OWN")) {
+        let directory = Path::new(&directory);
+        for round in 0..CAPTURES {
+            for workspace in ["work", &own] {
+                let file = format!("{own}-{round}");
+                let path = directory.join(workspace).join(&own);
+                fs::create_dir_all(&path).unwrap();
+                fs::write(path.join(&file), &file).unwrap();
+                capture(directory, workspace, &format!("{own}/{file}"));
+            }
+        }
+        return;
+    }
+    let scratch = Scratch::new();
+    let children: Vec<Child> = (0..PROCESSES)
+        .map(|number| {
+            let mut command = child("many_processes", scratch.directory.path());
+            command.env("OWN", format!("own{number}"));
+            command.stdout(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let workspaces = scratch.store.pinned_workspaces().unwrap();
+    assert_eq!(workspaces.len(), 1 + PROCESSES);
+    assert_eq!(scratch.pins().len(), PROCESSES * CAPTURES);
+    for workspace in workspaces {
+        let names = scratch.store.pin_names(&workspace).unwrap();
+        let seqs: Vec<u64> = names.iter().map(|name| name.seq).collect();
+        assert_eq!(seqs, (1..=names.len() as u64).collect::<Vec<_>>());
+        let mut seen = BTreeSet::new();
+        for name in &names {
+            let pin = scratch.store.pin(name).unwrap().unwrap();
+            assert!(scratch.files(pin.tree).contains(&pin.message), "{}", pin.message);
+            assert!(seen.insert(pin.message));
+        }
+    }
+    scratch.fsck();
+}
+
+#[test]
+fn many_threads_with_one_store() {
+    let scratch = Scratch::new();
+    std::thread::scope(|scope| {
+        for thread in 0..PROCESSES {
+            let scratch = &scratch;
+            scope.spawn(move || {
+                for round in 0..CAPTURES {
+                    let file = format!("t{thread}/f{round}");
+                    scratch.write(&file, &file);
+                    capture_into(&scratch.store, &scratch.root, &file);
+                }
+            });
+        }
+    });
+    let pins = scratch.pins();
+    assert_eq!(pins.len(), PROCESSES * CAPTURES);
+    for (pin, seq) in pins.iter().zip(1..) {
+        assert_eq!(pin.name.seq, seq);
+        assert!(scratch.files(pin.tree).contains(&pin.message));
+    }
+    scratch.fsck();
+}
+
+/// After whatever happened: nothing is lost, nothing is left, and all goes on.
+fn assert_sound(scratch: &Scratch, earlier: &[Pin]) {
+    scratch.fsck();
+    let pins = scratch.pins();
+    assert_eq!(&pins[..earlier.len()], earlier);
+    Store::open(scratch.store.directory()).unwrap();
+    let left: Vec<_> = fs::read_dir(scratch.store.directory().join("tmp")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(scratch.capture(), scratch.fresh());
+    let now = scratch.pins();
+    assert_eq!(&now[..pins.len()], &pins);
+    assert!(pins.last().is_none_or(|last| last.name.seq < now[pins.len()].name.seq));
+    scratch.fsck();
+}
+
+/// Ways to begin: a workspace that is new to the store, one that is known, and one with so much
+/// that is new that a pack does not stay in memory.
+fn beginnings() -> [fn() -> Scratch; 3] {
+    fn new() -> Scratch {
+        let scratch = Scratch::in_memory();
+        scratch.write("a", "1");
+        scratch.write("d/b", "2");
+        scratch
+    }
+    fn known() -> Scratch {
+        let scratch = new();
+        scratch.capture();
+        scratch.write("d/b", "3");
+        scratch.write("d/c", "4");
+        scratch
+    }
+    fn large() -> Scratch {
+        let scratch = known();
+        scratch.write("large", noise(5 << 20, 1));
+        scratch
+    }
+    [new, known, large]
+}
+
+#[test]
+fn killed_at_every_point() {
+    if let (Some(directory), Some(point)) = (told("DIRECTORY"), told("POINT")) {
+        arm(point.parse().unwrap(), Fault::Kill, false);
+        capture(Path::new(&directory), "work", "from a child");
+        return;
+    }
+    for begin in beginnings() {
+        let mut points = 0;
+        loop {
+            let scratch = begin();
+            let earlier = scratch.pins();
+            let mut command = child("killed_at_every_point", scratch.directory.path());
+            let command = command.env("POINT", points.to_string()).stdout(Stdio::null());
+            let status = command.status().unwrap();
+            assert_sound(&scratch, &earlier);
+            if status.success() {
+                break;
+            }
+            assert_eq!(status.signal(), Some(9));
+            points += 1;
+        }
+        assert!(points >= 7, "only {points} points were passed");
+    }
+}
+
+/// What a caller may do after an error.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Afterwards {
+    /// Leave it.
+    Drop,
+    /// End the work properly.
+    Finish,
+    /// Try again, with the trouble over.
+    Retry,
+    /// Pin the same tree again.
+    PinAgain,
+    /// Pin what was captured under the same lock before.
+    PinEarlier,
+}
+
+/// Errors of the system at every point. In a process of its own, because points are counted for
+/// a process as a whole.
+#[test]
+fn errors_at_every_point() {
+    if told("DIRECTORY").is_none() {
+        succeed(child("errors_at_every_point", Path::new("/")));
+        return;
+    }
+    use Afterwards::{Drop, Finish, PinAgain, PinEarlier, Retry};
+    let (no_space, broken) = ((28, "No space left on device"), (5, "Input/output error"));
+    let [new, known, large] = beginnings();
+    let cases = [
+        (no_space, false, Finish),
+        (no_space, false, Retry),
+        (no_space, false, PinEarlier),
+        (no_space, false, PinAgain),
+        (no_space, true, Finish),
+        (broken, false, Drop),
+    ];
+    for begin in [new, known] {
+        for (error, lasting, afterwards) in cases {
+            let mut point = 0;
+            while error_at(&begin(), (point, error, lasting), afterwards) {
+                point += 1;
+            }
+            assert!(point >= 7, "only {point} points were passed");
+        }
+    }
+    // The points that such a pack has more come first.
+    for (error, lasting, afterwards) in &cases[..3] {
+        for point in 0..3 {
+            assert!(error_at(&large(), (point, *error, *lasting), *afterwards));
+        }
+    }
+}
+
+/// Returns whether the point was reached.
+fn error_at(
+    scratch: &Scratch,
+    (point, (number, name), lasting): (usize, (i32, &str), bool),
+    afterwards: Afterwards,
+) -> bool {
+    let pins = scratch.pins();
+    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let mut lock = workspace.lock().unwrap();
+    let now = scratch.now();
+    let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
+    let earlier = (afterwards == Afterwards::PinEarlier).then(|| {
+        let capture = lock.capture(&options).unwrap();
+        let size = if scratch.exists("large") { 5 << 20 } else { 100 };
+        scratch.write("d/later", noise(size, 3));
+        capture.tree
+    });
+    arm(point, Fault::Errno(number), lasting);
+    let captured = lock.capture(&options);
+    let tree = captured.as_ref().ok().map(|capture| capture.tree);
+    let mut error = captured.err().map(|error| story(&error));
+    if let Some(tree) = tree {
+        error = lock.pin(tree, now, "x").err().map(|error| story(&error));
+    }
+    let Some(error) = error else {
+        let _ = lock.finish(now);
+        let reached = disarm() > point;
+        assert_sound(scratch, &pins);
+        return reached;
+    };
+    let place = scratch.store.directory().display().to_string();
+    assert!(error.contains(name) && error.contains(&place), "{error}");
+    if !lasting {
+        disarm();
+    }
+    // Each with or without an error, as long as nothing wrong is left behind.
+    match afterwards {
+        Afterwards::Drop => drop(lock),
+        Afterwards::Finish => drop(lock.finish(now)),
+        Afterwards::PinAgain | Afterwards::PinEarlier => {
+            if let Some(tree) = earlier.or(tree) {
+                drop(lock.pin(tree, now, "again"));
+            }
+            drop(lock.finish(now));
+        }
+        Afterwards::Retry => {
+            let capture = lock.capture(&options).unwrap();
+            assert_eq!(capture, scratch.fresh());
+            lock.pin(capture.tree, now, "again").unwrap();
+            lock.finish(now).unwrap();
+        }
+    }
+    disarm();
+    assert_sound(scratch, &pins);
+    true
+}
+
+#[test]
+fn killed_at_random_moments() {
+    if let Some(directory) = told("DIRECTORY") {
+        let directory = Path::new(&directory);
+        for round in 0..1000 {
+            fs::write(directory.join("work/f"), format!("{} {round}", std::process::id())).unwrap();
+            capture(directory, "work", "from a child");
+            let _ = std::io::stderr().write_all(b".");
+        }
+        return;
+    }
+    let scratch = Scratch::new();
+    for number in 0..50 {
+        scratch.write(format!("d{}/f{number}", number % 7), noise(2000, number));
+    }
+    scratch.capture();
+    let mut random = noise(1 << 10, 42).into_iter().map(u32::from);
+    let mut random = |below: u32| (random.next().unwrap() << 8 | random.next().unwrap()) % below;
+    for _ in 0..30 {
+        let earlier = scratch.pins();
+        let mut command = child("killed_at_random_moments", scratch.directory.path());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = child.stderr.take().unwrap();
+        let mut captures = vec![0; 1 + random(3) as usize];
+        said.read_exact(&mut captures).unwrap();
+        let moment = Instant::now() + Duration::from_micros(u64::from(random(8000)));
+        while Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        assert!(scratch.pins().len() > earlier.len());
+        assert_sound(&scratch, &earlier);
+    }
+}
+
+/// A file that looks like a lock is not one: only the kernel's locks count, and they die with
+/// their process.
+#[test]
+fn a_lock_file_that_was_left() {
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    scratch.capture();
+    let store = scratch.store.directory();
+    let id = scratch.store.workspace_id(&scratch.root).to_string();
+    let own = store.join("workspaces").join(&id);
+    for directory in [store, &own, &store.join("refs/takeback").join(&id)] {
+        for name in ["lock", "HEAD.lock", "1.lock", "state.lock"] {
+            fs::write(directory.join(name), "12345 some host\n").unwrap();
+        }
+    }
+    scratch.write("a", "2");
+    assert_eq!(scratch.capture(), scratch.fresh());
+    assert_eq!(scratch.pins().len(), 2);
+}
+
+/// Starts a child that holds something until it is killed, and waits until it does.
+fn holder(test: &str, scratch: &Scratch, what: &str) -> (Child, ChildStdout) {
+    let mut command = child(test, scratch.directory.path());
+    let mut child = command.env("HOLD", what).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("held") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "the child ended");
+    }
+    (child, said.into_inner())
+}
+
+/// Says that it is held, and waits to be killed. Whoever waits for this instead fails in the end.
+fn hold() {
+    let _ = std::io::stdout().write_all(b"\nheld\n");
+    let _ = std::io::stdout().flush();
+    std::thread::sleep(Duration::from_secs(30));
+}
+
+#[test]
+fn readers_wait_for_nobody() {
+    let hold_store = |directory: &Path, operation| {
+        let lock = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(directory.join("store/lock"))
+            .unwrap();
+        rustix::fs::flock(&lock, operation).unwrap();
+        hold();
+    };
+    if let (Some(directory), Some(what)) = (told("DIRECTORY"), told("HOLD")) {
+        let directory = Path::new(&directory);
+        match what.as_str() {
+            "workspace" => {
+                let store = Store::open(directory.join("store")).unwrap();
+                let root = directory.join("work");
+                let workspace = store.workspace(&root, &Places::default()).unwrap();
+                let _lock = workspace.lock().unwrap();
+                hold();
+            }
+            _ => hold_store(directory, rustix::fs::FlockOperation::LockExclusive),
+        }
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("d/a", "1");
+    let capture = scratch.capture();
+    for what in ["workspace", "store"] {
+        let (mut child, _said) = holder("readers_wait_for_nobody", &scratch, what);
+        // Something to sweep, but not while somebody is at work.
+        fs::write(scratch.store.directory().join("tmp/leftover"), "x").unwrap();
+        let store = Store::open(scratch.store.directory()).unwrap();
+        let id = store.workspace_id(&scratch.root);
+        assert_eq!(store.pinned_workspaces().unwrap(), [id.clone()]);
+        let names = store.pin_names(&id).unwrap();
+        let pin = store.pin(&names[0]).unwrap().unwrap();
+        assert_eq!(pin.tree, capture.tree);
+        store.read(&pin.tree).unwrap();
+        assert!(store.workspace_info(&id).unwrap().is_some());
+        assert!(store.directory().join("tmp/leftover").exists(), "swept under a lock");
+        assert!(child.try_wait().unwrap().is_none(), "waited for {what}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    // A killed holder leaves nothing that blocks.
+    scratch.write("d/a", "2");
+    assert_eq!(scratch.capture(), scratch.fresh());
+}
+
+/// Work on one workspace does not wait for work on another.
+#[test]
+fn workspaces_wait_for_nobody_else() {
+    if let Some(directory) = told("DIRECTORY") {
+        let directory = Path::new(&directory);
+        let store = Store::open(directory.join("store")).unwrap();
+        let root = directory.join("other");
+        let workspace = store.workspace(&root, &Places::default()).unwrap();
+        let _lock = workspace.lock().unwrap();
+        hold();
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    fs::create_dir(scratch.directory.path().join("other")).unwrap();
+    let (mut child, _said) = holder("workspaces_wait_for_nobody_else", &scratch, "other");
+    assert_eq!(scratch.capture(), scratch.fresh());
+    assert!(child.try_wait().unwrap().is_none(), "waited for another workspace");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_store_without_space() {
+    let Some(scratch) = Scratch::with_small_store(1) else { return };
+    scratch.write("a", "1");
+    scratch.write("d/b", "2");
+    let first = scratch.capture();
+    let earlier = scratch.pins();
+    // More than there is room for: a pack in memory, and one that is not.
+    for size in [2 << 20, 6 << 20] {
+        scratch.write("large", noise(size, 7));
+        for finish in [false, true] {
+            let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+            let mut lock = workspace.lock().unwrap();
+            let now = scratch.now();
+            let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
+            let error = match lock.capture(&options) {
+                Ok(capture) => story(&lock.pin(capture.tree, now, "x").unwrap_err()),
+                Err(error) => story(&error),
+            };
+            let place = scratch.store.directory().display().to_string();
+            assert!(error.contains("No space left on device"), "{error}");
+            assert!(error.contains(&place), "{error}");
+            if finish {
+                let _ = lock.finish(now);
+            } else {
+                drop(lock);
+            }
+            scratch.fsck();
+            assert_eq!(scratch.pins(), earlier);
+        }
+    }
+    // Not a byte is left.
+    scratch.remove("large");
+    let balloon = scratch.store.directory().join("balloon");
+    let mut file = fs::File::create(&balloon).unwrap();
+    while file.write_all(&[0; 512]).is_ok() {}
+    scratch.write("d/b", noise(100_000, 9));
+    assert!(scratch.try_capture_and_pin().is_err());
+    scratch.fsck();
+    assert_eq!(scratch.pins(), earlier);
+    fs::remove_file(balloon).unwrap();
+    drop(file);
+    assert_sound(&scratch, &earlier);
+    scratch.write("d/b", "2");
+    assert_eq!(scratch.capture(), first);
+}
+
+/// A write that is cut off in the middle, and then there is room again under the same lock.
+#[test]
+fn space_that_comes_back() {
+    let Some(scratch) = Scratch::with_small_store(9) else { return };
+    scratch.write("a", "1");
+    scratch.capture();
+    let earlier = scratch.pins();
+    scratch.write("large", noise(5 << 20, 7));
+    for afterwards in ["finish", "pin", "capture"] {
+        let balloon = scratch.store.directory().join("balloon");
+        fs::write(&balloon, vec![0; 7 << 20]).unwrap();
+        let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+        let mut lock = workspace.lock().unwrap();
+        let now = scratch.now();
+        let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
+        let error = story(&lock.capture(&options).unwrap_err());
+        assert!(error.contains("No space left on device"), "{error}");
+        fs::remove_file(balloon).unwrap();
+        match afterwards {
+            "finish" => {}
+            "pin" => drop(lock.pin(earlier[0].tree, now, "x").unwrap()),
+            _ => assert_eq!(lock.capture(&options).unwrap(), scratch.fresh()),
+        }
+        lock.finish(now).unwrap();
+        scratch.fsck();
+    }
+    assert_sound(&scratch, &earlier);
+}

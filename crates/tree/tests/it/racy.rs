@@ -1,0 +1,229 @@
+//! Changes that times alone do not show.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Timespec, Timestamps};
+
+use crate::support::Scratch;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A workspace on an ordinary file system, one in memory, and one that keeps whole seconds only.
+fn everywhere() -> impl Iterator<Item = Scratch> {
+    [Some(Scratch::new()), Some(Scratch::in_memory()), Scratch::in_whole_seconds()]
+        .into_iter()
+        .flatten()
+}
+
+/// What `lstat` can tell, but for the time of the last read.
+fn stat(path: &Path) -> (u32, u64, i64, i64, i64, i64, u64) {
+    let stat = fs::symlink_metadata(path).unwrap();
+    (
+        stat.mode(),
+        stat.size(),
+        stat.mtime(),
+        stat.mtime_nsec(),
+        stat.ctime(),
+        stat.ctime_nsec(),
+        stat.ino(),
+    )
+}
+
+/// Gives a file the modification time of another moment.
+fn set_mtime(path: &Path, (seconds, nanoseconds): (i64, i64)) {
+    let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+    let times = Timestamps { last_access: time, last_modification: time };
+    rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty()).unwrap();
+}
+
+fn mtime(path: &Path) -> (i64, i64) {
+    let stat = fs::symlink_metadata(path).unwrap();
+    (stat.mtime(), stat.mtime_nsec())
+}
+
+/// Captures, makes a change, and captures again until the change left all of `lstat` as it was.
+fn hidden_change(
+    scratch: &Scratch,
+    watched: &str,
+    mut change: impl FnMut(u32),
+) -> (takeback_tree::Capture, takeback_tree::Capture) {
+    for round in 1..100 {
+        let before = scratch.capture_only();
+        let then = stat(&scratch.path(watched));
+        change(round);
+        let hidden = stat(&scratch.path(watched)) == then;
+        let after = scratch.capture_only();
+        if hidden {
+            return (before, after);
+        }
+    }
+    panic!("a hundred changes, and each in another second than the capture before");
+}
+
+#[test]
+fn a_rewrite_right_after_a_capture() {
+    for scratch in everywhere() {
+        scratch.write("f", "0000");
+        for round in 1..20 {
+            let before = scratch.capture_only();
+            scratch.write("f", format!("{round:04}"));
+            let after = scratch.capture_only();
+            assert_ne!(before.tree, after.tree);
+            assert_eq!(after, scratch.fresh());
+        }
+    }
+}
+
+#[test]
+fn a_rewrite_that_no_time_shows() {
+    let Some(scratch) = Scratch::in_whole_seconds() else { return };
+    scratch.write("f", "0000");
+    let (before, after) =
+        hidden_change(&scratch, "f", |round| scratch.write("f", format!("{round:04}")));
+    assert_ne!(before.tree, after.tree);
+    assert_eq!(after, scratch.fresh());
+}
+
+/// With a clock so far ahead that the file counts as old, the same hidden rewrite goes unnoticed:
+/// the proof that an old file that `lstat` knows is not read again.
+#[test]
+fn an_old_file_is_not_read_again() {
+    let Some(mut scratch) = Scratch::in_whole_seconds() else { return };
+    scratch.ahead = HOUR;
+    scratch.write("f", "0000");
+    let (before, after) =
+        hidden_change(&scratch, "f", |round| scratch.write("f", format!("{round:04}")));
+    assert_eq!(before, after);
+    assert_ne!(after, scratch.fresh());
+}
+
+#[test]
+fn a_modification_time_put_back() {
+    for mut scratch in everywhere() {
+        // On whole seconds only its age tells that the file is to be read again.
+        scratch.ahead = if fs::metadata(&scratch.root).unwrap().mtime_nsec() == 0 {
+            Duration::ZERO
+        } else {
+            HOUR
+        };
+        scratch.write("f", "one");
+        set_mtime(&scratch.path("f"), (1_000_000_000, 0));
+        let before = scratch.capture_only();
+        scratch.write("f", "two");
+        set_mtime(&scratch.path("f"), (1_000_000_000, 0));
+        let after = scratch.capture_only();
+        assert_ne!(before.tree, after.tree);
+        assert_eq!(after, scratch.fresh());
+    }
+}
+
+#[test]
+fn another_file_of_the_same_size_and_time() {
+    for mut scratch in everywhere() {
+        scratch.ahead = HOUR;
+        scratch.write("d/f", "one");
+        let before = scratch.capture_only();
+        scratch.write("d/f.new", "two");
+        set_mtime(&scratch.path("d/f.new"), mtime(&scratch.path("d/f")));
+        fs::rename(scratch.path("d/f.new"), scratch.path("d/f")).unwrap();
+        let after = scratch.capture_only();
+        assert_ne!(before.tree, after.tree);
+        assert_eq!(after, scratch.fresh());
+    }
+}
+
+#[test]
+fn other_permissions() {
+    for mut scratch in everywhere() {
+        scratch.ahead = HOUR;
+        for path in ["f", "d/g", "d/e/h"] {
+            scratch.write(path, "x");
+        }
+        for (path, mode) in [("f", 0o600), ("d/g", 0o755), ("d", 0o700), ("d/e", 0o2755)] {
+            let before = scratch.capture_only();
+            scratch.chmod(path, mode);
+            let after = scratch.capture_only();
+            assert_ne!(before.tree, after.tree, "{path}");
+            assert_eq!(after, scratch.fresh(), "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_symlink_that_leads_elsewhere() {
+    for mut scratch in everywhere() {
+        scratch.ahead = HOUR;
+        scratch.link("one", "l");
+        let before = scratch.capture_only();
+        scratch.link("two", "l.new");
+        fs::rename(scratch.path("l.new"), scratch.path("l")).unwrap();
+        let after = scratch.capture_only();
+        assert_ne!(before.tree, after.tree);
+        assert_eq!(after, scratch.fresh());
+    }
+}
+
+#[test]
+fn names_that_came_and_went_right_after_a_capture() {
+    for scratch in everywhere() {
+        scratch.mkdir("d");
+        for round in 0..20 {
+            let before = scratch.capture_only();
+            scratch.write(format!("d/{round}"), "x");
+            let after = scratch.capture_only();
+            assert_eq!(before.files + 1, after.files);
+            scratch.mkdir(format!("d/e{round}/e"));
+            assert_ne!(after.tree, scratch.capture_only().tree);
+            scratch.remove(format!("d/{round}"));
+            scratch.remove(format!("d/e{round}"));
+            assert_eq!(before, scratch.capture_only());
+        }
+    }
+}
+
+#[test]
+fn a_new_name_that_no_time_shows() {
+    let Some(scratch) = Scratch::in_whole_seconds() else { return };
+    scratch.mkdir("d");
+    let change = |round| scratch.write(format!("d/{round}"), "x");
+    let (before, after) = hidden_change(&scratch, "d", change);
+    assert_eq!(before.files + 1, after.files);
+    assert_eq!(after, scratch.fresh());
+}
+
+#[test]
+fn many_quick_changes() {
+    for (scratch, rounds) in everywhere().zip([100, 100, 300]) {
+        let mut seed = 1u32;
+        let mut random = |below: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) % below
+        };
+        for name in ["a", "b", "d/a", "d/b", "d/e/a"] {
+            scratch.write(name, "0000");
+        }
+        for round in 0..rounds {
+            let name = ["a", "b", "d/a", "d/b", "d/e/a"][random(5) as usize];
+            let path = scratch.path(name);
+            match random(8) {
+                0 if path.exists() => fs::remove_file(&path).unwrap(),
+                1 if path.exists() => scratch.chmod(name, 0o600 + random(64)),
+                2 => {
+                    scratch.write("d/new", format!("{round:04}"));
+                    fs::rename(scratch.path("d/new"), path).unwrap();
+                }
+                3 if path.exists() => {
+                    let time = mtime(&path);
+                    scratch.write(name, format!("{round:04}"));
+                    set_mtime(&path, time);
+                }
+                4 => scratch.write(".gitignore", ["a\n", "b\n", "e/", "\n"][random(4) as usize]),
+                _ => scratch.write(name, format!("{round:04}")),
+            }
+            assert_eq!(scratch.capture_only(), scratch.fresh(), "round {round}");
+        }
+    }
+}
