@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use gix_ignore::glob::wildmatch;
+use gix_glob::wildmatch;
 use serde::{Deserialize, Serialize};
 
 use crate::path::{RelPath, is_within, split};
@@ -137,7 +137,7 @@ impl Pattern {
         let mode = wildmatch::Mode::NO_MATCH_SLASH_LITERAL;
         match special {
             b"" => rest.is_empty(),
-            _ => gix_ignore::glob::wildmatch(special.as_bstr(), rest.as_bstr(), mode),
+            _ => gix_glob::wildmatch(special.as_bstr(), rest.as_bstr(), mode),
         }
     }
 }

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::beneath::Root;
-use crate::capture::cache::Cache;
 use crate::capture::{self, Capture, CaptureError, CaptureOptions, Context, State, Unsaved};
 use crate::fault;
 use crate::files::{self, FileLock};
@@ -236,10 +235,7 @@ impl<'w> Lock<'w> {
 
     /// Captures the workspace as it is.
     pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
-        let known = self.state.take().or_else(|| {
-            let cache = Cache::load(&self.directory)?;
-            Some(State { cache, unsaved: Unsaved::Nothing })
-        });
+        let known = self.state.take().or_else(|| State::load(&self.directory));
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
         let context = Context {
             store: self.workspace.store,
@@ -259,7 +255,7 @@ impl<'w> Lock<'w> {
 
     /// What a path looked like when the last capture read it.
     pub(crate) fn seen(&self, path: &RelPath) -> Option<crate::beneath::Stat> {
-        self.state.as_ref()?.cache.find(path.as_bytes()).map(|entry| entry.stat)
+        self.state.as_ref()?.cache().find(path.as_bytes()).map(|entry| entry.stat)
     }
 
     /// The number that the next pin will have.
@@ -340,11 +336,15 @@ impl<'w> Lock<'w> {
         let appended = match &state.unsaved {
             Unsaved::Nothing => return Ok(()),
             Unsaved::Entries(entries) => {
-                state.cache.append(&self.directory, entries).unwrap_or(false)
+                state.cache().append(&self.directory, entries).unwrap_or(false)
             }
             Unsaved::All => false,
         };
-        if appended { Ok(()) } else { state.cache.save(&self.directory, &self.store().temporary()) }
+        if appended {
+            Ok(())
+        } else {
+            state.cache().save(&self.directory, &self.store().temporary())
+        }
     }
 
     /// Writes `workspace.json`, if it says something new.

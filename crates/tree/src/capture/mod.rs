@@ -9,9 +9,11 @@
 pub(crate) mod cache;
 mod coverage;
 mod scan;
+mod sink;
 mod state;
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
@@ -28,6 +30,7 @@ use crate::tracked;
 use cache::{Cache, Cause, Class, Cutoff, Entry, Head, Kind, Reach};
 use coverage::Coverage;
 use scan::{Finding, Findings, Known, Scanner};
+use sink::Sink;
 
 /// How to capture.
 #[derive(Clone, Debug)]
@@ -119,7 +122,7 @@ pub enum CaptureError {
 pub(crate) struct Context<'a> {
     pub(crate) store: &'a Store,
     pub(crate) root: &'a Root,
-    pub(crate) path: &'a std::path::Path,
+    pub(crate) path: &'a Path,
     /// Takeback's own directory, if it is inside the workspace.
     pub(crate) own: Option<RelPath>,
     pub(crate) writer: &'a PackWriter,
@@ -127,8 +130,20 @@ pub(crate) struct Context<'a> {
 
 /// A workspace's state in memory, and how much of it the cache on disk lacks.
 pub(crate) struct State {
-    pub(crate) cache: Cache,
+    known: Known,
     pub(crate) unsaved: Unsaved,
+}
+
+impl State {
+    /// What the cache on disk says.
+    pub(crate) fn load(directory: &Path) -> Option<State> {
+        let known = Known::new(Cache::load(directory)?)?;
+        Some(State { known, unsaved: Unsaved::Nothing })
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.known.cache
+    }
 }
 
 /// What is to be written to the cache.
@@ -168,26 +183,21 @@ pub(crate) fn capture(
         named: !options.named.is_empty(),
     };
     let coverage = Coverage::new(options.rules, options.named, context.own.clone(), index);
-    let known = known.and_then(|state| Some((Known::new(state.cache)?, state.unsaved)));
     let mut state = match known {
-        Some((known, unsaved)) if known.cache.entries[0].kind == Kind::Directory => {
-            update(context, &coverage, &mut head, known, unsaved)?
-        }
-        _ => start(context, &coverage, &mut head)?,
+        Some(state) => update(context, &coverage, &mut head, state)?,
+        None => start(context, &coverage, &mut head)?,
     };
-    let capture = summary(&state.cache, options.rules)?;
+    let capture = summary(&state.known, options.rules);
     if capture.files > options.rules.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
     // With nothing else to save, the head is worth it only if it changed what is trusted.
-    if state.unsaved == Unsaved::Nothing && state.cache.head != head {
-        let quiet = Head { cutoff: state.cache.head.cutoff, ..head };
-        if quiet != state.cache.head {
-            state.unsaved = Unsaved::Entries(Vec::new());
-        }
+    let then = state.known.cache.head;
+    if state.unsaved == Unsaved::Nothing && (Head { cutoff: then.cutoff, ..head }) != then {
+        state.unsaved = Unsaved::Entries(Vec::new());
     }
     if state.unsaved != Unsaved::Nothing {
-        state.cache.head = head;
+        state.known.cache.head = head;
     }
     Ok((capture, state))
 }
@@ -199,15 +209,12 @@ fn start(
     head: &mut Head,
 ) -> Result<State, CaptureError> {
     context.store.set_aside_broken()?;
-    let scanner = scanner(context, coverage, None, head.cutoff, head.cutoff);
-    scanner.run_new();
-    let findings = finish_scan(context, &scanner)?;
-    let empty = Cache { head: *head, entries: Vec::new(), names: Vec::new() };
-    let mut assembled = state::assemble(None, empty, findings, scan::Below::New(0))?;
-    state::make_trees(&scanner, &mut assembled);
-    finish_scan(context, &scanner)?;
-    note_unsettled(&scanner, head);
-    Ok(State { cache: assembled.cache, unsaved: Unsaved::All })
+    let sink = Sink::new(context);
+    let found = scan(context, coverage, &sink, None, head)?;
+    let mut assembled = state::assemble(None, *head, found, scan::Below::New(0))?;
+    state::make_trees(&sink, &mut assembled);
+    sink.check(context)?;
+    Ok(State { known: assembled.known, unsaved: Unsaved::All })
 }
 
 /// A later capture: most is as it was.
@@ -215,8 +222,7 @@ fn update(
     context: &Context<'_>,
     coverage: &Coverage,
     head: &mut Head,
-    mut known: Known,
-    unsaved: Unsaved,
+    State { mut known, unsaved }: State,
 ) -> Result<State, CaptureError> {
     let then = known.cache.head;
     let mut rebuild = false;
@@ -232,72 +238,63 @@ fn update(
         state::add_listings(&known, &mut findings, &reconsider);
     }
     if findings.is_empty() && !rebuild {
-        return Ok(State { cache: known.cache, unsaved });
+        return Ok(State { known, unsaved });
     }
     if !context.store.set_aside_broken()?.is_empty() {
         // Some of what is known may have been in there. The store's generation is another now.
         head.generation = context.store.generation();
-        return update(context, coverage, head, known, unsaved);
+        return update(context, coverage, head, State { known, unsaved });
     }
-    let scanner = scanner(context, coverage, Some(&known), then.cutoff, head.cutoff);
-    scanner.run(&findings);
-    let found = finish_scan(context, &scanner)?;
-    let mut assembled = match state::patch(&known, &found, rebuild) {
-        Some(patched) => patched,
-        None => {
-            let empty = Cache { head: then, entries: Vec::new(), names: Vec::new() };
-            let mut assembled = state::assemble(Some(&known), empty, found, scan::Below::Known(0))?;
-            assembled.changed.iter_mut().for_each(|changed| *changed |= rebuild);
-            assembled
-        }
+    let sink = Sink::new(context);
+    let found = scan(context, coverage, &sink, Some((&known, &findings)), head)?;
+    let mut assembled = if state::is_in_place(&known, &found) {
+        state::patch(known, found)
+    } else {
+        state::assemble(Some(&known), then, found, scan::Below::Known(0))?
     };
-    state::make_trees(&scanner, &mut assembled);
-    finish_scan(context, &scanner)?;
-    note_unsettled(&scanner, head);
-    Ok(State { cache: assembled.cache, unsaved: unsaved.and(assembled.unsaved) })
-}
-
-/// If a `.gitignore` changed while it was applied, the next capture decides about everything anew.
-fn note_unsettled(scanner: &Scanner<'_>, head: &mut Head) {
-    if scanner.unsettled.load(std::sync::atomic::Ordering::Relaxed) {
-        head.rules = !head.rules;
+    if rebuild {
+        assembled.changed.fill(true);
     }
+    state::make_trees(&sink, &mut assembled);
+    sink.check(context)?;
+    Ok(State { known: assembled.known, unsaved: unsaved.and(assembled.unsaved) })
 }
 
-fn scanner<'a>(
-    context: &Context<'a>,
-    coverage: &'a Coverage,
-    known: Option<&'a Known>,
-    cutoff: Cutoff,
-    present: Cutoff,
-) -> Scanner<'a> {
-    Scanner {
+/// Lists and reads what was found to have changed, or everything if nothing is known.
+fn scan(
+    context: &Context<'_>,
+    coverage: &Coverage,
+    sink: &Sink<'_>,
+    changed: Option<(&Known, &[Finding])>,
+    head: &mut Head,
+) -> Result<Findings, CaptureError> {
+    let known = changed.map(|(known, _)| known);
+    let scanner = Scanner {
         root: context.root,
         coverage,
-        packs: context.store.packs(),
-        writer: context.writer,
+        sink,
         known,
-        cutoff,
-        present,
+        cutoff: known.map_or(head.cutoff, |known| known.cache.head.cutoff),
+        present: head.cutoff,
         found: Mutex::default(),
         scopes: Mutex::default(),
         unsettled: AtomicBool::new(false),
         counted: AtomicU64::new(0),
-        stopped: AtomicBool::new(false),
-        failure: Mutex::default(),
+    };
+    match changed {
+        Some((_, findings)) => scanner.run(findings),
+        None => scanner.run_new(),
     }
-}
-
-fn finish_scan(context: &Context<'_>, scanner: &Scanner<'_>) -> Result<Findings, CaptureError> {
-    let failure = scanner.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(source) = failure {
-        return Err(CaptureError::Write { path: context.store.directory().to_owned(), source });
+    sink.check(context)?;
+    if scanner.has_too_many() {
+        return Err(CaptureError::TooManyFiles { limit: coverage.rules.max_files });
     }
-    if scanner.stopped.load(std::sync::atomic::Ordering::Relaxed) {
-        return Err(CaptureError::TooManyFiles { limit: scanner.coverage.rules.max_files });
+    // If a `.gitignore` changed while it was applied, the next capture decides about everything
+    // anew.
+    if scanner.unsettled.into_inner() {
+        head.rules = !head.rules;
     }
-    let mut found = scanner.found.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(std::mem::take(&mut *found))
+    Ok(scanner.found.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// All known directories are to be listed anew.
@@ -356,7 +353,7 @@ fn nanoseconds(time: SystemTime) -> i64 {
 }
 
 /// What a later capture compares to see whether a file outside the workspace changed.
-fn stat_of(path: &std::path::Path) -> Stat {
+fn stat_of(path: &Path) -> Stat {
     let stat = crate::beneath::stat_at(
         rustix::fs::CWD,
         std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()),
@@ -367,15 +364,15 @@ fn stat_of(path: &std::path::Path) -> Stat {
 }
 
 /// What the state means to the caller.
-fn summary(cache: &Cache, rules: &Rules) -> Result<Capture, CaptureError> {
-    let directories = cache.directories().expect("a state in memory is whole");
+fn summary(known: &Known, rules: &Rules) -> Capture {
+    let cache = &known.cache;
     let mut capture = Capture {
         tree: cache.entries[0].oid,
         files: 0,
         uncovered: Vec::new(),
         filter: Filter { rules: rules.clone(), tracked: Vec::new() },
     };
-    for directory in &directories {
+    for directory in &known.directories {
         let entry = &cache.entries[directory.entry as usize];
         for child in cache.children(entry) {
             let path = || {
@@ -402,7 +399,7 @@ fn summary(cache: &Cache, rules: &Rules) -> Result<Capture, CaptureError> {
         }
     }
     capture.uncovered.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(capture)
+    capture
 }
 
 fn reason(entry: &Entry) -> Reason {

@@ -12,12 +12,11 @@ use rustix::io::Errno;
 use crate::beneath::{self, Root, Stat};
 use crate::capture::cache::{Cache, Cause, Class, Cutoff, Directory, Entry, Kind, Reach};
 use crate::capture::coverage::{Coverage, Decision};
+use crate::capture::sink::Sink;
 use crate::object;
 use crate::oid::Oid;
-use crate::pack::write::PackWriter;
 use crate::path::join;
 use crate::rules::Scope;
-use crate::store::Packs;
 
 /// How often a file that changes while it is read is read at most.
 const ATTEMPTS: usize = 5;
@@ -30,24 +29,23 @@ const MAX_GITIGNORE: u64 = 16 << 20;
 /// The state that the last capture saw, ready to be looked up.
 pub(crate) struct Known {
     pub(crate) cache: Cache,
+    /// In the order of their entries.
     pub(crate) directories: Vec<Directory>,
-    /// For each entry that is a directory: its number in `directories`.
-    numbers: HashMap<u32, u32>,
 }
 
 impl Known {
     pub(crate) fn new(cache: Cache) -> Option<Known> {
-        let directories = cache.directories()?;
-        let numbers = (0..).zip(&directories).map(|(number, directory)| (directory.entry, number));
-        Some(Known { numbers: numbers.collect(), cache, directories })
+        Some(Known { directories: cache.directories()?, cache })
     }
 
     pub(crate) fn entry(&self, number: u32) -> &Entry {
         &self.cache.entries[self.directories[number as usize].entry as usize]
     }
 
+    /// The number of the directory that this entry is.
     pub(crate) fn number(&self, entry: u32) -> Option<u32> {
-        self.numbers.get(&entry).copied()
+        let number = self.directories.binary_search_by_key(&entry, |directory| directory.entry);
+        number.ok().map(|number| number as u32)
     }
 
     fn find(&self, directory: &Entry, name: &[u8]) -> Option<u32> {
@@ -106,8 +104,7 @@ pub(crate) struct Findings {
 pub(crate) struct Scanner<'a> {
     pub(crate) root: &'a Root,
     pub(crate) coverage: &'a Coverage,
-    pub(crate) packs: Arc<Packs>,
-    pub(crate) writer: &'a PackWriter,
+    pub(crate) sink: &'a Sink<'a>,
     pub(crate) known: Option<&'a Known>,
     /// Trust nothing of what is known that is newer.
     pub(crate) cutoff: Cutoff,
@@ -115,14 +112,15 @@ pub(crate) struct Scanner<'a> {
     pub(crate) present: Cutoff,
     pub(crate) found: Mutex<Findings>,
     /// The rules that apply in a directory, and the id of its `.gitignore`: one for all of a scan.
-    pub(crate) scopes: Mutex<HashMap<Vec<u8>, (Arc<Scope>, Option<Oid>)>>,
+    pub(crate) scopes: Mutex<HashMap<Vec<u8>, Rules>>,
     /// Whether the rules that were applied are not those of the `.gitignore` that was captured.
     pub(crate) unsettled: AtomicBool,
+    /// How many files were found that are not known.
     pub(crate) counted: AtomicU64,
-    pub(crate) stopped: AtomicBool,
-    /// Why the capture cannot go on: the store does not take what it is given.
-    pub(crate) failure: Mutex<Option<io::Error>>,
 }
+
+/// The rules that apply in a directory, and the id of its own `.gitignore`.
+type Rules = (Arc<Scope>, Option<Oid>);
 
 /// Looks at everything that is known: one `lstat` per file.
 pub(crate) fn check(root: &Root, known: &Known, cutoff: Cutoff) -> Vec<Finding> {
@@ -342,7 +340,7 @@ impl Scanner<'_> {
         let mut children = Vec::with_capacity(names.len());
         let mut to_read = Vec::new();
         for name in names {
-            if self.stopped.load(Ordering::Relaxed) {
+            if self.is_over() {
                 break;
             }
             let child_path = join(path, &name);
@@ -446,9 +444,17 @@ impl Scanner<'_> {
     }
 
     fn count(&self) {
-        if self.counted.fetch_add(1, Ordering::Relaxed) >= self.coverage.rules.max_files {
-            self.stopped.store(true, Ordering::Relaxed);
-        }
+        self.counted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether there are more files than may be captured.
+    pub(crate) fn has_too_many(&self) -> bool {
+        self.counted.load(Ordering::Relaxed) > self.coverage.rules.max_files
+    }
+
+    /// Whether there is no point in going on.
+    fn is_over(&self) -> bool {
+        self.has_too_many() || self.sink.has_failed()
     }
 
     /// The rules that apply in a known directory, from the `.gitignore` files on the way to it.
@@ -485,12 +491,7 @@ impl Scanner<'_> {
     }
 
     /// The rules in a directory, and the id of its `.gitignore`, read once in a scan.
-    fn enter(
-        &self,
-        above: Option<&Arc<Scope>>,
-        path: &[u8],
-        fd: Option<BorrowedFd<'_>>,
-    ) -> (Arc<Scope>, Option<Oid>) {
+    fn enter(&self, above: Option<&Arc<Scope>>, path: &[u8], fd: Option<BorrowedFd<'_>>) -> Rules {
         let known = self.scopes.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
         known.unwrap_or_else(|| {
             let text = fd.and_then(read_gitignore);
@@ -525,13 +526,13 @@ impl Scanner<'_> {
         class: Class,
     ) -> Entry {
         let uncovered = |cause, stat| Entry { cause, class, ..Entry::new(Kind::Uncovered, stat) };
-        if self.stopped.load(Ordering::Relaxed) {
+        if self.is_over() {
             return uncovered(Cause::Changing, stat);
         }
         if stat.is_symlink() {
             return match beneath::read_link(fd, name) {
                 Ok(target) => {
-                    let oid = self.store(object::Kind::Blob, &target);
+                    let oid = self.sink.add(object::Kind::Blob, &target);
                     Entry { oid, class, ..Entry::new(Kind::Symlink, stat) }
                 }
                 Err(error) => unreadable(uncovered(Cause::Unreadable, stat), &error),
@@ -548,30 +549,12 @@ impl Scanner<'_> {
             return uncovered(Cause::TooLarge, stat);
         }
         match with_content(fd, name, limit, self.present, |oid, content| {
-            self.store_as(oid, object::Kind::Blob, content);
+            self.sink.add_as(oid, object::Kind::Blob, content);
         }) {
             Ok((stat, oid)) => Entry { oid, class, ..Entry::new(Kind::File, stat) },
             Err(Unread::TooLarge(stat)) => uncovered(Cause::TooLarge, stat),
             Err(Unread::Changing) => uncovered(Cause::Changing, stat),
             Err(Unread::Failed(error)) => unreadable(uncovered(Cause::Unreadable, stat), &error),
-        }
-    }
-
-    /// Adds an object to the pack unless the store has it.
-    pub(crate) fn store(&self, kind: object::Kind, content: &[u8]) -> Oid {
-        let oid = Oid::of(kind, content);
-        self.store_as(oid, kind, content);
-        oid
-    }
-
-    fn store_as(&self, oid: Oid, kind: object::Kind, content: &[u8]) {
-        if self.writer.contains(&oid) || self.packs.contains(&oid) {
-            return;
-        }
-        if let Err(error) = self.writer.add(kind, oid, content) {
-            self.stopped.store(true, Ordering::Relaxed);
-            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-            failure.get_or_insert(error);
         }
     }
 }

@@ -6,23 +6,21 @@ use std::io;
 use rayon::prelude::*;
 
 use crate::beneath::Stat;
-use crate::capture::cache::{Cache, Cause, Entry, Kind, Reach};
-use crate::capture::scan::{
-    Below, Child, Finding, Findings, Known, Listing, Outcome, Scanner, unreadable,
-};
+use crate::capture::cache::{Cache, Cause, Directory, Entry, Head, Kind, Reach};
+use crate::capture::scan::{Below, Child, Finding, Findings, Known, Listing, Outcome, unreadable};
+use crate::capture::sink::Sink;
 use crate::capture::{CaptureError, Context, Unsaved};
 use crate::object::{self, TreeEntry};
 use crate::oid::Oid;
+use crate::path::join;
 
 /// Fewer trees than this are made without other threads.
 const ALONE: usize = 64;
 
 /// A state whose changed directories still need their trees.
 pub(crate) struct Assembled {
-    pub(crate) cache: Cache,
-    /// The directories' entries, each after the one it is in, with the number of that one.
-    directories: Vec<(u32, u32)>,
-    /// For each of them: whether its content is new.
+    pub(crate) known: Known,
+    /// For each directory: whether its content is new.
     pub(crate) changed: Vec<bool>,
     pub(crate) unsaved: Unsaved,
 }
@@ -65,45 +63,41 @@ pub(crate) fn distrust_missing(cache: &mut Cache, context: &Context<'_>) -> bool
     missing
 }
 
-/// Puts what was found in the place of what was known, if no name came or went.
-pub(crate) fn patch(known: &Known, found: &Findings, rebuild: bool) -> Option<Assembled> {
+/// Whether no name came or went, so that what was found can take the place of what was known.
+pub(crate) fn is_in_place(known: &Known, found: &Findings) -> bool {
     let in_place = |(number, outcome): (&u32, &Outcome)| match outcome {
         Outcome::Listed(listing) => has_same_names(known, known.entry(*number), listing),
         _ => false,
     };
-    if !found.new.is_empty() || !found.known.iter().all(in_place) {
-        return None;
-    }
-    let mut cache = known.cache.clone();
-    let mut changed = vec![rebuild; known.directories.len()];
+    found.new.is_empty() && found.known.iter().all(in_place)
+}
+
+/// Puts what was found in the place of what was known.
+pub(crate) fn patch(mut known: Known, found: Findings) -> Assembled {
+    let mut changed = vec![false; known.directories.len()];
     let mut unsaved = Vec::new();
-    for (number, outcome) in &found.known {
-        let Outcome::Listed(listing) = outcome else { return None };
-        let place = known.directories[*number as usize].entry;
-        let start = cache.entries[place as usize].children.0;
-        changed[*number as usize] = true;
-        for (at, child) in (start..).zip(&listing.children) {
-            let entry = &mut cache.entries[at as usize];
-            let (name, children) = (entry.name, entry.children);
+    for (number, outcome) in found.known {
+        let Outcome::Listed(listing) = outcome else { continue };
+        let place = known.directories[number as usize].entry;
+        let entries = &mut known.cache.entries;
+        let start = entries[place as usize].children.0;
+        changed[number as usize] = true;
+        for (at, child) in (start..).zip(listing.children) {
+            let entry = &mut entries[at as usize];
+            let new = Entry { name: entry.name, ..child.entry };
             // The entry of a directory that was looked into itself is set from that look.
-            if child.below == Below::Nothing && *entry != (Entry { name, ..child.entry }) {
-                *entry = Entry { name, children, ..child.entry };
+            if child.below == Below::Nothing && *entry != new {
+                *entry = new;
                 unsaved.push(at);
             }
         }
-        let entry = &mut cache.entries[place as usize];
+        let entry = &mut entries[place as usize];
         if entry.stat != listing.stat {
             entry.stat = listing.stat;
             unsaved.push(place);
         }
     }
-    let directories = known.directories.iter().map(|directory| (directory.entry, directory.parent));
-    Some(Assembled {
-        cache,
-        directories: directories.collect(),
-        changed,
-        unsaved: Unsaved::Entries(unsaved),
-    })
+    Assembled { known, changed, unsaved: Unsaved::Entries(unsaved) }
 }
 
 fn has_same_names(known: &Known, directory: &Entry, listing: &Listing) -> bool {
@@ -121,18 +115,17 @@ fn has_same_names(known: &Known, directory: &Entry, listing: &Listing) -> bool {
 /// Makes a new state of what was found and, where nothing was, of what was known.
 pub(crate) fn assemble(
     known: Option<&Known>,
-    empty: Cache,
+    head: Head,
     mut found: Findings,
     root: Below,
 ) -> Result<Assembled, CaptureError> {
-    let mut cache = empty;
-    let mut directories = Vec::new();
-    let mut changed = Vec::new();
     let root_entry = match known {
         Some(known) => *known.entry(0),
         None => Entry::new(Kind::Directory, Stat::default()),
     };
-    cache.entries.push(root_entry);
+    let mut cache = Cache { head, entries: vec![root_entry], names: Vec::new() };
+    let mut directories: Vec<Directory> = Vec::new();
+    let mut changed = Vec::new();
     let mut queue = VecDeque::from([(0u32, 0u32, root)]);
     while let Some((place, parent, below)) = queue.pop_front() {
         let outcome = match below {
@@ -160,7 +153,13 @@ pub(crate) fn assemble(
             _ => unreachable!("directories that are gone or unreadable were sorted out"),
         };
         let number = directories.len() as u32;
-        directories.push((place, parent));
+        let path = match number {
+            0 => Vec::new(),
+            _ => {
+                join(&directories[parent as usize].path, cache.name(&cache.entries[place as usize]))
+            }
+        };
+        directories.push(Directory { entry: place, parent, path });
         let start = cache.entries.len() as u32;
         let mut count = 0;
         for mut child in children {
@@ -177,7 +176,7 @@ pub(crate) fn assemble(
         }
         cache.entries[place as usize].children = (start, count);
     }
-    Ok(Assembled { cache, directories, changed, unsaved: Unsaved::All })
+    Ok(Assembled { known: Known { cache, directories }, changed, unsaved: Unsaved::All })
 }
 
 fn known_children(known: &Known, number: u32) -> Vec<Child> {
@@ -218,42 +217,41 @@ fn settle(child: &mut Child, found: &Findings, changed: &mut bool) -> bool {
 }
 
 /// Makes the trees of changed directories, and of those above them, from the bottom up.
-pub(crate) fn make_trees(scanner: &Scanner<'_>, assembled: &mut Assembled) {
-    let mut depths = vec![0u32; assembled.directories.len()];
+pub(crate) fn make_trees(sink: &Sink<'_>, assembled: &mut Assembled) {
+    let Assembled { known: Known { cache, directories }, changed, unsaved } = assembled;
+    let mut depths = vec![0u32; directories.len()];
     for number in 1..depths.len() {
-        depths[number] = depths[assembled.directories[number].1 as usize] + 1;
+        depths[number] = depths[directories[number].parent as usize] + 1;
     }
     // Directories come level by level, so those of one depth stand together.
     let mut end = depths.len();
     while end > 0 {
         let depth = depths[end - 1];
         let start = depths[..end].partition_point(|other| *other < depth);
-        let changed: Vec<usize> =
-            (start..end).filter(|number| assembled.changed[*number]).collect();
-        let make =
-            |number: &usize| make_tree(scanner, &assembled.cache, assembled.directories[*number].0);
-        let trees: Vec<Oid> = if changed.len() < ALONE {
-            changed.iter().map(make).collect()
+        let here: Vec<usize> = (start..end).filter(|number| changed[*number]).collect();
+        let make = |number: &usize| make_tree(sink, cache, directories[*number].entry);
+        let trees: Vec<Oid> = if here.len() < ALONE {
+            here.iter().map(make).collect()
         } else {
-            changed.par_iter().with_min_len(8).map(make).collect()
+            here.par_iter().with_min_len(8).map(make).collect()
         };
-        for (number, tree) in changed.into_iter().zip(trees) {
-            let (place, parent) = assembled.directories[number];
-            let entry = &mut assembled.cache.entries[place as usize];
+        for (number, tree) in here.into_iter().zip(trees) {
+            let Directory { entry: place, parent, .. } = directories[number];
+            let entry = &mut cache.entries[place as usize];
             if entry.oid != tree {
                 entry.oid = tree;
-                if let Unsaved::Entries(entries) = &mut assembled.unsaved {
+                if let Unsaved::Entries(entries) = unsaved {
                     entries.push(place);
                 }
             }
             // The mode of a directory is in the tree above it.
-            assembled.changed[parent as usize] = true;
+            changed[parent as usize] = true;
         }
         end = start;
     }
 }
 
-fn make_tree(scanner: &Scanner<'_>, cache: &Cache, place: u32) -> Oid {
+fn make_tree(sink: &Sink<'_>, cache: &Cache, place: u32) -> Oid {
     let mut children: Vec<TreeEntry<'_>> = cache
         .children(&cache.entries[place as usize])
         .iter()
@@ -268,5 +266,5 @@ fn make_tree(scanner: &Scanner<'_>, cache: &Cache, place: u32) -> Oid {
     });
     let mut tree = Vec::with_capacity(children.len() * 48);
     children.into_iter().for_each(|child| object::push_entry(&mut tree, child));
-    scanner.store(object::Kind::Tree, &tree)
+    sink.add(object::Kind::Tree, &tree)
 }

@@ -389,9 +389,9 @@ fn files_that_never_end() {
             scratch.write("target/x", "2");
             let path = scratch.path(place);
             if kind == "fifo" {
-                fifo(path)
+                fifo(path);
             } else {
-                endless(path)
+                endless(path);
             }
             let (done, is_done) = std::sync::mpsc::channel();
             std::thread::spawn(move || {

@@ -1,6 +1,6 @@
 //! The integration tests of the crate: one file per subject.
 
-#![allow(clippy::unwrap_used, unreachable_pub)]
+#![allow(clippy::unwrap_used, clippy::type_complexity, unreachable_pub)]
 
 mod capture;
 mod changing;

@@ -407,7 +407,7 @@ fn readers_wait_for_nobody() {
         fs::write(scratch.store.directory().join("tmp/leftover"), "x").unwrap();
         let store = Store::open(scratch.store.directory()).unwrap();
         let id = store.workspace_id(&scratch.root);
-        assert_eq!(store.pinned_workspaces().unwrap(), [id.clone()]);
+        assert_eq!(store.pinned_workspaces().unwrap(), std::slice::from_ref(&id));
         let names = store.pin_names(&id).unwrap();
         let pin = store.pin(&names[0]).unwrap().unwrap();
         assert_eq!(pin.tree, capture.tree);
