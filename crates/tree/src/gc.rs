@@ -128,7 +128,8 @@ impl Store {
 
     /// Whether [`Store::merge`] is worth its while.
     pub fn needs_merge(&self) -> bool {
-        self.packs().loose.len() > MANY
+        // Mostly there are few packs at all, which is quickly seen.
+        names(&self.pack_directory()).len() > MANY && self.packs().loose.len() > MANY
     }
 
     /// Merges small packs, whatever they hold, and indexes all packs together. Cheap: a pack is

@@ -161,21 +161,24 @@ impl Store {
         }
     }
 
-    /// Creates the ref of a pin, durably. Fails if the name is taken. The caller holds the store's
-    /// lock and has made the commit durable.
-    pub(crate) fn create_ref(&self, name: &PinName, id: Oid) -> io::Result<()> {
+    /// Writes what a ref will say; the caller makes it durable, and holds the store's lock.
+    pub(crate) fn write_ref(&self, id: Oid) -> io::Result<Temporary> {
+        let mut file = Temporary::new(&self.temporary())?;
+        file.write_all(format!("{id}\n").as_bytes())?;
+        Ok(file)
+    }
+
+    /// Gives a ref its name, durably. Fails if the name is taken. The caller has made the commit
+    /// durable.
+    pub(crate) fn place_ref(&self, name: &PinName, written: Temporary) -> io::Result<()> {
         let path = self.directory().join(name.to_string());
         let directory = path.parent().expect("a ref is in a directory");
         if !directory.exists() {
             files::create_directory(directory)?;
             files::sync_directory(&self.refs())?;
         }
-        let mut file = Temporary::new(&self.temporary())?;
-        file.write_all(format!("{id}\n").as_bytes())?;
-        fault::point("ref sync")?;
-        file.sync_data()?;
         fault::point("ref link")?;
-        file.persist_new(&path)?;
+        written.persist_new(&path)?;
         files::sync_directory(directory)
     }
 }

@@ -251,7 +251,9 @@ pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
     let commit = Commit { tree, time: 1_700_000_000 + name.seq as i64, message }.encode();
     let commit_id = put(store, &writer, Kind::Commit, &commit);
     writer.seal(&store.pack_directory()).expect("the pack is sealed");
-    store.create_ref(&name, commit_id).expect("the ref is made");
+    store
+        .place_ref(&name, store.write_ref(commit_id).expect("the ref is written"))
+        .expect("the ref is made");
     name
 }
 

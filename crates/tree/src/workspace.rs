@@ -72,8 +72,6 @@ pub struct WorkspaceInfo {
     pub created_at: i64,
     /// When it was last captured or restored, in milliseconds since 1970.
     pub last_seen: i64,
-    /// The number that the next pin gets, unless a pin has it.
-    pub next_seq: u64,
 }
 
 impl Store {
@@ -263,10 +261,9 @@ impl<'w> Lock<'w> {
         if let Some(seq) = self.next_seq {
             return Ok(seq);
         }
-        let id = &self.workspace.id;
-        let after_pins = self.store().pin_names(id)?.last().map_or(1, |last| last.seq + 1);
-        // A damaged note only means that the numbers follow the pins that there are.
-        let noted = self.store().workspace_info(id).ok().flatten().map_or(1, |info| info.next_seq);
+        let pins = self.store().pin_names(&self.workspace.id)?;
+        let after_pins = pins.last().map_or(1, |last| last.seq + 1);
+        let noted = read_seq(&self.directory.join("seq"));
         Ok(*self.next_seq.insert(after_pins.max(noted)))
     }
 
@@ -289,10 +286,13 @@ impl<'w> Lock<'w> {
             self.lose();
             return Err(self.unwritten()(error));
         }
-        self.seal().map_err(self.unwritten())?;
+        let reference = self.store().write_ref(id).map_err(self.unwritten())?;
+        self.seal_with(&[&reference]).map_err(self.unwritten())?;
         let name = PinName { workspace: self.workspace.id.clone(), seq };
-        self.store().create_ref(&name, id).map_err(self.unwritten())?;
+        self.store().place_ref(&name, reference).map_err(self.unwritten())?;
         self.next_seq = Some(seq + 1);
+        // Only deleting the newest pin makes this matter, so it need not survive a power cut.
+        let _ = write_seq(&self.directory.join("seq"), seq + 1);
         Ok(Pin { name, id, tree, time, message: commit.message })
     }
 
@@ -303,8 +303,12 @@ impl<'w> Lock<'w> {
 
     /// Writes the pending pack.
     pub(crate) fn seal(&mut self) -> io::Result<()> {
+        self.seal_with(&[])
+    }
+
+    fn seal_with(&mut self, others: &[&fs::File]) -> io::Result<()> {
         if let Some(writer) = self.writer.take() {
-            let sealed = writer.seal(&self.workspace.store.pack_directory());
+            let sealed = writer.seal_with(&self.workspace.store.pack_directory(), others);
             self.workspace.store.forget_packs();
             if let Err(error) = sealed {
                 self.lose();
@@ -351,9 +355,7 @@ impl<'w> Lock<'w> {
     fn note(&self, now: i64) -> Result<(), StoreError> {
         const HOUR: i64 = 3_600_000;
         let known = self.store().workspace_info(&self.workspace.id).ok().flatten();
-        let next_seq = self.next_seq.or(known.as_ref().map(|info| info.next_seq)).unwrap_or(1);
         if let Some(info) = &known
-            && info.next_seq == next_seq
             && (info.last_seen..info.last_seen + HOUR).contains(&now)
         {
             return Ok(());
@@ -362,13 +364,27 @@ impl<'w> Lock<'w> {
             path: AnyPath::from(&*self.workspace.path),
             created_at: known.map_or(now, |info| info.created_at),
             last_seen: now,
-            next_seq,
         };
         let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
         let path = self.directory.join("workspace.json");
         files::replace(&self.store().temporary(), &path, &text, false)
             .map_err(StoreError::io("write", &path))
     }
+}
+
+/// The number of the next pin as it was noted; damage only means that numbers follow the pins
+/// that there are.
+fn read_seq(path: &Path) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.trim().parse().unwrap_or(1).min(1 << 62)
+}
+
+/// Always twenty digits, written over the ones before: cheaper than a new file, and as good.
+fn write_seq(path: &Path, seq: u64) -> io::Result<()> {
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    file.write_all_at(format!("{seq:020}\n").as_bytes(), 0)
 }
 
 fn milliseconds(time: SystemTime) -> i64 {

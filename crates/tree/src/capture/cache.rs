@@ -298,7 +298,10 @@ impl Cache {
         self.entries.iter().for_each(|entry| encode(&mut bytes, entry));
         bytes.extend_from_slice(&self.names);
         push_checksum(&mut bytes, 0);
-        files::replace(temporary, &directory.join("state"), &bytes, false)?;
+        // Some file systems flush a file that replaces another; nothing depends on this one.
+        let path = directory.join("state");
+        files::ignore_missing(fs::remove_file(&path))?;
+        files::replace(temporary, &path, &bytes, false)?;
         // The log belongs to the cache before; its checksum says so if this does not happen.
         match fs::remove_file(directory.join("state.log")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

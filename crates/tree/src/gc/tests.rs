@@ -183,7 +183,7 @@ fn trees_of_any_depth() {
         let commit = put(&bench.store, &writer, Kind::Commit, &commit);
         writer.seal(&bench.packs()).unwrap();
         let name = PinName { workspace: workspace(1), seq: round as u64 };
-        bench.store.create_ref(&name, commit).unwrap();
+        bench.store.place_ref(&name, bench.store.write_ref(commit).unwrap()).unwrap();
         pins.push((tree, blob));
     }
     bench.store.gc().unwrap();
@@ -671,7 +671,12 @@ fn grow(store: &Store, directories: usize, captures: u64) -> u64 {
         let commit = Commit { tree, time, message }.encode();
         let commit = put(store, &writer, Kind::Commit, &commit);
         let sealed = writer.seal(&store.pack_directory()).unwrap().unwrap();
-        store.create_ref(&PinName { workspace: workspace(1), seq: round }, commit).unwrap();
+        store
+            .place_ref(
+                &PinName { workspace: workspace(1), seq: round },
+                store.write_ref(commit).unwrap(),
+            )
+            .unwrap();
         if round == 0 {
             let file = |extension| store.pack_directory().join(format!("{sealed}.{extension}"));
             first =

@@ -128,14 +128,24 @@ impl PackWriter {
         self.inner().append(&self.temporary, oid, entry)
     }
 
-    /// Completes the pack and moves it into `directory`, durably. Returns its name,
-    /// or nothing if there are no objects.
+    /// Completes the pack and moves it into `directory`, durably. Returns its name, or nothing if
+    /// there are no objects.
     pub(crate) fn seal(self, directory: &Path) -> io::Result<Option<String>> {
+        self.seal_with(directory, &[])
+    }
+
+    /// The same, and makes other files durable on the way.
+    pub(crate) fn seal_with(
+        self,
+        directory: &Path,
+        others: &[&File],
+    ) -> io::Result<Option<String>> {
         let inner = self.inner.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         if inner.objects.is_empty() {
+            files::sync_all(others)?;
             return Ok(None);
         }
-        inner.seal(&self.temporary, directory).map(Some)
+        inner.seal(&self.temporary, directory, others).map(Some)
     }
 }
 
@@ -171,7 +181,7 @@ impl Inner {
         Ok(())
     }
 
-    fn seal(mut self, temporary: &Path, directory: &Path) -> io::Result<String> {
+    fn seal(mut self, temporary: &Path, directory: &Path, others: &[&File]) -> io::Result<String> {
         let count = (self.objects.len() as u32).to_be_bytes();
         let checksum: [u8; 20];
         if self.file.is_none() {
@@ -191,7 +201,9 @@ impl Inner {
         let mut index = Temporary::new(temporary)?;
         index.write_all(&index::encode(&mut self.objects, &checksum))?;
         fault::point("pack sync")?;
-        files::sync_all(&[&pack, &index])?;
+        let files: Vec<&File> =
+            [&*pack, &*index].into_iter().chain(others.iter().copied()).collect();
+        files::sync_all(&files)?;
 
         // The index goes last: a pack without one is invisible, an index without its pack is not.
         let name = format!("pack-{}", Oid(checksum));

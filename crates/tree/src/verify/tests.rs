@@ -193,7 +193,7 @@ fn trees_of_any_depth() {
     let commit = put(&bench.store, &writer, Kind::Commit, &commit);
     let pack = writer.seal(&bench.packs()).unwrap().unwrap();
     let pin = PinName { workspace: workspace(1), seq: 1 };
-    bench.store.create_ref(&pin, commit).unwrap();
+    bench.store.place_ref(&pin, bench.store.write_ref(commit).unwrap()).unwrap();
     assert!(bench.store.verify(&quietly).unwrap().is_whole());
     break_object(&bench, &pack, blob);
     let report = bench.store.verify(&quietly).unwrap();
