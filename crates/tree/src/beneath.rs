@@ -155,7 +155,7 @@ fn split_stage(path: &[u8]) -> (&[u8], &[u8]) {
         return (path, b"");
     }
     let slash = path[..LONGEST].iter().rposition(|byte| *byte == b'/');
-    let slash = slash.expect("no name is longer than 255 bytes");
+    let slash = slash.expect("no name is that long");
     (&path[..slash], &path[slash + 1..])
 }
 

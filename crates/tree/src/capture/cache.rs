@@ -80,7 +80,7 @@ pub(crate) struct Entry {
     pub(crate) reach: Reach,
     pub(crate) cause: Cause,
     /// Where its name is in the table of names.
-    pub(crate) name: (u32, u8),
+    pub(crate) name: (u32, u16),
     pub(crate) stat: Stat,
     /// Its content, link target or tree. For what is unreadable: the error number.
     pub(crate) oid: Oid,
@@ -389,7 +389,7 @@ fn decode_head(bytes: &[u8]) -> Option<(Head, u32, u32)> {
 }
 
 /// A record: oid 20, mode 4, size or children 8, mtime 8, ctime 8, inode 8, name 4 + 1, and three
-/// bytes for kind, class with reach, and cause.
+/// bytes for kind (and the rest of a name's length), class with reach, and cause.
 fn encode(out: &mut Vec<u8>, entry: &Entry) {
     let size = match entry.kind {
         Kind::Directory => u64::from(entry.children.0) << 32 | u64::from(entry.children.1),
@@ -402,8 +402,9 @@ fn encode(out: &mut Vec<u8>, entry: &Entry) {
     out.extend_from_slice(&entry.stat.ctime.to_le_bytes());
     out.extend_from_slice(&entry.stat.inode.to_le_bytes());
     out.extend_from_slice(&entry.name.0.to_le_bytes());
+    let [length, more] = entry.name.1.to_le_bytes();
     let rule = (entry.class as u8) << 4 | entry.reach as u8;
-    out.extend_from_slice(&[entry.name.1, entry.kind as u8, rule, entry.cause as u8]);
+    out.extend_from_slice(&[length, more << 2 | entry.kind as u8, rule, entry.cause as u8]);
 }
 
 fn decode(record: &[u8]) -> Option<Entry> {
@@ -423,7 +424,7 @@ fn decode(record: &[u8]) -> Option<Entry> {
         Cause::Changing,
         Cause::Private,
     ];
-    let kind = *kind.get(usize::from(record[61]))?;
+    let kind = *kind.get(usize::from(record[61] & 3))?;
     let size = word(24);
     let is_directory = kind == Kind::Directory;
     Some(Entry {
@@ -431,7 +432,7 @@ fn decode(record: &[u8]) -> Option<Entry> {
         class: *class.get(usize::from(record[62] >> 4))?,
         reach: *reach.get(usize::from(record[62] & 15))?,
         cause: *cause.get(usize::from(record[63]))?,
-        name: (half(56), record[60]),
+        name: (half(56), u16::from_le_bytes([record[60], record[61] >> 2])),
         stat: Stat {
             mode: half(20),
             size: if is_directory { 0 } else { size },
@@ -537,6 +538,17 @@ mod tests {
         other.save(path, path).unwrap();
         fs::write(&log, &whole).unwrap();
         assert_eq!(Cache::load(path).unwrap().entries[1].oid, Oid([7; 20]));
+    }
+
+    /// Most file systems end at 255 bytes, but some count characters.
+    #[test]
+    fn long_names() {
+        for length in [0, 1, 255, 256, 765, 1020, 16_383] {
+            let entry = Entry { name: (7, length), ..sample().entries[2] };
+            let mut record = Vec::new();
+            encode(&mut record, &entry);
+            assert_eq!(decode(&record), Some(entry), "{length}");
+        }
     }
 
     #[test]

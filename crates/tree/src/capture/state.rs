@@ -166,7 +166,7 @@ pub(crate) fn assemble(
             if !settle(&mut child, &found, changed.last_mut().expect("just pushed")) {
                 continue;
             }
-            child.entry.name = (cache.names.len() as u32, child.name.len() as u8);
+            child.entry.name = (cache.names.len() as u32, child.name.len() as u16);
             cache.names.extend_from_slice(&child.name);
             if child.below != Below::Nothing {
                 queue.push_back((start + count, number, child.below));
