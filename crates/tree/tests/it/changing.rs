@@ -65,7 +65,7 @@ fn a_file_that_is_rewritten_all_the_time() {
         scratch.write("f", vec![0; SIZE]);
         let file = fs::OpenOptions::new().write(true).open(scratch.path("f")).unwrap();
         let rewrite = |round: usize| {
-            file.write_all_at(&[(round % VERSIONS) as u8; SIZE], 0).unwrap();
+            file.write_all_at(&vec![(round % VERSIONS) as u8; SIZE], 0).unwrap();
             // At times there is a moment's rest.
             (0..round % 7 * 300).for_each(|_| std::hint::spin_loop());
         };
