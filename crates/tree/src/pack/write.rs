@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::thread::JoinHandle;
 
 use sha1::{Digest, Sha1};
 
@@ -33,6 +34,8 @@ struct Inner {
     /// How much of the pack is in the file.
     spilled: u64,
     file: Option<Temporary>,
+    /// Writes what is in the file to the disk already, so that less is left for the end.
+    early_sync: Option<JoinHandle<io::Result<()>>>,
     objects: Vec<Indexed>,
     known: HashSet<Oid>,
 }
@@ -40,8 +43,14 @@ struct Inner {
 impl PackWriter {
     pub(crate) fn new(temporary: &Path) -> PackWriter {
         let tail = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
-        let inner =
-            Inner { tail, spilled: 0, file: None, objects: Vec::new(), known: HashSet::new() };
+        let inner = Inner {
+            tail,
+            spilled: 0,
+            file: None,
+            early_sync: None,
+            objects: Vec::new(),
+            known: HashSet::new(),
+        };
         PackWriter { temporary: temporary.to_owned(), inner: Mutex::new(inner) }
     }
 
@@ -176,6 +185,11 @@ impl Inner {
             None => self.file.insert(Temporary::new(temporary)?),
         };
         file.write_all(&self.tail)?;
+        if self.tail.len() > SPILL && self.early_sync.as_ref().is_none_or(JoinHandle::is_finished) {
+            let file = file.try_clone()?;
+            let before = self.early_sync.replace(std::thread::spawn(move || file.sync_data()));
+            finish(before)?;
+        }
         self.spilled += self.tail.len() as u64;
         self.tail.clear();
         Ok(())
@@ -194,6 +208,7 @@ impl Inner {
             let file = self.file.as_ref().expect("the pack was spilled");
             file.write_all_at(&count, 8)?;
             checksum = sync_while_hashing(file, self.spilled)?;
+            finish(self.early_sync.take())?;
             self.tail.extend_from_slice(&checksum);
             self.spill(temporary)?;
         }
@@ -214,6 +229,11 @@ impl Inner {
         files::sync_directory(directory)?;
         Ok(name)
     }
+}
+
+/// The result of a sync: the kernel tells of an error only once.
+fn finish(sync: Option<JoinHandle<io::Result<()>>>) -> io::Result<()> {
+    sync.map_or(Ok(()), |sync| sync.join().expect("fdatasync does not panic"))
 }
 
 /// The checksum of the first `length` bytes, computed while the disk writes them.
