@@ -38,7 +38,7 @@ mod verify;
 mod workspace;
 
 pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
-pub use diff::{Change, ChangeKind, Diff, DiffOptions, LineCounts, Side, Unified, diff};
+pub use diff::{Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, diff};
 pub use gc::{GcError, GcOutcome};
 pub use object::{Kind, Mode};
 pub use oid::{InvalidOid, Oid};

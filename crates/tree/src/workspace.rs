@@ -37,6 +37,8 @@ pub struct Workspace<'s> {
     path: PathBuf,
     root: Root,
     own: Option<RelPath>,
+    /// The one name in the root that counts, if it is not all of them.
+    only: Option<Vec<u8>>,
 }
 
 /// A directory cannot be a workspace.
@@ -85,7 +87,37 @@ impl Store {
         let root = Root::open(&path).map_err(failed)?;
         let own = places.own.as_deref().and_then(|own| fs::canonicalize(own).ok());
         let own = own.and_then(|own| RelPath::new(bytes(own.strip_prefix(&path).ok()?)).ok());
-        Ok(Workspace { store: self, id: self.workspace_id(&path), path, root, own })
+        Ok(Workspace { store: self, id: self.workspace_id(&path), path, root, own, only: None })
+    }
+
+    /// A single file as a workspace: for one that is in no workspace, such as `~/.zshrc`. It need
+    /// not exist. What is beside it is not looked at, so it may be anywhere but in takeback's own
+    /// directory.
+    pub fn single_file(
+        &self,
+        file: &Path,
+        places: &Places,
+    ) -> Result<Workspace<'_>, WorkspaceError> {
+        let failed = |source| WorkspaceError::Open { path: file.to_owned(), source };
+        // Through a link, because whoever writes to it writes there too.
+        let path = match (fs::canonicalize(file), file.parent(), file.file_name()) {
+            (Ok(path), ..) => path,
+            (Err(_), Some(parent), Some(name)) => {
+                fs::canonicalize(parent).map_err(failed)?.join(name)
+            }
+            (Err(error), ..) => return Err(failed(error)),
+        };
+        let own = places.own.as_deref().and_then(|own| fs::canonicalize(own).ok());
+        if own.is_some_and(|own| path.starts_with(own)) {
+            return Err(WorkspaceError::Refused { path, what: "in takeback's own directory" });
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(WorkspaceError::Refused { path, what: "the root of the file system" });
+        };
+        let root = Root::open(parent).map_err(failed)?;
+        let only = Some(name.as_encoded_bytes().to_vec());
+        let id = self.workspace_id(&path);
+        Ok(Workspace { store: self, id, path: parent.to_owned(), root, own: None, only })
     }
 
     /// The id of the workspace at a canonical path.
@@ -240,6 +272,7 @@ impl<'w> Lock<'w> {
             root: &self.workspace.root,
             path: &self.workspace.path,
             own: self.workspace.own.clone(),
+            only: self.workspace.only.as_deref(),
             writer,
         };
         let outcome = capture::capture(&context, known, options);
@@ -248,6 +281,17 @@ impl<'w> Lock<'w> {
         }
         let (capture, state) = outcome?;
         self.state = Some(state);
+        Ok(capture)
+    }
+
+    /// Captures the workspace such that its trees can be read at once.
+    pub(crate) fn capture_readable(
+        &mut self,
+        options: &CaptureOptions<'_>,
+    ) -> Result<Capture, CaptureError> {
+        let capture = self.capture(options)?;
+        let path = self.store().directory().to_owned();
+        self.seal().map_err(|source| CaptureError::Write { path, source })?;
         Ok(capture)
     }
 
@@ -261,9 +305,17 @@ impl<'w> Lock<'w> {
         if let Some(seq) = self.next_seq {
             return Ok(seq);
         }
+        let noted = read_seq(&self.directory.join("seq"));
+        let is_pin = |seq| {
+            let name = PinName { workspace: self.workspace.id.clone(), seq };
+            self.store().directory().join(name.to_string()).exists()
+        };
+        // Mostly the note is right, and then there is no need to look at all pins.
+        if is_pin(noted - 1) && !is_pin(noted) {
+            return Ok(*self.next_seq.insert(noted));
+        }
         let pins = self.store().pin_names(&self.workspace.id)?;
         let after_pins = pins.last().map_or(1, |last| last.seq + 1);
-        let noted = read_seq(&self.directory.join("seq"));
         Ok(*self.next_seq.insert(after_pins.max(noted)))
     }
 
@@ -376,7 +428,7 @@ impl<'w> Lock<'w> {
 /// that there are.
 fn read_seq(path: &Path) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
-    text.trim().parse().unwrap_or(1).min(1 << 62)
+    text.trim().parse().unwrap_or(1).clamp(1, 1 << 62)
 }
 
 /// Always twenty digits, written over the ones before: cheaper than a new file, and as good.

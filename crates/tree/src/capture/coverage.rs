@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::beneath::Stat;
 use crate::capture::cache::{Cause, Class, Reach};
+use crate::capture::{CaptureOptions, Context};
 use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, is_within, split};
 use crate::rules::{Matcher, Rules, Scope, Verdict};
@@ -18,6 +19,8 @@ pub(crate) struct Coverage {
     named: Vec<RelPath>,
     /// Takeback's own directory, if it is inside the workspace.
     own: Option<RelPath>,
+    /// The one file in the root that is captured, whatever the rules say.
+    only: Option<Vec<u8>>,
     index: Option<PathBuf>,
     tracked: OnceLock<Tracked>,
 }
@@ -36,19 +39,19 @@ pub(crate) enum Decision {
 
 impl Coverage {
     pub(crate) fn new(
-        rules: &Rules,
-        named: &[RelPath],
-        own: Option<RelPath>,
+        options: &CaptureOptions<'_>,
+        context: &Context<'_>,
         index: Option<PathBuf>,
     ) -> Coverage {
-        let mut named: Vec<RelPath> =
-            named.iter().filter(|path| !path.is_root()).cloned().collect();
+        let named = options.named.iter().filter(|path| !path.is_root());
+        let mut named: Vec<RelPath> = named.cloned().collect();
         named.sort();
         Coverage {
-            rules: rules.clone(),
-            matcher: Matcher::new(rules),
+            rules: options.rules.clone(),
+            matcher: Matcher::new(options.rules),
             named,
-            own,
+            own: context.own.clone(),
+            only: context.only.map(<[u8]>::to_vec),
             index,
             tracked: OnceLock::new(),
         }
@@ -93,6 +96,10 @@ impl Coverage {
         let is_directory = stat.is_directory();
         if split(path).1 == b".git" {
             return Decision::Pass;
+        }
+        if let Some(only) = &self.only {
+            let is_it = path == only && (stat.is_file() || stat.is_symlink());
+            return if is_it { Decision::Capture(Class::Named) } else { Decision::Pass };
         }
         if self.own.as_ref().is_some_and(|own| own.as_bytes() == path) {
             return Decision::Leave(Cause::Excluded);

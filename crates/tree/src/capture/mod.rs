@@ -125,6 +125,8 @@ pub(crate) struct Context<'a> {
     pub(crate) path: &'a Path,
     /// Takeback's own directory, if it is inside the workspace.
     pub(crate) own: Option<RelPath>,
+    /// The one name in the root that counts, if it is not all of them.
+    pub(crate) only: Option<&'a [u8]>,
     pub(crate) writer: &'a PackWriter,
 }
 
@@ -174,7 +176,7 @@ pub(crate) fn capture(
     known: Option<State>,
     options: &CaptureOptions<'_>,
 ) -> Result<(Capture, State), CaptureError> {
-    let index = tracked::index_path(context.path);
+    let index = if context.only.is_none() { tracked::index_path(context.path) } else { None };
     let mut head = Head {
         rules: fingerprint(options.rules, context.own.as_ref()),
         generation: context.store.generation(),
@@ -182,7 +184,7 @@ pub(crate) fn capture(
         index: index.as_deref().map(stat_of).unwrap_or_default(),
         named: !options.named.is_empty(),
     };
-    let coverage = Coverage::new(options.rules, options.named, context.own.clone(), index);
+    let coverage = Coverage::new(options, context, index);
     let mut state = match known {
         Some(state) => update(context, &coverage, &mut head, state)?,
         None => start(context, &coverage, &mut head)?,

@@ -12,11 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use serde::{Serialize, Serializer};
 
+use crate::capture::{CaptureError, CaptureOptions};
 use crate::object::Mode;
 use crate::oid::Oid;
 use crate::path::{RelPath, join};
 use crate::rules::{Matcher, Rules};
 use crate::store::{ObjectError, Store};
+use crate::workspace::Lock;
 
 pub use text::Unified;
 
@@ -37,6 +39,30 @@ impl<'a> DiffOptions<'a> {
     /// Everything, with renames and counts.
     pub fn new(rules: &'a Rules) -> DiffOptions<'a> {
         DiffOptions { rules, paths: &[], renames: true, counts: true }
+    }
+}
+
+/// The workspace could not be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    /// The present could not be captured.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// One of the trees is not whole.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+}
+
+impl Lock<'_> {
+    /// What changed from a tree to the workspace as it is now.
+    pub fn diff(
+        &mut self,
+        from: &Oid,
+        capture: &CaptureOptions<'_>,
+        options: &DiffOptions<'_>,
+    ) -> Result<Diff, DiffError> {
+        let present = self.capture_readable(capture)?;
+        Ok(diff(self.store(), from, &present.tree, options)?)
     }
 }
 

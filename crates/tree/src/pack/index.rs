@@ -14,8 +14,9 @@ const MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_AT: u64 = 8;
 const OIDS_AT: u64 = FANOUT_AT + 1024;
 
-/// Up to this size an index is read at once; a larger one is looked into where it lies.
-const WHOLE: u64 = 4 << 20;
+/// Up to this size an index is read at once. A larger one is looked into where it lies: a capture
+/// mostly asks for a few objects, and memory that is touched for the first time is expensive.
+const WHOLE: u64 = 64 << 10;
 
 /// A file that is read in places.
 pub(crate) enum Source {

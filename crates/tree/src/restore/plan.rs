@@ -53,14 +53,6 @@ impl Lock<'_> {
             }
         }
     }
-
-    /// Captures the present such that its trees can be read.
-    fn capture_readable(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
-        let capture = self.capture(options)?;
-        let path = self.store().directory().to_owned();
-        self.seal().map_err(|source| CaptureError::Write { path, source })?;
-        Ok(capture)
-    }
 }
 
 struct Planner<'a, 'w> {

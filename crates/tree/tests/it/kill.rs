@@ -46,11 +46,22 @@ fn wrecked() -> (Scratch, Looks, Looks) {
     scratch.link("edit", "link");
     scratch.write("new/file", "x");
     let after = look(&scratch.root);
+    write_target(&scratch, &capture);
+    (scratch, before, after)
+}
+
+/// Says what a child is to restore.
+fn write_target(scratch: &Scratch, capture: &Capture) {
     let target = serde_json::json!({
         "tree": capture.tree, "filter": capture.filter, "uncovered": capture.uncovered,
     });
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
-    (scratch, before, after)
+}
+
+/// Restores in a process that is killed at this point, if it gets there.
+pub fn killed_restore(scratch: &Scratch, capture: &Capture, point: usize) {
+    write_target(scratch, capture);
+    let _ = spawn("kill::at_every_step", scratch, Some(point)).wait();
 }
 
 fn target(directory: &Path) -> Capture {

@@ -14,4 +14,5 @@ mod permissions;
 mod processes;
 mod racy;
 mod restore;
+mod single;
 mod support;

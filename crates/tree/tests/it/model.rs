@@ -10,6 +10,7 @@ use proptest::test_runner::{Config, TestRunner};
 use takeback_tree::fault::{self, Fault};
 use takeback_tree::{Capture, RestoreError};
 
+use crate::kill::killed_restore;
 use crate::support::{Failure, Scratch, in_own_process};
 
 /// What is at a path.
@@ -55,6 +56,8 @@ enum Action {
     RestorePath(prop::sample::Index, String),
     /// The nth step fails; with `true`, all later ones too.
     FailingRestore(prop::sample::Index, usize, bool),
+    /// The process is killed at the nth step.
+    KilledRestore(prop::sample::Index, usize),
 }
 
 fn path() -> impl Strategy<Value = String> {
@@ -63,6 +66,7 @@ fn path() -> impl Strategy<Value = String> {
 
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
+        1 => (any::<prop::sample::Index>(), 0usize..60).prop_map(|(index, nth)| Action::KilledRestore(index, nth)),
         6 => (path(), any::<u8>()).prop_map(|(path, seed)| Action::Write(path, seed)),
         2 => path().prop_map(Action::MakeDirectory),
         1 => (path(), any::<u8>()).prop_map(|(path, seed)| Action::Link(path, seed)),
@@ -327,6 +331,7 @@ impl Machine {
             Action::FailingRestore(index, nth, lasting) => {
                 self.failing_restore(index, *nth, *lasting);
             }
+            Action::KilledRestore(index, nth) => self.killed_restore(index, *nth),
         }
     }
 
@@ -414,6 +419,24 @@ impl Machine {
                 assert_eq!(Some(look(&self.scratch)), expected);
             }
         }
+    }
+
+    fn killed_restore(&mut self, index: &prop::sample::Index, nth: usize) {
+        if self.captures.is_empty() {
+            return;
+        }
+        let (capture, then) = index.get(&self.captures);
+        let now = look(&self.scratch);
+        let expected = expected(&now, then, &|_| true);
+        killed_restore(&self.scratch, capture, nth);
+        let workspace =
+            self.scratch.store.workspace(&self.scratch.root, &Default::default()).unwrap();
+        drop(workspace.lock().unwrap());
+        let after = look(&self.scratch);
+        assert!(
+            after == now || Some(&after) == expected.as_ref(),
+            "{after:#?} now {now:#?} then {then:#?}"
+        );
     }
 
     /// Git agrees with the model about what was captured.
