@@ -63,6 +63,19 @@ impl Failure {
     }
 }
 
+/// An error and the errors behind it, in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let failure = Failure::of(error);
+    std::iter::once(failure.message).chain(failure.causes).collect::<Vec<_>>().join(": ")
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", output::disarm(&self.message))?;
+        self.causes.iter().try_for_each(|cause| write!(f, ": {}", output::disarm(cause)))
+    }
+}
+
 const REPAIR: &str = "run `takeback checkpoints verify` to see what is affected";
 
 impl From<StoreError> for Failure {
@@ -114,8 +127,9 @@ impl From<PlanError> for Failure {
         match error {
             PlanError::Capture(error) => error.into(),
             PlanError::Target(_) => Failure::of(&error).hint(REPAIR),
-            PlanError::Unfinished => Failure::of(&error)
-                .hint("make the paths named above writable and run the command again"),
+            PlanError::Unfinished => {
+                Failure::of(&error).hint("put right what is said above and run the command again")
+            }
             PlanError::NoSuchPath(_) | PlanError::Io { .. } => Failure::of(&error),
         }
     }
@@ -132,7 +146,9 @@ impl From<RestoreError> for Failure {
                 failure.hint("free space or fix the permissions; the next takeback command goes on")
             }
             RestoreError::Object(_) => failure.hint(REPAIR),
-            RestoreError::Io { .. } => failure.hint("nothing was changed"),
+            RestoreError::Io { .. } | RestoreError::Unverified(_) => {
+                failure.hint("nothing was changed")
+            }
             _ => failure,
         }
     }

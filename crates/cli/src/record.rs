@@ -42,6 +42,8 @@ pub(crate) enum Kind {
 pub(crate) struct Rollback {
     /// The checkpoint that it went back to.
     pub(crate) to: Oid,
+    /// That one's tree: what is still as in it is what the rollback did.
+    pub(crate) tree: Oid,
     /// The paths that were asked for; none for everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) paths: Vec<RelPath>,

@@ -124,6 +124,13 @@ impl Root {
         Ok(Root { fd: rustix::fs::open(path, flags, Permissions::empty())? })
     }
 
+    /// Which directory it is, whatever its path: device and inode.
+    #[allow(clippy::unnecessary_cast, reason = "the kernel's types differ between platforms")]
+    pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.fd)?;
+        Ok((stat.st_dev as u64, stat.st_ino as u64))
+    }
+
     /// Opens a directory below the root by its path. A symlink anywhere on the way is an error.
     pub(crate) fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         if path.is_empty() {

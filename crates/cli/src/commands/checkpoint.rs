@@ -81,7 +81,7 @@ pub(crate) fn take(reason: &str, context: &Context) -> Result<View, Failure> {
         ..Record::new(&workspace, lock.next_seq()?, now, Kind::Manual)
     };
     let pin = lock.pin(capture.tree, options.now, &record.message())?;
-    lock.finish(options.now)?;
+    super::rollback::finish(lock, context);
     super::checkpoints::merge_later(&store, context);
     Ok(View {
         id: pin.id,

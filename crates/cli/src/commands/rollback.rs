@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use takeback_tree::{
-    AnyPath, Blocked, BlockedReason, Kept, KeptReason, Lock, Oid, Plan, Recovery, RelPath, Target,
-    Uncovered, Workspace,
+    AnyPath, Blocked, BlockedReason, Kept, KeptReason, Lock, Oid, Plan, Recovery, RelPath,
+    RestoreError, Target, Uncovered, Workspace,
 };
 
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::output::{self, Progress};
 use crate::record::{Checkpoint, Checkpoints, Kind, Record, Rollback};
 
@@ -149,10 +149,32 @@ pub(crate) struct View {
     pub(crate) deleted: Vec<RelPath>,
     guarded: Vec<RelPath>,
     kept: Vec<Kept>,
+    /// Old files that somebody wrote to meanwhile, under their new names.
+    saved: Vec<RelPath>,
     uncovered: Vec<Uncovered>,
     blocked: Vec<Blocked>,
     #[serde(skip)]
     dry_run: bool,
+}
+
+/// What to return to, and which paths.
+struct Goal<'a> {
+    checkpoint: &'a Checkpoint,
+    paths: Vec<RelPath>,
+    /// If this undoes a rollback: its safety checkpoint's number, and what it led to.
+    undoes: Option<(u64, Oid)>,
+}
+
+impl Goal<'_> {
+    fn plan(&self, lock: &mut Lock<'_>, context: &Context) -> Result<Plan, Failure> {
+        let target = Target {
+            tree: self.checkpoint.pin.tree,
+            filter: &self.checkpoint.record.filter,
+            uncovered: &self.checkpoint.record.uncovered,
+            undoes: self.undoes.map(|(_, tree)| tree),
+        };
+        Ok(lock.plan(&target, &self.paths, &context.capture_options())?)
+    }
 }
 
 /// Plans, asks, saves the present, restores.
@@ -164,84 +186,101 @@ pub(crate) fn roll_back(
 ) -> Result<View, Failure> {
     let store = context.store()?;
     let workspace = context.workspace(&store)?;
-    let mut paths: Vec<RelPath> =
+    let paths: Vec<RelPath> =
         paths.iter().map(|path| context.inside(&workspace, path)).collect::<Result<_, _>>()?;
     let checkpoints = Checkpoints::of(&store, &workspace)?;
-    let (checkpoint, undoes) = if target == "undo" {
+    let goal = if target == "undo" {
         let (safety, rollback) = last_rollback(&checkpoints)?;
         // A rollback of single paths is undone for these paths.
-        paths.clone_from(&rollback.paths);
-        (safety, Some(safety.record.seq))
+        let undoes = Some((safety.record.seq, rollback.tree));
+        Goal { checkpoint: safety, paths: rollback.paths.clone(), undoes }
     } else {
-        (checkpoints.find(target)?, None)
+        Goal { checkpoint: checkpoints.find(target)?, paths, undoes: None }
     };
     let progress = Progress::new("comparing the workspace with the checkpoint");
     let mut lock = workspace.lock()?;
     report_recovery(&lock);
-    let plan = plan(&mut lock, checkpoint, &paths, context)?;
+    let plan = goal.plan(&mut lock, context)?;
     drop(progress);
     let mut view = View {
-        checkpoint: checkpoint.pin.id,
+        checkpoint: goal.checkpoint.pin.id,
         safety_checkpoint: None,
         restored: plan.writes.clone(),
         deleted: plan.deletes.clone(),
         guarded: plan.guarded.clone(),
         kept: plan.kept.clone(),
-        uncovered: checkpoint.record.uncovered.clone(),
+        saved: Vec::new(),
+        uncovered: goal.checkpoint.record.uncovered.clone(),
         blocked: plan.blocked.clone(),
         dry_run,
     };
     let nothing_to_do = view.restored.is_empty() && view.deleted.is_empty();
-    if dry_run || nothing_to_do || !view.blocked.is_empty() {
-        lock.finish(context.capture_options().now)?;
+    // An undo that finds everything undone is recorded all the same, so that the next one goes
+    // further.
+    let is_over = nothing_to_do && goal.undoes.is_none();
+    if dry_run || is_over || !view.blocked.is_empty() {
+        finish(lock, context);
         return Ok(view);
     }
-    if !context.globals.yes && std::io::stdin().is_terminal() && !context.globals.json {
+    if !nothing_to_do
+        && !context.globals.yes
+        && !context.globals.json
+        && std::io::stdin().is_terminal()
+    {
         // Nobody else waits while somebody thinks.
-        lock.finish(context.capture_options().now)?;
+        finish(lock, context);
         confirm(&view)?;
         lock = workspace.lock()?;
-        let again = self::plan(&mut lock, checkpoint, &paths, context)?;
-        if again != plan {
+        report_recovery(&lock);
+        if !goal.plan(&mut lock, context)?.does_the_same_as(&plan) {
             return Err(Failure::new("the workspace changed meanwhile; nothing was restored")
                 .hint("look again with --dry-run and repeat"));
         }
     }
     let _progress = Progress::new("restoring");
-    let rollback = Rollback { to: checkpoint.pin.id, paths, undoes };
-    let safety = pin_safety(&mut lock, &workspace, &plan, rollback, context)?;
-    let outcome = lock.apply(&plan, &safety)?;
-    lock.finish(context.capture_options().now)?;
+    let safety = pin_safety(&mut lock, &workspace, &plan, &goal, context)?;
+    let outcome = match lock.apply(&plan, &safety) {
+        Ok(outcome) => outcome,
+        // Its journal still needs the safety checkpoint.
+        Err(error @ RestoreError::NotReverted { .. }) => return Err(error.into()),
+        Err(error) => {
+            // There was no rollback, so there is none to undo.
+            store.unpin(&safety.name)?;
+            return Err(error.into());
+        }
+    };
+    finish(lock, context);
     view.safety_checkpoint = Some(safety.id);
-    (view.restored, view.deleted) = (outcome.restored, outcome.deleted);
+    (view.restored, view.deleted, view.saved) = (outcome.restored, outcome.deleted, outcome.saved);
     view.kept
         .extend(outcome.kept.into_iter().map(|path| Kept { path, reason: KeptReason::NotEmpty }));
     Ok(view)
 }
 
-fn plan(
-    lock: &mut Lock<'_>,
-    checkpoint: &Checkpoint,
-    paths: &[RelPath],
-    context: &Context,
-) -> Result<Plan, Failure> {
-    let target = Target {
-        tree: checkpoint.pin.tree,
-        filter: &checkpoint.record.filter,
-        uncovered: &checkpoint.record.uncovered,
-    };
-    Ok(lock.plan(&target, paths, &context.capture_options())?)
+/// Ends the work on the workspace. What matters is done by then: a failure is only worth a word.
+pub(super) fn finish(lock: Lock<'_>, context: &Context) {
+    if let Err(error) = lock.finish(context.capture_options().now) {
+        let failure = Failure::from(error);
+        eprintln!("warning: the next checkpoint will take longer: {failure}");
+    }
 }
 
 fn pin_safety(
     lock: &mut Lock<'_>,
     workspace: &Workspace<'_>,
     plan: &Plan,
-    rollback: Rollback,
+    goal: &Goal<'_>,
     context: &Context,
 ) -> Result<takeback_tree::Pin, Failure> {
+    let to = goal.checkpoint.pin.id;
+    let rollback = Rollback {
+        to,
+        tree: goal.checkpoint.pin.tree,
+        paths: goal.paths.clone(),
+        undoes: goal.undoes.map(|(seq, _)| seq),
+    };
     let record = Record {
-        reason: format!("before a rollback to {}", &rollback.to.to_string()[..7]),
+        reason: format!("before a rollback to {}", &to.to_string()[..7]),
         rollback: Some(rollback),
         filter: plan.filter.clone(),
         uncovered: plan.uncovered.clone(),
@@ -269,10 +308,8 @@ pub(crate) fn report_recovery(lock: &Lock<'_>) {
         Some(Recovery::Finished(left)) => ("was interrupted and is finished now", left),
         Some(Recovery::Reverted(left)) => ("was interrupted and is taken back now", left),
         Some(Recovery::Failed(error)) => {
-            eprintln!(
-                "warning: an interrupted restore could not be finished: {}",
-                output::disarm(&error.to_string())
-            );
+            let error = output::disarm(&failure::chain(error));
+            eprintln!("warning: an interrupted restore could not be finished: {error}");
             return;
         }
     };
@@ -312,9 +349,13 @@ fn print_plan(view: &View, restore: &str, delete: &str) {
     print("Guarded, left as they are (name them to restore them)", paths(&view.guarded));
     let kept = |kept: &Kept| match kept.reason {
         KeptReason::NotCovered => format!("{}  (the checkpoint did not cover it)", kept.path),
+        KeptReason::NotSaved => {
+            format!("{}  (not captured now, so nothing in it was touched)", kept.path)
+        }
         KeptReason::NotEmpty => format!("{}  (not empty)", kept.path),
     };
     print("Kept", view.kept.iter().map(kept).collect());
+    print("Written to meanwhile, kept under these names", paths(&view.saved));
     let blocked = |blocked: &Blocked| {
         let why = match &blocked.reason {
             BlockedReason::Uncovered(reason) => {
@@ -343,8 +384,8 @@ fn show(view: &View, context: &Context) -> ExitCode {
     }
     if blocked {
         eprintln!("error: nothing was changed: move what is in the way and repeat");
-    } else if view.safety_checkpoint.is_some() {
-        println!("Done. `takeback rollback undo` takes this back.");
+    } else if let Some(safety) = view.safety_checkpoint {
+        println!("Done. `takeback rollback {}` takes this back.", &safety.to_string()[..7]);
     } else if view.restored.is_empty() && view.deleted.is_empty() {
         println!("Nothing to restore: everything is as it was then.");
     }

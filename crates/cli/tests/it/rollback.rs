@@ -1,6 +1,7 @@
 //! Checkpoints and the way back, as a person sees them.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use crate::session::{Session, first_in};
 
@@ -45,7 +46,7 @@ Restored:
 Deleted:
   new
   new/b.txt
-Done. `takeback rollback undo` takes this back.
+Done. `takeback rollback <id>` takes this back.
 ",
     );
     assert_eq!(session.read("a.txt"), "one\n");
@@ -61,7 +62,7 @@ Restored:
   a.txt
   new
   new/b.txt
-Done. `takeback rollback undo` takes this back.
+Done. `takeback rollback <id>` takes this back.
 $ takeback rollback undo
 ! error: there is no rollback to undo in this workspace
 [exit Some(1)]
@@ -124,7 +125,7 @@ Guarded, left as they are (name them to restore them):
   .env
 Kept:
   data/x  (the checkpoint did not cover it)
-Done. `takeback rollback undo` takes this back.
+Done. `takeback rollback <id>` takes this back.
 $ takeback rollback 1
 Would restore:
   thing
@@ -294,7 +295,9 @@ fn an_interrupted_restore_is_reported() {
     session.write("a", "1");
     session.output(&["checkpoint"]);
     let workspace = first_in(&session.base().join(".takeback/checkpoints/store/workspaces"));
-    let journal = serde_json::json!({"version": 1, "id": "deadbeef", "steps": [], "loosened": []});
+    let root = fs::metadata(session.project()).unwrap();
+    let root = (root.dev(), root.ino());
+    let journal = serde_json::json!({"version": 1, "root": root, "id": "deadbeef", "steps": [], "loosened": []});
     fs::write(workspace.join("journal"), journal.to_string()).unwrap();
     session.takeback(&["checkpoint"]);
     session.assert(
@@ -319,4 +322,109 @@ fn demo() {
         1,
         "nothing is left in the home directory"
     );
+}
+
+/// The id that the last line of a rollback names.
+fn named_id(session: &Session, arguments: &[&str]) -> String {
+    let text = String::from_utf8(session.output(arguments).stdout).unwrap();
+    let line = text.lines().last().unwrap();
+    line.strip_prefix("Done. `takeback rollback ").unwrap()[..7].to_owned()
+}
+
+#[test]
+fn what_is_said_to_take_it_back_takes_it_back() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.output(&["checkpoint"]);
+    session.write("a", "2");
+    session.output(&["rollback", "1"]);
+    session.write("a", "two hours of work");
+    let id = named_id(&session, &["rollback", "undo"]);
+    assert_eq!(session.read("a"), "2");
+    session.output(&["rollback", &id]);
+    assert_eq!(session.read("a"), "two hours of work");
+}
+
+#[test]
+fn a_rollback_that_failed_is_none_to_undo() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("thing", "1");
+    session.output(&["checkpoint"]);
+    session.write("a", "2");
+    session.output(&["rollback", "1", "a"]);
+    // Something that no rollback can replace comes in the way.
+    fs::remove_file(session.project().join("thing")).unwrap();
+    session.write("thing/.git/HEAD", "x");
+    assert!(!session.output(&["rollback", "1"]).status.success());
+    fs::remove_dir_all(session.project().join("thing")).unwrap();
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("a"), "2");
+}
+
+#[test]
+fn an_undo_with_nothing_left_to_do_counts() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("b", "1");
+    session.output(&["checkpoint"]);
+    session.write("a", "2");
+    session.write("b", "2");
+    session.output(&["rollback", "1", "a"]);
+    session.output(&["rollback", "1", "b"]);
+    session.write("b", "2");
+    session.output(&["rollback", "undo"]);
+    session.output(&["rollback", "undo"]);
+    assert_eq!((session.read("a"), session.read("b")), ("2".into(), "2".into()));
+}
+
+#[test]
+fn an_undo_goes_on_without_what_was_removed_since() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("b", "1");
+    session.output(&["checkpoint"]);
+    fs::remove_file(session.project().join("a")).unwrap();
+    session.write("b", "2");
+    session.output(&["rollback", "1", "a", "b"]);
+    fs::remove_file(session.project().join("a")).unwrap();
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("b"), "2");
+}
+
+#[test]
+fn an_undo_takes_back_what_is_guarded_by_now() {
+    let session = Session::new();
+    session.write("notes.txt", "v1");
+    session.output(&["checkpoint"]);
+    session.write(".gitignore", "notes.txt\n");
+    session.write("notes.txt", "v2");
+    session.output(&["rollback", "1"]);
+    assert_eq!(session.read("notes.txt"), "v1");
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("notes.txt"), "v2");
+}
+
+#[test]
+fn a_journal_of_another_version_or_directory_is_left_alone() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.output(&["checkpoint"]);
+    let workspace = first_in(&session.base().join(".takeback/checkpoints/store/workspaces"));
+    fs::write(workspace.join("journal"), r#"{"version": 2, "shape": "unknown"}"#).unwrap();
+    let output = session.output(&["checkpoint"]);
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("it is of another version of takeback"), "{said}");
+    assert!(workspace.join("journal").exists());
+    assert!(!session.output(&["rollback", "1"]).status.success());
+
+    let step = serde_json::json!({"path": "a", "from": {"mode": 33188, "oid": "d00491fd7e5bb6fa28c517a0bb32b8b506539d4d"}, "to": null, "stage": "", "swap": false});
+    let journal = serde_json::json!({"version": 1, "root": (1, 2), "id": "deadbeef", "steps": [step], "loosened": []});
+    fs::write(workspace.join("journal"), journal.to_string()).unwrap();
+    let output = session.output(&["checkpoint"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("another directory"), "{said}");
+    assert!(workspace.join("journal.foreign").exists());
+    assert_eq!(session.read("a"), "1");
 }

@@ -83,7 +83,7 @@ impl Session {
         for line in text.split_inclusive('\n') {
             let words = line.split_inclusive([' ', '\n', '"']);
             for word in words {
-                let core = word.trim_end_matches([' ', '\n', '"', '.', ',']);
+                let core = word.trim_end_matches([' ', '\n', '"', '.', ',', '`']);
                 let rest = &word[core.len()..];
                 let is_id = matches!(core.len(), 7 | 40)
                     && core.bytes().all(|byte| byte.is_ascii_hexdigit());

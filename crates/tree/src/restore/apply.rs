@@ -35,37 +35,42 @@ pub(super) fn apply(lock: &mut Lock<'_>, plan: &Plan) -> Result<Outcome, Restore
     }
     let directory = lock.directory.clone();
     let failed = || StoreError::io("write the journal in", &directory);
-    let journal = Journal::begin(plan, &directory, &lock.store().temporary())
-        .map_err(|error| failed()(error))?;
+    let journal =
+        Journal::begin(plan, lock.workspace().root(), &directory, &lock.store().temporary())
+            .map_err(|error| failed()(error))?;
     let run = Run { root: lock.workspace().root(), store: lock.store(), journal };
     let result = run
         .stage()
         .and_then(|()| Ok(Journal::start_moving(&directory).map_err(failed())?))
         .and_then(|()| run.move_all());
     let failure = match result {
-        Ok(outcome) => match Journal::end(&directory) {
-            Ok(()) => return Ok(outcome),
-            // All is done; the next command finds that and removes the journal.
-            Err(_) => return Ok(outcome),
-        },
+        Ok(outcome) => {
+            // If it stays, the next command finds that all is done.
+            let _ = Journal::end(&directory);
+            return Ok(outcome);
+        }
         Err(failure) => failure,
     };
-    match run.settle(Direction::Back) {
-        Ok(_) => {
-            let _ = Journal::end(&directory);
-            Err(failure)
-        }
+    let reverted = (|| {
+        // Whoever finds the journal from now on reverts too.
+        Journal::start_reverting(&directory).map_err(failed())?;
+        let left = run.settle(Direction::Back)?;
+        Journal::end(&directory).map_err(failed())?;
+        Ok(left)
+    })();
+    Err(match reverted {
+        Ok(left) => failure.with_left(left),
         Err(revert) => {
-            Err(RestoreError::NotReverted { failure: Box::new(failure), revert: Box::new(revert) })
+            RestoreError::NotReverted { failure: Box::new(failure), revert: Box::new(revert) }
         }
-    }
+    })
 }
 
 impl Lock<'_> {
     /// Finishes or reverts a restore that was cut off.
     pub(crate) fn recover(&mut self) {
         let directory: PathBuf = self.directory.clone();
-        let (journal, phase) = match Journal::load(&directory) {
+        let (journal, phase) = match Journal::load(self.workspace().root(), &directory) {
             Ok(None) => return,
             Ok(Some(found)) => found,
             Err(error) => {
@@ -75,7 +80,11 @@ impl Lock<'_> {
             }
         };
         let run = Run { root: self.workspace().root(), store: self.store(), journal };
-        let back = || run.settle(Direction::Back).map(Recovery::Reverted);
+        let back = || {
+            let failed = StoreError::io("write the journal in", &directory);
+            Journal::start_reverting(&directory).map_err(failed)?;
+            run.settle(Direction::Back).map(Recovery::Reverted)
+        };
         let recovery = match phase {
             Phase::Staging => back(),
             Phase::Moving => run.settle(Direction::On).map(Recovery::Finished).or_else(|_| back()),
@@ -212,7 +221,7 @@ impl Run<'_> {
             )?;
             let mut file = File::from(fd);
             file.write_all(&content)?;
-            rustix::fs::fchmod(&file, permissions(to.mode))?;
+            set_mode(&file, to.mode)?;
             Ok(Some(file))
         };
         write().map_err(at(&step.path))
@@ -235,6 +244,8 @@ impl Run<'_> {
         self.sync_directories(steps)?;
         for (number, step) in steps.iter().enumerate() {
             fault::point("clean up").map_err(at(&step.path))?;
+            let saved = self.save_if_written(number, step).map_err(at(&step.path))?;
+            outcome.saved.extend(saved);
             self.discard(number, step).map_err(at(&step.path))?;
         }
         self.set_final_modes(steps, 0)?;
@@ -259,7 +270,8 @@ impl Run<'_> {
             Direction::On => self.journal.steps.clone(),
             Direction::Back => self.journal.steps.iter().map(Step::reversed).collect(),
         };
-        self.loosen(&steps)?;
+        // What really needs it fails with its own path.
+        let _ = self.loosen(&steps);
         let mut left = Vec::new();
         for number in ordered(&steps) {
             let step = &steps[number];
@@ -269,7 +281,8 @@ impl Run<'_> {
                 result => result?,
             }
         }
-        self.set_final_modes(&steps, 0o700)?;
+        // For cleaning up; whether the modes can be set shows in the end.
+        let _ = self.set_final_modes(&steps, 0o700);
         self.sync_directories(&steps)?;
         for (number, step) in steps.iter().enumerate() {
             self.put_aside_unknown(number, step, &mut left).map_err(at(&step.path))?;
@@ -290,10 +303,15 @@ impl Run<'_> {
             _ if node == step.to => return Ok(()),
             // The mode comes in the end.
             _ if is_directory(step.to) && is_directory(node) => return Ok(()),
+            // Whatever mode it has got to: it is the same file.
+            Action::ChangeMode => node
+                .zip(step.from)
+                .is_some_and(|(node, from)| node.oid == from.oid && node.mode.same_kind(from.mode)),
             Action::RemoveDirectory => is_directory(node),
             _ => node == step.from || (writes && node.is_none()),
         };
-        if !is_ours {
+        let has_stage = live(self.root, &step.stage).map_err(at(&step.stage))?;
+        if !is_ours || !has_stage.is_some_and(|stat| stat.is_directory()) {
             return Err(RestoreError::Changed(step.path.clone()));
         }
         if writes {
@@ -326,6 +344,22 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// An old file that somebody who had it open wrote to after it was moved aside: no checkpoint
+    /// holds that, so it gets a name that people can see.
+    fn save_if_written(&self, number: usize, step: &Step) -> io::Result<Option<RelPath>> {
+        if !matches!(step.action(), Action::Replace | Action::Delete) {
+            return Ok(None);
+        }
+        let path = step.stage.join(&self.journal.temporary(number));
+        let Some((directory, name)) = self.parent(&path)? else { return Ok(None) };
+        match same(beneath::stat_at(directory, &name), step.seen) {
+            Ok(false) => self.save_under_other_name(&path, &step.path).map(Some),
+            Ok(true) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// A temporary file that is neither old nor new content was moved out of a change in flight:
     /// it gets a name that people can see.
     fn put_aside_unknown(
@@ -352,6 +386,10 @@ impl Run<'_> {
     fn is_unfinished(&self, path: &RelPath, step: &Step) -> io::Result<bool> {
         let Some((directory, name)) = self.parent(path)? else { return Ok(false) };
         let Ok(file) = beneath::open_file(directory.as_fd(), &name) else { return Ok(false) };
+        let stat = beneath::stat_fd(&file)?;
+        if !stat.is_file() || stat.mode & 0o7777 != 0o600 {
+            return Ok(false);
+        }
         let mut content = Vec::new();
         io::Read::read_to_end(&mut &file, &mut content)?;
         let wanted = [step.to, step.from].into_iter().flatten();
@@ -485,16 +523,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives directories the modes they are to have, with these bits added, from the bottom up.
+    /// Gives directories the modes they are to have, from the bottom up. With `extra` bits for the
+    /// time being, only those that are made or changed: the others are writable as they are.
     fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
-        let made = steps.iter().filter_map(|step| Some((&step.path, step.final_mode()?)));
-        let mut modes: std::collections::BTreeMap<&RelPath, Mode> = self
-            .journal
-            .loosened
-            .iter()
-            .map(|(path, mode)| (path, Mode::directory(*mode)))
-            .collect();
-        modes.extend(made);
+        let loosened = self.journal.loosened.iter().filter(|_| extra == 0);
+        let mut modes: std::collections::BTreeMap<&RelPath, Mode> =
+            loosened.map(|(path, mode)| (path, Mode::directory(*mode))).collect();
+        modes.extend(steps.iter().filter_map(|step| Some((&step.path, step.final_mode()?))));
         for (path, mode) in modes.into_iter().rev() {
             fault::point("final mode").map_err(at(path))?;
             let wanted = Mode(mode.0 | extra);
@@ -549,6 +584,11 @@ impl Run<'_> {
 
     fn unlink(&self, path: &RelPath) -> io::Result<()> {
         let Some((directory, name)) = self.parent(path)? else { return Ok(()) };
+        // Asked first: what cannot be written to may still have nothing to remove.
+        if matches!(beneath::stat_at(&directory, &name), Err(error) if error.kind() == io::ErrorKind::NotFound)
+        {
+            return Ok(());
+        }
         match rustix::fs::unlinkat(directory, OsStr::from_bytes(&name), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
@@ -653,10 +693,20 @@ fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new: &[u8])
 /// Sets the mode of a file or directory, never through a link.
 fn change_mode(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
     match open_any(directory, name) {
-        Ok(file) => Ok(rustix::fs::fchmod(file, permissions(mode))?),
+        Ok(file) => set_mode(file, mode),
         Err(Errno::ACCESS) => change_mode_unread(directory, name, mode),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Sets a mode and makes sure that it was taken: some bits are dropped without a word.
+fn set_mode(file: impl AsFd, mode: Mode) -> io::Result<()> {
+    rustix::fs::fchmod(&file, permissions(mode))?;
+    if beneath::stat_fd(&file)?.mode & 0o7777 == mode.permissions() {
+        return Ok(());
+    }
+    let reason = format!("the system does not take mode {:o}", mode.permissions());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
 fn open_any(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::beneath::Root;
 use crate::fault;
 use crate::files;
 use crate::path::RelPath;
@@ -17,16 +18,25 @@ const VERSION: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
+    /// The device and inode of the workspace's root: the same path may be another directory later.
+    root: (u64, u64),
     /// In the names of the temporary files.
     pub(super) id: String,
     pub(super) steps: Vec<Step>,
     pub(super) loosened: Vec<(RelPath, u32)>,
 }
 
+/// What every version of a journal has.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
 /// How far a restore got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Temporary files are being written; nothing else was touched.
+    /// Temporary files are being written and nothing else was touched, or everything is being put
+    /// back.
     Staging,
     /// Files are being moved.
     Moving,
@@ -43,9 +53,15 @@ impl Phase {
 
 impl Journal {
     /// Writes the journal of a plan, durably.
-    pub(super) fn begin(plan: &Plan, directory: &Path, temporary: &Path) -> io::Result<Journal> {
+    pub(super) fn begin(
+        plan: &Plan,
+        root: &Root,
+        directory: &Path,
+        temporary: &Path,
+    ) -> io::Result<Journal> {
         let journal = Journal {
             version: VERSION,
+            root: root.identity()?,
             id: files::random_name()[..8].to_owned(),
             steps: plan.steps.clone(),
             loosened: plan.loosened.clone(),
@@ -63,6 +79,14 @@ impl Journal {
         files::sync_directory(directory)
     }
 
+    /// From here on the restore is reverted if it is cut off.
+    pub(super) fn start_reverting(directory: &Path) -> io::Result<()> {
+        fault::point("journal reverts")?;
+        let renamed = fs::rename(Phase::Moving.path(directory), Phase::Staging.path(directory));
+        files::ignore_missing(renamed)?;
+        files::sync_directory(directory)
+    }
+
     /// The restore is over, one way or the other.
     pub(super) fn end(directory: &Path) -> io::Result<()> {
         fault::point("journal ends")?;
@@ -72,23 +96,29 @@ impl Journal {
                 _ => {}
             }
         }
-        Ok(())
+        files::sync_directory(directory)
     }
 
     /// The journal of a restore that was cut off. One that cannot be read is set aside.
-    pub(super) fn load(directory: &Path) -> io::Result<Option<(Journal, Phase)>> {
+    pub(super) fn load(root: &Root, directory: &Path) -> io::Result<Option<(Journal, Phase)>> {
         for phase in [Phase::Moving, Phase::Staging] {
             let path = phase.path(directory);
             let text = match fs::read(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 text => text?,
             };
-            return match serde_json::from_slice::<Journal>(&text) {
-                Ok(journal) if journal.version == VERSION => Ok(Some((journal, phase))),
-                Ok(journal) => Err(io::Error::other(format!(
-                    "a restore was interrupted by another version of takeback (journal {})",
-                    journal.version
-                ))),
+            // Another version may look different in everything else.
+            let version = serde_json::from_slice::<Version>(&text).map(|found| found.version);
+            if version.as_ref().is_ok_and(|version| *version != VERSION) {
+                return Err(io::Error::other("it is of another version of takeback"));
+            }
+            let journal = serde_json::from_slice::<Journal>(&text);
+            return match journal {
+                Ok(journal) if journal.root == root.identity()? => Ok(Some((journal, phase))),
+                Ok(_) => {
+                    fs::rename(&path, directory.join("journal.foreign"))?;
+                    Err(io::Error::other("the workspace is another directory than it was then"))
+                }
                 Err(error) => {
                     fs::rename(&path, directory.join("journal.damaged"))?;
                     Err(io::Error::new(io::ErrorKind::InvalidData, error))

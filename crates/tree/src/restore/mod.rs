@@ -31,6 +31,9 @@ pub struct Target<'a> {
     pub filter: &'a Filter,
     /// What it does not cover.
     pub uncovered: &'a [Uncovered],
+    /// To undo a restore: the state that it led to. What is still as it was left then is not
+    /// guarded, so that undoing takes back everything that was done.
+    pub undoes: Option<Oid>,
 }
 
 /// What a restore will do. Nothing is looked up again when it is applied.
@@ -74,6 +77,8 @@ pub struct Kept {
 pub enum KeptReason {
     /// The target did not cover it, so it may have been there.
     NotCovered,
+    /// It is ignored or otherwise not captured now, so no checkpoint holds it.
+    NotSaved,
     /// The directory has something in it that stays.
     NotEmpty,
 }
@@ -126,6 +131,9 @@ pub struct Outcome {
     pub deleted: Vec<RelPath>,
     /// Directories that were to be deleted and got new content meanwhile.
     pub kept: Vec<RelPath>,
+    /// Old files that somebody wrote to while they were replaced, under the names that they have
+    /// now.
+    pub saved: Vec<RelPath>,
 }
 
 /// There is no plan.
@@ -182,14 +190,32 @@ pub enum RestoreError {
     /// Something is wrong with the store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It failed and everything was put back, but for what somebody changed meanwhile.
+    #[error("{failure}; left as they are, because they changed meanwhile: {left:?}")]
+    Left {
+        /// Why the restore failed.
+        #[source]
+        failure: Box<RestoreError>,
+        /// What was left.
+        left: Vec<RelPath>,
+    },
     /// It failed, and reverting it failed too. The journal stays, and the next command tries again.
     #[error("{failure}; putting everything back failed as well: {revert}")]
     NotReverted {
         /// Why the restore failed.
+        #[source]
         failure: Box<RestoreError>,
         /// Why it could not be reverted.
         revert: Box<RestoreError>,
     },
+}
+
+impl RestoreError {
+    /// The same, with paths that could not be put back because somebody changed them meanwhile.
+    fn with_left(self, mut left: Vec<RelPath>) -> RestoreError {
+        left.retain(|path| !matches!(&self, RestoreError::Changed(changed) if changed == path));
+        if left.is_empty() { self } else { RestoreError::Left { failure: Box::new(self), left } }
+    }
 }
 
 /// What became of a restore that was cut off.
@@ -201,6 +227,13 @@ pub enum Recovery {
     Reverted(Vec<RelPath>),
     /// Neither was possible; the next command tries again.
     Failed(RestoreError),
+}
+
+impl Plan {
+    /// Whether another plan does the same to the same state.
+    pub fn does_the_same_as(&self, other: &Plan) -> bool {
+        self.from == other.from && self.steps == other.steps && self.blocked == other.blocked
+    }
 }
 
 impl Lock<'_> {

@@ -79,7 +79,9 @@ impl Planner<'_, '_> {
     /// Where the present and the target differ, as far as it was asked for. Directories that lead
     /// to something asked for count if they are missing.
     fn differences(&self) -> Result<Vec<Difference>, PlanError> {
-        for path in self.paths {
+        // What a restore made and somebody removed since is undone already.
+        let asked = self.paths.iter().filter(|_| self.target.undoes.is_none());
+        for path in asked {
             let in_target =
                 || Ok::<_, PlanError>(lookup(self.lock.store(), self.target.tree, path)?.is_some());
             if self.live(path)?.is_none() && !in_target()? {
@@ -102,8 +104,17 @@ impl Planner<'_, '_> {
         live(self.root(), path).map_err(|source| PlanError::Io { path: path.clone(), source })
     }
 
+    /// Whether a path is still as the restore that is to be undone left it.
+    fn is_undone(&self, path: &RelPath, from: Option<Node>) -> bool {
+        // What is gone from the store cannot say.
+        let left = |tree| lookup(self.lock.store(), tree, path).ok();
+        self.target.undoes.and_then(left).is_some_and(|left| left == from)
+    }
+
     /// Paths that the plan will replace and that are not, or not all, captured.
     fn in_the_way(&self, differences: &[Difference]) -> Result<Vec<RelPath>, PlanError> {
+        let mut then = Guard::new(self.lock.store(), self.target.tree, self.target.filter);
+        let swaps = swaps(differences);
         let mut found = Vec::new();
         let mut absent: HashSet<&RelPath> = HashSet::new();
         for Difference { path, from, to } in differences {
@@ -120,6 +131,12 @@ impl Planner<'_, '_> {
                     continue;
                 }
                 match self.live(path)? {
+                    // What is left alone anyway is in nobody's way.
+                    Some(_)
+                        if !to.mode.is_directory()
+                            && !self.is_asked_by_name(path)
+                            && !ancestors(path).any(|above| swaps.contains(&above))
+                            && then.guards(path)? => {}
                     Some(stat) if !(stat.is_directory() && to.mode.is_directory()) => {
                         found.push(path.clone());
                     }
@@ -167,12 +184,13 @@ impl Planner<'_, '_> {
                     }
                 }
                 (Some(from), None) => {
-                    let by_name = self.is_asked_by_name(&path);
-                    if swap || by_name {
+                    if swap || self.is_undone(&path, Some(from)) {
                         steps.push(Step::new(path, Some(from), None, swap));
                     } else if covers(&not_covered, &path) {
                         kept.push(Kept { path, reason: KeptReason::NotCovered });
-                    } else if then.guards(&path)? || now.guards(&path)? {
+                    } else if !self.is_asked_by_name(&path)
+                        && (then.guards(&path)? || now.guards(&path)?)
+                    {
                         guarded.push(path);
                     } else {
                         steps.push(Step::new(path, Some(from), None, swap));
@@ -187,14 +205,19 @@ impl Planner<'_, '_> {
                             steps.push(Step::new(path, Some(from), Some(to), swap));
                         }
                     }
+                    Some(_) if !swap && !self.is_asked_by_name(&path) && then.guards(&path)? => {
+                        guarded.push(path);
+                    }
                     Some(_) => blocked.push(self.uncapturable(path)),
                 },
                 (Some(from), Some(to))
                     if from.mode.same_kind(to.mode)
                         || !(is_directory(from) || is_directory(to)) =>
                 {
-                    let differs = !is_directory(to);
-                    if differs && !self.is_asked_by_name(&path) && then.guards(&path)? {
+                    let is_free = is_directory(to)
+                        || self.is_asked_by_name(&path)
+                        || self.is_undone(&path, Some(from));
+                    if !is_free && then.guards(&path)? {
                         guarded.push(path);
                     } else {
                         steps.push(Step::new(path, Some(from), Some(to), swap));
@@ -213,6 +236,7 @@ impl Planner<'_, '_> {
             }
         }
         self.empty_directories(emptied, &mut steps, &mut kept)?;
+        self.not_saved(&not_covered, &steps, &mut kept)?;
         let writes = paths(&steps, |step| step.to.is_some());
         let plan = Plan {
             from: self.present.tree,
@@ -251,6 +275,26 @@ impl Planner<'_, '_> {
                 steps.push(Step::new(path, Some(node), None, false));
             } else {
                 kept.push(Kept { path, reason: KeptReason::NotEmpty });
+            }
+        }
+        Ok(())
+    }
+
+    /// What came since and is not captured stays, and is named.
+    fn not_saved(
+        &self,
+        not_covered: &HashSet<&RelPath>,
+        steps: &[Step],
+        kept: &mut Vec<Kept>,
+    ) -> Result<(), PlanError> {
+        let written: HashSet<&RelPath> = steps.iter().map(|step| &step.path).collect();
+        for Uncovered { path, .. } in &self.present.uncovered {
+            let is_new = !covers(not_covered, path)
+                && !written.contains(path)
+                && lookup(self.lock.store(), self.target.tree, path)?
+                    .is_none_or(|node| node.mode.is_directory());
+            if is_new && self.is_asked_for(path) {
+                kept.push(Kept { path: path.clone(), reason: KeptReason::NotSaved });
             }
         }
         kept.sort_by(|a, b| a.path.cmp(&b.path));

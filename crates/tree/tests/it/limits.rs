@@ -72,6 +72,8 @@ fn a_directory_of_somebody_else() {
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
     own(scratch.directory.path(), 65534);
     std::os::unix::fs::chown(scratch.path("theirs"), Some(0), Some(0)).unwrap();
+    // Not even its owner could write there without changing its mode first.
+    scratch.chmod("theirs", 0o555);
     scratch.chmod("mine", 0o555);
     fs::set_permissions(scratch.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     as_nobody(TEST, scratch.directory.path());
@@ -102,8 +104,7 @@ impl Drop for Tmpfs {
 fn a_full_disk() {
     let scratch = Scratch::new();
     let Some(_tmpfs) = Tmpfs::mount(&scratch.root, "1m") else {
-        println!("not possible here: mounting a tmpfs needs root");
-        return;
+        return; // Not possible here: mounting needs root.
     };
     let text = |seed: u32, length: u32| -> String {
         (0..length).map(|n| format!("{}\n", n.wrapping_mul(seed))).collect()

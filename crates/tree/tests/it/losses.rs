@@ -139,8 +139,12 @@ fn what_a_running_restore_needs_is_not_pruned() {
     let oldest = scratch.store.pin_names(workspace.id()).unwrap().remove(0);
     scratch.write("a", "2");
     let mut lock = workspace.lock().unwrap();
-    let target =
-        Target { tree: capture.tree, filter: &capture.filter, uncovered: &capture.uncovered };
+    let target = Target {
+        tree: capture.tree,
+        filter: &capture.filter,
+        uncovered: &capture.uncovered,
+        undoes: None,
+    };
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
     let plan = lock.plan(&target, &[], &options).unwrap();
     let safety = lock.pin(plan.from, scratch.now(), "before\n").unwrap();

@@ -232,7 +232,11 @@ fn what_is_never_captured_stays_in_a_directory_created_since() {
     let kept: Vec<_> = plan.kept.iter().map(|kept| (kept.path.to_string(), kept.reason)).collect();
     assert_eq!(
         kept,
-        [("clone".into(), KeptReason::NotEmpty), ("new".into(), KeptReason::NotEmpty)]
+        [
+            ("clone".into(), KeptReason::NotEmpty),
+            ("new".into(), KeptReason::NotEmpty),
+            ("new/node_modules".into(), KeptReason::NotSaved),
+        ]
     );
 }
 
@@ -382,8 +386,12 @@ fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
     scratch.write("a", "2");
     let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let target =
-        takeback_tree::Target { tree: capture.tree, filter: &capture.filter, uncovered: &[] };
+    let target = takeback_tree::Target {
+        tree: capture.tree,
+        filter: &capture.filter,
+        uncovered: &[],
+        undoes: None,
+    };
     let options =
         takeback_tree::CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
     let plan = lock.plan(&target, &[], &options).unwrap();
@@ -410,4 +418,90 @@ fn modes_of_directories_that_have_to_be_written_in() {
     assert_eq!(look(&scratch.root), before);
     scratch.chmod("locked/sub", 0o755);
     scratch.chmod("locked", 0o755);
+}
+
+#[test]
+fn naming_a_path_is_no_evidence_that_it_did_not_exist() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_file_size = 100;
+    scratch.write("big.bin", vec![1; 200]);
+    let capture = scratch.capture();
+    scratch.write("big.bin", "small now");
+    let plan = scratch.restore(&capture, &["big.bin"]);
+    assert_eq!(scratch.read("big.bin"), "small now");
+    assert_eq!(plan.kept[0].reason, KeptReason::NotCovered);
+}
+
+#[test]
+fn what_is_shielded_by_a_new_gitignore_is_named() {
+    let scratch = Scratch::new();
+    scratch.write("src/a", "1");
+    let capture = scratch.capture();
+    scratch.write("src/evil", "x");
+    scratch.write("out/j", "x");
+    scratch.write(".gitignore", "src/\nout/\n");
+    let plan = scratch.restore(&capture, &[]);
+    let kept: Vec<_> = plan.kept.iter().map(|kept| (kept.path.to_string(), kept.reason)).collect();
+    assert_eq!(kept, [("out".into(), KeptReason::NotSaved), ("src".into(), KeptReason::NotSaved)]);
+}
+
+#[test]
+fn a_guarded_file_that_cannot_be_captured_blocks_nothing() {
+    let scratch = Scratch::new();
+    scratch.write(".gitignore", ".env\n");
+    scratch.write(".env", "1");
+    scratch.write("a", "1");
+    let capture = scratch.capture();
+    scratch.remove(".env");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        scratch.path(".env"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from(0o644),
+        0,
+    )
+    .unwrap();
+    scratch.write("a", "2");
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!(strings(&plan.guarded), [".env"]);
+    assert_eq!(scratch.read("a"), "1");
+}
+
+#[test]
+fn a_write_to_the_old_file_while_it_is_replaced_is_kept() {
+    use std::io::Write;
+    let scratch = Scratch::new();
+    scratch.write("log", "1\n");
+    let capture = scratch.capture();
+    scratch.write("log", "2\n");
+    let mut open = fs::OpenOptions::new().append(true).open(scratch.path("log")).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
+    let mut lock = workspace.lock().unwrap();
+    let plan = scratch.plan_with(&mut lock, &capture, &[]).unwrap();
+    let safety = lock.pin(plan.from, scratch.now(), "before").unwrap();
+    // A program that has it open goes on writing while the restore is under way: as long as the
+    // old file is still there under some name.
+    let writer = std::thread::spawn(move || {
+        for _ in 0..20_000 {
+            open.write_all(b"more\n").unwrap();
+        }
+    });
+    let outcome = lock.apply(&plan, &safety);
+    writer.join().unwrap();
+    // Either it was noticed before anything happened, or what was written is in a file.
+    match outcome {
+        Ok(outcome) => {
+            assert_eq!(scratch.read("log"), "1\n");
+            for saved in &outcome.saved {
+                assert!(scratch.read(saved.as_bytes()).starts_with("2\nmore\n"));
+            }
+        }
+        Err(error) => {
+            assert!(
+                matches!(error, RestoreError::Changed(_) | RestoreError::Left { .. }),
+                "{error}"
+            );
+            assert!(scratch.read("log").starts_with("2\nmore\n"));
+        }
+    }
 }

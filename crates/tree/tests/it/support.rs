@@ -214,8 +214,12 @@ impl Scratch {
         target: &Capture,
         paths: &[&str],
     ) -> Result<Plan, PlanError> {
-        let target =
-            Target { tree: target.tree, filter: &target.filter, uncovered: &target.uncovered };
+        let target = Target {
+            tree: target.tree,
+            filter: &target.filter,
+            uncovered: &target.uncovered,
+            undoes: None,
+        };
         let paths: Vec<RelPath> = paths.iter().map(|path| rel(path)).collect();
         let options = CaptureOptions { rules: &self.rules, named: &self.named, now: self.now() };
         lock.plan(&target, &paths, &options)
