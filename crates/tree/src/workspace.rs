@@ -1,7 +1,9 @@
 //! A workspace: a directory whose states the store keeps, and the lock that all work on it takes.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -115,7 +117,7 @@ impl Store {
             return Err(WorkspaceError::Refused { path, what: "the root of the file system" });
         };
         let root = Root::open(parent).map_err(failed)?;
-        let only = Some(name.as_encoded_bytes().to_vec());
+        let only = Some(name.as_bytes().to_vec());
         let id = self.workspace_id(&path);
         Ok(Workspace { store: self, id, path: parent.to_owned(), root, own: None, only })
     }
@@ -147,7 +149,7 @@ impl Store {
 }
 
 fn bytes(path: &Path) -> &[u8] {
-    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
+    path.as_os_str().as_bytes()
 }
 
 /// What this directory is, if it is something that is never captured as a whole.
@@ -176,6 +178,14 @@ impl<'s> Workspace<'s> {
     /// Its canonical path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What it is about: the directory, or the single file.
+    fn subject(&self) -> PathBuf {
+        match &self.only {
+            Some(name) => self.path.join(OsStr::from_bytes(name)),
+            None => self.path.clone(),
+        }
     }
 
     /// The store that keeps its states.
@@ -413,7 +423,7 @@ impl<'w> Lock<'w> {
             return Ok(());
         }
         let info = WorkspaceInfo {
-            path: AnyPath::from(&*self.workspace.path),
+            path: AnyPath(self.workspace.subject()),
             created_at: known.map_or(now, |info| info.created_at),
             last_seen: now,
         };

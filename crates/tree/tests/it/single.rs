@@ -42,6 +42,8 @@ fn a_file_in_the_home_directory_by_itself() {
     scratch.write("unrelated.log", "x");
     let file = scratch.store.single_file(&scratch.path(".zshrc"), &places).unwrap();
     let before = capture(&scratch, &file);
+    let info = scratch.store.workspace_info(file.id()).unwrap().unwrap();
+    assert_eq!(info.path.0, scratch.path("dotfiles/zshrc"));
     assert_eq!(scratch.files(before.tree), ["zshrc"]);
     assert_eq!(before.uncovered, []);
     scratch.write("dotfiles/zshrc", "wrecked");
