@@ -7,6 +7,7 @@
 mod apply;
 mod guard;
 mod journal;
+mod moves;
 mod plan;
 
 use std::io;

@@ -1,0 +1,170 @@
+//! The single moves of a restore: by names in opened directories, never through a link.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, Mode as Permissions, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::beneath::{self, Stat};
+use crate::object::Mode;
+
+pub(super) fn permissions(mode: Mode) -> Permissions {
+    Permissions::from_bits_retain(mode.permissions() as rustix::fs::RawMode)
+}
+
+/// A file in an opened directory.
+pub(super) type Place<'a> = (BorrowedFd<'a>, &'a [u8]);
+
+/// Whether something looks as it did. A rename changes the time of the last status change.
+pub(super) fn same(stat: io::Result<Stat>, seen: Option<Stat>) -> io::Result<bool> {
+    let stat = stat?;
+    Ok(seen.is_some_and(|seen| Stat { ctime: seen.ctime, ..stat } == seen))
+}
+
+pub(super) fn make_directory((directory, name): Place<'_>) -> io::Result<bool> {
+    match rustix::fs::mkdirat(directory, OsStr::from_bytes(name), Permissions::RWXU) {
+        Ok(()) => Ok(true),
+        // Somebody else made it.
+        Err(Errno::EXIST) => Ok(beneath::stat_at(directory, name)?.is_directory()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// False if something is in it.
+pub(super) fn remove_directory((directory, name): Place<'_>) -> io::Result<bool> {
+    match rustix::fs::unlinkat(directory, OsStr::from_bytes(name), AtFlags::REMOVEDIR) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Swaps a file with the staged one. False, and nothing changed, if it is not the expected one.
+pub(super) fn exchange(
+    place: Place<'_>,
+    aside: Place<'_>,
+    old: &[u8],
+    seen: Option<Stat>,
+) -> io::Result<bool> {
+    let swap = || {
+        let names = (OsStr::from_bytes(place.1), OsStr::from_bytes(aside.1));
+        rustix::fs::renameat_with(place.0, names.0, aside.0, names.1, RenameFlags::EXCHANGE)
+    };
+    match swap() {
+        Ok(()) => {
+            // Checked after it was moved out: nothing can slip in between.
+            let is_same = same(beneath::stat_at(aside.0, aside.1), seen)?;
+            if !is_same {
+                swap()?;
+            }
+            Ok(is_same)
+        }
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            let old = (aside.0, old);
+            if !move_aside(place, old, seen)? {
+                return Ok(false);
+            }
+            rename_new(aside.0, aside.1, place.0, place.1)?;
+            rename_new(old.0, old.1, aside.0, aside.1)?;
+            Ok(true)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Moves a file out of the way. False, and nothing changed, if it is not the expected one.
+pub(super) fn move_aside(
+    place: Place<'_>,
+    aside: Place<'_>,
+    seen: Option<Stat>,
+) -> io::Result<bool> {
+    rename_new(place.0, place.1, aside.0, aside.1)?;
+    let is_same = same(beneath::stat_at(aside.0, aside.1), seen)?;
+    if !is_same {
+        rename_new(aside.0, aside.1, place.0, place.1)?;
+    }
+    Ok(is_same)
+}
+
+/// Renames, but replaces nothing.
+pub(super) fn rename_new(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    to: BorrowedFd<'_>,
+    new: &[u8],
+) -> io::Result<()> {
+    let (name, new) = (OsStr::from_bytes(name), OsStr::from_bytes(new));
+    match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            // File systems without it: look first.
+            match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+                Err(Errno::NOENT) => Ok(rustix::fs::renameat(from, name, to, new)?),
+                Err(error) => Err(error.into()),
+            }
+        }
+        result => Ok(result?),
+    }
+}
+
+/// Sets the mode of a file or directory, never through a link.
+pub(super) fn change_mode(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
+    match open_any(directory, name) {
+        Ok(file) => set_mode(file, mode),
+        Err(Errno::ACCESS) => change_mode_unread(directory, name, mode),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sets a mode and makes sure that it was taken: some bits are dropped without a word.
+pub(super) fn set_mode(file: impl AsFd, mode: Mode) -> io::Result<()> {
+    rustix::fs::fchmod(&file, permissions(mode))?;
+    if beneath::stat_fd(&file)?.mode & 0o7777 == mode.permissions() {
+        return Ok(());
+    }
+    let reason = format!("the system does not take mode {:o}", mode.permissions());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+}
+
+fn open_any(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, OsStr::from_bytes(name), flags, Permissions::empty())
+}
+
+/// The same for what may not be read: through a handle that only names it.
+#[cfg(target_os = "linux")]
+fn change_mode_unread(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle =
+        rustix::fs::openat(directory, OsStr::from_bytes(name), flags, Permissions::empty())?;
+    if beneath::stat_fd(&handle)?.is_symlink() {
+        return Err(Errno::LOOP.into());
+    }
+    Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), permissions(mode))?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn change_mode_unread(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    Ok(rustix::fs::chmodat(directory, OsStr::from_bytes(name), permissions(mode), flags)?)
+}
+
+/// The content of a file, even one that its owner may not read just now.
+pub(super) fn read(directory: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let file = match beneath::open_file(directory, name) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            change_mode(directory, name, Mode::file(mode | 0o400))?;
+            let file = beneath::open_file(directory, name);
+            change_mode(directory, name, Mode::file(mode))?;
+            file?
+        }
+        file => file?,
+    };
+    io::Read::read_to_end(&mut &file, &mut content)?;
+    Ok(content)
+}
