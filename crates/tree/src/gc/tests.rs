@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::Instant;
 
 use proptest::prelude::*;
 
@@ -579,109 +578,4 @@ proptest! {
             prop_assert_eq!(&bench.files(pin), files);
         }
     }
-}
-
-/// A workspace of many files and captures of one to four small edits. Run it in release.
-#[test]
-#[ignore = "measures"]
-fn measure() {
-    // (directories of a hundred files, captures)
-    measure_store(100, 1000);
-    measure_store(500, 100);
-}
-
-#[allow(clippy::print_stderr)]
-fn measure_store(directories: usize, captures: u64) {
-    let bench = Bench::new();
-    let first = grow(&bench.store, directories, captures);
-    let measure = |what: &str, bench: &Bench, work: &dyn Fn(&Store)| {
-        let begun = Instant::now();
-        work(&bench.store);
-        let took = begun.elapsed();
-        let each = (bench.bytes() as f64 - first as f64) / captures as f64 / 1000.0;
-        eprintln!("{what:20} {took:8.0?}, then {each:.2} KB per capture");
-    };
-    eprintln!("{directories} directories, {captures} captures, the first {first} bytes");
-    measure("nothing", &bench, &|_| {});
-    let merged = bench.copy();
-    measure("merge", &merged, &|store| assert!(store.merge().is_ok()));
-    measure("gc after merge", &merged, &|store| assert!(store.gc().is_ok()));
-    measure("gc", &bench, &|store| assert!(store.gc().is_ok()));
-    capture(&bench.store, 2, &Files::from([(b"x".to_vec(), file("x"))]));
-    measure("gc again", &bench, &|store| assert!(store.gc().is_ok()));
-    measure("verify", &bench, &|store| assert!(store.verify(&|_, _| {}).unwrap().is_whole()));
-    bench.fsck();
-    let pack = bench.packs().join(format!("{}.idx", names(&bench.packs())[0]));
-    harm(&pack, |bytes| bytes[0] ^= 1);
-    measure("repair without index", &bench, &|store| {
-        assert!(store.repair(&|_, _| {}).unwrap().now.is_whole());
-    });
-}
-
-/// Returns the size of the store after the first capture.
-fn grow(store: &Store, directories: usize, captures: u64) -> u64 {
-    let count = directories as u64 * 100;
-    let mut random = Random(1);
-    let mut contents: Vec<Vec<u8>> =
-        (0..count).map(|n| text(n, 500 + (n as usize * 37) % 3000)).collect();
-    let mut blobs = vec![Oid::ZERO; count as usize];
-    let mut trees = vec![Oid::ZERO; directories];
-    let mut first = 0;
-    for round in 0..=captures {
-        let _lock = store.share().unwrap();
-        let writer = store.writer();
-        let changed: Vec<usize> = match round {
-            0 => (0..count as usize).collect(),
-            _ => (0..1 + random.below(4)).map(|_| random.below(count) as usize).collect(),
-        };
-        let touched: HashSet<usize> = changed.iter().map(|file| file / 100).collect();
-        for file in changed {
-            let content = &mut contents[file];
-            let at = random.below(content.len() as u64) as usize;
-            let end = (at + random.below(30) as usize).min(content.len());
-            let edit = format!("let edit_{round} = {};\n", random.next());
-            content.splice(at..end, edit.into_bytes());
-            blobs[file] = put(store, &writer, Kind::Blob, content);
-        }
-        for directory in touched {
-            let entry = |n: usize| {
-                let name = format!("module_{n}.rs").into_bytes();
-                (Mode::file(0o644), name, blobs[directory * 100 + n])
-            };
-            let mut entries: Vec<_> = (0..100).map(entry).collect();
-            trees[directory] = put(store, &writer, Kind::Tree, &encode_tree(&mut entries));
-        }
-        let entry = |(n, tree): (usize, &Oid)| {
-            (Mode::directory(0o755), format!("dir_{n}").into_bytes(), *tree)
-        };
-        let mut entries: Vec<_> = trees.iter().enumerate().map(entry).collect();
-        let tree = put(store, &writer, Kind::Tree, &encode_tree(&mut entries));
-        let time = 1_700_000_000 + round as i64 * 61;
-        let message = format!(
-            "before Edit src/module_{round}.rs\n\n{{\"version\":1,\"seq\":{round},\
-             \"time\":{time}345,\"host\":\"laptop\",\"workspace\":\"/home/somebody/project\",\
-             \"session\":\"claude:0b7c3a52-2d1f-4a9e-8f57-4f1f0c8f3b1d\",\"turn\":{},\
-             \"tool_call\":\"toolu_{:016x}\",\"reason\":\"before\",\"kind\":\"step\",\
-             \"repository\":{{\"head\":\"{:040x}\",\"branch\":\"main\"}},\"filter\":{{\
-             \"exclude\":[\"node_modules/\",\"target/\"],\"include\":[]}},\"uncovered\":[]}}\n",
-            round / 7,
-            random.next(),
-            7,
-        );
-        let commit = Commit { tree, time, message }.encode();
-        let commit = put(store, &writer, Kind::Commit, &commit);
-        let sealed = writer.seal(&store.pack_directory()).unwrap().unwrap();
-        store
-            .place_ref(
-                &PinName { workspace: workspace(1), seq: round },
-                store.write_ref(commit).unwrap(),
-            )
-            .unwrap();
-        if round == 0 {
-            let file = |extension| store.pack_directory().join(format!("{sealed}.{extension}"));
-            first =
-                ["pack", "idx"].map(|name| fs::metadata(file(name)).unwrap().len()).iter().sum();
-        }
-    }
-    first
 }
