@@ -241,8 +241,10 @@ pub(crate) fn roll_back(
     let safety = pin_safety(&mut lock, &workspace, &plan, &goal, context)?;
     let outcome = match lock.apply(&plan, &safety) {
         Ok(outcome) => outcome,
-        // Its journal still needs the safety checkpoint.
-        Err(error @ RestoreError::NotReverted { .. }) => return Err(error.into()),
+        // Not everything is as it was: what is missing is in the safety checkpoint.
+        Err(error @ (RestoreError::NotReverted { .. } | RestoreError::Left { .. })) => {
+            return Err(error.into());
+        }
         Err(error) => {
             // There was no rollback, so there is none to undo.
             store.unpin(&safety.name)?;
