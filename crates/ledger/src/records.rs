@@ -1,0 +1,179 @@
+//! What the ledger holds, as it goes in, comes out and is exchanged.
+//!
+//! The field names are the column names and the names in the exchange format. Fields that this
+//! version does not know are kept in `extra` and come out again as they went in.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::Time;
+
+/// How a session came out of its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParentKind {
+    /// The parent's conversation was summed up and goes on here.
+    Compaction,
+    /// A copy of the parent's beginning that goes its own way.
+    Fork,
+    /// Work that the parent handed out.
+    Subagent,
+}
+
+/// One conversation without its messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionRecord {
+    /// `<agent>:<id>`, or whatever the importer found.
+    pub id: String,
+    /// Where it took place: an agent's name, a platform.
+    pub source: String,
+    pub user_id: Option<String>,
+    pub model: Option<String>,
+    pub model_config: Option<Value>,
+    pub system_prompt: Option<String>,
+    pub parent_session_id: Option<String>,
+    pub parent_kind: Option<ParentKind>,
+    pub started_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    pub end_reason: Option<String>,
+    /// Messages that are not undone.
+    pub message_count: i64,
+    /// Tool calls in them.
+    pub tool_call_count: i64,
+    pub api_call_count: i64,
+    pub input_tokens: i64,
+    pub output_tokens: i64,
+    pub cache_read_tokens: i64,
+    pub cache_write_tokens: i64,
+    pub reasoning_tokens: i64,
+    pub billing_provider: Option<String>,
+    pub billing_base_url: Option<String>,
+    pub billing_mode: Option<String>,
+    pub estimated_cost_usd: Option<f64>,
+    pub actual_cost_usd: Option<f64>,
+    pub cost_status: Option<String>,
+    pub cost_source: Option<String>,
+    pub pricing_version: Option<String>,
+    pub title: Option<String>,
+    /// The directory it worked in.
+    pub workspace: Option<String>,
+    pub git_branch: Option<String>,
+    pub archived: bool,
+    /// What this version does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// One message. `(session, seq)` is its identity.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MessageRecord {
+    /// Its place in the session, from 1; 0 where it has none yet.
+    pub seq: i64,
+    /// `system`, `user`, `assistant`, `tool`, or what the agent calls it.
+    pub role: String,
+    /// Text, or an agent's list of content blocks.
+    pub content: Option<Value>,
+    pub tool_call_id: Option<String>,
+    /// A list in OpenAI's form: `[{"id", "function": {"name", "arguments"}}]`.
+    pub tool_calls: Option<Value>,
+    pub tool_name: Option<String>,
+    pub timestamp: Option<Time>,
+    pub token_count: Option<i64>,
+    pub finish_reason: Option<String>,
+    pub reasoning: Option<String>,
+    pub reasoning_content: Option<String>,
+    pub reasoning_details: Option<Value>,
+    pub codex_reasoning_items: Option<Value>,
+    pub codex_message_items: Option<Value>,
+    /// Taken back: not part of the conversation any more.
+    pub undone: bool,
+    /// Summed up by a later message: still true, but not sent to the model any more.
+    pub compacted: bool,
+    /// Of a summary: the last message that it sums up, behind which it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summarizes: Option<i64>,
+    /// What this version does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// What one model cost in one session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsageRecord {
+    pub model: String,
+    pub billing_provider: Option<String>,
+    pub billing_base_url: Option<String>,
+    pub billing_mode: Option<String>,
+    pub api_call_count: i64,
+    pub input_tokens: i64,
+    pub output_tokens: i64,
+    pub cache_read_tokens: i64,
+    pub cache_write_tokens: i64,
+    pub reasoning_tokens: i64,
+    pub estimated_cost_usd: Option<f64>,
+    pub actual_cost_usd: Option<f64>,
+    pub cost_status: Option<String>,
+    pub cost_source: Option<String>,
+    pub pricing_version: Option<String>,
+    pub first_seen: Option<Time>,
+    pub last_seen: Option<Time>,
+    /// What this version does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A tool call and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CallRecord {
+    /// The agent's name for this call.
+    pub call: String,
+    /// The turn it belongs to, from 1.
+    pub turn: i64,
+    pub tool: String,
+    pub input: Option<Value>,
+    /// `ok`, `error`, `denied`, …; nothing while it runs or if nobody told.
+    pub outcome: Option<String>,
+    pub started_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    /// The workspace it worked in.
+    pub workspace: Option<String>,
+    /// The checkpoint before it.
+    pub checkpoint: Option<String>,
+    /// The tree right before and right after it.
+    pub tree_before: Option<String>,
+    pub tree_after: Option<String>,
+    /// Whether others may have changed the workspace meanwhile.
+    pub uncertain: bool,
+}
+
+/// Something that no rollback reverses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EffectRecord {
+    pub turn: i64,
+    pub call: Option<String>,
+    /// `database`, `network`, `cloud`, `publish`, `repository`.
+    pub kind: String,
+    pub command: String,
+    pub workspace: Option<String>,
+    pub time: Option<Time>,
+}
+
+/// A whole session, as one line of the exchange format.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Transcript {
+    #[serde(flatten)]
+    pub session: SessionRecord,
+    pub messages: Vec<MessageRecord>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<UsageRecord>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallRecord>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectRecord>,
+}
