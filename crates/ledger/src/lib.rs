@@ -1,10 +1,32 @@
-//! Sessions, messages, turns, tool calls, effects, notices and cost, in one SQLite database.
+//! Sessions, messages, turns, tool calls, effects, notices and cost of AI agents, in one SQLite
+//! database.
 #![allow(missing_docs)]
 
+mod database;
+mod ledger;
+mod lineage;
+mod messages;
 mod records;
+mod redact;
+mod schema;
+mod search;
+mod sessions;
 mod time;
+mod titles;
+mod turns;
+mod usage;
 
+pub use database::{Journal, OpenError};
+pub use ledger::{Ledger, LedgerError, Options};
+pub use lineage::Descendant;
+pub use messages::Which;
 pub use records::{
     CallRecord, EffectRecord, MessageRecord, ParentKind, SessionRecord, Transcript, UsageRecord,
 };
+pub use redact::Redactor;
+pub use search::{Hit, SearchOptions, SearchOutcome, matches};
+pub use sessions::{ListOptions, PruneOptions, SessionState, SessionSummary};
 pub use time::Time;
+pub use titles::{TITLE_LENGTH, TitleError, clean_title};
+pub use turns::{Notice, Turn, Undone};
+pub use usage::{UsageBy, UsageTotal};

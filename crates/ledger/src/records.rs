@@ -20,6 +20,23 @@ pub enum ParentKind {
     Subagent,
 }
 
+impl ParentKind {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ParentKind::Compaction => "compaction",
+            ParentKind::Fork => "fork",
+            ParentKind::Subagent => "subagent",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<ParentKind> {
+        [ParentKind::Compaction, ParentKind::Fork, ParentKind::Subagent]
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+    }
+}
+
 /// One conversation without its messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -1,0 +1,124 @@
+//! The ledger: one open database and what it promises.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Time;
+use crate::database::{self, Database, Journal, OpenError};
+
+/// How a ledger is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long a write waits for other processes before it fails.
+    pub wait: Duration,
+    /// Whether secrets are masked before anything is written.
+    pub redact: bool,
+    /// Other than what suits the file system.
+    pub journal: Option<Journal>,
+}
+
+impl Default for Options {
+    /// For somebody who waits for the answer: patient, and nothing masked.
+    fn default() -> Options {
+        Options { wait: Duration::from_secs(60), redact: false, journal: None }
+    }
+}
+
+/// Why something did not happen. A write that failed changed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// Other processes were writing all the time.
+    #[error("other processes kept the ledger locked for {waited:?}")]
+    Busy {
+        /// How long it was tried.
+        waited: Duration,
+    },
+    /// There is no such session.
+    #[error("there is no session {0:?}")]
+    NoSuchSession(String),
+    /// Several sessions could be meant.
+    #[error("{typed:?} could be {}", .candidates.join(" or "))]
+    Ambiguous {
+        /// What was given.
+        typed: String,
+        /// Ids of some of the sessions that it fits.
+        candidates: Vec<String>,
+    },
+    /// There is no such message.
+    #[error("session {session} has no message {seq}")]
+    NoSuchMessage {
+        /// The session.
+        session: String,
+        /// The message.
+        seq: i64,
+    },
+    /// There is a session of this id already.
+    #[error("there is a session {0:?} already")]
+    Exists(String),
+    /// A title that is taken, or is none.
+    #[error(transparent)]
+    Title(#[from] crate::TitleError),
+    /// No turn is left to be undone.
+    #[error("nothing to undo in session {0}")]
+    NothingToUndo(String),
+    /// No undo that could be redone.
+    #[error("nothing to redo in session {0}")]
+    NothingToRedo(String),
+    /// After the undo the conversation went on.
+    #[error("the conversation went on after the undo: session {0} cannot redo it")]
+    WentOn(String),
+    /// The database is broken.
+    #[error("the ledger is damaged")]
+    Damaged(#[source] rusqlite::Error),
+    /// Anything else that SQLite says: disk full, read-only, …
+    #[error("the ledger cannot be used")]
+    Sqlite(#[source] rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for LedgerError {
+    fn from(error: rusqlite::Error) -> LedgerError {
+        if database::is_busy(&error) {
+            LedgerError::Busy { waited: Duration::ZERO }
+        } else if database::is_damage(&error) {
+            LedgerError::Damaged(error)
+        } else {
+            LedgerError::Sqlite(error)
+        }
+    }
+}
+
+/// All sessions of all agents on this machine.
+pub struct Ledger {
+    pub(crate) database: Database,
+    pub(crate) redact: bool,
+}
+
+impl Ledger {
+    /// Opens the ledger in this file, or makes it. Cheap: deep checks are [`Ledger::verify`]'s.
+    pub fn open(path: &Path, options: &Options) -> Result<Ledger, OpenError> {
+        let database = Database::open(path, options.journal, options.wait)?;
+        Ok(Ledger { database, redact: options.redact })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.database.path()
+    }
+
+    /// How long writes wait for other processes from now on.
+    pub fn set_wait(&mut self, wait: Duration) {
+        self.database.set_wait(wait);
+    }
+}
+
+impl rusqlite::ToSql for Time {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        self.0.to_sql()
+    }
+}
+
+impl rusqlite::types::FromSql for Time {
+    fn column_result(value: rusqlite::types::ValueRef<'_>) -> rusqlite::types::FromSqlResult<Time> {
+        i64::column_result(value).map(Time)
+    }
+}

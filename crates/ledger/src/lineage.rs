@@ -1,0 +1,114 @@
+//! Where sessions come from, and forks.
+
+use rusqlite::params;
+
+use crate::sessions::{self, SELECT, head};
+use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time, messages, titles};
+
+/// A session in the tree of its relatives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Descendant {
+    /// How far below the session that was asked for: children are at 1.
+    pub depth: usize,
+    /// The session.
+    pub session: SessionRecord,
+}
+
+impl Ledger {
+    /// Parent, grandparent, and so on, as far as they are known.
+    pub fn ancestors(&self, id: &str) -> Result<Vec<SessionRecord>, LedgerError> {
+        self.database.snapshot(|_| {
+            let mut next = self.session(id)?.parent_session_id;
+            let mut ancestors: Vec<SessionRecord> = Vec::new();
+            while let Some(parent) = next {
+                // Foreign data may go round in a circle, or name a session that is not here.
+                if parent == id || ancestors.iter().any(|known| known.id == parent) {
+                    break;
+                }
+                let session = match self.session(&parent) {
+                    Ok(session) => session,
+                    Err(LedgerError::NoSuchSession(_)) => break,
+                    Err(error) => return Err(error),
+                };
+                next = session.parent_session_id.clone();
+                ancestors.push(session);
+            }
+            Ok(ancestors)
+        })
+    }
+
+    /// Everything that came out of a session, each parent before its children.
+    pub fn descendants(&self, id: &str) -> Result<Vec<Descendant>, LedgerError> {
+        self.database.snapshot(|connection| {
+            head(connection, id)?;
+            let sql = format!(
+                "{SELECT} WHERE s.parent_session_id = ?1 ORDER BY s.started_at DESC, s.key DESC"
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut children = |id: &str| -> Result<Vec<SessionRecord>, LedgerError> {
+                Ok(statement.query_map([id], sessions::read)?.collect::<Result<_, _>>()?)
+            };
+            let mut found: Vec<Descendant> = Vec::new();
+            let mut open: Vec<(usize, SessionRecord)> =
+                children(id)?.into_iter().map(|session| (1, session)).collect();
+            while let Some((depth, session)) = open.pop() {
+                if session.id == id || found.iter().any(|known| known.session.id == session.id) {
+                    continue;
+                }
+                let below = children(&session.id)?;
+                open.extend(below.into_iter().map(|session| (depth + 1, session)));
+                found.push(Descendant { depth, session });
+            }
+            Ok(found)
+        })
+    }
+
+    /// A copy of a session up to and including message `at`, under a new id. It has the same
+    /// settings, the next title of the series, and no cost of its own.
+    pub fn fork(
+        &mut self,
+        id: &str,
+        at: i64,
+        new_id: &str,
+        now: Time,
+    ) -> Result<SessionRecord, LedgerError> {
+        let parent = self.session(id)?;
+        let appended = self.database.write(|transaction| {
+            let key = head(transaction, id)?.key;
+            if head(transaction, new_id).is_ok() {
+                return Err(LedgerError::Exists(new_id.to_owned()));
+            }
+            let stored = messages::read_all(transaction, key)?;
+            if !stored.iter().any(|stored| stored.message.seq == at && !stored.message.undone) {
+                return Err(LedgerError::NoSuchMessage { session: id.to_owned(), seq: at });
+            }
+            let fork = SessionRecord {
+                id: new_id.to_owned(),
+                source: parent.source.clone(),
+                user_id: parent.user_id.clone(),
+                model: parent.model.clone(),
+                model_config: parent.model_config.clone(),
+                system_prompt: parent.system_prompt.clone(),
+                parent_session_id: Some(id.to_owned()),
+                parent_kind: Some(ParentKind::Fork),
+                started_at: Some(now),
+                workspace: parent.workspace.clone(),
+                git_branch: parent.git_branch.clone(),
+                ..SessionRecord::default()
+            };
+            sessions::upsert(transaction, &fork, now)?;
+            let head = head(transaction, new_id)?;
+            if let Some(title) = &parent.title {
+                let title = titles::next(transaction, title)?;
+                transaction.execute(
+                    "UPDATE sessions SET title = ?2 WHERE key = ?1",
+                    params![head.key, title],
+                )?;
+            }
+            let kept = stored.into_iter().filter(|stored| stored.message.seq <= at);
+            messages::copy(transaction, head, kept, now)
+        })?;
+        self.index_after_bulk(appended);
+        self.session(new_id)
+    }
+}

@@ -1,0 +1,188 @@
+-- Schema version 1. Times are milliseconds since 1970. Columns that are read without the texts
+-- stand before them, so that large texts (on overflow pages) are not touched.
+
+CREATE TABLE sessions (
+    key                INTEGER PRIMARY KEY,
+    id                 TEXT NOT NULL UNIQUE,
+    source             TEXT NOT NULL,
+    -- What each append changes; the rest of the row is small, to be cheap to rewrite.
+    last_seq           INTEGER NOT NULL DEFAULT 0,
+    last_turn          INTEGER NOT NULL DEFAULT 0,
+    last_activity      INTEGER NOT NULL,
+    message_count      INTEGER NOT NULL DEFAULT 0,
+    tool_call_count    INTEGER NOT NULL DEFAULT 0,
+    api_call_count     INTEGER NOT NULL DEFAULT 0,
+    input_tokens       INTEGER NOT NULL DEFAULT 0,
+    output_tokens      INTEGER NOT NULL DEFAULT 0,
+    cache_read_tokens  INTEGER NOT NULL DEFAULT 0,
+    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+    reasoning_tokens   INTEGER NOT NULL DEFAULT 0,
+    estimated_cost_usd REAL,
+    actual_cost_usd    REAL,
+    started_at         INTEGER NOT NULL,
+    ended_at           INTEGER,
+    end_reason         TEXT,
+    archived           INTEGER NOT NULL DEFAULT 0,
+    title              TEXT,
+    user_id            TEXT,
+    model              TEXT,
+    parent_session_id  TEXT,
+    parent_kind        TEXT,
+    billing_provider   TEXT,
+    billing_base_url   TEXT,
+    billing_mode       TEXT,
+    cost_status        TEXT,
+    cost_source        TEXT,
+    pricing_version    TEXT,
+    workspace          TEXT,
+    git_branch         TEXT
+);
+CREATE UNIQUE INDEX sessions_title ON sessions (title) WHERE title IS NOT NULL;
+CREATE INDEX sessions_parent ON sessions (parent_session_id) WHERE parent_session_id IS NOT NULL;
+CREATE INDEX sessions_recent ON sessions (last_activity);
+
+-- What a session has once, and what may be large.
+CREATE TABLE session_texts (
+    session       INTEGER PRIMARY KEY,
+    system_prompt TEXT,
+    model_config  TEXT,
+    extra         TEXT
+);
+
+CREATE TABLE messages (
+    -- Grows with time over all sessions: the order of the search index.
+    id                    INTEGER PRIMARY KEY,
+    session               INTEGER NOT NULL,
+    seq                   INTEGER NOT NULL,
+    turn                  INTEGER NOT NULL,
+    role                  TEXT NOT NULL,
+    timestamp             INTEGER NOT NULL,
+    -- The undo that took it back (`undos.number`), or 0.
+    undone                INTEGER NOT NULL DEFAULT 0,
+    -- The `seq` of the message that sums it up, -1 where that is not known, or 0.
+    compacted             INTEGER NOT NULL DEFAULT 0,
+    summarizes            INTEGER,
+    call_count            INTEGER NOT NULL DEFAULT 0,
+    token_count           INTEGER,
+    finish_reason         TEXT,
+    tool_call_id          TEXT,
+    tool_name             TEXT,
+    -- 1: `content` is JSON, not text.
+    structured            INTEGER NOT NULL DEFAULT 0,
+    content               TEXT,
+    tool_calls            TEXT,
+    reasoning             TEXT,
+    reasoning_content     TEXT,
+    reasoning_details     TEXT,
+    codex_reasoning_items TEXT,
+    codex_message_items   TEXT,
+    extra                 TEXT
+);
+CREATE UNIQUE INDEX messages_identity ON messages (session, seq);
+
+CREATE TABLE usage (
+    id                 INTEGER PRIMARY KEY,
+    session            INTEGER NOT NULL,
+    model              TEXT NOT NULL,
+    billing_provider   TEXT,
+    billing_base_url   TEXT,
+    billing_mode       TEXT,
+    api_call_count     INTEGER NOT NULL DEFAULT 0,
+    input_tokens       INTEGER NOT NULL DEFAULT 0,
+    output_tokens      INTEGER NOT NULL DEFAULT 0,
+    cache_read_tokens  INTEGER NOT NULL DEFAULT 0,
+    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+    reasoning_tokens   INTEGER NOT NULL DEFAULT 0,
+    estimated_cost_usd REAL,
+    actual_cost_usd    REAL,
+    cost_status        TEXT,
+    cost_source        TEXT,
+    pricing_version    TEXT,
+    first_seen         INTEGER,
+    last_seen          INTEGER,
+    extra              TEXT
+);
+CREATE INDEX usage_session ON usage (session);
+
+CREATE TABLE turns (
+    id         INTEGER PRIMARY KEY,
+    session    INTEGER NOT NULL,
+    turn       INTEGER NOT NULL,
+    -- Its first message: the user's.
+    first_seq  INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    ended_at   INTEGER,
+    undone     INTEGER NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX turns_identity ON turns (session, turn);
+
+CREATE TABLE calls (
+    id          INTEGER PRIMARY KEY,
+    session     INTEGER NOT NULL,
+    turn        INTEGER NOT NULL,
+    call        TEXT NOT NULL,
+    tool        TEXT NOT NULL,
+    outcome     TEXT,
+    started_at  INTEGER,
+    ended_at    INTEGER,
+    workspace   TEXT,
+    checkpoint  TEXT,
+    tree_before TEXT,
+    tree_after  TEXT,
+    uncertain   INTEGER NOT NULL DEFAULT 0,
+    input       TEXT
+);
+CREATE UNIQUE INDEX calls_identity ON calls (session, call);
+
+CREATE TABLE effects (
+    id        INTEGER PRIMARY KEY,
+    session   INTEGER NOT NULL,
+    turn      INTEGER NOT NULL,
+    call      TEXT,
+    kind      TEXT NOT NULL,
+    command   TEXT NOT NULL,
+    workspace TEXT,
+    time      INTEGER NOT NULL
+);
+CREATE INDEX effects_session ON effects (session);
+CREATE INDEX effects_workspace ON effects (workspace, time);
+
+CREATE TABLE notices (
+    id           INTEGER PRIMARY KEY,
+    session      INTEGER NOT NULL,
+    created_at   INTEGER NOT NULL,
+    delivered_at INTEGER,
+    body         TEXT NOT NULL
+);
+CREATE INDEX notices_waiting ON notices (session) WHERE delivered_at IS NULL;
+
+-- Undos of conversations, so that they can be redone.
+CREATE TABLE undos (
+    id        INTEGER PRIMARY KEY,
+    session   INTEGER NOT NULL,
+    number    INTEGER NOT NULL,
+    from_seq  INTEGER NOT NULL,
+    -- The session's last message then: with more, the conversation went on.
+    last_seq  INTEGER NOT NULL,
+    time      INTEGER NOT NULL,
+    redone_at INTEGER
+);
+CREATE UNIQUE INDEX undos_identity ON undos (session, number);
+
+-- Events from the spool that are in the ledger while their files may still be there.
+CREATE TABLE spooled (
+    id TEXT PRIMARY KEY NOT NULL
+);
+
+-- Which messages have which words. It holds no text: what it answers is checked with the messages.
+CREATE VIRTUAL TABLE words USING fts5 (
+    tokens, content = '', columnsize = 0, detail = none, tokenize = 'ascii'
+);
+INSERT INTO words (words, rank) VALUES ('crisismerge', 64);
+
+-- Messages up to `indexed` are in `words`, in the tokens of version `version`.
+CREATE TABLE search_state (
+    id      INTEGER PRIMARY KEY CHECK (id = 1),
+    version INTEGER NOT NULL,
+    indexed INTEGER NOT NULL
+);

@@ -1,0 +1,164 @@
+//! Folding: what makes `Café`, `CAFE` and `ｃａｆｅ` the same for a search.
+//!
+//! Case, accents and width go; a run of white space becomes one space. Marks that are letters in
+//! their script (Thai vowels, Japanese voicing marks, Devanagari signs) stay.
+
+use unicode_normalization::char::{canonical_combining_class, decompose_compatible};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+
+/// The folded text.
+pub(crate) fn fold(text: &str) -> String {
+    let mut folder = Folder { out: String::with_capacity(text.len()), starts: None };
+    folder.fold(text);
+    folder.out
+}
+
+/// The folded text, and for each of its bytes, and for its end, where in `text` it comes from.
+pub(crate) fn fold_mapped(text: &str) -> (String, Vec<usize>) {
+    let mut folder = Folder {
+        out: String::with_capacity(text.len()),
+        starts: Some(Vec::with_capacity(text.len())),
+    };
+    folder.fold(text);
+    let mut starts = folder.starts.expect("it was asked for");
+    starts.push(text.len());
+    (folder.out, starts)
+}
+
+struct Folder {
+    out: String,
+    starts: Option<Vec<usize>>,
+}
+
+impl Folder {
+    fn fold(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while at < text.len() {
+            // An ASCII character before another one stands for itself.
+            if bytes[at] < 0x80 && bytes.get(at + 1).is_none_or(|next| *next < 0x80) {
+                self.push(char::from(bytes[at].to_ascii_lowercase()), at);
+                at += 1;
+                continue;
+            }
+            let end = cluster_end(text, at);
+            self.fold_cluster(&text[at..end], at);
+            at = end;
+        }
+    }
+
+    /// A character and the marks that belong to it.
+    fn fold_cluster(&mut self, cluster: &str, at: usize) {
+        let mut characters = cluster.chars();
+        if let (Some(only), None) = (characters.next(), characters.next())
+            && is_plain(only)
+        {
+            return self.push(only, at);
+        }
+        let folded = cluster.nfkd().filter(|c| !is_accent(*c)).flat_map(fold_case);
+        for character in folded.nfc() {
+            self.push(character, at);
+        }
+    }
+
+    fn push(&mut self, character: char, at: usize) {
+        let character = if character.is_whitespace() { ' ' } else { character };
+        if character == ' ' && self.out.ends_with(' ') {
+            return;
+        }
+        self.out.push(character);
+        if let Some(starts) = &mut self.starts {
+            starts.resize(self.out.len(), at);
+        }
+    }
+}
+
+/// Where the character at `start` ends, together with what may combine with it.
+fn cluster_end(text: &str, start: usize) -> usize {
+    let mut characters = text[start..].char_indices();
+    characters.next();
+    characters.find(|(_, c)| !joins(*c)).map_or(text.len(), |(length, _)| start + length)
+}
+
+/// Whether a character may become one with the character before it.
+fn joins(character: char) -> bool {
+    if character < '\u{300}' || is_plain(character) {
+        return false;
+    }
+    let mut first = None;
+    decompose_compatible(character, |part| {
+        first.get_or_insert(part);
+    });
+    let first = first.unwrap_or(character);
+    canonical_combining_class(first) != 0
+        || is_nfc_quick(std::iter::once(first)) == IsNormalized::Maybe
+        || is_accent(first)
+}
+
+/// Large ranges of characters that fold to themselves and combine with nothing before them.
+fn is_plain(c: char) -> bool {
+    matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}'
+        | '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}')
+}
+
+/// Marks that change how a letter is read but not which letter it is, and selectors of style.
+fn is_accent(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{feff}')
+}
+
+/// `ẞ` and `ß` → `ss`, `Σ` and `ς` → `σ`: lower case by way of upper case.
+fn fold_case(c: char) -> impl Iterator<Item = char> {
+    c.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn case_accents_and_width_do_not_matter() {
+        let same = [
+            ["Café", "CAFE\u{301}", "ｃａｆｅ"],
+            ["STRASSE", "straße", "STRAẞE"],
+            ["Σίσυφος", "σισυφοσ", "ΣΊΣΥΦΟΣ"],
+            ["İstanbul", "istanbul", "ISTANBUL"],
+            ["ﬁle", "FILE", "ｆｉｌｅ"],
+            ["ガギ", "ｶﾞｷﾞ", "カ\u{3099}キ\u{3099}"],
+            ["한글", "\u{1112}\u{1161}\u{11ab}\u{1100}\u{1173}\u{11af}", "한글"],
+            ["❤", "❤\u{fe0f}", "❤\u{fe0e}"],
+            ["a b", "A\u{a0}\n\tB", "a\u{3000}b"],
+        ];
+        for [a, b, c] in same {
+            assert_eq!(fold(a), fold(b));
+            assert_eq!(fold(a), fold(c));
+        }
+    }
+
+    #[test]
+    fn letters_of_other_scripts_stay_apart() {
+        assert_ne!(fold("が"), fold("か"));
+        assert_ne!(fold("ก่า"), fold("กา"), "Thai tone marks");
+        assert_ne!(fold("कि"), fold("क"), "Devanagari vowels");
+        assert_eq!(fold("中文、テスト"), "中文、テスト");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_folds_the_same_with_and_without_the_map(text in "\\PC{0,40}|[a-zA-Zé\u{301}が\u{3099} \n]{0,20}") {
+            let (folded, starts) = fold_mapped(&text);
+            prop_assert_eq!(&folded, &fold(&text));
+            prop_assert_eq!(starts.len(), folded.len() + 1);
+            prop_assert!(starts.is_sorted());
+            prop_assert!(starts.iter().all(|at| text.is_char_boundary(*at)));
+        }
+
+        #[test]
+        fn folding_twice_changes_nothing(text in "\\PC{0,40}") {
+            let once = fold(&text);
+            prop_assert_eq!(fold(&once), once);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The part of a message that shows why it matches.
+
+use std::ops::Range;
+
+use crate::search::fold::fold_mapped;
+use crate::search::query::Query;
+
+/// How many characters are shown around the first match.
+const BEFORE: usize = 60;
+const AFTER: usize = 140;
+
+/// The text around the first match, each match in it marked; a query that only excludes shows the
+/// beginning.
+pub(crate) fn snippet(query: &Query, fields: &[String]) -> String {
+    let marked = fields.iter().find_map(|field| {
+        let matches = matches(query, field);
+        (!matches.is_empty()).then_some((field, matches))
+    });
+    let (text, matches) = match marked {
+        Some((field, matches)) => (field.as_str(), matches),
+        None => {
+            (fields.iter().find(|field| !field.is_empty()).map_or("", |field| field), Vec::new())
+        }
+    };
+    let first = matches.first().cloned().unwrap_or(0..0);
+    let start = back(text, first.start, BEFORE);
+    let end = forward(text, first.end, AFTER);
+    let mut out = String::from(if start > 0 { "…" } else { "" });
+    let mut at = start;
+    for found in matches.iter().filter(|found| found.end <= end) {
+        push(&mut out, &text[at..found.start]);
+        out.push_str(">>>");
+        push(&mut out, &text[found.clone()]);
+        out.push_str("<<<");
+        at = found.end;
+    }
+    push(&mut out, &text[at..end]);
+    if end < text.len() {
+        out.push('…');
+    }
+    out
+}
+
+/// Lines become one.
+fn push(out: &mut String, text: &str) {
+    out.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
+}
+
+/// Where the terms of the query occur in a text, in order, none overlapping.
+fn matches(query: &Query, text: &str) -> Vec<Range<usize>> {
+    /// More than the largest snippet can show.
+    const MOST: usize = 200;
+    let (folded, starts) = fold_mapped(text);
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for term in query.terms() {
+        let mut from = 0;
+        while let Some(range) = term.find(&folded, from).filter(|_| found.len() < MOST) {
+            from = range.end;
+            found.push(original(&starts, &range));
+        }
+    }
+    found.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
+    let mut end = 0;
+    found.retain(|range| {
+        let keep = range.start >= end && range.start < range.end;
+        end = if keep { range.end } else { end };
+        keep
+    });
+    found
+}
+
+/// Where a part of the folded text comes from. A character that became several counts as a whole.
+fn original(starts: &[usize], range: &Range<usize>) -> Range<usize> {
+    let last = starts[range.end - 1];
+    let end = starts[range.end..].iter().find(|start| **start > last).copied();
+    starts[range.start]..end.unwrap_or(last)
+}
+
+fn back(text: &str, from: usize, characters: usize) -> usize {
+    text[..from].char_indices().rev().take(characters).last().map_or(from, |(at, _)| at)
+}
+
+fn forward(text: &str, from: usize, characters: usize) -> usize {
+    text[from..].char_indices().nth(characters).map_or(text.len(), |(at, _)| from + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(query: &str, text: &str) -> String {
+        snippet(&Query::parse(query), &[text.to_owned(), String::new(), String::new()])
+    }
+
+    #[test]
+    fn matches_are_marked_in_the_original_text() {
+        assert_eq!(
+            show("cafe", "Le Café, un CAFE\u{301}."),
+            "Le >>>Café<<<, un >>>CAFE\u{301}<<<."
+        );
+        assert_eq!(show("strasse", "in der Straße"), "in der >>>Straße<<<");
+        assert_eq!(show("数据", "大数据库"), "大>>>数据<<<库");
+        assert_eq!(show("a b", "b\na"), ">>>b<<< >>>a<<<");
+        assert_eq!(show("NOT x", "hello"), "hello");
+        assert_eq!(show("\"a b\" OR b", "a b"), ">>>a b<<<");
+    }
+
+    #[test]
+    fn long_texts_are_cut_around_the_match() {
+        let text = format!("{} needle {}", "x ".repeat(500), "y ".repeat(500));
+        let snippet = show("needle", &text);
+        assert!(snippet.starts_with('…') && snippet.ends_with('…'), "{snippet}");
+        assert!(snippet.contains(">>>needle<<<"));
+        assert!(snippet.chars().count() < 230);
+    }
+}

@@ -1,0 +1,172 @@
+//! Folded text in pieces, and what of it goes into the index.
+//!
+//! The index has, per message and once each: every word (its first 32 characters), every two
+//! neighbouring characters of a script without spaces and the last one by itself, every symbol
+//! that is not ASCII. One such character alone is found as the beginning of a pair.
+
+use std::collections::HashSet;
+
+use unicode_normalization::char::canonical_combining_class;
+
+/// Longer words are cut: what follows is left to the check of the message.
+const WORD_LENGTH: usize = 32;
+
+/// A part of folded text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'t> {
+    /// Letters and digits of a script with spaces, as many as stand together.
+    Word(&'t str),
+    /// Characters of scripts without spaces, as many as stand together.
+    Run(&'t str),
+    /// A single character of any other kind that is not ASCII.
+    Symbol(&'t str),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Word,
+    Spaceless,
+    Symbol,
+    /// ASCII punctuation and white space.
+    Other,
+}
+
+/// Whether a character continues a word: between two of them there is no boundary.
+pub(crate) fn is_word(c: char) -> bool {
+    kind(c) == Kind::Word
+}
+
+fn kind(c: char) -> Kind {
+    if c.is_ascii() {
+        return if c.is_ascii_alphanumeric() { Kind::Word } else { Kind::Other };
+    }
+    let is_letter = c.is_alphanumeric() || canonical_combining_class(c) != 0;
+    match c {
+        _ if is_letter && is_spaceless(c) => Kind::Spaceless,
+        _ if is_letter => Kind::Word,
+        _ if c.is_whitespace() => Kind::Other,
+        _ => Kind::Symbol,
+    }
+}
+
+/// Scripts that are written without spaces between words, and Hangul, whose words take endings.
+fn is_spaceless(c: char) -> bool {
+    matches!(c,
+        '\u{e00}'..='\u{eff}'         // Thai, Lao
+        | '\u{f00}'..='\u{fff}'       // Tibetan
+        | '\u{1000}'..='\u{109f}'     // Burmese
+        | '\u{1100}'..='\u{11ff}'     // Hangul letters
+        | '\u{1780}'..='\u{17ff}'     // Khmer
+        | '\u{1950}'..='\u{19ff}'     // Tai Le, New Tai Lue, Khmer symbols
+        | '\u{1a20}'..='\u{1aaf}'     // Tai Tham
+        | '\u{2e80}'..='\u{2fdf}'     // Han radicals
+        | '\u{3005}'..='\u{3007}' | '\u{3021}'..='\u{3029}' | '\u{3031}'..='\u{3035}'
+        | '\u{3038}'..='\u{303c}'     // Han iteration and number signs
+        | '\u{3041}'..='\u{31ff}'     // Kana, Bopomofo, Hangul letters
+        | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' // Han
+        | '\u{a000}'..='\u{a4cf}'     // Yi
+        | '\u{a960}'..='\u{a97f}'     // Hangul letters
+        | '\u{a9e0}'..='\u{a9ff}' | '\u{aa60}'..='\u{aadf}' // Burmese, Tai Viet
+        | '\u{ac00}'..='\u{d7ff}'     // Hangul
+        | '\u{f900}'..='\u{faff}'     // Han
+        | '\u{ff66}'..='\u{ffdc}'     // Kana and Hangul of half width
+        | '\u{1aff0}'..='\u{1b16f}'   // Kana
+        | '\u{20000}'..='\u{3fffd}'   // Han
+    )
+}
+
+/// The pieces of a folded text; what is between them is ASCII punctuation and spaces.
+pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
+    let mut characters = text.char_indices().peekable();
+    std::iter::from_fn(move || {
+        let (start, kind) = loop {
+            let (at, c) = characters.next()?;
+            match kind(c) {
+                Kind::Other => {}
+                kind => break (at, kind),
+            }
+        };
+        let mut end = characters.peek().map_or(text.len(), |(at, _)| *at);
+        if kind != Kind::Symbol {
+            while let Some((at, c)) = characters.peek().copied() {
+                if self::kind(c) != kind {
+                    break;
+                }
+                characters.next();
+                end = at + c.len_utf8();
+            }
+        }
+        let part = &text[start..end];
+        Some((
+            start,
+            match kind {
+                Kind::Word => Piece::Word(part),
+                Kind::Spaceless => Piece::Run(part),
+                Kind::Symbol | Kind::Other => Piece::Symbol(part),
+            },
+        ))
+    })
+}
+
+/// The first characters of a word, as they are in the index.
+pub(crate) fn cut(word: &str) -> &str {
+    match word.char_indices().nth(WORD_LENGTH) {
+        Some((end, _)) => &word[..end],
+        None => word,
+    }
+}
+
+/// Every two neighbouring characters.
+pub(crate) fn pairs(run: &str) -> impl Iterator<Item = &str> {
+    let starts = run.char_indices().map(|(at, _)| at);
+    let ends = run.char_indices().map(|(at, c)| at + c.len_utf8()).skip(1);
+    starts.zip(ends).map(|(start, end)| &run[start..end])
+}
+
+/// What goes into the index for a folded text: its tokens, each once, separated by spaces.
+pub(crate) fn index_entry(text: &str) -> String {
+    let mut seen: HashSet<&str> = HashSet::new();
+    let mut entry = String::with_capacity(text.len());
+    let mut add = |token| {
+        if seen.insert(token) {
+            entry.push_str(token);
+            entry.push(' ');
+        }
+    };
+    for (_, piece) in pieces(text) {
+        match piece {
+            Piece::Word(word) => add(cut(word)),
+            Piece::Symbol(symbol) => add(symbol),
+            Piece::Run(run) => {
+                pairs(run).for_each(&mut add);
+                let last = run.chars().next_back().map_or(0, char::len_utf8);
+                add(&run[run.len() - last..]);
+            }
+        }
+    }
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(text: &str) -> Vec<String> {
+        index_entry(text).split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn words_pairs_and_symbols_are_indexed_once() {
+        assert_eq!(entry("let x = main.rs; let y"), ["let", "x", "main", "rs", "y"]);
+        assert_eq!(entry("数据库v2"), ["数据", "据库", "库", "v2"]);
+        assert_eq!(entry("ok 👍👍 → done"), ["ok", "👍", "→", "done"]);
+        assert_eq!(entry("中"), ["中"]);
+        assert_eq!(entry(&"a".repeat(50)), ["a".repeat(32)]);
+        assert_eq!(entry("c++ 50%"), ["c", "50"]);
+    }
+
+    #[test]
+    fn marks_belong_to_their_words() {
+        assert_eq!(entry("हिन्दी"), ["हिन्दी"]);
+    }
+}

@@ -1,0 +1,179 @@
+//! Titles: unique, clean, and numbered when a conversation goes on under the same name.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::sessions::head;
+use crate::{Ledger, LedgerError};
+
+/// The most characters that a title has.
+pub const TITLE_LENGTH: usize = 100;
+
+/// Why a title was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum TitleError {
+    /// Nothing is left of it without control characters.
+    #[error("the title is empty")]
+    Empty,
+    /// It is too long.
+    #[error("the title has {0} characters; at most {TITLE_LENGTH} fit")]
+    TooLong(usize),
+    /// Another session has it.
+    #[error("session {by} has the title {title:?} already")]
+    Taken {
+        /// The title.
+        title: String,
+        /// Whose it is.
+        by: String,
+    },
+}
+
+/// The title without control, invisible and reordering characters, each run of spaces as one.
+pub fn clean_title(title: &str) -> Result<String, TitleError> {
+    let is_harmless = |c: &char| !c.is_control() && !is_invisible(*c);
+    let spaced: String = title
+        .chars()
+        .map(|c| if c.is_whitespace() { ' ' } else { c })
+        .filter(is_harmless)
+        .collect();
+    let clean = spaced.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    match clean.chars().count() {
+        0 => Err(TitleError::Empty),
+        1..=TITLE_LENGTH => Ok(clean),
+        length => Err(TitleError::TooLong(length)),
+    }
+}
+
+/// Characters that show nothing or change the order of what is shown. The joiners stay: emoji and
+/// several scripts need them.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}')
+}
+
+impl Ledger {
+    /// Gives a session a title, or takes it away.
+    pub fn set_title(&mut self, id: &str, title: Option<&str>) -> Result<(), LedgerError> {
+        let title = title.map(clean_title).transpose()?;
+        self.database.write(|transaction| {
+            let key = head(transaction, id)?.key;
+            if let Some(title) = &title
+                && let Some(by) = owner(transaction, title)?.filter(|by| by != id)
+            {
+                return Err(TitleError::Taken { title: title.clone(), by }.into());
+            }
+            transaction
+                .execute("UPDATE sessions SET title = ?2 WHERE key = ?1", params![key, title])?;
+            Ok(())
+        })
+    }
+
+    /// The next free title of a series: `Fix Docker Build`, `Fix Docker Build #2`, …
+    pub fn next_title(&self, title: &str) -> Result<String, LedgerError> {
+        next(self.database.reader(), &clean_title(title)?)
+    }
+
+    /// The session that a title means: the newest of its series, and where that was continued
+    /// after a compaction, the last continuation.
+    pub fn resolve_title(&self, title: &str) -> Result<Option<String>, LedgerError> {
+        let Ok(title) = clean_title(title) else { return Ok(None) };
+        let connection = self.database.reader();
+        let newest = series(connection, &title)?.into_iter().max_by_key(|titled| titled.started_at);
+        newest.map(|titled| latest_continuation(connection, titled.id)).transpose()
+    }
+}
+
+/// The title if it is free, else the next of its series.
+pub(crate) fn next(connection: &Connection, title: &str) -> Result<String, LedgerError> {
+    let base = split(title).0;
+    let taken = series(connection, base)?.into_iter().map(|titled| titled.number).max();
+    let Some(largest) = taken else { return Ok(base.to_owned()) };
+    let suffix = format!(" #{}", largest + 1);
+    let room = TITLE_LENGTH - suffix.chars().count();
+    let base: String = base.chars().take(room).collect();
+    let title = format!("{}{suffix}", base.trim_end());
+    // Only a title that had to be shortened can meet another series here.
+    if owner(connection, &title)?.is_some() { next(connection, &title) } else { Ok(title) }
+}
+
+pub(crate) fn owner(connection: &Connection, title: &str) -> Result<Option<String>, LedgerError> {
+    let mut statement = connection.prepare_cached("SELECT id FROM sessions WHERE title = ?1")?;
+    Ok(statement.query_row([title], |row| row.get(0)).optional()?)
+}
+
+struct Titled {
+    id: String,
+    number: u64,
+    started_at: (i64, i64),
+}
+
+/// The sessions called `base` or `base #<number>`.
+fn series(connection: &Connection, base: &str) -> Result<Vec<Titled>, LedgerError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, title, started_at, key FROM sessions
+         WHERE title = ?1 OR substr(title, 1, length(?1) + 2) = ?1 || ' #'",
+    )?;
+    let mut rows = statement.query([base])?;
+    let mut series = Vec::new();
+    while let Some(row) = rows.next()? {
+        let title: String = row.get(1)?;
+        let number = if title == base { 1 } else { split(&title).1 };
+        if title == base || split(&title).0 == base {
+            series.push(Titled { id: row.get(0)?, number, started_at: (row.get(2)?, row.get(3)?) });
+        }
+    }
+    Ok(series)
+}
+
+/// `Fix #2` → `Fix` and 2. A title without a number is the first.
+fn split(title: &str) -> (&str, u64) {
+    if let Some((base, digits)) = title.rsplit_once(" #")
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && let Ok(number) = digits.parse()
+        && number >= 2
+        && !base.is_empty()
+    {
+        return (base, number);
+    }
+    (title, 1)
+}
+
+fn latest_continuation(connection: &Connection, id: String) -> Result<String, LedgerError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM sessions WHERE parent_session_id = ?1 AND parent_kind = 'compaction'
+         ORDER BY started_at DESC, key DESC LIMIT 1",
+    )?;
+    let mut path = vec![id];
+    loop {
+        let last = path.last().expect("the path is never empty");
+        let next: Option<String> = statement.query_row([last], |row| row.get(0)).optional()?;
+        match next {
+            // Foreign data may go round in a circle.
+            Some(next) if !path.contains(&next) => path.push(next),
+            _ => return Ok(path.pop().expect("the path is never empty")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_are_cleaned() {
+        assert_eq!(clean_title("  Fix\tDocker\u{202e} \u{7}Build\n").unwrap(), "Fix Docker Build");
+        assert_eq!(clean_title("👩\u{200d}💻 at work").unwrap(), "👩\u{200d}💻 at work");
+        assert!(matches!(clean_title("\u{200b}\n"), Err(TitleError::Empty)));
+        assert!(clean_title(&"ü".repeat(100)).is_ok());
+        assert!(matches!(clean_title(&"ü".repeat(101)), Err(TitleError::TooLong(101))));
+    }
+
+    #[test]
+    fn numbers_are_split_off() {
+        assert_eq!(split("Fix #2"), ("Fix", 2));
+        assert_eq!(split("Fix #1"), ("Fix #1", 1));
+        assert_eq!(split("Fix #x"), ("Fix #x", 1));
+        assert_eq!(split("Fix #"), ("Fix #", 1));
+        assert_eq!(split("C #99999999999999999999999"), ("C #99999999999999999999999", 1));
+    }
+}

@@ -1,0 +1,195 @@
+//! The search finds exactly the messages that match by definition: checked with generated texts
+//! and queries against a scan of everything.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+use takeback_ledger::{MessageRecord, SearchOptions, matches};
+
+use crate::support::{Fixture, at, message};
+
+/// Few and short parts, so that generated queries meet generated texts.
+const PARTS: &[&str] = &[
+    "a",
+    "b",
+    "ab",
+    "cat",
+    "Cat",
+    "cats",
+    "CAFÉ",
+    "cafe",
+    "é",
+    "ß",
+    "ss",
+    "main.rs",
+    "main",
+    "rs",
+    "C++",
+    "c",
+    "++",
+    "chat-send",
+    "chat",
+    "x.y(z)",
+    "50%",
+    "150%",
+    "中",
+    "文",
+    "中文",
+    "文件夹",
+    "数据库",
+    "か",
+    "が",
+    "ガ",
+    "ｶﾞ",
+    "カ",
+    "한",
+    "한글",
+    "\u{1112}\u{1161}\u{11ab}",
+    "ไทย",
+    "ย",
+    "ภาษา",
+    "👍",
+    "👍🏽",
+    "→",
+    "“",
+    "_",
+    "-",
+    ".",
+    "*",
+    "\"",
+    "(",
+    "0",
+    "1",
+    "v2",
+    "हिन्दी",
+    "न",
+    "ﬁ",
+    "fi",
+    "İ",
+    "ⅳ",
+    "Ａ",
+    "\u{301}",
+    "\u{200b}",
+    "\u{ad}",
+    "averyveryverylongwordwithmorethanthirtytwocharacters",
+    "averyveryverylongwordwithmorethanthirtytwo",
+];
+
+const GLUE: &[&str] = &["", " ", "\n", "  ", ".", "\t"];
+
+const OPERATORS: &[&str] = &["OR", "NOT", "AND", "\"", "*", "\" \"", "\"a", "b\"", "*a*", "a*"];
+
+fn text() -> impl Strategy<Value = String> {
+    proptest::collection::vec((select(PARTS), select(GLUE)), 0..8)
+        .prop_map(|parts| parts.into_iter().flat_map(|(part, glue)| [part, glue]).collect())
+}
+
+fn query() -> impl Strategy<Value = String> {
+    let word = proptest::collection::vec(select(PARTS), 1..3).prop_map(|parts| parts.concat());
+    let term = (word, 0..8).prop_map(|(word, shape)| match shape {
+        0 => format!("{word}*"),
+        1 => format!("*{word}*"),
+        2 => format!("\"{word}\""),
+        3 => format!("*{word}"),
+        _ => word,
+    });
+    let phrase = text().prop_map(|text| format!("\"{text}\""));
+    let operator = select(OPERATORS).prop_map(str::to_owned);
+    let part = prop_oneof![6 => term, 1 => phrase, 2 => operator];
+    proptest::collection::vec(part, 0..4).prop_map(|parts| parts.join(" "))
+}
+
+fn stored() -> impl Strategy<Value = MessageRecord> {
+    (text(), text(), 0..6).prop_map(|(first, second, shape)| match shape {
+        0 => MessageRecord {
+            role: "tool".into(),
+            tool_name: Some(first),
+            content: Some(Value::from(second)),
+            ..MessageRecord::default()
+        },
+        1 => MessageRecord {
+            role: "assistant".into(),
+            tool_calls: Some(json!([{ "function": { "name": first,
+                "arguments": json!({ "text": second }).to_string() } }])),
+            ..MessageRecord::default()
+        },
+        2 => MessageRecord {
+            role: "user".into(),
+            content: Some(
+                json!([{ "type": "text", "text": first }, { "type": "text", "text": second }]),
+            ),
+            ..MessageRecord::default()
+        },
+        _ => message("user", &format!("{first}{second}")),
+    })
+}
+
+/// What a person reads in a message, put together without the ledger's own code.
+fn texts(message: &MessageRecord) -> Vec<String> {
+    let mut texts = Vec::new();
+    match &message.content {
+        Some(Value::String(text)) => texts.push(text.clone()),
+        Some(Value::Array(blocks)) => texts.push(
+            blocks
+                .iter()
+                .map(|block| block["text"].as_str().unwrap())
+                .collect::<Vec<_>>()
+                .join("\n"),
+        ),
+        _ => {}
+    }
+    texts.extend(message.tool_name.clone());
+    for call in message.tool_calls.iter().flat_map(|calls| calls.as_array().unwrap()) {
+        let function = &call["function"];
+        let arguments: Value =
+            serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
+        let text = arguments["text"].as_str().unwrap();
+        // Keys are sorted: the arguments come before the name.
+        texts.push(format!("{text}\n{}", function["name"].as_str().unwrap()));
+    }
+    texts
+}
+
+fn expected(messages: &[MessageRecord], query: &str) -> BTreeSet<i64> {
+    let is_match = |message: &MessageRecord| {
+        let texts = texts(message);
+        matches(query, &texts.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    (1..).zip(messages).filter(|(_, message)| is_match(message)).map(|(seq, _)| seq).collect()
+}
+
+fn found(fixture: &mut Fixture, query: &str) -> BTreeSet<i64> {
+    let options = SearchOptions { limit: 1_000, ..SearchOptions::default() };
+    let outcome = fixture.ledger.search(query, &options).unwrap();
+    assert_eq!(outcome.total, outcome.results.len());
+    outcome.results.iter().map(|hit| hit.message).collect()
+}
+
+fn cases() -> u32 {
+    std::env::var("TAKEBACK_SEARCH_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    #[test]
+    fn the_index_answers_what_a_scan_answers(
+        messages in proptest::collection::vec(stored(), 1..40),
+        split in 0..40_usize,
+        queries in proptest::collection::vec(query(), 1..40),
+    ) {
+        let mut fixture = Fixture::new();
+        fixture.session("s");
+        let split = split.min(messages.len());
+        fixture.ledger.append("s", &messages[..split], at(1)).unwrap();
+        fixture.ledger.optimize(&|_| {}).unwrap();
+        // The rest stays in the tail.
+        fixture.ledger.append("s", &messages[split..], at(2)).unwrap();
+        for query in &queries {
+            let expected = expected(&messages, query);
+            prop_assert_eq!(found(&mut fixture, query), expected, "{:?}", query);
+        }
+    }
+}
