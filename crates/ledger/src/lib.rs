@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod database;
+mod exchange;
 mod ledger;
 mod lineage;
 mod messages;
@@ -17,6 +18,7 @@ mod turns;
 mod usage;
 
 pub use database::{Journal, OpenError};
+pub use exchange::{BadLine, ExportError, ImportError, ImportReport, Imported, mask};
 pub use ledger::{Ledger, LedgerError, Options};
 pub use lineage::Descendant;
 pub use messages::Which;

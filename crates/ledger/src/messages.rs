@@ -110,7 +110,7 @@ impl<'t> Appender<'t> {
         self.append_as(self.head.last_seq + 1, message, now)
     }
 
-    /// Adds a message under a number behind all others.
+    /// Adds a message under a number that is free.
     pub(crate) fn append_as(
         &mut self,
         seq: i64,
@@ -118,13 +118,13 @@ impl<'t> Appender<'t> {
         now: Time,
     ) -> Result<i64, LedgerError> {
         let time = message.timestamp.unwrap_or(now);
-        self.head.last_seq = seq;
+        self.head.last_seq = self.head.last_seq.max(seq);
         if message.role == "user" && message.summarizes.is_none() {
             self.head.last_turn += 1;
-            self.begin_turn(time, message.undone)?;
+            self.begin_turn(seq, time, message.undone)?;
         }
         let calls = call_count(message.tool_calls.as_ref());
-        self.insert(message, time, calls)?;
+        self.insert(seq, message, time, calls)?;
         self.last_id = self.transaction.last_insert_rowid();
         self.last_activity = self.last_activity.max(Some(time));
         if !message.undone {
@@ -134,23 +134,23 @@ impl<'t> Appender<'t> {
         Ok(seq)
     }
 
-    fn begin_turn(&self, time: Time, undone: bool) -> Result<(), LedgerError> {
+    fn begin_turn(&self, seq: i64, time: Time, undone: bool) -> Result<(), LedgerError> {
         self.transaction
             .prepare_cached(
                 "INSERT INTO turns (session, turn, first_seq, started_at, undone)
                  VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![
-                self.head.key,
-                self.head.last_turn,
-                self.head.last_seq,
-                time,
-                undone
-            ])?;
+            .execute(params![self.head.key, self.head.last_turn, seq, time, undone])?;
         Ok(())
     }
 
-    fn insert(&self, message: &MessageRecord, time: Time, calls: i64) -> Result<(), LedgerError> {
+    fn insert(
+        &self,
+        seq: i64,
+        message: &MessageRecord,
+        time: Time,
+        calls: i64,
+    ) -> Result<(), LedgerError> {
         let (structured, content) = match &message.content {
             None | Some(Value::Null) => (false, None),
             Some(Value::String(text)) => (false, Some(Cow::Borrowed(text.as_str()))),
@@ -174,7 +174,7 @@ impl<'t> Appender<'t> {
             )?
             .execute(named_params! {
                 ":session": self.head.key,
-                ":seq": self.head.last_seq,
+                ":seq": seq,
                 ":turn": self.head.last_turn,
                 ":role": message.role,
                 ":timestamp": time,

@@ -280,6 +280,8 @@ pub(crate) fn upsert(
                  :started_at)
              ON CONFLICT (id) DO UPDATE SET
                  source = CASE source WHEN '' THEN excluded.source ELSE source END,
+                 ended_at = ifnull(ended_at, excluded.ended_at),
+                 end_reason = ifnull(end_reason, excluded.end_reason),
                  user_id = ifnull(user_id, excluded.user_id),
                  model = ifnull(model, excluded.model),
                  parent_session_id = ifnull(parent_session_id, excluded.parent_session_id),
