@@ -1,10 +1,11 @@
 //! The ledger: one open database and what it promises.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Time;
 use crate::database::{self, Database, Journal, OpenError};
+use crate::spool::Spool;
 
 /// How a ledger is opened.
 #[derive(Clone, Debug)]
@@ -67,6 +68,14 @@ pub enum LedgerError {
     /// After the undo the conversation went on.
     #[error("the conversation went on after the undo: session {0} cannot redo it")]
     WentOn(String),
+    /// The spool.
+    #[error("cannot use the spool {path}")]
+    Spool {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The database is broken.
     #[error("the ledger is damaged")]
     Damaged(#[source] rusqlite::Error),
@@ -91,13 +100,19 @@ impl From<rusqlite::Error> for LedgerError {
 pub struct Ledger {
     pub(crate) database: Database,
     pub(crate) redact: bool,
+    pub(crate) spool: Spool,
 }
 
 impl Ledger {
-    /// Opens the ledger in this file, or makes it. Cheap: deep checks are [`Ledger::verify`]'s.
+    /// Opens the ledger in this file, or makes it, and takes in what waits in the directory
+    /// `spool` beside it. Cheap: deep checks are [`Ledger::verify`]'s.
     pub fn open(path: &Path, options: &Options) -> Result<Ledger, OpenError> {
         let database = Database::open(path, options.journal, options.wait)?;
-        Ok(Ledger { database, redact: options.redact })
+        let spool = Spool::beside(path);
+        let mut ledger = Ledger { database, redact: options.redact, spool };
+        // What cannot be taken in now waits for the next process.
+        let _ = ledger.take_in_spool();
+        Ok(ledger)
     }
 
     /// The file.

@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod database;
+mod event;
 mod exchange;
 mod ledger;
 mod lineage;
@@ -12,12 +13,14 @@ mod redact;
 mod schema;
 mod search;
 mod sessions;
+mod spool;
 mod time;
 mod titles;
 mod turns;
 mod usage;
 
 pub use database::{Journal, OpenError};
+pub use event::{Event, Recorded};
 pub use exchange::{BadLine, ExportError, ImportError, ImportReport, Imported, mask};
 pub use ledger::{Ledger, LedgerError, Options};
 pub use lineage::Descendant;

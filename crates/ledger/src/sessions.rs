@@ -80,14 +80,7 @@ impl Ledger {
 
     /// Ends a session. The first reason wins: `false` if it had ended before.
     pub fn end_session(&mut self, id: &str, reason: &str, now: Time) -> Result<bool, LedgerError> {
-        self.database.write(|transaction| {
-            head(transaction, id)?;
-            let changed = transaction.execute(
-                "UPDATE sessions SET ended_at = ?2, end_reason = ?3 WHERE id = ?1 AND ended_at IS NULL",
-                params![id, now, reason],
-            )?;
-            Ok(changed == 1)
-        })
+        self.database.write(|transaction| end(transaction, id, reason, now))
     }
 
     /// Opens a session that had ended.
@@ -253,6 +246,20 @@ impl Ledger {
         }
         Ok(gone)
     }
+}
+
+pub(crate) fn end(
+    transaction: &Transaction<'_>,
+    id: &str,
+    reason: &str,
+    now: Time,
+) -> Result<bool, LedgerError> {
+    head(transaction, id)?;
+    let changed = transaction.execute(
+        "UPDATE sessions SET ended_at = ?2, end_reason = ?3 WHERE id = ?1 AND ended_at IS NULL",
+        params![id, now, reason],
+    )?;
+    Ok(changed == 1)
 }
 
 /// Makes a session or fills in what is empty. `true` if it was made.

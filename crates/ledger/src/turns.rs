@@ -68,14 +68,7 @@ impl Ledger {
 
     /// The last turn is over. The first time counts.
     pub fn end_turn(&mut self, session: &str, now: Time) -> Result<(), LedgerError> {
-        self.database.write(|transaction| {
-            let head = head(transaction, session)?;
-            transaction.execute(
-                "UPDATE turns SET ended_at = ifnull(ended_at, ?3) WHERE session = ?1 AND turn = ?2",
-                params![head.key, head.last_turn, now],
-            )?;
-            Ok(())
-        })
+        self.database.write(|transaction| end_turn(transaction, session, now))
     }
 
     /// Takes back the last `turns` turns of a conversation: their messages are marked, not deleted.
@@ -290,6 +283,19 @@ pub(crate) fn recount(connection: &Connection, key: i64) -> Result<(), LedgerErr
              WHERE session = ?1 AND NOT undone)
          WHERE key = ?1",
         [key],
+    )?;
+    Ok(())
+}
+
+pub(crate) fn end_turn(
+    transaction: &Transaction<'_>,
+    session: &str,
+    now: Time,
+) -> Result<(), LedgerError> {
+    let head = head(transaction, session)?;
+    transaction.execute(
+        "UPDATE turns SET ended_at = ifnull(ended_at, ?3) WHERE session = ?1 AND turn = ?2",
+        params![head.key, head.last_turn, now],
     )?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use rusqlite::{Connection, Row, named_params, params};
+use rusqlite::{Connection, Row, Transaction, named_params, params};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -51,59 +51,7 @@ impl Ledger {
         usage: &UsageRecord,
         now: Time,
     ) -> Result<(), LedgerError> {
-        self.database.write(|transaction| {
-            let key = head(transaction, session)?.key;
-            let first_seen = usage.first_seen.unwrap_or(now);
-            let last_seen = usage.last_seen.unwrap_or(now);
-            let usage = UsageRecord {
-                first_seen: Some(first_seen),
-                last_seen: Some(last_seen),
-                ..usage.clone()
-            };
-            add(transaction, key, &usage)?;
-            transaction
-                .prepare_cached(
-                    "UPDATE sessions SET
-                         api_call_count = api_call_count + ?2, input_tokens = input_tokens + ?3,
-                         output_tokens = output_tokens + ?4,
-                         cache_read_tokens = cache_read_tokens + ?5,
-                         cache_write_tokens = cache_write_tokens + ?6,
-                         reasoning_tokens = reasoning_tokens + ?7,
-                         estimated_cost_usd = CASE WHEN ?8 IS NULL THEN estimated_cost_usd
-                             ELSE ifnull(estimated_cost_usd, 0) + ?8 END,
-                         actual_cost_usd = CASE WHEN ?9 IS NULL THEN actual_cost_usd
-                             ELSE ifnull(actual_cost_usd, 0) + ?9 END,
-                         model = ifnull(model, nullif(?10, '')),
-                         billing_provider = ifnull(billing_provider, ?11),
-                         billing_base_url = ifnull(billing_base_url, ?12),
-                         billing_mode = ifnull(billing_mode, ?13),
-                         cost_status = ifnull(?14, cost_status),
-                         cost_source = ifnull(?15, cost_source),
-                         pricing_version = ifnull(?16, pricing_version),
-                         last_activity = max(last_activity, ?17)
-                     WHERE key = ?1",
-                )?
-                .execute(params![
-                    key,
-                    usage.api_call_count,
-                    usage.input_tokens,
-                    usage.output_tokens,
-                    usage.cache_read_tokens,
-                    usage.cache_write_tokens,
-                    usage.reasoning_tokens,
-                    usage.estimated_cost_usd,
-                    usage.actual_cost_usd,
-                    usage.model,
-                    usage.billing_provider,
-                    usage.billing_base_url,
-                    usage.billing_mode,
-                    usage.cost_status,
-                    usage.cost_source,
-                    usage.pricing_version,
-                    last_seen,
-                ])?;
-            Ok(())
-        })
+        self.database.write(|transaction| record(transaction, session, usage, now))
     }
 
     /// What each model of a session cost.
@@ -179,6 +127,62 @@ impl UsageTotal {
         self.actual_cost_usd += row.get::<_, Option<f64>>("actual_cost_usd")?.unwrap_or(0.0);
         Ok(())
     }
+}
+
+pub(crate) fn record(
+    transaction: &Transaction<'_>,
+    session: &str,
+    usage: &UsageRecord,
+    now: Time,
+) -> Result<(), LedgerError> {
+    let key = head(transaction, session)?.key;
+    let first_seen = usage.first_seen.unwrap_or(now);
+    let last_seen = usage.last_seen.unwrap_or(now);
+    let usage =
+        UsageRecord { first_seen: Some(first_seen), last_seen: Some(last_seen), ..usage.clone() };
+    add(transaction, key, &usage)?;
+    transaction
+        .prepare_cached(
+            "UPDATE sessions SET
+                 api_call_count = api_call_count + ?2, input_tokens = input_tokens + ?3,
+                 output_tokens = output_tokens + ?4,
+                 cache_read_tokens = cache_read_tokens + ?5,
+                 cache_write_tokens = cache_write_tokens + ?6,
+                 reasoning_tokens = reasoning_tokens + ?7,
+                 estimated_cost_usd = CASE WHEN ?8 IS NULL THEN estimated_cost_usd
+                     ELSE ifnull(estimated_cost_usd, 0) + ?8 END,
+                 actual_cost_usd = CASE WHEN ?9 IS NULL THEN actual_cost_usd
+                     ELSE ifnull(actual_cost_usd, 0) + ?9 END,
+                 model = ifnull(model, nullif(?10, '')),
+                 billing_provider = ifnull(billing_provider, ?11),
+                 billing_base_url = ifnull(billing_base_url, ?12),
+                 billing_mode = ifnull(billing_mode, ?13),
+                 cost_status = ifnull(?14, cost_status),
+                 cost_source = ifnull(?15, cost_source),
+                 pricing_version = ifnull(?16, pricing_version),
+                 last_activity = max(last_activity, ?17)
+             WHERE key = ?1",
+        )?
+        .execute(params![
+            key,
+            usage.api_call_count,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+            usage.reasoning_tokens,
+            usage.estimated_cost_usd,
+            usage.actual_cost_usd,
+            usage.model,
+            usage.billing_provider,
+            usage.billing_base_url,
+            usage.billing_mode,
+            usage.cost_status,
+            usage.cost_source,
+            usage.pricing_version,
+            last_seen,
+        ])?;
+    Ok(())
 }
 
 /// Adds to a session's row of a model, or makes that row.

@@ -62,8 +62,9 @@ impl Ledger {
         }
     }
 
-    /// Before a search: a long tail is made a little shorter, if nobody is writing.
-    pub(crate) fn index_before_search(&mut self) {
+    /// After events, and before a search: a long tail is made a little shorter, if nobody is
+    /// writing.
+    pub(crate) fn shorten_tail(&mut self) {
         let tail = |connection: &Connection| -> Result<i64, LedgerError> {
             let last: i64 =
                 connection

@@ -113,7 +113,7 @@ impl Ledger {
         query: &str,
         options: &SearchOptions,
     ) -> Result<SearchOutcome, LedgerError> {
-        self.index_before_search();
+        self.shorten_tail();
         let query = Query::parse(query);
         if query.clauses.is_empty() {
             return Ok(SearchOutcome::default());

@@ -1,0 +1,181 @@
+//! The spool: events that could not be written in time, one file each, in order.
+//!
+//! A file appears whole (linked into place after it is durable) and is deleted after its events
+//! are in the ledger. Its id goes into the ledger in the same transaction, so that a process that
+//! dies before the deletion does not make them happen twice.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, apply};
+use crate::{Ledger, LedgerError, Time};
+
+/// The directory beside the database.
+pub(crate) struct Spool {
+    directory: PathBuf,
+}
+
+/// One file.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    version: u32,
+    id: String,
+    time: Time,
+    events: Vec<Event>,
+}
+
+const VERSION: u32 = 1;
+
+impl Spool {
+    pub(crate) fn beside(database: &Path) -> Spool {
+        Spool { directory: database.with_file_name("spool") }
+    }
+
+    /// Adds events. When this returns they are durable.
+    pub(crate) fn add(&self, events: &[Event], now: Time) -> Result<(), LedgerError> {
+        self.write(events, now)
+            .map_err(|source| LedgerError::Spool { path: self.directory.clone(), source })
+    }
+
+    fn write(&self, events: &[Event], now: Time) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        let id = random_id()?;
+        let entry = Entry { version: VERSION, id, time: now, events: events.to_vec() };
+        let temporary = self.directory.join(format!("{}.tmp", entry.id));
+        let written = self.link(&temporary, &entry);
+        // Linked or not, the temporary name has served.
+        let _ = fs::remove_file(&temporary);
+        written?;
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn link(&self, temporary: &Path, entry: &Entry) -> io::Result<()> {
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+        file.write_all(&serde_json::to_vec(entry)?)?;
+        file.sync_all()?;
+        let mut number = self.files()?.last().map_or(1, |(number, _)| number + 1);
+        loop {
+            match fs::hard_link(temporary, self.directory.join(format!("{number:020}.json"))) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// The files in order. No directory, no files.
+    fn files(&self) -> io::Result<Vec<(u64, PathBuf)>> {
+        let listing = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            listing => listing?,
+        };
+        let mut files = Vec::new();
+        for entry in listing {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let number = name.and_then(|name| name.strip_suffix(".json")?.parse().ok());
+            files.extend(number.map(|number| (number, path)));
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    /// Files that could not be taken in and were set aside.
+    pub(crate) fn set_aside(&self) -> Vec<PathBuf> {
+        let Ok(listing) = fs::read_dir(&self.directory) else { return Vec::new() };
+        let paths = listing.flatten().map(|entry| entry.path());
+        paths.filter(|path| path.extension().is_some_and(|ending| ending == "bad")).collect()
+    }
+
+    /// Whoever takes files in holds this.
+    fn lock(&self) -> io::Result<Option<File>> {
+        let path = self.directory.join("lock");
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Ledger {
+    /// Takes in what waits in the spool. `false` if some of it still waits: others keep the ledger
+    /// locked, or are at it.
+    pub(crate) fn take_in_spool(&mut self) -> Result<bool, LedgerError> {
+        let path = self.spool.directory.clone();
+        let failed = |source| LedgerError::Spool { path: path.clone(), source };
+        if self.spool.files().map_err(failed)?.is_empty() {
+            return Ok(true);
+        }
+        let Some(_lock) = self.spool.lock().map_err(failed)? else { return Ok(false) };
+        let mut taken = Vec::new();
+        let mut is_done = true;
+        for (_, file) in self.spool.files().map_err(failed)? {
+            match self.take_in(&file) {
+                Ok(id) => taken.extend(id),
+                Err(LedgerError::Busy { .. }) => {
+                    is_done = false;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.forget(&taken).map_err(failed)?;
+        Ok(is_done)
+    }
+
+    /// Takes in one file and gives the id that the ledger remembers of it.
+    fn take_in(&mut self, file: &Path) -> Result<Option<String>, LedgerError> {
+        let failed = |source| LedgerError::Spool { path: file.to_owned(), source };
+        let bytes = fs::read(file).map_err(failed)?;
+        let entry = match serde_json::from_slice::<Entry>(&bytes) {
+            Ok(entry) if entry.version == VERSION => entry,
+            // Not ours, or from a later version: kept, but not in the way of the others.
+            _ => return set_aside(file).map(|()| None).map_err(failed),
+        };
+        let written = self.database.write(|transaction| {
+            let is_new = transaction
+                .execute("INSERT OR IGNORE INTO spooled (id) VALUES (?1)", [&entry.id])?;
+            if is_new == 1 { apply(transaction, &entry.events, entry.time) } else { Ok(0) }
+        });
+        match written {
+            Ok(_) => fs::remove_file(file).map(|()| Some(entry.id)).map_err(failed),
+            Err(LedgerError::NoSuchSession(_)) => set_aside(file).map(|()| None).map_err(failed),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Once the deletions are durable, the ids need not be remembered.
+    fn forget(&mut self, ids: &[String]) -> io::Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        File::open(&self.spool.directory)?.sync_all()?;
+        // If it cannot be done now, a few bytes stay: no reason to fail.
+        let _ = self.database.try_write(|transaction| {
+            for id in ids {
+                transaction.execute("DELETE FROM spooled WHERE id = ?1", [id])?;
+            }
+            Ok(())
+        });
+        self.shorten_tail();
+        Ok(())
+    }
+}
+
+fn set_aside(file: &Path) -> io::Result<()> {
+    fs::rename(file, file.with_extension("bad"))
+}
+
+fn random_id() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
