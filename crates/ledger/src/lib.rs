@@ -5,6 +5,7 @@
 mod database;
 mod event;
 mod exchange;
+mod hermes;
 mod ledger;
 mod lineage;
 mod messages;
@@ -22,6 +23,7 @@ mod usage;
 pub use database::{Journal, OpenError};
 pub use event::{Event, Recorded};
 pub use exchange::{BadLine, ExportError, ImportError, ImportReport, Imported, mask};
+pub use hermes::{HermesDatabase, HermesError, Transcripts};
 pub use ledger::{Ledger, LedgerError, Options};
 pub use lineage::Descendant;
 pub use messages::Which;
