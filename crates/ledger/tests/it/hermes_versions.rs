@@ -9,11 +9,12 @@ use crate::hermes::{Home, read_all};
 /// as what (name and JSON) that value is read.
 type Column = (i64, &'static str, &'static str, &'static str, &'static str, &'static str);
 
-/// The tables as they grew. Versions 1 to 9 are known from their migrations. Later ones added
-/// columns without telling the version, so that those come from comparing releases: 0.13 is at 11,
-/// 0.15 at 13, 0.16 at 14, 0.18.0 at 17, 0.18.2 at 19 and 0.19 at 22. A column that came with a
-/// release stands at the release's version here, and may really have come a little earlier.
-/// 4, 10, 11, 12, 15 and 16 changed indexes and rows only.
+/// The tables as they grew. Versions 1 to 8 are known from their migrations; 9 is what is left of
+/// the documented columns. Later ones added columns without telling the version, so that those come
+/// from comparing releases: 0.13 is at 11, 0.15 at 13, 0.16 at 14, 0.17 at 16, 0.18.0 at 17, 0.18.2
+/// at 19 and 0.19 at 22. A column that came with a release stands at the release's version here,
+/// or at that of the migration that fills it (18, 20), and may really have come a little earlier.
+/// Versions that nothing stands at changed indexes, rows or other tables, as far as is known.
 const COLUMNS: &[Column] = &[
     (1, "sessions", "id TEXT PRIMARY KEY", "'20261116_ab'", "id", r#""20261116_ab""#),
     (1, "sessions", "source TEXT NOT NULL", "'telegram'", "source", r#""telegram""#),

@@ -1,6 +1,7 @@
 //! The ledger from outside.
 
 mod hermes;
+mod hermes_live;
 mod hermes_real;
 mod hermes_versions;
 mod oracle;
