@@ -115,6 +115,13 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// The same without a spool: for a database that is not in its place yet.
+    pub(crate) fn open_fresh(path: &Path) -> Result<Ledger, OpenError> {
+        let options = Options::default();
+        let database = Database::open(path, options.journal, options.wait)?;
+        Ok(Ledger { database, redact: false, spool: Spool::beside(path) })
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         self.database.path()

@@ -11,6 +11,9 @@ mod lineage;
 mod messages;
 mod records;
 mod redact;
+mod repair;
+#[allow(dead_code)]
+mod salvage;
 mod schema;
 mod search;
 mod sessions;
@@ -19,6 +22,7 @@ mod time;
 mod titles;
 mod turns;
 mod usage;
+mod verify;
 
 pub use database::{Journal, OpenError};
 pub use event::{Event, Recorded};
@@ -31,9 +35,11 @@ pub use records::{
     CallRecord, EffectRecord, MessageRecord, ParentKind, SessionRecord, Transcript, UsageRecord,
 };
 pub use redact::Redactor;
+pub use repair::{RepairError, RepairReport, repair};
 pub use search::{Hit, SearchOptions, SearchOutcome, matches};
 pub use sessions::{ListOptions, PruneOptions, SessionState, SessionSummary};
 pub use time::Time;
 pub use titles::{TITLE_LENGTH, TitleError, clean_title};
 pub use turns::{Notice, Turn, Undone};
 pub use usage::{UsageBy, UsageTotal};
+pub use verify::VerifyReport;

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 pub(crate) use self::index::{INDEX_VERSION, folded, forget_session, indexed_up_to};
 use self::query::Query;
+pub(crate) use self::tokens::index_entry;
 use crate::{Ledger, LedgerError, Time, messages};
 
 /// How many matches are ranked: the newest ones.

@@ -1,5 +1,6 @@
 //! The ledger from outside.
 
+mod contract;
 mod hermes;
 mod hermes_live;
 mod hermes_real;
