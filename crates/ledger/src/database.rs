@@ -84,6 +84,7 @@ pub enum Journal {
 impl Journal {
     /// What works on the file system that holds this directory.
     fn suited_to(directory: &Path) -> Journal {
+        #[allow(clippy::unnecessary_cast, reason = "its type differs between platforms")]
         match rustix::fs::statfs(directory) {
             Ok(statfs) if is_shared(statfs.f_type as i64) => Journal::Rollback,
             _ => Journal::Wal,

@@ -22,7 +22,7 @@ pub enum Event {
     /// It began, or more is known about it.
     Session {
         /// See [`Ledger::create_session`].
-        record: SessionRecord,
+        record: Box<SessionRecord>,
     },
     /// Somebody said something.
     Messages {

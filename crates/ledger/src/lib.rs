@@ -1,6 +1,5 @@
 //! Sessions, messages, turns, tool calls, effects, notices and cost of AI agents, in one SQLite
 //! database.
-#![allow(missing_docs)]
 
 mod database;
 mod event;
@@ -11,8 +10,9 @@ mod lineage;
 mod messages;
 mod records;
 mod redact;
+pub mod render;
 mod repair;
-#[allow(dead_code)]
+pub mod replay;
 mod salvage;
 mod schema;
 mod search;

@@ -3,6 +3,8 @@
 //! The field names are the column names and the names in the exchange format. Fields that this
 //! version does not know are kept in `extra` and come out again as they went in.
 
+#![allow(missing_docs, reason = "a column's name says what it is, or a comment does")]
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -240,6 +240,9 @@ fn refill(
     if read.skipped_cells > 0 {
         report.notes.push(format!("{} rows could not be read", read.skipped_cells));
     }
+    if report.orphans > 0 && !read.freelist_whole {
+        report.notes.push("rows that had been deleted may have come back".to_owned());
+    }
     if !read.header_readable || !read.schema_whole {
         report.notes.push("the head of the database was damaged".to_owned());
     }

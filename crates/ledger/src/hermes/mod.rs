@@ -27,6 +27,7 @@ use fields::{Cell, Fields};
 const NO_SESSION: &str = "hermes-no-session";
 
 /// Why a Hermes database cannot be read.
+#[allow(missing_docs, reason = "the messages say it")]
 #[derive(Debug, thiserror::Error)]
 pub enum HermesError {
     #[error("there is no Hermes database at {}", .path.display())]

@@ -320,6 +320,8 @@ fn stand_ins_and_names_are_kept() {
         "next_page_token: \"CAUQAAdGhpc0lzQVRva2VuMTIz\"",
         "the key is 550e8400-e29b-41d4-a716-446655440000",
         "request_token: 7c9e6b1f-3a52-4d08-b1f7-e0d92a5c8346",
+        "const ERROR_INVALID_PASSWORD: WIN32_ERROR = 86u32;",
+        "const STATUS_ILL_FORMED_PASSWORD: NTSTATUS = 0xC000006B_u32;",
         "secret = ctx7.kv2.s3cr.h4nd1e.q9",
         "commit 3f2a9d5e8b7c6f1a0e9d8c7b6a5f4e3d2c1b0a99",
         "checksum = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"",

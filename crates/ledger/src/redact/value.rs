@@ -248,7 +248,20 @@ fn is_value(text: &str) -> bool {
         && !text.contains("://")
         && !text.contains(['(', ')'])
         && text.parse::<f64>().is_err()
+        && !is_hex_number(text)
+        && !is_constant(text)
         && !is_member(text)
+}
+
+/// `0xC000006B_u32`. Longer ones are keys.
+fn is_hex_number(text: &str) -> bool {
+    text.starts_with("0x") && text.len() <= 24
+}
+
+/// `WIN32_ERROR`: a type or a constant.
+fn is_constant(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    text.contains('_') && text.bytes().all(is_part)
 }
 
 /// `self.token2`, `process.env.KEY_1`: names joined by dots. Not so a token with long parts.

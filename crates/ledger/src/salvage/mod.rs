@@ -87,6 +87,7 @@ impl Salvage {
     }
 
     /// The tables in the schema, as far as it can be read.
+    #[cfg(test)]
     pub(crate) fn tables(&self) -> &[Table] {
         &self.survey.tables
     }

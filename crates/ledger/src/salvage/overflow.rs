@@ -62,7 +62,7 @@ impl Overflow {
             let Some(following) = pages.next_overflow(next) else { return };
             next = following;
         }
-        if true {
+        if chain.len() as u64 == needed {
             let used = if orphan { &mut self.used_by_orphans } else { &mut self.used };
             chain.into_iter().for_each(|page| {
                 used.insert(page);

@@ -1,5 +1,6 @@
 //! SQLite makes the databases and says which row lives on which page; the tests break them.
 
+mod cells;
 mod damage;
 mod kinds;
 mod random;

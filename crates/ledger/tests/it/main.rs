@@ -1,9 +1,15 @@
 //! The ledger from outside.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod contract;
 mod hermes;
 mod hermes_live;
 mod hermes_real;
 mod hermes_versions;
+mod opening;
 mod oracle;
+mod processes;
+mod repair;
+mod spool;
 mod support;

@@ -1,6 +1,7 @@
 //! What the tests have in common.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 use takeback_ledger::{Ledger, MessageRecord, Options, SessionRecord, Time};
@@ -52,4 +53,29 @@ pub(crate) fn message(role: &str, text: &str) -> MessageRecord {
 /// A time so many seconds after some beginning.
 pub(crate) fn at(seconds: i64) -> Time {
     Time((1_700_000_000 + seconds) * 1_000)
+}
+
+/// Runs one of these tests in a process of its own, with `CHILD` telling it which database.
+pub(crate) fn again(test: &str, database: &Path, argument: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command.env("CHILD", database).env("CHILD_ARGUMENT", argument);
+    command
+}
+
+/// What [`again`]'s caller said, if this process is the child.
+pub(crate) fn told() -> Option<(PathBuf, String)> {
+    let database = PathBuf::from(std::env::var_os("CHILD")?);
+    Some((database, std::env::var("CHILD_ARGUMENT").unwrap()))
+}
+
+/// The database without the ledger, as another program would have it.
+pub(crate) fn raw(path: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(path).unwrap()
+}
+
+/// A fast source of numbers that differ from run to run.
+pub(crate) fn random(below: u64) -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(()) % below
 }

@@ -59,7 +59,7 @@ fn value_size(value: &Value) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn one_wrong_byte_costs_rows_of_its_page_only(at in any::<prop::sample::Index>(), flip in 1..=255u8) {

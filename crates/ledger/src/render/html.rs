@@ -1,0 +1,217 @@
+//! Sessions as one HTML page. Everything that is not written here goes through [`escaped`].
+
+use std::fmt::{self, Write};
+
+use super::view::{self, Fact, Kind, Piece};
+use crate::{EffectRecord, MessageRecord, SessionRecord, Time, Transcript};
+
+const STYLE: &str = include_str!("style.css");
+
+/// Results with more lines or more bytes are folded.
+const LONG_LINES: usize = 20;
+const LONG_BYTES: usize = 2_000;
+
+/// Should anything get past the escaping after all, it still cannot do or load anything.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+pub(super) fn write(transcripts: &[Transcript]) -> String {
+    let mut page = String::new();
+    // Writing to a string does not fail.
+    let _ = write_page(&mut page, transcripts);
+    page
+}
+
+fn write_page(page: &mut String, transcripts: &[Transcript]) -> fmt::Result {
+    let title = match transcripts {
+        [transcript] => escaped_line(view::title(&transcript.session)),
+        _ => format!("{} sessions", transcripts.len()),
+    };
+    write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
+    )?;
+    if transcripts.len() > 1 {
+        write_contents(page, &title, transcripts)?;
+    }
+    page.push_str("<main>\n");
+    transcripts.iter().try_for_each(|transcript| write_session(page, transcript))?;
+    page.push_str("</main>\n</body>\n</html>\n");
+    Ok(())
+}
+
+fn write_contents(page: &mut String, title: &str, transcripts: &[Transcript]) -> fmt::Result {
+    write!(page, "<nav>\n<h1>{title}</h1>\n<ol>\n")?;
+    for Transcript { session, .. } in transcripts {
+        let (anchor, title) = (session_anchor(session), escaped_line(view::title(session)));
+        write!(page, "<li><a href=\"#{anchor}\">{title}</a>")?;
+        if let Some(time) = session.started_at {
+            write!(page, " {}", time_element(time))?;
+        }
+        page.push_str("</li>\n");
+    }
+    page.push_str("</ol>\n</nav>\n");
+    Ok(())
+}
+
+fn write_session(page: &mut String, transcript: &Transcript) -> fmt::Result {
+    let session = &transcript.session;
+    let title = escaped_line(view::title(session));
+    write!(page, "<article id=\"{}\">\n<header>\n<h2>{title}</h2>\n", session_anchor(session))?;
+    page.push_str("<dl>\n");
+    for (name, fact) in view::facts(session) {
+        let value = match fact {
+            Fact::Text(text) => escaped_line(&text),
+            Fact::Time(time) => time_element(time),
+        };
+        writeln!(page, "<dt>{name}</dt><dd>{value}</dd>")?;
+    }
+    page.push_str("</dl>\n</header>\n");
+    if let Some(prompt) = session.system_prompt.as_ref().filter(|text| !text.trim().is_empty()) {
+        write_folded(page, "System prompt", prompt)?;
+    }
+    for (place, message) in transcript.messages.iter().enumerate() {
+        write_message(page, session, place, message)?;
+    }
+    write_effects(page, &transcript.effects)?;
+    page.push_str("</article>\n");
+    Ok(())
+}
+
+fn write_message(
+    page: &mut String,
+    session: &SessionRecord,
+    place: usize,
+    message: &MessageRecord,
+) -> fmt::Result {
+    let marks = view::marks(message);
+    let class: Vec<&str> =
+        ["message", role_class(&message.role)].into_iter().chain(marks.clone()).collect();
+    // A message that was never in a ledger has no number yet.
+    let seq = if message.seq == 0 { place as i64 + 1 } else { message.seq };
+    let anchor = format!("{}-{seq}", name(&session.id));
+    writeln!(page, "<section class=\"{}\" id=\"{anchor}\">", class.join(" "))?;
+    write!(page, "<h3><a href=\"#{anchor}\">{seq}. {}</a>", escaped_line(&message.role))?;
+    if let Some(time) = message.timestamp {
+        write!(page, " {}", time_element(time))?;
+    }
+    for mark in marks {
+        write!(page, " <strong class=\"mark\">{mark}</strong>")?;
+    }
+    page.push_str("</h3>\n");
+    view::pieces(message).iter().try_for_each(|piece| write_piece(page, piece))?;
+    page.push_str("</section>\n");
+    Ok(())
+}
+
+fn write_piece(page: &mut String, Piece { kind, text }: &Piece) -> fmt::Result {
+    let is_long = text.len() > LONG_BYTES || text.lines().count() > LONG_LINES;
+    let label = match kind {
+        Kind::Text => return writeln!(page, "<pre class=\"text\">{}</pre>", preformatted(text)),
+        Kind::Reasoning => return write_folded(page, "Reasoning", text),
+        Kind::Call(name) => labelled("Calls", name),
+        Kind::Result(name) => labelled("Result of", name),
+        Kind::Data => "Data".to_owned(),
+    };
+    if is_long {
+        let label = format!("{label}, {} lines", text.lines().count());
+        return write_folded(page, &label, text);
+    }
+    writeln!(page, "<p class=\"label\">{label}</p>")?;
+    writeln!(page, "<pre class=\"data\">{}</pre>", preformatted(text))
+}
+
+fn labelled(what: &str, name: &str) -> String {
+    match escaped_line(name) {
+        name if name.is_empty() => format!("{what} a tool"),
+        name => format!("{what} <strong>{name}</strong>"),
+    }
+}
+
+/// `label` is HTML.
+fn write_folded(page: &mut String, label: &str, text: &str) -> fmt::Result {
+    let text = preformatted(text);
+    writeln!(
+        page,
+        "<details><summary>{label}</summary>\n<pre class=\"data\">{text}</pre></details>"
+    )
+}
+
+fn write_effects(page: &mut String, effects: &[EffectRecord]) -> fmt::Result {
+    if effects.is_empty() {
+        return Ok(());
+    }
+    page.push_str("<section class=\"effects\">\n<h3>Effects that cannot be reversed</h3>\n<ul>\n");
+    for effect in effects {
+        write!(page, "<li>{}, turn {}", escaped_line(&effect.kind), effect.turn)?;
+        if let Some(time) = effect.time {
+            write!(page, ", {}", time_element(time))?;
+        }
+        writeln!(page, "<pre class=\"data\">{}</pre></li>", preformatted(&effect.command))?;
+    }
+    page.push_str("</ul>\n</section>\n");
+    Ok(())
+}
+
+fn time_element(time: Time) -> String {
+    let time = time.rfc3339();
+    format!("<time datetime=\"{time}\">{time}</time>")
+}
+
+fn role_class(role: &str) -> &'static str {
+    match role {
+        "user" => "user",
+        "assistant" => "assistant",
+        "tool" | "function" => "tool",
+        "system" | "developer" => "system",
+        _ => "other",
+    }
+}
+
+/// No message's anchor looks like this.
+fn session_anchor(session: &SessionRecord) -> String {
+    format!("~~{}", name(&session.id))
+}
+
+/// A session's name as part of an anchor: no two sessions have the same.
+fn name(id: &str) -> String {
+    let mut name = String::new();
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-') {
+            name.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(name, "~{byte:02x}");
+        }
+    }
+    name
+}
+
+/// The first line break in a `pre` is not shown: one goes before the text.
+fn preformatted(text: &str) -> String {
+    format!("\n{}", escaped(&view::visible(text)))
+}
+
+fn escaped_line(text: &str) -> String {
+    escaped(&view::visible_line(text))
+}
+
+/// Text that means nothing in HTML, neither between tags nor in quoted attributes.
+fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            character => html.push(character),
+        }
+    }
+    html
+}

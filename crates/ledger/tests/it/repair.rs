@@ -1,0 +1,231 @@
+//! Damaged ledgers: seen by verify, made anew by repair from all that can still be read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+use takeback_ledger::{
+    Ledger, ListOptions, Options, RepairError, SearchOptions, Transcript, Which, repair,
+};
+
+use crate::support::{Fixture, again, at, message, random, raw, told};
+
+const PAGE: u64 = 4096;
+
+/// Three sessions with texts of all lengths, everything in the database file itself.
+fn filled() -> (Fixture, BTreeMap<String, Transcript>) {
+    let mut fixture = Fixture::new();
+    for id in ["a", "b", "c"] {
+        fixture.session(id);
+        for number in 0..120 {
+            let length = [5, 50, 300, 9_000][number % 4];
+            let role = if number % 3 == 0 { "user" } else { "assistant" };
+            fixture.say(id, role, &format!("{id}{number} {}", "some words ".repeat(length / 10)));
+        }
+        fixture.ledger.set_title(id, Some(&format!("Title {id}"))).unwrap();
+    }
+    fixture.ledger.optimize(&|_| {}).unwrap();
+    let transcripts = ["a", "b", "c"]
+        .map(|id| (id.to_owned(), fixture.ledger.transcript(id).unwrap()))
+        .into_iter()
+        .collect();
+    (fixture, transcripts)
+}
+
+fn zero(path: &Path, page: u64) {
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[0; PAGE as usize], page * PAGE).unwrap();
+}
+
+/// What came back is what was there, nothing else, and it can be worked with.
+fn assert_sound(path: &Path, before: &BTreeMap<String, Transcript>) -> usize {
+    let mut ledger = Ledger::open(path, &Options::default()).unwrap();
+    let report = ledger.verify(&|_, _| {}).unwrap();
+    assert!(report.whole, "{:?}", report.problems);
+    let mut messages = 0;
+    for row in ledger.sessions(&ListOptions::default()).unwrap() {
+        let now = ledger.transcript(&row.session.id).unwrap();
+        messages += now.messages.len();
+        for message in &now.messages {
+            let text = message.content.as_ref().and_then(Value::as_str).unwrap();
+            // A session whose own row is lost has another id; the text tells.
+            let original = &before[&text[..1]].messages[message.seq as usize - 1];
+            // The last page of a long text, zeroed, is a text with zeros to SQLite.
+            let is_wiped = text.ends_with('\0');
+            assert!(
+                message == original || is_wiped,
+                "{} {}: {}",
+                row.session.id,
+                message.seq,
+                shown(text)
+            );
+        }
+        if let Some(before) = before.get(&row.session.id) {
+            assert_eq!(now.session.title, before.session.title);
+        }
+        ledger.append(&row.session.id, &[message("user", "goes on")], at(999)).unwrap();
+    }
+    if messages > 0 {
+        assert!(ledger.search("goes", &SearchOptions::default()).unwrap().total > 0);
+    }
+    messages
+}
+
+/// The end of a text, to see how it differs.
+fn shown(text: &str) -> String {
+    let end: String = text.chars().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect();
+    format!("{} bytes, …{end:?}", text.len())
+}
+
+#[test]
+fn a_sound_ledger_is_left_alone() {
+    let (fixture, before) = filled();
+    drop(fixture.ledger);
+    let path = fixture.directory.path().join("state.db");
+    let report = repair(&path, at(5), &|_, _| {}).unwrap();
+    assert_eq!((report.backup, report.sessions, report.messages), (None, 3, 360));
+    assert_eq!(assert_sound(&path, &before), 360);
+}
+
+#[test]
+fn wrong_counts_and_a_wrong_index_are_put_right_in_place() {
+    let (fixture, before) = filled();
+    let path = fixture.path();
+    raw(&path)
+        .execute_batch(
+            "UPDATE sessions SET message_count = 7 WHERE id = 'a';
+             INSERT INTO words (rowid, tokens) VALUES (1, 'nonsense');",
+        )
+        .unwrap();
+    let found = fixture.ledger.verify(&|_, _| {}).unwrap();
+    assert_eq!(found.problems.len(), 2, "{:?}", found.problems);
+    drop(fixture.ledger);
+    assert_eq!(repair(&path, at(5), &|_, _| {}).unwrap().backup, None);
+    assert_eq!(assert_sound(&path, &before), 360);
+}
+
+#[test]
+fn a_message_that_the_index_lacks_is_noticed() {
+    let (fixture, _) = filled();
+    raw(&fixture.path())
+        .execute_batch("UPDATE messages SET content = 'a4 other' WHERE seq = 5 AND session = 1")
+        .unwrap();
+    assert!(!fixture.ledger.verify(&|_, _| {}).unwrap().whole);
+}
+
+#[test]
+fn every_page_may_be_lost() {
+    let (fixture, before) = filled();
+    drop(fixture.ledger);
+    let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();
+    let pages = whole.len() as u64 / PAGE;
+    let mut least = usize::MAX;
+    // All of them take minutes: a different part each time, and always the first ones.
+    let step = 1 + random(9) as usize;
+    for page in (0..pages).filter(|page| *page < 4 || *page % 9 == step as u64 % 9) {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let path = scratch.path().join("state.db");
+        fs::write(&path, &whole).unwrap();
+        zero(&path, page);
+        let report = repair(&path, at(5), &|_, _| {}).unwrap();
+        let messages = assert_sound(&path, &before);
+        least = least.min(messages);
+        if let Some(backup) = report.backup {
+            let mut damaged = whole.clone();
+            damaged[(page * PAGE) as usize..((page + 1) * PAGE) as usize].fill(0);
+            assert!(fs::read(backup).unwrap() == damaged, "the backup is the damaged database");
+        }
+    }
+    assert!(least >= 300, "one page cost {} messages", 360 - least);
+}
+
+#[test]
+fn a_torn_database_gives_what_it_has() {
+    let (fixture, before) = filled();
+    drop(fixture.ledger);
+    let path = fixture.directory.path().join("state.db");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let report = repair(&path, at(5), &|_, _| {}).unwrap();
+    assert!(report.backup.is_some());
+    assert!(assert_sound(&path, &before) > 50);
+}
+
+#[test]
+fn random_damage_never_invents_anything() {
+    let (fixture, before) = filled();
+    drop(fixture.ledger);
+    let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();
+    for _ in 0..6 {
+        let scratch = tempfile::TempDir::new().unwrap();
+        let path = scratch.path().join("state.db");
+        let mut bytes = whole.clone();
+        // Heads of b-tree pages: what texts say is not protected by SQLite.
+        let heads: Vec<usize> = (0..whole.len() / PAGE as usize)
+            .map(|page| page * PAGE as usize + if page == 0 { 100 } else { 0 })
+            .filter(|at| [2, 5, 10, 13].contains(&whole[*at]))
+            .collect();
+        for _ in 0..4 {
+            let head = heads[random(heads.len() as u64) as usize];
+            bytes[head + random(8) as usize] ^= 1 + random(255) as u8;
+        }
+        fs::write(&path, &bytes).unwrap();
+        repair(&path, at(5), &|_, _| {}).unwrap();
+        assert_sound(&path, &before);
+    }
+}
+
+#[test]
+fn what_is_only_in_the_log_comes_back() {
+    let (mut fixture, _) = filled();
+    fixture.say("a", "user", "only in the log");
+    let path = fixture.path();
+    // Not closed, as if the machine had stopped; the copy is nobody's.
+    let scratch = tempfile::TempDir::new().unwrap();
+    let copy = scratch.path().join("state.db");
+    fs::copy(&path, &copy).unwrap();
+    fs::copy(path.with_file_name("state.db-wal"), scratch.path().join("state.db-wal")).unwrap();
+    zero(&copy, 2);
+    let report = repair(&copy, at(5), &|_, _| {}).unwrap();
+    assert!(report.backup.is_some());
+    let mut ledger = Ledger::open(&copy, &Options::default()).unwrap();
+    assert_eq!(ledger.search("\"only in the log\"", &SearchOptions::default()).unwrap().total, 1);
+}
+
+#[test]
+fn a_ledger_in_use_is_not_replaced() {
+    if let Some((path, _)) = told() {
+        let ledger = Ledger::open(&path, &Options::default()).unwrap();
+        ledger.messages("a", Which::All).unwrap();
+        writeln!(std::io::stdout(), "\nopen").unwrap();
+        std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        return;
+    }
+    let (fixture, _) = filled();
+    drop(fixture.ledger);
+    let path = fixture.directory.path().join("state.db");
+    let mut child = again("repair::a_ledger_in_use_is_not_replaced", &path, "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    while !said.contains("open\n") {
+        let mut byte = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+        said.push(byte[0] as char);
+    }
+    let pages = fs::metadata(&path).unwrap().len() / PAGE;
+    (pages / 2..pages).for_each(|page| zero(&path, page));
+    let before = fs::read(&path).unwrap();
+    let refused = repair(&path, at(5), &|_, _| {});
+    assert!(matches!(refused, Err(RepairError::InUse)), "{refused:?}");
+    assert!(fs::read(&path).unwrap() == before);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert!(repair(&path, at(5), &|_, _| {}).unwrap().backup.is_some());
+}
