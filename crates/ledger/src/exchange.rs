@@ -229,6 +229,7 @@ fn import(
         appender.append_as(message.seq, message, now)?;
     }
     appender.finish()?;
+    messages::link_summaries(transaction, key)?;
     if is_new {
         for usage in &transcript.usage {
             usage::insert(transaction, key, usage)?;

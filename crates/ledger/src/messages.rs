@@ -253,6 +253,21 @@ pub(crate) fn copy(
     Ok(messages.len())
 }
 
+/// Finds for messages that came in as summed up the summary that did it, if it came along: the
+/// first one behind them that reaches as far.
+pub(crate) fn link_summaries(connection: &Connection, key: i64) -> Result<(), LedgerError> {
+    connection.execute(
+        "WITH summaries AS MATERIALIZED (
+             SELECT seq, summarizes FROM messages WHERE session = ?1 AND summarizes IS NOT NULL)
+         UPDATE messages AS m SET compacted = ifnull((
+             SELECT min(s.seq) FROM summaries s
+             WHERE s.summarizes >= ifnull(m.summarizes, m.seq) AND s.seq > m.seq), -1)
+         WHERE session = ?1 AND compacted = -1",
+        [key],
+    )?;
+    Ok(())
+}
+
 /// How many tools a message calls.
 fn call_count(tool_calls: Option<&Value>) -> i64 {
     match tool_calls {

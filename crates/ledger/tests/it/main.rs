@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod contract;
+mod exchange;
 mod hermes;
 mod hermes_live;
 mod hermes_real;
