@@ -15,6 +15,8 @@ usage: cargo xtask <task>
   bench   how fast and how small, next to git and to what the machine can do at best
           [--quick] fewer rounds   [--json FILE] also as JSON   [--keep] leave the scratch files
           [filter…] only measurements whose name (as in 10000/first) contains one of these
+  bench ledger   the ledger next to Hermes's state database, on the same messages
+          [--quick] fewer messages   [--json FILE]   [--keep]
 ";
 
 /// What a task that failed says.
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test(),
+        [bench::ledger::WRITER, ref options @ ..] => bench::ledger::write(options),
         ["bench", ref options @ ..] => bench::bench(options),
         _ => Err(USAGE.to_owned()),
     };

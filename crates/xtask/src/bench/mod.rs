@@ -6,6 +6,7 @@ mod cases;
 mod floor;
 mod git;
 mod growth;
+pub(crate) mod ledger;
 mod measure;
 mod process;
 mod report;
@@ -86,10 +87,13 @@ struct Bench {
 }
 
 pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
+    if let ["ledger", arguments @ ..] = arguments {
+        return ledger::bench(arguments);
+    }
     let options = Options::parse(arguments)?;
     let this = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
     if cfg!(debug_assertions) {
-        return again_optimized(&this, arguments);
+        return again_optimized(&this, &["takeback", "xtask"], &[], arguments);
     }
     let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
     let scratch = Scratch::new(&target.join("bench"), options.keep)?;
@@ -114,10 +118,16 @@ pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
 }
 
 /// Builds what is measured, and this program, with optimization, and goes on there.
-fn again_optimized(this: &Path, arguments: &[&str]) -> Result<(), Failure> {
-    step(cargo().args(["build", "--release", "--package", "takeback", "--package", "xtask"]))?;
+fn again_optimized(
+    this: &Path,
+    packages: &[&str],
+    which: &[&str],
+    arguments: &[&str],
+) -> Result<(), Failure> {
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    step(cargo().args(["build", "--release"]).args(packages))?;
     let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
-    step(Command::new(target.join("release/xtask")).arg("bench").args(arguments))
+    step(Command::new(target.join("release/xtask")).arg("bench").args(which).args(arguments))
 }
 
 impl Bench {

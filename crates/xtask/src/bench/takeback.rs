@@ -48,7 +48,7 @@ impl Home {
 }
 
 /// An error with what caused it.
-fn explain(error: impl std::error::Error) -> Failure {
+pub(crate) fn explain(error: impl std::error::Error) -> Failure {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

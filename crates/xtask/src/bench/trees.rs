@@ -91,30 +91,35 @@ impl Tree {
 }
 
 /// A small generator (xorshift64*): the same trees everywhere.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
 
-    /// A length in bytes, log-normal: half of all are below 3.5 KB, a few are far longer.
+    /// A length in bytes: half of all are below 3.5 KB, a few are far longer.
     fn length(&mut self) -> usize {
+        self.log_normal(3_500.0, 1.0).clamp(40.0, 200_000.0) as usize
+    }
+
+    /// A number around the median, more often below than above twice of it, rarely far above.
+    pub(crate) fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         // Twelve uniform numbers make a good enough normal one.
         let normal =
             (0..12).map(|_| self.below(1 << 20) as f64).sum::<f64>() / f64::from(1 << 20) - 6.0;
-        (3_500.0 * normal.exp()).clamp(40.0, 200_000.0) as usize
+        median * (sigma * normal).exp()
     }
 }
 
-const WORDS: [&str; 96] = [
+pub(crate) const WORDS: [&str; 96] = [
     "account", "action", "active", "address", "amount", "append", "array", "async", "batch",
     "begin", "block", "buffer", "builder", "cache", "callback", "cancel", "channel", "check",
     "child", "client", "close", "column", "commit", "config", "connect", "content", "context",

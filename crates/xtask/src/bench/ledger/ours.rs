@@ -1,0 +1,83 @@
+//! The ledger in this process.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use takeback_ledger::{Ledger, MessageRecord, Options, SessionRecord, Time};
+
+use super::corpus::{Corpus, Message};
+use super::figures::Latencies;
+use crate::Failure;
+use crate::bench::takeback::explain;
+
+/// The ledger's messages that are appended at once while it grows.
+const TOGETHER: usize = 4_000;
+
+pub(crate) fn open(path: &Path) -> Result<Ledger, Failure> {
+    Ledger::open(path, &Options::default()).map_err(explain)
+}
+
+pub(crate) fn create_session(ledger: &mut Ledger, id: &str) -> Result<(), Failure> {
+    let session = SessionRecord { id: id.to_owned(), source: "bench".into(), ..Default::default() };
+    ledger.create_session(&session, now()).map_err(explain)
+}
+
+pub(crate) fn record(message: &Message) -> MessageRecord {
+    MessageRecord {
+        role: message.role.to_owned(),
+        content: message.content.clone().map(Into::into),
+        tool_name: message.tool_name.map(Into::into),
+        tool_call_id: message.tool_call_id.clone(),
+        tool_calls: message.tool_calls.clone(),
+        ..MessageRecord::default()
+    }
+}
+
+pub(crate) fn now() -> Time {
+    SystemTime::now().into()
+}
+
+/// Messages one by one, each timed with all that the library does besides.
+pub(crate) fn append_each(ledger: &mut Ledger, messages: &[Message]) -> Result<Latencies, Failure> {
+    let mut sessions: Vec<&str> = messages.iter().map(|message| &*message.session).collect();
+    sessions.sort_unstable();
+    sessions.dedup();
+    for session in sessions {
+        create_session(ledger, session)?;
+    }
+    let mut latencies = Vec::with_capacity(messages.len());
+    for message in messages {
+        let record = record(message);
+        let start = Instant::now();
+        ledger.append(&message.session, &[record], now()).map_err(explain)?;
+        latencies.push(milliseconds(start.elapsed()));
+    }
+    Ok(Latencies::new(latencies))
+}
+
+/// So many more messages, many at a time. How many bytes of text they have.
+pub(crate) fn grow(
+    ledger: &mut Ledger,
+    corpus: &mut Corpus,
+    count: usize,
+) -> Result<usize, Failure> {
+    let mut bytes = 0;
+    for start in (0..count).step_by(TOGETHER) {
+        let messages = corpus.take(TOGETHER.min(count - start));
+        bytes += messages.iter().map(Message::length).sum::<usize>();
+        let mut sessions: HashMap<&str, Vec<MessageRecord>> = HashMap::new();
+        for message in &messages {
+            sessions.entry(&message.session).or_default().push(record(message));
+        }
+        for (session, records) in sessions {
+            create_session(ledger, session)?;
+            ledger.append(session, &records, now()).map_err(explain)?;
+        }
+    }
+    Ok(bytes)
+}
+
+pub(crate) fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1_000.0
+}

@@ -1,0 +1,76 @@
+//! The contenders in Python: the documented schema in plain sqlite3, and Hermes's SessionDB.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::figures::{HERMES, PLAIN};
+use crate::Failure;
+use crate::bench::process;
+use crate::run::{repository, works};
+
+const HERMES_VERSION: &str = "0.19.0";
+
+/// One of them, ready to run.
+pub(crate) struct Contender {
+    pub(crate) name: &'static str,
+    python: PathBuf,
+    /// Where Hermes would keep its own files.
+    home: PathBuf,
+}
+
+impl Contender {
+    /// Python's own sqlite3, if it has what the schema needs.
+    pub(crate) fn plain(scratch: &Path) -> Option<Contender> {
+        let python = PathBuf::from("python3");
+        let probe = "import sqlite3; sqlite3.connect(':memory:').execute(\
+             \"CREATE VIRTUAL TABLE t USING fts5 (x, tokenize = 'trigram')\")";
+        works(Command::new(&python).args(["-c", probe])).then(|| Contender {
+            name: PLAIN,
+            python,
+            home: scratch.to_owned(),
+        })
+    }
+
+    /// Hermes, installed beside what is built, if it is not there yet.
+    pub(crate) fn hermes(target: &Path, scratch: &Path) -> Option<Contender> {
+        let environment = target.join(format!("hermes-venv-{HERMES_VERSION}"));
+        let python = environment.join("bin/python");
+        let contender = Contender { name: HERMES, python, home: scratch.to_owned() };
+        let is_there =
+            || works(contender.command().args(["-c", "from hermes_state import SessionDB"]));
+        if !is_there() {
+            eprintln!("installing hermes-agent {HERMES_VERSION} …");
+            works(Command::new("python3").args(["-m", "venv"]).arg(&environment));
+            // Of its many dependencies the database needs none.
+            works(
+                Command::new(&contender.python)
+                    .args(["-m", "pip", "install", "--quiet", "--no-deps"])
+                    .arg(format!("hermes-agent=={HERMES_VERSION}")),
+            );
+        }
+        is_there().then_some(contender)
+    }
+
+    /// Python without anything of ours yet.
+    fn command(&self) -> Command {
+        let mut command = process::command(&self.python);
+        command.env("HERMES_HOME", &self.home).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+
+    /// `driver.py <name> <command> <database>`; more arguments may follow.
+    pub(crate) fn driver(&self, command: &str, database: &Path) -> Command {
+        let mut driver = self.command();
+        driver.arg(repository().join("crates/xtask/src/bench/ledger/driver.py"));
+        driver.args([self.name, command]).arg(database);
+        driver
+    }
+}
+
+/// What the driver answers.
+pub(crate) fn answer(command: &mut Command) -> Result<Value, Failure> {
+    let said = process::output(command)?;
+    serde_json::from_str(&said).map_err(|error| format!("{said:?} is no answer: {error}"))
+}
