@@ -32,18 +32,27 @@ struct Folder {
 
 impl Folder {
     fn fold(&mut self, text: &str) {
-        let bytes = text.as_bytes();
         let mut at = 0;
         while at < text.len() {
-            // An ASCII character before another one stands for itself.
-            if bytes[at] < 0x80 && bytes.get(at + 1).is_none_or(|next| *next < 0x80) {
-                self.push(char::from(bytes[at].to_ascii_lowercase()), at);
-                at += 1;
-                continue;
+            let plain = plain_length(&text.as_bytes()[at..]);
+            if plain > 0 {
+                self.push_plain(&text[at..at + plain], at);
+                at += plain;
+            } else {
+                let end = cluster_end(text, at);
+                self.fold_cluster(&text[at..end], at);
+                at = end;
             }
-            let end = cluster_end(text, at);
-            self.fold_cluster(&text[at..end], at);
-            at = end;
+        }
+    }
+
+    /// Most of what is ever folded: ASCII without spaces, in one go.
+    fn push_plain(&mut self, plain: &str, at: usize) {
+        let start = self.out.len();
+        self.out.push_str(plain);
+        self.out[start..].make_ascii_lowercase();
+        if let Some(starts) = &mut self.starts {
+            starts.extend(at..at + plain.len());
         }
     }
 
@@ -51,9 +60,9 @@ impl Folder {
     fn fold_cluster(&mut self, cluster: &str, at: usize) {
         let mut characters = cluster.chars();
         if let (Some(only), None) = (characters.next(), characters.next())
-            && is_plain(only)
+            && (only.is_ascii() || is_plain(only))
         {
-            return self.push(only, at);
+            return self.push(only.to_ascii_lowercase(), at);
         }
         let folded = cluster.nfkd().filter(|c| !is_accent(*c)).flat_map(fold_case);
         for character in folded.nfc() {
@@ -70,6 +79,17 @@ impl Folder {
         if let Some(starts) = &mut self.starts {
             starts.resize(self.out.len(), at);
         }
+    }
+}
+
+/// How many bytes stand for themselves but for their case: ASCII, without white space, and not
+/// the last one before something else, which may be a mark that belongs to it.
+fn plain_length(bytes: &[u8]) -> usize {
+    let is_plain = |byte: &u8| matches!(byte, 0..=8 | 14..=31 | 33..=127);
+    let length = bytes.iter().take_while(|byte| is_plain(byte)).count();
+    match bytes.get(length) {
+        Some(128..) => length.saturating_sub(1),
+        _ => length,
     }
 }
 

@@ -19,10 +19,10 @@ pub(crate) use self::tokens::index_entry;
 use crate::{Ledger, LedgerError, Time, messages};
 
 /// How many matches are ranked: the newest ones.
-const RANKED: usize = 500;
+const RANKED: usize = 200;
 
 /// After so many bytes of text, as many matches as are to be shown are enough.
-const READ: usize = 8 << 20;
+const READ: usize = 1 << 20;
 
 /// How many characters of the messages before and after a match are shown.
 const NEIGHBOUR_LENGTH: usize = 200;
