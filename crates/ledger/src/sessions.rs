@@ -171,6 +171,19 @@ impl Ledger {
         })
     }
 
+    /// The ids of all sessions of these sources (none: of all), the one that began first first.
+    pub fn session_ids(&self, sources: &[String]) -> Result<Vec<String>, LedgerError> {
+        let connection = self.database.reader();
+        let mut statement = connection.prepare_cached(
+            "SELECT id FROM sessions
+             WHERE ?1 = '[]' OR source IN (SELECT value FROM json_each(?1))
+             ORDER BY started_at, key",
+        )?;
+        let rows =
+            statement.query_map([Value::from(sources.to_vec()).to_string()], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// The sessions with the most text, largest first: id and bytes.
     pub fn largest_sessions(&self, limit: usize) -> Result<Vec<(String, i64)>, LedgerError> {
         let connection = self.database.reader();
