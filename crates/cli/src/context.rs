@@ -1,10 +1,12 @@
 //! What a command works with: the only place that looks at the environment.
 
 use std::env;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
+use takeback_ledger::{Ledger, Options, Time};
 use takeback_tree::{CaptureOptions, Places, RelPath, Rules, Store, Workspace};
 
 use crate::failure::Failure;
@@ -72,6 +74,29 @@ impl Context {
         let places = Places { own: Some(home.to_owned()), ..self.places.clone() };
         let rules = self.rules.clone();
         Context { globals, directory: directory.to_owned(), home: home.to_owned(), places, rules }
+    }
+
+    /// Whether somebody is there who can be asked, and wants to be.
+    pub(crate) fn asks(&self) -> bool {
+        !self.globals.yes && !self.globals.json && std::io::stdin().is_terminal()
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time::from(SystemTime::now())
+    }
+
+    /// The home directory of the user, not takeback's.
+    pub(crate) fn user_home(&self) -> Option<&Path> {
+        self.places.home.as_deref()
+    }
+
+    /// Where the ledger is.
+    pub(crate) fn ledger_path(&self) -> PathBuf {
+        self.home.join("state.db")
+    }
+
+    pub(crate) fn ledger(&self) -> Result<Ledger, Failure> {
+        Ok(Ledger::open(&self.ledger_path(), &Options::default())?)
     }
 
     pub(crate) fn store(&self) -> Result<Store, Failure> {

@@ -3,6 +3,9 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use takeback_ledger::{
+    ExportError, HermesError, LedgerError, OpenError, RepairError as LedgerRepairError, TitleError,
+};
 use takeback_tree::{
     CaptureError, GcError, PinError, PlanError, RepairError, RestoreError, StoreError,
     WorkspaceError,
@@ -32,10 +35,13 @@ impl Failure {
     pub(crate) fn because(mut self, error: &dyn Error) -> Failure {
         let mut next = Some(error);
         while let Some(error) = next {
-            self.causes.push(error.to_string());
+            let cause = error.to_string();
+            // Some say the same again, perhaps with a number before it.
+            if !self.causes.last().is_some_and(|last| cause.ends_with(last)) {
+                self.causes.push(cause);
+            }
             next = error.source();
         }
-        self.causes.dedup();
         self
     }
 
@@ -172,5 +178,96 @@ impl From<RepairError> for Failure {
             RepairError::Store(error) => error.into(),
             RepairError::Busy => Failure::of(&error).hint("wait for it and repeat"),
         }
+    }
+}
+
+const REPAIR_LEDGER: &str =
+    "`takeback sessions repair` keeps the damaged one and saves what can be saved";
+const SPACE: &str = "check the permissions and the free space of takeback's directory";
+const BUSY: &str = "other processes are writing: wait for them and repeat";
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Failure {
+        let failure = Failure::of(&error);
+        match error {
+            OpenError::Io { .. } | OpenError::Sqlite { .. } => failure.hint(SPACE),
+            OpenError::TooNew { .. } => failure.hint("update takeback; nothing was touched"),
+            OpenError::Foreign { .. } => {
+                failure.hint("move that file away, or choose another directory with --home")
+            }
+            OpenError::Damaged { .. } => failure.hint(REPAIR_LEDGER),
+            OpenError::Network { .. } => failure
+                .hint("end the other processes once, or choose a local directory with --home"),
+        }
+    }
+}
+
+impl From<LedgerError> for Failure {
+    fn from(error: LedgerError) -> Failure {
+        let failure = Failure::of(&error);
+        match error {
+            LedgerError::Busy { .. } => failure.hint(BUSY),
+            LedgerError::NoSuchSession(_) => failure.hint("`takeback sessions list` lists them"),
+            LedgerError::Ambiguous { .. } => failure.hint("give more of the id"),
+            LedgerError::NoSuchMessage { session, .. } => {
+                failure.hint(format!("`takeback sessions show {session}` shows their numbers"))
+            }
+            LedgerError::Title(TitleError::Taken { .. }) => {
+                failure.hint("choose another title, or change that one first")
+            }
+            LedgerError::WentOn(_) => {
+                failure.hint("what was undone is still there: `takeback sessions show` shows it")
+            }
+            LedgerError::Damaged(_) => failure.hint(REPAIR_LEDGER),
+            LedgerError::Sqlite(_) => failure.hint(SPACE),
+            _ => failure,
+        }
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Failure {
+        match error {
+            ExportError::Ledger(error) => error.into(),
+            ExportError::Io(_) => Failure::of(&error),
+        }
+    }
+}
+
+impl From<LedgerRepairError> for Failure {
+    fn from(error: LedgerRepairError) -> Failure {
+        match error {
+            LedgerRepairError::Open(error) => error.into(),
+            LedgerRepairError::Ledger(error) => error.into(),
+            LedgerRepairError::InUse => {
+                Failure::of(&error).hint("end the agents that use it and repeat")
+            }
+            LedgerRepairError::Io { .. } => Failure::of(&error).hint(SPACE),
+        }
+    }
+}
+
+impl From<HermesError> for Failure {
+    fn from(error: HermesError) -> Failure {
+        let failure = Failure::of(&error);
+        match error {
+            HermesError::Missing { .. } => failure
+                .hint("name Hermes's directory: `takeback sessions import --from hermes DIR`"),
+            _ => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_busy_ledger_says_what_to_do() {
+        let failure = Failure::from(LedgerError::Busy { waited: Duration::from_secs(60) });
+        assert_eq!(failure.message, "other processes kept the ledger locked for 60s");
+        assert_eq!(failure.hint.as_deref(), Some(BUSY));
     }
 }

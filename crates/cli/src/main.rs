@@ -1,15 +1,14 @@
 //! The program `takeback`: arguments → one call → one rendering.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this is the one crate that talks to people"
-)]
+#![allow(clippy::print_stderr, reason = "this is the one crate that talks to people")]
+
+// Before the others: it defines what `println!` is here.
+#[macro_use]
+mod output;
 
 mod commands;
 mod context;
 mod failure;
-mod output;
 mod record;
 
 use std::process::ExitCode;
@@ -36,14 +35,21 @@ Examples:
   takeback rollback 1               return to the newest one
   takeback rollback 1 src/main.rs   only this file
   takeback rollback undo            undo the rollback
+  takeback sessions                 list the sessions of all agents
+  takeback sessions search chat-send
   takeback demo                     see it work on a scratch project";
 
 fn main() -> ExitCode {
     let Arguments { globals, command } = Arguments::parse();
     let json = globals.json;
     let result = Context::new(globals).and_then(|context| command.run(&context));
-    match result {
+    let code = match result {
         Ok(code) => code,
         Err(failure) => failure.report(json),
+    };
+    match output::finish() {
+        Ok(()) => code,
+        // In plain text: standard output is what does not work.
+        Err(failure) => failure.report(false),
     }
 }

@@ -1,25 +1,102 @@
 //! Text for terminals: nothing from a name or a reason may act as a command.
 
-use std::io::IsTerminal;
+use std::fmt::Arguments;
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use takeback_tree::{Reason, Uncovered};
 
+use crate::failure::Failure;
+
+/// Like the standard one, but whoever reads may go away (`takeback … | head`) without a panic.
+macro_rules! println {
+    ($($part:tt)*) => { $crate::output::write_line(format_args!($($part)*)) };
+}
+
+/// What first went wrong with standard output.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+pub(crate) fn write_line(line: Arguments<'_>) {
+    if LOST.get().is_none()
+        && let Err(error) = writeln!(io::stdout().lock(), "{line}")
+    {
+        let _ = LOST.set(error);
+    }
+}
+
+/// Whether everything that was printed arrived. A reader that went away has seen enough.
+pub(crate) fn finish() -> Result<(), Failure> {
+    if LOST.get().is_none()
+        && let Err(error) = io::stdout().flush()
+    {
+        let _ = LOST.set(error);
+    }
+    match LOST.get() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new("cannot write to standard output").because(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Characters that a terminal obeys instead of showing them.
+fn is_armed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}')
+}
+
 /// Text whose control and reordering characters are written out.
 pub(crate) fn disarm(text: &str) -> String {
-    let is_bidi = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() || is_bidi(character) {
+        if is_armed(character) {
             out.extend(character.escape_default());
         } else {
             out.push(character);
         }
     }
     out
+}
+
+/// Text in which only the ends of lines are left of what [`disarm`] writes out.
+pub(crate) fn disarm_lines(text: &str) -> String {
+    let lines = text.split('\n').map(|line| disarm(&line.replace('\t', "    ")));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Disarms what is written to a terminal, line by line.
+pub(crate) struct Disarmed<W> {
+    terminal: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Disarmed<W> {
+    pub(crate) fn new(terminal: W) -> Disarmed<W> {
+        Disarmed { terminal, line: Vec::new() }
+    }
+}
+
+impl<W: Write> Write for Disarmed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        if let Some(end) = self.line.iter().rposition(|byte| *byte == b'\n') {
+            let rest = self.line.split_off(end + 1);
+            self.flush()?;
+            self.line = rest;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let lines = std::mem::take(&mut self.line);
+        self.terminal.write_all(disarm_lines(&String::from_utf8_lossy(&lines)).as_bytes())?;
+        self.terminal.flush()
+    }
 }
 
 /// The first characters of a text.
@@ -31,7 +108,34 @@ pub(crate) fn shorten(text: &str, length: usize) -> String {
 }
 
 pub(crate) fn print_json(value: &impl Serialize) {
-    println!("{}", serde_json::to_string_pretty(value).expect("plain data becomes JSON"));
+    let json = serde_json::to_string_pretty(value).expect("plain data becomes JSON");
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '\n' => out.push('\n'),
+            // Only strings have any, and there it means the same.
+            _ if is_armed(character) => out.push_str(&format!("\\u{:04x}", u32::from(character))),
+            _ => out.push(character),
+        }
+    }
+    println!("{out}");
+}
+
+/// A moment as people here read it.
+pub(crate) fn local(moment: jiff::Timestamp) -> String {
+    moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// Asks a person whether to go on with what was just shown.
+pub(crate) fn go_on() -> Result<(), Failure> {
+    eprint!("Go on? [y/N] ");
+    let _ = io::stderr().flush();
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    match (read, answer.trim()) {
+        (Ok(_), "y" | "Y" | "yes") => Ok(()),
+        _ => Err(Failure::new("nothing was changed")),
+    }
 }
 
 /// `1 file`, `2 files`.
@@ -58,6 +162,48 @@ pub(crate) fn bytes(size: u64) -> String {
         1_000..1_000_000 => format!("{:.1} kB", size as f64 / 1e3),
         1_000_000..1_000_000_000 => format!("{:.1} MB", size as f64 / 1e6),
         _ => format!("{:.1} GB", size as f64 / 1e9),
+    }
+}
+
+/// Shows on a terminal how far something is, if it takes longer than a second.
+pub(crate) struct Bar {
+    what: &'static str,
+    noun: &'static str,
+    start: Instant,
+    /// When something was last shown, and how long it was.
+    shown: Mutex<(Instant, usize)>,
+    is_terminal: bool,
+}
+
+impl Bar {
+    pub(crate) fn new(what: &'static str, noun: &'static str) -> Bar {
+        let start = Instant::now();
+        let shown = Mutex::new((start, 0));
+        Bar { what, noun, start, shown, is_terminal: io::stderr().is_terminal() }
+    }
+
+    /// So many are done, of so many if that is known.
+    pub(crate) fn step(&self, done: u64, total: Option<u64>) {
+        if !self.is_terminal || self.start.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        let Ok(mut shown) = self.shown.try_lock() else { return };
+        if shown.0.elapsed() > Duration::from_millis(100) {
+            let of = total.map_or(String::new(), |total| format!(" of {total}"));
+            let line = format!("{}: {done}{of} {} ", self.what, self.noun);
+            *shown = (Instant::now(), line.chars().count());
+            eprint!("\r{line}");
+            let _ = io::stderr().flush();
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        let width = self.shown.get_mut().map_or(0, |shown| shown.1);
+        if width > 0 {
+            eprint!("\r{}\r", " ".repeat(width));
+        }
     }
 }
 

@@ -1,8 +1,6 @@
 //! `takeback checkpoints`: the store as a whole.
 
-use std::io::{IsTerminal, Write};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -12,7 +10,7 @@ use takeback_tree::{
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Progress};
+use crate::output::{self, Bar, Progress};
 
 /// Look after the store of all checkpoints
 #[derive(Args)]
@@ -43,7 +41,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let store = context.store()?;
     match arguments.command {
         Sub::Verify => {
-            let report = store.verify(&bar("verifying"))?;
+            let bar = Bar::new("verifying", "objects");
+            let report = store.verify(&|done, total| bar.step(done, Some(total)))?;
+            drop(bar);
             Ok(show(&VerifyView::new(&store, report), context))
         }
         Sub::Repair => repair(&store, context),
@@ -73,24 +73,6 @@ pub(crate) fn merge_later(store: &Store, context: &Context) {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-    }
-}
-
-/// Shows how far something is, on a terminal and if it takes longer than a second.
-fn bar(what: &'static str) -> impl Fn(u64, u64) + Sync {
-    let start = Instant::now();
-    let last = std::sync::Mutex::new(start);
-    let is_terminal = std::io::stderr().is_terminal();
-    move |done, total| {
-        if !is_terminal || start.elapsed() < Duration::from_secs(1) {
-            return;
-        }
-        let Ok(mut last) = last.try_lock() else { return };
-        if last.elapsed() > Duration::from_millis(100) || done == total {
-            *last = Instant::now();
-            eprint!("\r{what}: {done} of {total} objects ");
-            let _ = std::io::stderr().flush();
-        }
     }
 }
 
@@ -212,7 +194,9 @@ struct RepairView {
 }
 
 fn repair(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
-    let report = store.repair(&bar("repairing"))?;
+    let bar = Bar::new("repairing", "objects");
+    let report = store.repair(&|done, total| bar.step(done, Some(total)))?;
+    drop(bar);
     let view = RepairView {
         set_aside: report.set_aside.into_iter().map(PackView::from).collect(),
         salvaged: report.salvaged,

@@ -4,6 +4,7 @@ mod checkpoint;
 mod checkpoints;
 mod demo;
 mod rollback;
+mod sessions;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ pub(crate) enum Command {
     Checkpoint(checkpoint::Arguments),
     Rollback(rollback::Arguments),
     Checkpoints(checkpoints::Arguments),
+    Sessions(sessions::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -27,6 +29,7 @@ impl Command {
             Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),
             Command::Rollback(arguments) => rollback::run(&arguments, context),
             Command::Checkpoints(arguments) => checkpoints::run(&arguments, context),
+            Command::Sessions(arguments) => sessions::run(&arguments, context),
             Command::Demo(arguments) => demo::run(&arguments, context),
         }
     }

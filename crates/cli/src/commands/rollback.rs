@@ -1,6 +1,5 @@
 //! `takeback rollback`: lists checkpoints, returns to one, undoes that.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -132,9 +131,7 @@ fn list(context: &Context) -> Result<ExitCode, Failure> {
 /// A time as people here read it.
 fn local(time: &str) -> String {
     match time.parse::<jiff::Timestamp>() {
-        Ok(time) => {
-            time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
-        }
+        Ok(time) => output::local(time),
         Err(_) => output::disarm(time),
     }
 }
@@ -222,14 +219,11 @@ pub(crate) fn roll_back(
         finish(lock, context);
         return Ok(view);
     }
-    if !nothing_to_do
-        && !context.globals.yes
-        && !context.globals.json
-        && std::io::stdin().is_terminal()
-    {
+    if !nothing_to_do && context.asks() {
         // Nobody else waits while somebody thinks.
         finish(lock, context);
-        confirm(&view)?;
+        print_plan(&view, "Will restore", "Will delete");
+        output::go_on()?;
         lock = workspace.lock()?;
         report_recovery(&lock);
         if !goal.plan(&mut lock, context)?.does_the_same_as(&plan) {
@@ -317,18 +311,6 @@ pub(crate) fn report_recovery(lock: &Lock<'_>) {
     };
     eprintln!("note: a restore {what}");
     left.iter().for_each(|path| eprintln!("  left as it is, because it changed meanwhile: {path}"));
-}
-
-fn confirm(view: &View) -> Result<(), Failure> {
-    print_plan(view, "Will restore", "Will delete");
-    eprint!("Go on? [y/N] ");
-    let _ = std::io::stderr().flush();
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    match (read, answer.trim()) {
-        (Ok(_), "y" | "Y" | "yes") => Ok(()),
-        _ => Err(Failure::new("nothing was changed")),
-    }
 }
 
 /// How many paths of a kind are shown.

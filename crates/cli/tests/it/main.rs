@@ -4,4 +4,7 @@
 
 mod rollback;
 mod session;
+mod sessions;
+mod sessions_care;
+mod sessions_exchange;
 mod store;

@@ -1,0 +1,583 @@
+//! Sessions of agents, as a person reads, searches and changes them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::session::Session;
+
+/// 2026-05-28 20:26:40 UTC.
+pub(crate) const START: i64 = 1_780_000_000;
+
+/// Two agents: one session with two turns and a subagent, one on its own.
+pub(crate) fn examples() -> Vec<Value> {
+    let call = json!([{ "id": "c1", "function": { "name": "bash", "arguments": "{\"command\":\"ls\"}" } }]);
+    vec![
+        json!({
+            "id": "claude-code:4f2a9c01-aaaa", "source": "claude-code", "model": "opus",
+            "title": "Fix Docker Build", "started_at": START, "workspace": "/code/shop",
+            "git_branch": "main", "input_tokens": 12_345, "output_tokens": 99,
+            "estimated_cost_usd": 0.0123, "system_prompt": "Be careful.",
+            "messages": [
+                { "role": "user", "content": "please fix chat-send in main.rs" },
+                { "role": "assistant", "content": "I look.", "tool_calls": call,
+                  "timestamp": START + 60 },
+                { "role": "tool", "tool_call_id": "c1", "tool_name": "bash",
+                  "content": "src\nmain.rs C++ 50%" },
+                { "role": "user", "content": "now in 東京, too", "timestamp": START + 120 },
+                { "role": "assistant", "content": "Done." },
+            ],
+        }),
+        json!({
+            "id": "claude-code:77000000-sub", "source": "claude-code", "model": "haiku",
+            "parent_session_id": "claude-code:4f2a9c01-aaaa", "parent_kind": "subagent",
+            "started_at": START + 61, "ended_at": START + 90, "end_reason": "done",
+            "messages": [{ "role": "user", "content": "list all files" }],
+        }),
+        json!({
+            "id": "codex:4f2b0000-bbbb", "source": "codex", "started_at": START + 86_400,
+            "messages": [{ "role": "user", "content": "write a changelog" }],
+        }),
+    ]
+}
+
+pub(crate) fn lines(sessions: &[Value]) -> String {
+    sessions.iter().map(|session| format!("{session}\n")).collect()
+}
+
+/// Writes these sessions into a file beside the project.
+pub(crate) fn file(session: &Session, name: &str, content: &str) -> PathBuf {
+    let path = session.base().join(name);
+    fs::write(&path, content).unwrap();
+    path
+}
+
+pub(crate) fn import(session: &Session, sessions: &[Value]) {
+    let path = file(session, "import.jsonl", &lines(sessions));
+    let output = session.output(&["sessions", "import", path.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub(crate) fn with_examples() -> Session {
+    let session = Session::new();
+    import(&session, &examples());
+    session
+}
+
+fn ids(rows: &Value) -> Vec<&str> {
+    rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn an_empty_ledger_says_so() {
+    let mut session = Session::new();
+    session.takeback(&["sessions"]);
+    session.takeback(&["sessions", "list", "--source", "x"]);
+    session.takeback(&["sessions", "search", "x"]);
+    session.takeback(&["sessions", "stats"]);
+    session.takeback(&["sessions", "show", "x"]);
+    session.assert(
+        "
+$ takeback sessions
+No sessions yet. `takeback sessions import` brings some in.
+$ takeback sessions list --source x
+No such sessions.
+$ takeback sessions search x
+No message matches.
+$ takeback sessions stats
+No sessions yet.
+$ takeback sessions show x
+! error: there is no session \"x\"
+! hint: `takeback sessions list` lists them
+[exit Some(1)]
+",
+    );
+    assert_eq!(session.json(&["sessions"]), json!({ "sessions": [] }));
+}
+
+#[test]
+fn sessions_are_listed() {
+    let mut session = with_examples();
+    session.takeback(&["sessions"]);
+    session.takeback(&["sessions", "list", "--source", "codex"]);
+    session.takeback(&["sessions", "--limit", "1"]);
+    session.takeback(&["sessions", "--source", "codex", "verify"]);
+    session.assert(
+        "
+$ takeback sessions
+4f2b0000  <date> <time>  codex         1 message  “write a changelog”
+4f2a9c01  <date> <time>  claude-code  5 messages  Fix Docker Build
+77000000  <date> <time>  claude-code   1 message  “list all files”
+$ takeback sessions list --source codex
+4f2b0000  <date> <time>  codex  1 message  “write a changelog”
+$ takeback sessions --limit 1
+4f2b0000  <date> <time>  codex  1 message  “write a changelog”
+… and more: --limit N shows them
+$ takeback sessions --source codex verify
+! error: options of the list do not go before another command
+! hint: put them behind the command
+[exit Some(1)]
+",
+    );
+    let list = session.json(&["sessions", "list", "--limit", "2"]);
+    assert_eq!(ids(&list["sessions"]), ["codex:4f2b0000-bbbb", "claude-code:4f2a9c01-aaaa"]);
+    assert_eq!(
+        list["sessions"][1],
+        json!({
+            "id": "claude-code:4f2a9c01-aaaa", "source": "claude-code", "model": "opus",
+            "title": "Fix Docker Build", "preview": "please fix chat-send in main.rs",
+            "started_at": START, "ended_at": null, "end_reason": null,
+            "last_activity": START + 120, "message_count": 5, "tool_call_count": 1,
+            "input_tokens": 12_345, "output_tokens": 99, "estimated_cost_usd": 0.0123,
+            "actual_cost_usd": null, "workspace": "/code/shop", "git_branch": "main",
+            "parent_session_id": null, "parent_kind": null, "archived": false,
+        })
+    );
+}
+
+#[test]
+fn the_list_is_narrowed_to_a_workspace_and_hides_archived_ones() {
+    let session = Session::new();
+    let here = session.project().to_string_lossy().into_owned();
+    import(
+        &session,
+        &[
+            json!({ "id": "a", "source": "x", "workspace": here, "messages": [] }),
+            json!({ "id": "b", "source": "x", "workspace": "/gone", "messages": [] }),
+            json!({ "id": "c", "source": "y", "archived": true, "messages": [] }),
+        ],
+    );
+    let listed = |arguments: &[&str]| {
+        let list = session.json(&[&["sessions"], arguments].concat());
+        let mut ids: Vec<String> = ids(&list["sessions"]).into_iter().map(str::to_owned).collect();
+        ids.sort();
+        ids.join(" ")
+    };
+    assert_eq!(listed(&[]), "a b");
+    assert_eq!(listed(&["--archived"]), "a b c");
+    assert_eq!(listed(&["--workspace", "."]), "a");
+    assert_eq!(listed(&["-C", "/", "--workspace", "gone"]), "b");
+    assert_eq!(listed(&["list", "--source", "x", "--source", "y", "--archived"]), "a b c");
+    let text = String::from_utf8(session.output(&["sessions", "--archived"]).stdout).unwrap();
+    assert!(text.contains("(nothing said)  (archived)"), "{text}");
+}
+
+#[test]
+fn a_session_is_shown() {
+    let mut session = with_examples();
+    session.output(&["sessions", "undo", "4f2a"]);
+    session.takeback(&["sessions", "show", "Fix Docker Build"]);
+    session.assert(
+        "
+$ takeback sessions show Fix Docker Build
+Fix Docker Build
+  id         claude-code:4f2a9c01-aaaa
+  source     claude-code
+  model      opus
+  workspace  /code/shop (main)
+  started    <date> <time>
+  messages   3, 1 tool call
+  tokens     12,345 in, 99 out
+  cost       about $0.0123
+
+[1] user  <date> <time>
+please fix chat-send in main.rs
+
+[2] assistant  <date> <time>
+I look.
+→ bash({\"command\":\"ls\"})
+
+[3] tool bash  <date> <time>
+src
+main.rs C++ 50%
+
+[4] user  <date> <time>  (undone)
+now in 東京, too
+
+[5] assistant  <date> <time>  (undone)
+Done.
+",
+    );
+    let whole = session.json(&["sessions", "show", "4f2a"]);
+    assert_eq!(whole["messages"].as_array().unwrap().len(), 5);
+    assert_eq!(whole["messages"][3]["undone"], true);
+    assert_eq!(whole["system_prompt"], "Be careful.");
+    let output = session.output(&["sessions", "show", "4f2a", "--format", "json"]).stdout;
+    assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
+    // Before or behind the command: it is the same.
+    let output = session.output(&["sessions", "--json", "show", "4f2a"]).stdout;
+    assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
+    // What a model would be sent has nothing that was taken back.
+    for format in ["openai", "anthropic"] {
+        let sent = session.json(&["sessions", "show", "4f2a", "--format", format]).to_string();
+        assert!(sent.contains("please fix chat-send") && !sent.contains("東京"), "{sent}");
+    }
+}
+
+#[test]
+fn blocks_of_other_agents_are_shown() {
+    let mut session = Session::new();
+    import(
+        &session,
+        &[json!({ "id": "x", "source": "s", "ended_at": START, "end_reason": "bye",
+            "parent_session_id": "gone", "parent_kind": "fork", "actual_cost_usd": 2.5,
+            "started_at": START, "messages": [
+            { "role": "assistant", "content": [
+                { "type": "text", "text": "look" }, { "type": "image", "source": {} },
+                { "type": "tool_use", "name": "read", "input": { "path": "a" } }, "plain"] },
+            { "role": "user", "content": [
+                { "type": "tool_result", "content": [{ "type": "text", "text": "found" }] }] },
+            { "role": "assistant", "content": null, "compacted": true,
+              "tool_calls": [{ "name": "write", "arguments": { "text": "y".repeat(300) } }] },
+        ] })],
+    );
+    session.takeback(&["sessions", "show", "x"]);
+    session.assert(&format!(
+        "
+$ takeback sessions show x
+(no title)
+  id         x
+  source     s
+  parent     gone (fork)
+  started    <date> <time>
+  ended      <date> <time> (bye)
+  messages   3, 1 tool call
+  cost       $2.50
+
+[1] assistant  <date> <time>
+look
+[image]
+→ read({{\"path\":\"a\"}})
+plain
+
+[2] user  <date> <time>
+found
+
+[3] assistant  <date> <time>  (compacted)
+→ write({{\"text\":\"{}…)
+",
+        "y".repeat(191)
+    ));
+}
+
+#[test]
+fn messages_are_found() {
+    let mut session = with_examples();
+    session.takeback(&["sessions", "search", "chat-send"]);
+    session.takeback(&["sessions", "search", "main.rs", "C++"]);
+    session.takeback(&["sessions", "search", "東京"]);
+    session.takeback(&["sessions", "search", "\"all files"]);
+    session.takeback(&["sessions", "search", "fix OR list OR write", "--limit", "1"]);
+    session.takeback(&["sessions", "search", "chat-sen"]);
+    session.assert(
+        "
+$ takeback sessions search chat-send
+4f2a9c01 [1] user  <date> <time>  claude-code  Fix Docker Build
+  > please fix >>>chat-send<<< in main.rs
+    I look.
+1 message.
+$ takeback sessions search main.rs C++
+4f2a9c01 [3] tool  <date> <time>  claude-code  Fix Docker Build
+    I look.
+  > src >>>main.rs<<< >>>C++<<< 50%
+    now in 東京, too
+1 message.
+$ takeback sessions search 東京
+4f2a9c01 [4] user  <date> <time>  claude-code  Fix Docker Build
+    src main.rs C++ 50%
+  > now in >>>東京<<<, too
+    Done.
+1 message.
+$ takeback sessions search \"all files
+77000000 [1] user  <date> <time>  claude-code
+  > list >>>all<<< >>>files<<<
+1 message.
+$ takeback sessions search fix OR list OR write --limit 1
+77000000 [1] user  <date> <time>  claude-code
+  > >>>list<<< all files
+The best 1 of 3 messages.
+$ takeback sessions search chat-sen
+No message matches.
+",
+    );
+}
+
+#[test]
+fn a_search_as_json_and_its_filters() {
+    let session = with_examples();
+    assert_eq!(
+        session.json(&["sessions", "search", "C++"]),
+        json!({
+            "query": "C++",
+            "results": [{
+                "session": "claude-code:4f2a9c01-aaaa", "message": 3, "role": "tool",
+                "time": START + 60, "snippet": "src main.rs >>>C++<<< 50%",
+                "before": "I look.", "after": "now in 東京, too", "source": "claude-code",
+                "model": "opus", "title": "Fix Docker Build", "session_started": START,
+            }],
+            "total": 1,
+            "more": false,
+        })
+    );
+    let total = |arguments: &[&str]| {
+        session.json(&[&["sessions", "search"], arguments].concat())["total"].clone()
+    };
+    assert_eq!(total(&["main.rs"]), 2);
+    assert_eq!(total(&["main.rs", "--role", "tool"]), 1);
+    assert_eq!(total(&["main.rs", "--role", "tool", "--role", "user"]), 2);
+    assert_eq!(total(&["fix OR write"]), 2);
+    assert_eq!(total(&["fix OR write", "--source", "codex"]), 1);
+    assert_eq!(total(&["fix OR write", "--exclude-source", "codex", "--exclude-source", "x"]), 1);
+    assert_eq!(total(&["fix OR write", "--since", "2026-05-29"]), 1);
+    assert_eq!(total(&["fix OR write", "--since", "2026-05-28T20:26:40Z"]), 2);
+    assert_eq!(total(&["fix OR write", "--since", "1m"]), 0);
+    session.output(&["sessions", "undo", "Fix Docker Build"]);
+    assert_eq!(total(&["東京"]), 0);
+    assert_eq!(total(&["東京", "--undone"]), 1);
+}
+
+#[test]
+fn times_that_are_none_are_refused() {
+    let session = with_examples();
+    for arguments in
+        [["search", "x", "--since", "soon"], ["prune", "--dry-run", "--older-than", "7"]]
+    {
+        let output = session.output(&[&["sessions"], &arguments[..]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("30m, 12h, 7d, 3w, 6mo or 1y, or a date"), "{said}");
+    }
+}
+
+#[test]
+fn sessions_are_named_by_id_title_or_prefix() {
+    let mut session = with_examples();
+    let id = |typed: &str| session.json(&["sessions", "show", typed])["id"].clone();
+    for typed in ["claude-code:4f2a9c01-aaaa", "claude-code:4f2a", "4f2a", "Fix Docker Build"] {
+        assert_eq!(id(typed), "claude-code:4f2a9c01-aaaa", "{typed}");
+    }
+    session.takeback(&["sessions", "show", "4f2"]);
+    session.takeback(&["sessions", "undo", ""]);
+    session.assert(
+        "
+$ takeback sessions show 4f2
+! error: \"4f2\" could be codex:4f2b0000-bbbb or claude-code:4f2a9c01-aaaa
+! hint: give more of the id
+[exit Some(1)]
+$ takeback sessions undo \n! error: there is no session \"\"
+! hint: `takeback sessions list` lists them
+[exit Some(1)]
+",
+    );
+}
+
+#[test]
+fn turns_are_undone_and_redone() {
+    let mut session = with_examples();
+    session.takeback(&["sessions", "undo", "4f2a"]);
+    session.takeback(&["sessions", "redo", "4f2a"]);
+    session.takeback(&["sessions", "redo", "4f2a"]);
+    session.takeback(&["sessions", "undo", "4f2a", "--turns", "5"]);
+    session.takeback(&["sessions", "undo", "4f2a"]);
+    session.assert(
+        "
+$ takeback sessions undo 4f2a
+Undone: 1 turn with 2 messages, from message 4 on.
+The prompt was: now in 東京, too
+$ takeback sessions redo 4f2a
+Redone: 1 turn with 2 messages, from message 4 on.
+The prompt was: now in 東京, too
+$ takeback sessions redo 4f2a
+! error: nothing to redo in session claude-code:4f2a9c01-aaaa
+[exit Some(1)]
+$ takeback sessions undo 4f2a --turns 5
+Undone: 2 turns with 5 messages, from message 1 on.
+The prompt was: please fix chat-send in main.rs
+$ takeback sessions undo 4f2a
+! error: nothing to undo in session claude-code:4f2a9c01-aaaa
+[exit Some(1)]
+",
+    );
+    let expected = json!({
+        "session": "claude-code:4f2a9c01-aaaa", "messages": 5, "turns": 2, "from_message": 1,
+        "prompt": "please fix chat-send in main.rs",
+    });
+    assert_eq!(session.json(&["sessions", "redo", "4f2a"]), expected);
+    assert_eq!(session.json(&["sessions", "undo", "4f2a", "--turns", "2"]), expected);
+    // More messages come in: the conversation went on.
+    let mut longer = examples().remove(0);
+    let message = json!({ "seq": 6, "role": "user", "content": "hm", "timestamp": START + 200 });
+    longer["messages"].as_array_mut().unwrap().push(message);
+    import(&session, &[longer]);
+    session.takeback(&["sessions", "redo", "4f2a"]);
+    session.assert(
+        "
+$ takeback sessions redo 4f2a
+! error: the conversation went on after the undo: session claude-code:4f2a9c01-aaaa cannot redo it
+! hint: what was undone is still there: `takeback sessions show` shows it
+[exit Some(1)]
+",
+    );
+}
+
+#[test]
+fn titles_are_given_and_taken_away() {
+    let mut session = with_examples();
+    session.takeback(&["sessions", "title", "codex:4f2b", "  Notes\tfor\u{202e} users "]);
+    session.takeback(&["sessions", "title", "77", "Fix Docker Build"]);
+    session.takeback(&["sessions", "title", "Notes for users", ""]);
+    session.takeback(&["sessions", "title", "77", &"x".repeat(101)]);
+    session.assert(&format!(
+        "
+$ takeback sessions title codex:4f2b   Notes\tfor\u{202e} users \ncodex:4f2b0000-bbbb is called Notes for users now.
+$ takeback sessions title 77 Fix Docker Build
+! error: session claude-code:4f2a9c01-aaaa has the title \"Fix Docker Build\" already
+! hint: choose another title, or change that one first
+[exit Some(1)]
+$ takeback sessions title Notes for users \ncodex:4f2b0000-bbbb has no title now.
+$ takeback sessions title 77 {}
+! error: the title has 101 characters; at most 100 fit
+[exit Some(1)]
+",
+        "x".repeat(101)
+    ));
+    assert_eq!(
+        session.json(&["sessions", "title", "77", "New"]),
+        json!({ "session": "claude-code:77000000-sub", "title": "New" })
+    );
+    let view = session.json(&["sessions", "title", "New", ""]);
+    assert_eq!(view, json!({ "session": "claude-code:77000000-sub", "title": null }));
+}
+
+#[test]
+fn a_fork_joins_the_tree() {
+    let mut session = with_examples();
+    let fork = session.json(&["sessions", "fork", "4f2a", "--at", "3"]);
+    let id = fork["session"].as_str().unwrap().to_owned();
+    assert_eq!(
+        fork,
+        json!({ "session": id, "parent": "claude-code:4f2a9c01-aaaa", "at": 3,
+            "title": "Fix Docker Build #2" })
+    );
+    let messages = session.json(&["sessions", "show", &id])["messages"].clone();
+    assert_eq!(messages.as_array().unwrap().len(), 3);
+    session.output(&["sessions", "title", &id, "Another way"]);
+
+    let tree = session.json(&["sessions", "tree", "77"]);
+    assert_eq!((&tree["id"], &tree["asked"]), (&json!("claude-code:4f2a9c01-aaaa"), &json!(false)));
+    assert_eq!(ids(&tree["children"]), ["claude-code:77000000-sub", &id]);
+    assert_eq!(tree["children"][0]["asked"], true);
+    assert_eq!(tree["children"][0]["parent_kind"], "subagent");
+    assert_eq!(tree["children"][1]["children"], json!([]));
+
+    // The fork of a fork stands below it.
+    let below = session.json(&["sessions", "fork", &id, "--at", "1"])["session"].clone();
+    session.output(&["sessions", "title", below.as_str().unwrap(), "Deeper"]);
+    let text = String::from_utf8(session.output(&["sessions", "tree", "77"]).stdout).unwrap();
+    let text =
+        text.replace(&id[9..17], "<fork>").replace(&below.as_str().unwrap()[9..17], "<below>");
+    let shape: Vec<String> = text
+        .lines()
+        .map(|line| {
+            line.split("  ").filter(|cell| !cell.starts_with("20")).collect::<Vec<_>>().join("  ")
+        })
+        .collect();
+    assert_eq!(
+        shape.join("\n"),
+        "\
+4f2a9c01  5 messages  Fix Docker Build
+├─ 77000000  subagent  1 message  ← this one
+└─ <fork>  fork  3 messages  Another way
+   └─ <below>  fork  1 message  Deeper"
+    );
+    session.takeback(&["sessions", "fork", "4f2a", "--at", "9"]);
+    session.assert(
+        "
+$ takeback sessions fork 4f2a --at 9
+! error: session claude-code:4f2a9c01-aaaa has no message 9
+! hint: `takeback sessions show claude-code:4f2a9c01-aaaa` shows their numbers
+[exit Some(1)]
+",
+    );
+}
+
+#[test]
+fn usage_is_added_up() {
+    let mut session = with_examples();
+    session.takeback(&["sessions", "stats"]);
+    session.takeback(&["sessions", "stats", "--by", "source"]);
+    session.takeback(&["sessions", "stats", "--by", "workspace"]);
+    session.assert(
+        "
+$ takeback sessions stats
+sessions  messages  tool calls  tokens in  tokens out      cost  model
+       1         5           1     12,345          99  ~$0.0123  opus
+       1         1           0          0           0            (not known)
+       1         1           0          0           0            haiku
+$ takeback sessions stats --by source
+sessions  messages  tool calls  tokens in  tokens out      cost  source
+       2         6           1     12,345          99  ~$0.0123  claude-code
+       1         1           0          0           0            codex
+$ takeback sessions stats --by workspace
+sessions  messages  tool calls  tokens in  tokens out      cost  workspace
+       1         5           1     12,345          99  ~$0.0123  /code/shop
+       2         2           0          0           0            (not known)
+",
+    );
+    let days = session.json(&["sessions", "stats", "--by", "day"]);
+    assert_eq!(days["by"], "day");
+    let keys: Vec<&Value> =
+        days["totals"].as_array().unwrap().iter().map(|total| &total["key"]).collect();
+    assert_eq!(keys, ["2026-05-29", "2026-05-28"]);
+    assert_eq!(days["totals"][1]["input_tokens"], 12_345);
+}
+
+#[test]
+fn nothing_from_a_session_acts_on_the_terminal() {
+    let session = Session::new();
+    let bad = "a\u{1b}[2J\u{9b}31m\u{7}\u{202e}\r\u{2028}z";
+    import(
+        &session,
+        &[json!({
+            "id": format!("x:{bad}"), "source": bad, "model": bad, "workspace": bad,
+            "git_branch": bad, "end_reason": bad, "ended_at": START, "started_at": START,
+            "parent_session_id": bad, "title": "t",
+            "messages": [
+                { "role": "user", "content": format!("{bad}\nneedle") },
+                { "role": bad, "content": [{ "type": bad }, { "type": "text", "text": bad }],
+                  "tool_name": bad, "tool_calls": [{ "name": bad, "arguments": bad }] },
+                { "role": "user", "content": bad },
+            ],
+        })],
+    );
+    // Titles are cleaned when they come in; the list shows the beginning of the text without one.
+    session.output(&["sessions", "title", "x:", ""]);
+    let all: &[&[&str]] = &[
+        &["list"],
+        &["show", "x:"],
+        &["show", "x:", "--json"],
+        &["search", "needle"],
+        &["search", "needle", "--json"],
+        &["tree", "x:"],
+        &["stats", "--by", "source"],
+        &["stats"],
+        &["fork", "x:", "--at", "9"],
+        &["undo", "x:"],
+        &["redo", "x:", "--json"],
+        &["title", "x:", "t"],
+        &["show", bad],
+        &["prune", "--older-than", "1d", "--dry-run"],
+        &["delete", "x:"],
+    ];
+    for arguments in all {
+        let output = session.output(&[&["sessions"], *arguments].concat());
+        let seen = [output.stdout, output.stderr].concat();
+        let seen = String::from_utf8(seen).unwrap();
+        let armed = seen
+            .chars()
+            .find(|c| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}' | '\u{2028}'));
+        assert_eq!(armed, None, "{arguments:?}: {seen:?}");
+        assert!(!seen.trim().is_empty(), "{arguments:?}");
+    }
+}

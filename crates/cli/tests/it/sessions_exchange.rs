@@ -1,0 +1,294 @@
+//! Whole sessions, out and in.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::session::Session;
+use crate::sessions::{START, examples, file, import, lines, with_examples};
+
+fn stdout(session: &Session, arguments: &[&str]) -> String {
+    let output = session.output(&[&["sessions"], arguments].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// `takeback` with pipes.
+fn piped(session: &Session, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_takeback"));
+    command.args(arguments).env_clear().env("HOME", session.base());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn out_in_and_out_again_is_the_same() {
+    let session = with_examples();
+    session.output(&["sessions", "undo", "4f2a"]);
+    session.output(&["sessions", "fork", "4f2a", "--at", "2"]);
+    let odd = json!({ "id": "odd", "source": "x", "started_at": START, "archived": true,
+        "messages": [{ "seq": 7, "role": "user", "content": "\u{0}\u{1b}é\"\\", "of_theirs": [1.5] }] });
+    import(&session, &[odd]);
+    let first = stdout(&session, &["export", "--all"]);
+    assert_eq!(first.lines().count(), 5);
+    let other = Session::new();
+    let path = file(&other, "all.jsonl", &first);
+    let report = other.json(&["sessions", "import", path.to_str().unwrap()]);
+    assert_eq!(report, json!({ "sessions": 5, "new_sessions": 5, "messages": 10, "bad": [] }));
+    assert_eq!(stdout(&other, &["export", "--all"]), first);
+    // And what was undone is undone there, too.
+    assert_eq!(other.json(&["sessions", "search", "東京"])["total"], 0);
+}
+
+#[test]
+fn the_same_file_twice_adds_nothing() {
+    let mut session = Session::new();
+    let path = file(&session, "s.jsonl", &lines(&examples()));
+    session.takeback(&["sessions", "import", path.to_str().unwrap()]);
+    session.takeback(&["sessions", "import", path.to_str().unwrap()]);
+    session.assert(
+        "
+$ takeback sessions import ~/s.jsonl
+3 sessions read, 3 of them new; 7 messages added.
+$ takeback sessions import ~/s.jsonl
+3 sessions read, 0 of them new; 0 messages added.
+",
+    );
+    let before = stdout(&session, &["export", "--all"]);
+    session.output(&["sessions", "import", path.to_str().unwrap()]);
+    assert_eq!(stdout(&session, &["export", "--all"]), before);
+}
+
+#[test]
+fn a_bad_line_is_named_and_the_others_go_in() {
+    let mut session = Session::new();
+    let all = examples();
+    let mut other = all[0].clone();
+    other["messages"][0]["content"] = json!("something else");
+    let content = format!("{}\n{{\"id\": \n\n{}\n{other}\n{{}}", all[0], all[2]);
+    let path = file(&session, "s.jsonl", &content);
+    session.takeback(&["sessions", "import", path.to_str().unwrap()]);
+    session.assert(
+        "
+$ takeback sessions import ~/s.jsonl
+2 sessions read, 2 of them new; 6 messages added.
+! error: line 2: not a session: EOF while parsing a value at line 2 column 0
+! error: line 5: session claude-code:4f2a9c01-aaaa is here already, and its message 1 is another one
+! error: line 6: not a session: it has no id
+[exit Some(1)]
+",
+    );
+    let output = session.output(&["sessions", "import", path.to_str().unwrap(), "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["sessions"], 2);
+    assert_eq!(report["new_sessions"], 0);
+    assert_eq!(report["bad"][2], json!({ "line": 6, "message": "not a session: it has no id" }));
+}
+
+#[test]
+fn standard_input_and_missing_files() {
+    let mut session = Session::new();
+    let mut child = piped(&session, &["sessions", "import", "-", "--json"]).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines(&examples()).as_bytes()).unwrap();
+    let report: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(report["new_sessions"], 3);
+    session.takeback(&["sessions", "import", "missing"]);
+    session.assert(
+        "
+$ takeback sessions import missing
+! error: cannot read missing
+!   because: No such file or directory (os error 2)
+[exit Some(1)]
+",
+    );
+    assert_eq!(session.output(&["sessions", "import"]).status.code(), Some(2));
+}
+
+#[test]
+fn chosen_sessions_in_every_format() {
+    let mut session = with_examples();
+    let one = stdout(&session, &["export", "Fix Docker Build", "4f2a"]);
+    assert_eq!(one.lines().count(), 1);
+    let transcript: Value = serde_json::from_str(&one).unwrap();
+    assert_eq!(transcript, session.json(&["sessions", "show", "4f2a"]));
+    let ids = |text: &str| -> Vec<String> {
+        let array: Vec<Value> = serde_json::from_str(text).unwrap();
+        array.iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect()
+    };
+    // In the order of the arguments, or oldest first.
+    let two = stdout(&session, &["export", "codex:", "4f2a", "--format", "json"]);
+    assert_eq!(ids(&two), ["codex:4f2b0000-bbbb", "claude-code:4f2a9c01-aaaa"]);
+    let all = stdout(&session, &["export", "--all", "--format", "json", "--source", "claude-code"]);
+    assert_eq!(ids(&all), ["claude-code:4f2a9c01-aaaa", "claude-code:77000000-sub"]);
+    assert_eq!(ids(&stdout(&session, &["export", "--all", "--json"])).len(), 3);
+    assert_eq!(ids(&stdout(&session, &["export", "--all", "--json", "--source", "z"])).len(), 0);
+    let markdown = stdout(&session, &["export", "--all", "--format", "md"]);
+    assert!(markdown.contains("chat-send") && markdown.contains("changelog"), "{markdown}");
+    let html = stdout(&session, &["export", "--all", "--format", "html"]);
+    assert!(html.starts_with("<!") && html.contains("changelog"), "{html}");
+    session.takeback(&["sessions", "export"]);
+    session.takeback(&["sessions", "export", "nope"]);
+    session.takeback(&["sessions", "export", "--all", "--format", "md", "--json"]);
+    session.assert(
+        "
+$ takeback sessions export
+! error: which sessions?
+! hint: name some, or give --all
+[exit Some(1)]
+$ takeback sessions export nope
+! error: there is no session \"nope\"
+! hint: `takeback sessions list` lists them
+[exit Some(1)]
+$ takeback sessions export --all --format md --json
+{\"error\":{\"causes\":[],\"hint\":\"leave --format away, or write to a file with -o\",\"message\":\"--json prints one JSON document\"}}
+[exit Some(1)]
+",
+    );
+    assert_eq!(session.output(&["sessions", "export", "4f2a", "--all"]).status.code(), Some(2));
+}
+
+#[test]
+fn secrets_are_masked_on_export() {
+    let session = Session::new();
+    let secret = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_off(4));
+    let messages = json!([{ "role": "user", "content": format!("my key is {secret}") }]);
+    import(&session, &[json!({ "id": "x", "source": "s", "messages": messages })]);
+    for format in ["jsonl", "json", "md", "html"] {
+        let export = ["export", "x", "--format", format];
+        assert!(stdout(&session, &export).contains(&secret), "{format}");
+        let masked = stdout(&session, &[&export[..], &["--redact"]].concat());
+        assert!(masked.contains("my key is") && !masked.contains(&secret), "{masked}");
+    }
+}
+
+#[test]
+fn a_file_is_replaced_when_the_new_one_is_whole() {
+    let mut session = with_examples();
+    fs::write(session.project().join("out"), "old").unwrap();
+    session.takeback(&["sessions", "export", "nope", "-o", "out"]);
+    assert_eq!(session.read("out"), "old");
+    session.takeback(&["sessions", "export", "--all", "-o", "out"]);
+    assert_eq!(session.read("out"), stdout(&session, &["export", "--all"]));
+    let mode = fs::metadata(session.project().join("out")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    session.takeback(&["sessions", "export", "--all", "-o", "missing/out"]);
+    session.assert(
+        "
+$ takeback sessions export nope -o out
+! error: there is no session \"nope\"
+! hint: `takeback sessions list` lists them
+[exit Some(1)]
+$ takeback sessions export --all -o out
+3 sessions written to ~/project/out.
+$ takeback sessions export --all -o missing/out
+! error: cannot write ~/project/missing/out
+!   because: No such file or directory (os error 2)
+[exit Some(1)]
+",
+    );
+    assert_eq!(
+        session.json(&["sessions", "export", "--all", "-o", "page", "--format", "html"]),
+        json!({ "sessions": 3, "format": "html", "file": session.project().join("page") })
+    );
+    let names = fs::read_dir(session.project()).unwrap();
+    assert_eq!(names.count(), 2, "temporary files are left");
+}
+
+#[test]
+fn links_and_pipes_are_not_replaced() {
+    let session = with_examples();
+    fs::write(session.base().join("real"), "old").unwrap();
+    symlink(session.base().join("real"), session.project().join("link")).unwrap();
+    stdout(&session, &["export", "--all", "-o", "link"]);
+    assert_eq!(fs::read_to_string(session.base().join("real")).unwrap().lines().count(), 3);
+    let pipe = session.project().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().unwrap();
+    stdout(&session, &["export", "--all", "-o", "pipe"]);
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    let read = reader.wait_with_output().unwrap().stdout;
+    assert_eq!(String::from_utf8(read).unwrap(), stdout(&session, &["export", "--all"]));
+}
+
+/// Enough text that it does not fit into a pipe.
+fn long(session: &Session) {
+    let message = json!({ "role": "user", "content": "word ".repeat(1_000) });
+    let messages = vec![message; 100];
+    import(session, &[json!({ "id": "long", "source": "x", "messages": messages })]);
+}
+
+#[test]
+fn a_reader_may_go_away() {
+    let session = Session::new();
+    long(&session);
+    for arguments in [&["show", "long"][..], &["show", "long", "--json"], &["export", "--all"]] {
+        let mut child = piped(&session, &[&["sessions"], arguments].concat()).spawn().unwrap();
+        let mut line = String::new();
+        let mut reader = BufReader::with_capacity(16, child.stdout.take().unwrap());
+        reader.read_line(&mut line).unwrap();
+        drop(reader);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let session = with_examples();
+    for arguments in [&["sessions"][..], &["sessions", "export", "--all"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = piped(&session, arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("No space left on device"), "{said}");
+    }
+}
+
+fn hermes(directory: &Path) {
+    fs::create_dir_all(directory).unwrap();
+    let database = rusqlite::Connection::open(directory.join("state.db")).unwrap();
+    database
+        .execute_batch(
+            "CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT, started_at REAL, title TEXT);
+             CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT,
+                 content TEXT, timestamp REAL);
+             INSERT INTO sessions VALUES ('20260528_ab', 'telegram', 1780000000.5, 'From Hermes');
+             INSERT INTO messages VALUES (1, '20260528_ab', 'user', 'hello there', 1780000000.5);
+             INSERT INTO messages VALUES (2, '20260528_ab', 'assistant', 'hi', 1780000001.5);",
+        )
+        .unwrap();
+}
+
+#[test]
+fn sessions_come_from_hermes() {
+    let mut session = Session::new();
+    session.takeback(&["sessions", "import", "--from", "hermes"]);
+    hermes(&session.base().join(".hermes"));
+    session.takeback(&["sessions", "import", "--from", "hermes"]);
+    let path = session.base().join(".hermes/state.db");
+    session.takeback(&["sessions", "import", "--from", "hermes", path.to_str().unwrap()]);
+    session.takeback(&["sessions"]);
+    session.assert(
+        "
+$ takeback sessions import --from hermes
+! error: there is no Hermes database at ~/.hermes
+! hint: name Hermes's directory: `takeback sessions import --from hermes DIR`
+[exit Some(1)]
+$ takeback sessions import --from hermes
+1 session read, 1 of them new; 2 messages added.
+$ takeback sessions import --from hermes ~/.hermes/state.db
+1 session read, 0 of them new; 0 messages added.
+$ takeback sessions
+20260528  <date> <time>  telegram  2 messages  From Hermes
+",
+    );
+    assert!(!session.base().join(".takeback/tmp").exists());
+    let report = session.json(&["sessions", "import", "--from", "hermes"]);
+    assert_eq!(report, json!({ "sessions": 1, "new_sessions": 0, "messages": 0, "bad": [] }));
+}
