@@ -4,7 +4,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use takeback_ledger::{
-    ExportError, HermesError, LedgerError, OpenError, RepairError as LedgerRepairError, TitleError,
+    ExchangeError, HermesError, LedgerError, OpenError, RepairError as LedgerRepairError,
+    TitleError,
 };
 use takeback_tree::{
     CaptureError, GcError, PinError, PlanError, RepairError, RestoreError, StoreError,
@@ -225,11 +226,11 @@ impl From<LedgerError> for Failure {
     }
 }
 
-impl From<ExportError> for Failure {
-    fn from(error: ExportError) -> Failure {
+impl From<ExchangeError> for Failure {
+    fn from(error: ExchangeError) -> Failure {
         match error {
-            ExportError::Ledger(error) => error.into(),
-            ExportError::Io(_) => Failure::of(&error),
+            ExchangeError::Ledger(error) => error.into(),
+            ExchangeError::Io(_) => Failure::of(&error),
         }
     }
 }

@@ -21,6 +21,13 @@ use crate::{LedgerError, schema};
 /// by the next process that opens the database, and writing it back costs a sync: a balance.
 const LOG_KEPT: u64 = 1 << 20;
 
+/// Many busy writers never let the log come to its end by themselves. When it is longer than
+/// this, one of them holds the others up for a moment, so that it starts again from its beginning.
+const LOG_MOST: u64 = 16 << 20;
+
+/// How many writes go by between two looks at the length of the log.
+const WRITES_PER_LOOK: u32 = 32;
+
 /// Why a ledger cannot be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -114,7 +121,7 @@ pub(crate) struct Database {
     journal: Journal,
     wait: Duration,
     deadline: Deadline,
-    wrote: bool,
+    writes: u32,
 }
 
 impl Database {
@@ -145,7 +152,7 @@ impl Database {
             return Err(OpenError::Network { path: path.to_owned() });
         }
         let mut database =
-            Database { connection, path: path.to_owned(), journal, wait, deadline, wrote: false };
+            Database { connection, path: path.to_owned(), journal, wait, deadline, writes: 0 };
         if found < schema::VERSION {
             database.bring_up_to_date()?;
         }
@@ -229,14 +236,26 @@ impl Database {
         let transaction = begin.map_err(Attempt::of)?;
         let value = write(&transaction).map_err(Attempt::Failed)?;
         transaction.commit().map_err(Attempt::of)?;
-        self.wrote = true;
+        self.writes = self.writes.wrapping_add(1);
+        if self.writes.is_multiple_of(WRITES_PER_LOOK) && self.log_length() > LOG_MOST {
+            // For others, this is one write more to wait for.
+            self.deadline.set(Duration::from_millis(20));
+            self.checkpoint("FULL");
+        }
         Ok(value)
     }
 
-    /// Moves the log into the database as far as no reader needs it.
-    pub(crate) fn checkpoint(&self) -> Result<(), LedgerError> {
-        self.deadline.set(Duration::ZERO);
-        Ok(self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
+    /// Moves the log into the database. It is about speed only: what cannot be done now, the next
+    /// writer does.
+    fn checkpoint(&self, mode: &str) {
+        let sql = format!("PRAGMA wal_checkpoint({mode})");
+        let _ = self.connection.query_row(&sql, [], |_| Ok(()));
+    }
+
+    fn log_length(&self) -> u64 {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        fs::metadata(&log).map_or(0, |log| log.len())
     }
 
     /// Gives free space in the file back to the disk.
@@ -254,18 +273,9 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        let log = self.path.with_file_name(match self.path.file_name() {
-            Some(name) => {
-                let mut name = name.to_owned();
-                name.push("-wal");
-                name
-            }
-            None => return,
-        });
-        let is_long = || fs::metadata(&log).is_ok_and(|log| log.len() > LOG_KEPT);
-        if self.wrote && self.journal == Journal::Wal && is_long() {
-            // It is about speed only: if it cannot be done now, the next process does it.
-            let _ = self.checkpoint();
+        if self.writes > 0 && self.journal == Journal::Wal && self.log_length() > LOG_KEPT {
+            self.deadline.set(Duration::ZERO);
+            self.checkpoint("PASSIVE");
         }
     }
 }

@@ -99,13 +99,13 @@ impl Ledger {
     }
 
     /// Brings in sessions, one JSON object per line. A line that cannot be imported is reported,
-    /// the others go in. Tells how many lines it has read so far.
+    /// the others go in; if the ledger itself fails, what came before is in. Tells how many lines it has read so far.
     pub fn import_lines(
         &mut self,
         lines: &mut dyn BufRead,
         now: Time,
         progress: &dyn Fn(usize),
-    ) -> std::io::Result<ImportReport> {
+    ) -> Result<ImportReport, ExchangeError> {
         let mut report = ImportReport::default();
         let mut line = Vec::new();
         for number in 1.. {
@@ -120,6 +120,7 @@ impl Ledger {
                 .map_err(|error| ImportError::Malformed(error.to_string()));
             match read.and_then(|transcript| self.import(&transcript, now)) {
                 Ok(imported) => report.add(&imported),
+                Err(ImportError::Ledger(error)) => return Err(error.into()),
                 Err(error) => report.bad.push(BadLine { line: number, error }),
             }
             progress(number);
@@ -133,7 +134,7 @@ impl Ledger {
         id: &str,
         redact: bool,
         out: &mut dyn Write,
-    ) -> Result<(), ExportError> {
+    ) -> Result<(), ExchangeError> {
         let mut transcript = self.transcript(id)?;
         if redact {
             mask(&mut transcript);
@@ -143,14 +144,14 @@ impl Ledger {
     }
 }
 
-/// Why a session was not exported.
+/// Why an import or an export came to an end.
 #[derive(Debug, thiserror::Error)]
-pub enum ExportError {
+pub enum ExchangeError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// Where it was to go.
-    #[error("cannot write")]
+    /// What was read from or written to.
+    #[error("cannot exchange sessions")]
     Io(#[from] std::io::Error),
 }
 

@@ -26,7 +26,7 @@ mod verify;
 
 pub use database::{Journal, OpenError};
 pub use event::{Event, Recorded};
-pub use exchange::{BadLine, ExportError, ImportError, ImportReport, Imported, mask};
+pub use exchange::{BadLine, ExchangeError, ImportError, ImportReport, Imported, mask};
 pub use hermes::{HermesDatabase, HermesError, Transcripts};
 pub use ledger::{Ledger, LedgerError, Options};
 pub use lineage::Descendant;

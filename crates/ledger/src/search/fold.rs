@@ -82,11 +82,17 @@ impl Folder {
     }
 }
 
-/// How many bytes stand for themselves but for their case: ASCII, without white space, and not
-/// the last one before something else, which may be a mark that belongs to it.
+/// How many bytes stand for themselves but for their case: ASCII words with single spaces between
+/// them, and not the last letter before something else, which may be a mark that belongs to it.
 fn plain_length(bytes: &[u8]) -> usize {
-    let is_plain = |byte: &u8| matches!(byte, 0..=8 | 14..=31 | 33..=127);
-    let length = bytes.iter().take_while(|byte| is_plain(byte)).count();
+    let mut was_space = true;
+    let is_plain = |byte: &&u8| {
+        let is_space = **byte == b' ';
+        let is_plain = matches!(byte, 0..=8 | 14..=31 | 33..=127) || (is_space && !was_space);
+        was_space = is_space;
+        is_plain
+    };
+    let length = bytes.iter().take_while(is_plain).count();
     match bytes.get(length) {
         Some(128..) => length.saturating_sub(1),
         _ => length,

@@ -22,7 +22,7 @@ use crate::{Ledger, LedgerError, Time, messages};
 const RANKED: usize = 200;
 
 /// After so many bytes of text, as many matches as are to be shown are enough.
-const READ: usize = 1 << 20;
+const READ: usize = 512 << 10;
 
 /// How many characters of the messages before and after a match are shown.
 const NEIGHBOUR_LENGTH: usize = 200;

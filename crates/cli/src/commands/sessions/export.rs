@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use takeback_ledger::{ExportError, Ledger, LedgerError, Transcript, mask, render};
+use takeback_ledger::{ExchangeError, Ledger, LedgerError, Transcript, mask, render};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -122,7 +122,7 @@ struct Export<'e> {
 impl Export<'_> {
     /// Writes everything and tells how many sessions that were. Only a web page needs them all at
     /// once.
-    fn write(&self, out: &mut dyn Write) -> Result<usize, ExportError> {
+    fn write(&self, out: &mut dyn Write) -> Result<usize, ExchangeError> {
         let bar = Bar::new("exporting", "sessions");
         let mut written = 0;
         let mut page = Vec::new();
@@ -184,7 +184,7 @@ fn to_output(export: &Export<'_>) -> Result<ExitCode, Failure> {
     };
     match written {
         // Whoever reads has seen enough.
-        Err(ExportError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(ExchangeError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => {}
         other => {
             other?;
         }
@@ -204,7 +204,7 @@ fn to_file(export: &Export<'_>, file: &Path) -> Result<usize, Failure> {
     }
     let new = NewFile::beside(&target).map_err(|error| failed(&error))?;
     let written = match export.write(&mut BufWriter::new(&new.file)) {
-        Err(ExportError::Io(error)) => return Err(failed(&error)),
+        Err(ExchangeError::Io(error)) => return Err(failed(&error)),
         other => other?,
     };
     new.put(&target).map_err(|error| failed(&error))?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use takeback_ledger::{HermesDatabase, ImportReport, Ledger};
+use takeback_ledger::{ExchangeError, HermesDatabase, ImportReport, Ledger};
 
 use crate::context::Context;
 use crate::failure::{self, Failure};
@@ -89,7 +89,10 @@ fn from_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<View
     };
     let bar = Bar::new("importing", "lines");
     let progress = |line: usize| bar.step(line as u64, None);
-    let report = ledger.import_lines(&mut lines, context.now(), &progress).map_err(failed)?;
+    let report = match ledger.import_lines(&mut lines, context.now(), &progress) {
+        Err(ExchangeError::Io(error)) => return Err(failed(error)),
+        outcome => outcome?,
+    };
     Ok(View::new(report, Vec::new()))
 }
 
