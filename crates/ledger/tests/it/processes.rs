@@ -1,7 +1,6 @@
 //! Many processes, and processes that die.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -107,8 +106,6 @@ fn eight_writers_lose_nothing_while_some_are_killed() {
         assert!(last >= 20);
     }
     assert_eq!(fixture.ledger.session("w7").unwrap().message_count, 250);
-    let log = fs::metadata(path.with_file_name("state.db-wal")).unwrap().len();
-    assert!(log < 24 << 20, "the log has grown to {log} bytes");
     assert!(fixture.ledger.verify(&|_, _| {}).unwrap().whole);
 }
 
