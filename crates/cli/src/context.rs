@@ -9,6 +9,7 @@ use clap::Args;
 use takeback_ledger::{Ledger, Options, Time};
 use takeback_tree::{CaptureOptions, Places, RelPath, Rules, Store, Workspace};
 
+use crate::config::Config;
 use crate::failure::Failure;
 
 /// Options that every command takes.
@@ -96,7 +97,8 @@ impl Context {
     }
 
     pub(crate) fn ledger(&self) -> Result<Ledger, Failure> {
-        Ok(Ledger::open(&self.ledger_path(), &Options::default())?)
+        let redact = Config::read(&self.home)?.ledger.redact;
+        Ok(Ledger::open(&self.ledger_path(), &Options { redact, ..Options::default() })?)
     }
 
     pub(crate) fn store(&self) -> Result<Store, Failure> {

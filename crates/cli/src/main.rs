@@ -7,6 +7,7 @@
 mod output;
 
 mod commands;
+mod config;
 mod context;
 mod failure;
 mod record;

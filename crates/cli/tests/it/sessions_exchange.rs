@@ -167,6 +167,30 @@ fn secrets_are_masked_on_export() {
 }
 
 #[test]
+fn secrets_are_masked_on_import_if_the_configuration_says_so() {
+    let mut session = Session::new();
+    let home = session.base().join(".takeback");
+    fs::create_dir_all(&home).unwrap();
+    fs::write(home.join("config.toml"), "# mine\n[ledger]\nredact = true\n").unwrap();
+    let secret = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_off(4));
+    let messages = json!([{ "role": "user", "content": format!("my key is {secret}") }]);
+    import(&session, &[json!({ "id": "x", "source": "s", "messages": messages })]);
+    let stored = stdout(&session, &["export", "x"]);
+    assert!(stored.contains("my key is [redacted:") && !stored.contains(&secret), "{stored}");
+
+    fs::write(home.join("config.toml"), "[ledger]\n\nredakt = true\n").unwrap();
+    session.takeback(&["sessions", "list"]);
+    session.assert(
+        "
+$ takeback sessions list
+! error: ~/.takeback/config.toml, line 3: unknown field `redakt`, expected `redact`
+! hint: correct the file, or remove it to get the defaults
+[exit Some(1)]
+",
+    );
+}
+
+#[test]
 fn a_file_is_replaced_when_the_new_one_is_whole() {
     let mut session = with_examples();
     fs::write(session.project().join("out"), "old").unwrap();

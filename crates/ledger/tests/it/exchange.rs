@@ -184,7 +184,7 @@ fn secrets_are_masked_on_the_way_out_and_on_the_way_in() {
         json!([{ "function": { "name": "x", "arguments": json!({ "key": key }).to_string() } }]);
     let said =
         MessageRecord { tool_calls: Some(calls), ..message("user", &format!("use {key} now")) };
-    fixture.ledger.append("s", &[said.clone()], at(1)).unwrap();
+    fixture.ledger.append("s", std::slice::from_ref(&said), at(1)).unwrap();
     assert!(export(&fixture.ledger, "s").contains(&key));
     let mut masked = Vec::new();
     fixture.ledger.export_line("s", true, &mut masked).unwrap();
