@@ -214,12 +214,14 @@ impl Database {
         }
     }
 
-    /// The same if nobody else is writing right now.
+    /// The same for what can be left to the next process: nothing, if others are writing for as
+    /// long as this waits.
     pub(crate) fn try_write<T>(
         &mut self,
+        wait: Duration,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
     ) -> Result<Option<T>, LedgerError> {
-        match self.write_within(Duration::ZERO, write) {
+        match self.write_within(wait, write) {
             Err(Attempt::Busy) => Ok(None),
             Err(Attempt::Failed(error)) => Err(error),
             Ok(value) => Ok(Some(value)),

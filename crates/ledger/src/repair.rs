@@ -82,10 +82,14 @@ fn put_right(ledger: &mut Ledger, problems: Vec<String>) -> Result<RepairReport,
         ledger.rebuild_index(&|_| {})?;
     }
     let now = ledger.verify(&|_, _| {})?;
+    let mark = |problem: String| match now.problems.contains(&problem) {
+        true => format!("not repaired: {problem}"),
+        false => format!("repaired: {problem}"),
+    };
     Ok(RepairReport {
         sessions: now.sessions,
         messages: now.messages,
-        notes: problems,
+        notes: problems.into_iter().map(mark).collect(),
         ..RepairReport::default()
     })
 }

@@ -8,6 +8,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -159,7 +160,7 @@ impl Ledger {
         }
         File::open(&self.spool.directory)?.sync_all()?;
         // If it cannot be done now, a few bytes stay: no reason to fail.
-        let _ = self.database.try_write(|transaction| {
+        let _ = self.database.try_write(Duration::ZERO, |transaction| {
             for id in ids {
                 transaction.execute("DELETE FROM spooled WHERE id = ?1", [id])?;
             }

@@ -175,7 +175,7 @@ Wrong: session codex:4f2b0000-bbbb counts 99 messages and 0 tool calls, and has 
 `takeback sessions repair` puts right what can be put right.
 [exit Some(1)]
 $ takeback sessions repair
-Note: session codex:4f2b0000-bbbb counts 99 messages and 0 tool calls, and has 1 and 0
+Note: repaired: session codex:4f2b0000-bbbb counts 99 messages and 0 tool calls, and has 1 and 0
 Counts and the search index are new: 3 sessions, 7 messages.
 $ takeback sessions verify
 All well: 3 sessions, 7 messages read and checked.

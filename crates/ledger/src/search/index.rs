@@ -22,6 +22,11 @@ pub(crate) const INDEX_VERSION: i64 = {
 /// How many messages a search reads one by one before it is worth to index them.
 const TAIL: i64 = 128;
 
+/// With so many, an index that is behind is everybody's problem: whoever appends waits for a turn
+/// to index.
+const TAIL_MOST: i64 = 512;
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// A message of so many bytes is not left in the tail.
 const LARGE: usize = 32 << 10;
 
@@ -42,9 +47,8 @@ impl Ledger {
             message.content.as_ref().and_then(|content| content.as_str()).map_or(0, str::len)
         };
         let is_large = messages.iter().map(size).sum::<usize>() > LARGE;
-        let is_long =
-            || indexed_up_to(self.database.reader()).is_ok_and(|indexed| last_id - indexed >= TAIL);
-        if is_large || is_long() {
+        let indexed = indexed_up_to(self.database.reader()).unwrap_or(last_id);
+        if is_large || last_id - indexed >= TAIL {
             self.index_after_bulk(messages.len());
         }
     }
@@ -52,32 +56,37 @@ impl Ledger {
     /// After many messages: slices until as many are indexed as were added, or all.
     pub(crate) fn index_after_bulk(&mut self, added: usize) {
         let mut indexed = 0;
-        // The messages are in; whether they are indexed now or by the next writer is a matter of
-        // speed alone, so that whatever fails here is not the caller's problem.
         while indexed < added.max(1) {
             match self.index_slice() {
-                Ok(Some(slice)) if slice.left && slice.indexed > 0 => indexed += slice.indexed,
+                Some(slice) if slice.left && slice.indexed > 0 => indexed += slice.indexed,
                 _ => break,
             }
         }
     }
 
-    /// After events, and before a search: a long tail is made a little shorter, if nobody is
-    /// writing.
+    /// After events, and before a search: a long tail is made a little shorter.
     pub(crate) fn shorten_tail(&mut self) {
-        let tail = |connection: &Connection| -> Result<i64, LedgerError> {
-            let last: i64 =
-                connection
-                    .query_row("SELECT ifnull(max(id), 0) FROM messages", [], |row| row.get(0))?;
-            Ok(last - indexed_up_to(connection)?)
-        };
-        if tail(self.database.reader()).is_ok_and(|tail| tail >= TAIL) {
-            let _ = self.index_slice();
+        if self.tail().is_ok_and(|tail| tail >= TAIL) {
+            self.index_slice();
         }
     }
 
-    fn index_slice(&mut self) -> Result<Option<Slice>, LedgerError> {
-        self.database.try_write(|transaction| slice(transaction, SLICE))
+    /// The messages are in; whether they are indexed now or by the next writer is a matter of
+    /// speed alone, so that what fails here is nobody's problem. As long as the tail is short
+    /// enough, it is left to somebody who does not have to wait.
+    fn index_slice(&mut self) -> Option<Slice> {
+        let wait = match self.tail() {
+            Ok(tail) if tail < TAIL_MOST => Duration::ZERO,
+            _ => PATIENCE,
+        };
+        self.database.try_write(wait, |transaction| slice(transaction, SLICE)).ok().flatten()
+    }
+
+    fn tail(&self) -> Result<i64, LedgerError> {
+        let connection = self.database.reader();
+        let mut last = connection.prepare_cached("SELECT ifnull(max(id), 0) FROM messages")?;
+        let last: i64 = last.query_row([], |row| row.get(0))?;
+        Ok(last - indexed_up_to(connection)?)
     }
 
     /// Indexes everything, packs the index tightly, and gives free space back to the disk. Others
