@@ -34,7 +34,7 @@ impl Folder {
     fn fold(&mut self, text: &str) {
         let mut at = 0;
         while at < text.len() {
-            let plain = plain_length(&text.as_bytes()[at..]);
+            let plain = plain_length(&text.as_bytes()[at..]).max(plain_run(&text[at..]));
             if plain > 0 {
                 self.push_plain(&text[at..at + plain], at);
                 at += plain;
@@ -46,13 +46,15 @@ impl Folder {
         }
     }
 
-    /// Most of what is ever folded: ASCII without spaces, in one go.
+    /// Most of what is ever folded, in one go.
     fn push_plain(&mut self, plain: &str, at: usize) {
         let start = self.out.len();
         self.out.push_str(plain);
         self.out[start..].make_ascii_lowercase();
         if let Some(starts) = &mut self.starts {
-            starts.extend(at..at + plain.len());
+            for (offset, character) in plain.char_indices() {
+                starts.extend(std::iter::repeat_n(at + offset, character.len_utf8()));
+            }
         }
     }
 
@@ -60,7 +62,7 @@ impl Folder {
     fn fold_cluster(&mut self, cluster: &str, at: usize) {
         let mut characters = cluster.chars();
         if let (Some(only), None) = (characters.next(), characters.next())
-            && (only.is_ascii() || is_plain(only))
+            && only.is_ascii()
         {
             return self.push(only.to_ascii_lowercase(), at);
         }
@@ -97,6 +99,18 @@ fn plain_length(bytes: &[u8]) -> usize {
         Some(128..) => length.saturating_sub(1),
         _ => length,
     }
+}
+
+/// The same for characters that fold to themselves, but for the last one before a mark.
+fn plain_run(text: &str) -> usize {
+    let mut last = 0;
+    for (at, character) in text.char_indices() {
+        if !is_plain(character) {
+            return if joins(character) { last } else { at };
+        }
+        last = at;
+    }
+    text.len()
 }
 
 /// Where the character at `start` ends, together with what may combine with it.
