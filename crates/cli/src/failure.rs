@@ -197,6 +197,9 @@ impl From<OpenError> for Failure {
                 failure.hint("move that file away, or choose another directory with --home")
             }
             OpenError::Damaged { .. } => failure.hint(REPAIR_LEDGER),
+            OpenError::Unfinished { .. } => {
+                failure.hint("`takeback sessions repair` goes on with it")
+            }
             OpenError::Network { .. } => failure
                 .hint("end the other processes once, or choose a local directory with --home"),
         }

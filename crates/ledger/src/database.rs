@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +69,12 @@ pub enum OpenError {
         /// Where.
         path: PathBuf,
     },
+    /// A repair was cut off before its end.
+    #[error("a repair of the ledger {path} is not finished")]
+    Unfinished {
+        /// Where.
+        path: PathBuf,
+    },
     /// Others kept it locked, the disk is full, and so on.
     #[error("cannot open the ledger {path}")]
     Sqlite {
@@ -120,6 +126,8 @@ pub(crate) struct Database {
     path: PathBuf,
     journal: Journal,
     wait: Duration,
+    /// When all waiting ends, whatever `wait` says.
+    limit: Option<Instant>,
     deadline: Deadline,
     writes: u32,
 }
@@ -133,30 +141,39 @@ impl Database {
     ) -> Result<Database, OpenError> {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
-        make_file(directory, path)
-            .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        let failed = |source| OpenError::Io { path: path.to_owned(), source };
+        make_file(directory, path).map_err(failed)?;
+        // The log is beside the file itself, wherever a link to it is.
+        let path = &fs::canonicalize(path).map_err(failed)?;
         let journal = journal.unwrap_or_else(|| Journal::suited_to(directory));
-        let explain = |source| explain(path, source);
-
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_EXRESCODE;
-        let mut connection = Connection::open_with_flags(path, flags).map_err(explain)?;
         let deadline = Deadline::default();
         deadline.set(wait);
-        let waiting = deadline.clone();
-        connection.busy_handler(Some(move |tries| waiting.pause(tries))).map_err(explain)?;
-        let found = check(&connection, path)?;
-        configure(&connection, journal).map_err(explain)?;
-        if set_journal(&connection, journal).map_err(explain)? != journal {
-            return Err(OpenError::Network { path: path.to_owned() });
+        loop {
+            if crate::repair::is_unfinished(path) {
+                return Err(OpenError::Unfinished { path: path.to_owned() });
+            }
+            let before = identity(path);
+            let opened = connect(path, journal, &deadline);
+            // A repair may have put another file in its place while this process waited for a
+            // lock on the old one.
+            if identity(path) != before {
+                continue;
+            }
+            let (connection, found) = opened?;
+            let mut database = Database {
+                connection,
+                path: path.to_owned(),
+                journal,
+                wait,
+                limit: None,
+                deadline,
+                writes: 0,
+            };
+            if found < schema::VERSION {
+                database.bring_up_to_date()?;
+            }
+            return Ok(database);
         }
-        let mut database =
-            Database { connection, path: path.to_owned(), journal, wait, deadline, writes: 0 };
-        if found < schema::VERSION {
-            database.bring_up_to_date()?;
-        }
-        Ok(database)
     }
 
     fn bring_up_to_date(&mut self) -> Result<(), OpenError> {
@@ -184,10 +201,46 @@ impl Database {
         self.wait = wait;
     }
 
+    /// From now on all waiting together takes at most as long as one write may wait; `false` lifts
+    /// that.
+    pub(crate) fn limit_waiting(&mut self, limited: bool) {
+        self.limit = limited.then(|| Instant::now() + self.wait);
+    }
+
+    /// Whether that time is over.
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        self.limit.is_some_and(|limit| Instant::now() >= limit)
+    }
+
+    fn set_deadline(&self, wait: Duration) {
+        let left = self.limit.map(|limit| limit.saturating_duration_since(Instant::now()));
+        self.deadline.set(left.map_or(wait, |left| left.min(wait)));
+    }
+
     /// For reading.
     pub(crate) fn reader(&self) -> &Connection {
-        self.deadline.set(self.wait);
+        self.set_deadline(self.wait);
         &self.connection
+    }
+
+    /// Whether commits are on the disk when they return. Otherwise they are when the log is moved.
+    pub(crate) fn sync_commits(&self, sync: bool) -> Result<(), LedgerError> {
+        if self.journal == Journal::Wal {
+            let mode = if sync { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", mode)?;
+        }
+        Ok(())
+    }
+
+    /// A write whose deletions overwrite what they delete, in the file as well.
+    pub(crate) fn erase<T>(
+        &mut self,
+        write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        self.connection.pragma_update(None, "secure_delete", "ON")?;
+        let outcome = self.write(write);
+        self.connection.pragma_update(None, "secure_delete", "OFF")?;
+        outcome
     }
 
     /// Several reads that see the same moment.
@@ -233,7 +286,7 @@ impl Database {
         wait: Duration,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, Attempt<E>> {
-        self.deadline.set(wait);
+        self.set_deadline(wait);
         let begin = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
         let transaction = begin.map_err(Attempt::of)?;
         let value = write(&transaction).map_err(Attempt::Failed)?;
@@ -260,15 +313,17 @@ impl Database {
         fs::metadata(&log).map_or(0, |log| log.len())
     }
 
-    /// Gives free space in the file back to the disk.
+    /// Gives free space in the file back to the disk, if there is much of it; others have to wait
+    /// for that. Then the log, unless somebody is reading.
     pub(crate) fn shrink(&self) -> Result<(), LedgerError> {
-        self.deadline.set(self.wait);
+        self.set_deadline(self.wait);
         let free: i64 = self.connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
         let pages: i64 = self.connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
         if free * 10 > pages {
             self.connection.execute_batch("VACUUM")?;
         }
-        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        self.deadline.set(Duration::ZERO);
+        self.checkpoint("TRUNCATE");
         Ok(())
     }
 }
@@ -323,13 +378,56 @@ fn make_file(directory: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
+/// Which file is at a path.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// A connection that is ready for use, and the version of what it leads to.
+fn connect(
+    path: &Path,
+    journal: Journal,
+    deadline: &Deadline,
+) -> Result<(Connection, i32), OpenError> {
+    let explain = |source| explain(path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(explain)?;
+    // Closing is not the time to sync: see `Drop`. And should this turn out to be the wrong file,
+    // the log is not its own.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(explain)?;
+    let waiting = deadline.clone();
+    connection.busy_handler(Some(move |tries| waiting.pause(tries))).map_err(explain)?;
+    let found = check(&connection, path)?;
+    configure(&connection, journal).map_err(explain)?;
+    // Other processes that do the same make this fail at once: SQLite does not wait here.
+    let mut tries = 0;
+    let got = loop {
+        match set_journal(&connection, journal) {
+            Err(error) if is_busy(&error) && deadline.pause(tries) => tries += 1,
+            got => break got.map_err(explain)?,
+        }
+    };
+    if got != journal {
+        return Err(OpenError::Network { path: path.to_owned() });
+    }
+    // With a lock on the file that it leads to.
+    check(&connection, path)?;
+    Ok((connection, found))
+}
+
 /// Is it ours, and of which version? 0 for an empty file. The first read of header and schema.
 fn check(connection: &Connection, path: &Path) -> Result<i32, OpenError> {
     let explain = |source| explain(path, source);
+    // Three reads of one moment: another process may be making the tables.
+    let transaction = connection.is_autocommit().then(|| connection.unchecked_transaction());
+    let transaction = transaction.transpose().map_err(explain)?;
     let number = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i32>(0));
     let version = number("PRAGMA user_version").map_err(explain)?;
     let application = number("PRAGMA application_id").map_err(explain)?;
     let tables = number("SELECT count(*) FROM sqlite_schema").map_err(explain)?;
+    drop(transaction);
     match (application, tables) {
         (schema::APPLICATION_ID, _) if version > schema::VERSION => {
             Err(OpenError::TooNew { path: path.to_owned(), found: version, known: schema::VERSION })
@@ -341,8 +439,6 @@ fn check(connection: &Connection, path: &Path) -> Result<i32, OpenError> {
 }
 
 fn configure(connection: &Connection, journal: Journal) -> rusqlite::Result<()> {
-    // Closing is not the time to sync: see `Drop`.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // Commits survive the end of the process at once, and a power cut from the next time the
     // log is moved into the database. Without the log, every commit has to be synced.
     connection.pragma_update(
@@ -355,8 +451,7 @@ fn configure(connection: &Connection, journal: Journal) -> rusqlite::Result<()> 
     )?;
     connection.pragma_update(None, "journal_size_limit", LOG_KEPT as i64)?;
     connection.pragma_update(None, "cache_size", -16_000)?;
-    // What is deleted is overwritten: a deleted conversation is gone from the file, too.
-    connection.pragma_update(None, "secure_delete", "FAST")?;
+    connection.pragma_update(None, "secure_delete", "OFF")?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What hooks report, as values: written at once, or spooled and written by the next process.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use rusqlite::{Transaction, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::messages::{Appender, masked};
+use crate::messages::Appender;
 use crate::sessions::{self, head};
 use crate::spool::Spool;
 use crate::{
     CallRecord, EffectRecord, Ledger, LedgerError, MessageRecord, Options, Redactor, SessionRecord,
-    Time, UsageRecord, turns, usage,
+    Time, UsageRecord, mask, turns, usage,
 };
 
 /// Something that happened in a session.
@@ -91,23 +92,24 @@ impl Ledger {
     /// spool, from where the next process takes them in.
     pub fn record(&mut self, events: &[Event], now: Time) -> Result<Recorded, LedgerError> {
         let events = masked_if(self.redact, events);
+        self.database.limit_waiting(true);
         // What waits in the spool came first.
         let written = match self.take_in_spool() {
             Ok(true) => self.database.write(|transaction| apply(transaction, &events, now)),
             Ok(false) => Err(LedgerError::Busy { waited: Duration::ZERO }),
             Err(error) => Err(error),
         };
+        if written.is_ok() {
+            self.index_after_events(&events);
+        }
+        self.database.limit_waiting(false);
         match written {
-            Ok(messages) => {
-                if messages > 0 {
-                    self.shorten_tail();
-                }
-                Ok(Recorded::Written)
-            }
+            Ok(()) => Ok(Recorded::Written),
             Err(
                 error @ (LedgerError::Busy { .. }
                 | LedgerError::Damaged(_)
-                | LedgerError::Sqlite(_)),
+                | LedgerError::Sqlite(_)
+                | LedgerError::Spool { .. }),
             ) => spool(&self.spool, &events, now, &error),
             Err(error) => Err(error),
         }
@@ -121,10 +123,11 @@ impl Ledger {
         events: &[Event],
         now: Time,
     ) -> Result<Recorded, LedgerError> {
-        match Ledger::open(path, options) {
+        match Ledger::open_alone(path, options) {
             Ok(mut ledger) => ledger.record(events, now),
             Err(error) => {
-                spool(&Spool::beside(path), &masked_if(options.redact, events), now, &error)
+                let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+                spool(&Spool::beside(&path), &masked_if(options.redact, events), now, &error)
             }
         }
     }
@@ -144,13 +147,12 @@ fn spool(
     Ok(Recorded::Spooled { because: error.to_string() })
 }
 
-/// Writes events and gives the number of messages among them.
+/// Writes events.
 pub(crate) fn apply(
     transaction: &Transaction<'_>,
     events: &[Event],
     now: Time,
-) -> Result<usize, LedgerError> {
-    let mut added = 0;
+) -> Result<(), LedgerError> {
     for event in events {
         match event {
             Event::Session { record } => {
@@ -162,7 +164,6 @@ pub(crate) fn apply(
                     appender.append(message, now)?;
                 }
                 appender.finish()?;
-                added += messages.len();
             }
             Event::TurnEnd { session } => turns::end_turn(transaction, session, now)?,
             Event::SessionEnd { session, reason } => {
@@ -182,32 +183,19 @@ pub(crate) fn apply(
             }
         }
     }
-    Ok(added)
+    Ok(())
 }
 
 impl Event {
     /// The event with secrets masked.
     fn masked(&self) -> Event {
-        let redactor = Redactor::shared();
         let mut event = self.clone();
         match &mut event {
-            Event::Session { record } => {
-                for text in record.system_prompt.iter_mut().chain(&mut record.title) {
-                    *text = redactor.text(text).into_owned();
-                }
-                record.model_config.iter_mut().for_each(|value| redactor.json(value));
-                record.extra.values_mut().for_each(|value| redactor.json(value));
-            }
-            Event::Messages { messages, .. } => {
-                messages.iter_mut().for_each(|message| *message = masked(message));
-            }
-            Event::Call { call, .. } => {
-                call.input.iter_mut().for_each(|value| redactor.json(value));
-            }
-            Event::Effect { effect, .. } => {
-                effect.command = redactor.text(&effect.command).into_owned();
-            }
-            Event::Notice { body, .. } => redactor.json(body),
+            Event::Session { record } => mask::session(record),
+            Event::Messages { messages, .. } => messages.iter_mut().for_each(mask::message),
+            Event::Call { call, .. } => mask::call(call),
+            Event::Effect { effect, .. } => mask::effect(effect),
+            Event::Notice { body, .. } => Redactor::shared().json(body),
             Event::TurnEnd { .. } | Event::SessionEnd { .. } | Event::Usage { .. } => {}
         }
         event

@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, Write};
 
-use rusqlite::{Transaction, params};
+use rusqlite::Transaction;
 use serde_json::Value;
 
 use crate::messages::{self, Appender};
 use crate::sessions::{self, head};
-use crate::{Ledger, LedgerError, MessageRecord, Redactor, Time, Transcript, titles, turns, usage};
+use crate::{Ledger, LedgerError, MessageRecord, Time, Transcript, mask, turns, usage};
 
 /// What became of an imported session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Ledger {
         let mut transcript = transcript.clone();
         prepare(&mut transcript, now)?;
         if self.redact {
-            mask(&mut transcript);
+            mask::transcript(&mut transcript);
         }
         let imported = self.database.write(|transaction| import(transaction, &transcript, now))?;
         self.index_after_bulk(imported.messages);
@@ -137,7 +137,7 @@ impl Ledger {
     ) -> Result<(), ExchangeError> {
         let mut transcript = self.transcript(id)?;
         if redact {
-            mask(&mut transcript);
+            mask::transcript(&mut transcript);
         }
         serde_json::to_writer(&mut *out, &transcript).map_err(std::io::Error::from)?;
         Ok(out.write_all(b"\n")?)
@@ -155,25 +155,8 @@ pub enum ExchangeError {
     Io(#[from] std::io::Error),
 }
 
-/// Masks the secrets in a transcript.
-pub fn mask(transcript: &mut Transcript) {
-    let redactor = Redactor::shared();
-    let session = &mut transcript.session;
-    for text in [&mut session.system_prompt, &mut session.title].into_iter().flatten() {
-        *text = redactor.text(text).into_owned();
-    }
-    session.model_config.iter_mut().for_each(|value| redactor.json(value));
-    session.extra.values_mut().for_each(|value| redactor.json(value));
-    for message in &mut transcript.messages {
-        *message = messages::masked(message);
-    }
-    for call in &mut transcript.calls {
-        call.input.iter_mut().for_each(|value| redactor.json(value));
-    }
-    for effect in &mut transcript.effects {
-        effect.command = redactor.text(&effect.command).into_owned();
-    }
-}
+/// Numbers from here on would not add up.
+const LARGEST: i64 = 1 << 50;
 
 /// Checks what came from outside and gives numbers and times to messages that have none.
 fn prepare(transcript: &mut Transcript, now: Time) -> Result<(), ImportError> {
@@ -186,12 +169,25 @@ fn prepare(transcript: &mut Transcript, now: Time) -> Result<(), ImportError> {
     let started = *session.started_at.get_or_insert(first.unwrap_or(now));
     let mut last = 0;
     let mut time = started;
+    let counts = transcript.usage.iter().flat_map(|usage| {
+        let tokens = [usage.input_tokens, usage.output_tokens, usage.reasoning_tokens];
+        let others = [usage.cache_read_tokens, usage.cache_write_tokens, usage.api_call_count];
+        tokens.into_iter().chain(others)
+    });
+    let tokens = [session.input_tokens, session.output_tokens, session.reasoning_tokens];
+    let others = [session.cache_read_tokens, session.cache_write_tokens, session.api_call_count];
+    if counts.chain(tokens).chain(others).any(|count| !(0..LARGEST).contains(&count)) {
+        return malformed("it counts what cannot be counted");
+    }
     for message in &mut transcript.messages {
         if message.role.is_empty() {
             return malformed("a message has no role");
         }
         if message.seq == 0 {
             message.seq = last + 1;
+        }
+        if message.seq >= LARGEST {
+            return malformed("the number of a message is too large");
         }
         if message.seq <= last {
             return malformed("its messages are not in the order of their numbers");
@@ -222,7 +218,6 @@ fn import(
     let is_new = sessions::upsert(transaction, session, now)?;
     let head = head(transaction, &session.id)?;
     let key = head.key;
-    title(transaction, key, session.title.as_deref())?;
 
     let new = missing(transaction, key, transcript)?;
     let mut appender = Appender::new(transaction, head);
@@ -231,6 +226,7 @@ fn import(
     }
     appender.finish()?;
     messages::link_summaries(transaction, key)?;
+    turns::recount(transaction, key)?;
     if is_new {
         for usage in &transcript.usage {
             usage::insert(transaction, key, usage)?;
@@ -245,28 +241,8 @@ fn import(
     Ok(Imported { is_new, messages: new.len() })
 }
 
-/// A title comes along if the session has none; if another session has it, the next of its series.
-fn title(transaction: &Transaction<'_>, key: i64, title: Option<&str>) -> Result<(), LedgerError> {
-    let Some(title) = title else { return Ok(()) };
-    let cut: String = title.chars().take(crate::TITLE_LENGTH).collect();
-    let Ok(mut title) = crate::clean_title(&cut) else { return Ok(()) };
-    let has: bool = transaction.query_row(
-        "SELECT title IS NOT NULL FROM sessions WHERE key = ?1",
-        [key],
-        |row| row.get(0),
-    )?;
-    if has {
-        return Ok(());
-    }
-    if titles::owner(transaction, &title)?.is_some() {
-        title = titles::next(transaction, &title)?;
-    }
-    transaction.execute("UPDATE sessions SET title = ?2 WHERE key = ?1", params![key, title])?;
-    Ok(())
-}
-
-/// The messages that are not here yet. Those that are have to be the same; what happened to them
-/// since (undone, summed up, masked) makes no difference.
+/// The messages that are not here yet. Those that are have to be the same. If they were undone or
+/// summed up there since, they are here, too.
 fn missing<'t>(
     transaction: &Transaction<'_>,
     key: i64,
@@ -277,7 +253,9 @@ fn missing<'t>(
     for message in &transcript.messages {
         match stored.binary_search_by_key(&message.seq, |stored| stored.message.seq) {
             Err(_) => missing.push(message),
-            Ok(index) if is_same(&stored[index].message, message) => {}
+            Ok(index) if is_same(&stored[index].message, message) => {
+                messages::take_over_marks(transaction, key, &stored[index].message, message)?;
+            }
             Ok(_) => {
                 let session = transcript.session.id.clone();
                 return Err(ImportError::Conflict { session, seq: message.seq });
@@ -287,7 +265,14 @@ fn missing<'t>(
     Ok(missing)
 }
 
+/// What was masked here is the same there.
 fn is_same(here: &MessageRecord, other: &MessageRecord) -> bool {
-    here.role == other.role
-        && (here.content == other.content || here.content == messages::masked(other).content)
+    let same = |other: &MessageRecord| {
+        here.role == other.role
+            && here.content == other.content
+            && here.tool_calls == other.tool_calls
+            && here.tool_call_id == other.tool_call_id
+            && here.tool_name == other.tool_name
+    };
+    same(other) || same(&messages::masked(other))
 }

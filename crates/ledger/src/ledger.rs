@@ -107,19 +107,17 @@ impl Ledger {
     /// Opens the ledger in this file, or makes it, and takes in what waits in the directory
     /// `spool` beside it. Cheap: deep checks are [`Ledger::verify`]'s.
     pub fn open(path: &Path, options: &Options) -> Result<Ledger, OpenError> {
-        let database = Database::open(path, options.journal, options.wait)?;
-        let spool = Spool::beside(path);
-        let mut ledger = Ledger { database, redact: options.redact, spool };
+        let mut ledger = Ledger::open_alone(path, options)?;
         // What cannot be taken in now waits for the next process.
         let _ = ledger.take_in_spool();
         Ok(ledger)
     }
 
-    /// The same without a spool: for a database that is not in its place yet.
-    pub(crate) fn open_fresh(path: &Path) -> Result<Ledger, OpenError> {
-        let options = Options::default();
+    /// The same without a look at the spool.
+    pub(crate) fn open_alone(path: &Path, options: &Options) -> Result<Ledger, OpenError> {
         let database = Database::open(path, options.journal, options.wait)?;
-        Ok(Ledger { database, redact: false, spool: Spool::beside(path) })
+        let spool = Spool::beside(database.path());
+        Ok(Ledger { database, redact: options.redact, spool })
     }
 
     /// The file.

@@ -7,6 +7,7 @@ mod exchange;
 mod hermes;
 mod ledger;
 mod lineage;
+mod mask;
 mod messages;
 mod records;
 mod redact;
@@ -26,10 +27,11 @@ mod verify;
 
 pub use database::{Journal, OpenError};
 pub use event::{Event, Recorded};
-pub use exchange::{BadLine, ExchangeError, ImportError, ImportReport, Imported, mask};
+pub use exchange::{BadLine, ExchangeError, ImportError, ImportReport, Imported};
 pub use hermes::{HermesDatabase, HermesError, Transcripts};
 pub use ledger::{Ledger, LedgerError, Options};
 pub use lineage::Descendant;
+pub use mask::transcript as mask;
 pub use messages::Which;
 pub use records::{
     CallRecord, EffectRecord, MessageRecord, ParentKind, SessionRecord, Transcript, UsageRecord,

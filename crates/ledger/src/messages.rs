@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, Transaction, named_params, params};
 use serde_json::Value;
 
 use crate::sessions::{self, Head, head, parse, parse_map};
-use crate::{Ledger, LedgerError, MessageRecord, Redactor, Time};
+use crate::{Ledger, LedgerError, MessageRecord, Time, mask};
 
 /// Which messages to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Ledger {
     ) -> Result<i64, LedgerError> {
         let mut summary = if self.redact { masked(summary) } else { summary.clone() };
         summary.summarizes = Some(upto);
-        self.database.write(|transaction| {
+        let (seq, last_id) = self.database.write(|transaction| {
             let head = head(transaction, session)?;
             let key = head.key;
             if upto < 1 || upto > head.last_seq {
@@ -62,16 +62,19 @@ impl Ledger {
             }
             let mut appender = Appender::new(transaction, head);
             let seq = appender.append(&summary, now)?;
-            appender.finish()?;
+            let last_id = appender.finish()?;
             // A summary of an earlier part is summed up itself.
             transaction.execute(
                 "UPDATE messages SET compacted = ?3
                  WHERE session = ?1 AND ifnull(summarizes, seq) <= ?2 AND seq <> ?3
-                   AND NOT undone AND compacted = 0",
+                   AND NOT undone AND (compacted = 0 OR compacted IN (
+                       SELECT seq FROM messages WHERE session = ?1 AND undone))",
                 params![key, upto, seq],
             )?;
-            Ok(seq)
-        })
+            Ok((seq, last_id))
+        })?;
+        self.index_after_append(last_id, &[summary]);
+        Ok(seq)
     }
 
     /// The messages of a session, in order.
@@ -229,7 +232,7 @@ pub(crate) fn copy(
     now: Time,
 ) -> Result<usize, LedgerError> {
     let messages: Vec<Stored> = messages.filter(|stored| !stored.message.undone).collect();
-    let has = |seq: i64| messages.iter().any(|stored| stored.message.seq == seq);
+    let has = |seq: i64| messages.binary_search_by_key(&seq, |stored| stored.message.seq).is_ok();
     let key = head.key;
     let mut appender = Appender::new(transaction, head);
     let mut compacted = Vec::new();
@@ -253,15 +256,39 @@ pub(crate) fn copy(
     Ok(messages.len())
 }
 
+/// Marks a message that is here as it is marked there.
+pub(crate) fn take_over_marks(
+    connection: &Connection,
+    key: i64,
+    here: &MessageRecord,
+    there: &MessageRecord,
+) -> Result<(), LedgerError> {
+    if there.undone && !here.undone {
+        for sql in [
+            "UPDATE messages SET undone = 1 WHERE session = ?1 AND seq = ?2",
+            "UPDATE turns SET undone = 1 WHERE session = ?1 AND first_seq = ?2",
+        ] {
+            connection.prepare_cached(sql)?.execute([key, here.seq])?;
+        }
+    }
+    if there.compacted && !here.compacted {
+        let sql = "UPDATE messages SET compacted = -1 WHERE session = ?1 AND seq = ?2";
+        connection.prepare_cached(sql)?.execute([key, here.seq])?;
+    }
+    Ok(())
+}
+
 /// Finds for messages that came in as summed up the summary that did it, if it came along: the
-/// first one behind them that reaches as far.
+/// first one behind them that reaches as far, and rather one that is not undone.
 pub(crate) fn link_summaries(connection: &Connection, key: i64) -> Result<(), LedgerError> {
     connection.execute(
         "WITH summaries AS MATERIALIZED (
-             SELECT seq, summarizes FROM messages WHERE session = ?1 AND summarizes IS NOT NULL)
+             SELECT seq, summarizes, undone FROM messages
+             WHERE session = ?1 AND summarizes IS NOT NULL)
          UPDATE messages AS m SET compacted = ifnull((
-             SELECT min(s.seq) FROM summaries s
-             WHERE s.summarizes >= ifnull(m.summarizes, m.seq) AND s.seq > m.seq), -1)
+             SELECT seq FROM summaries s
+             WHERE s.summarizes >= ifnull(m.summarizes, m.seq) AND s.seq > m.seq
+             ORDER BY s.undone <> 0, s.seq LIMIT 1), -1)
          WHERE session = ?1 AND compacted = -1",
         [key],
     )?;
@@ -346,27 +373,7 @@ fn current(all: Vec<Stored>) -> Vec<MessageRecord> {
 /// The message with secrets masked.
 pub(crate) fn masked(message: &MessageRecord) -> MessageRecord {
     let mut message = message.clone();
-    let redactor = Redactor::shared();
-    let text = |text: &mut Option<String>| {
-        if let Some(text) = text
-            && let Cow::Owned(masked) = redactor.text(text)
-        {
-            *text = masked;
-        }
-    };
-    text(&mut message.reasoning);
-    text(&mut message.reasoning_content);
-    [
-        &mut message.content,
-        &mut message.tool_calls,
-        &mut message.reasoning_details,
-        &mut message.codex_reasoning_items,
-        &mut message.codex_message_items,
-    ]
-    .into_iter()
-    .flatten()
-    .for_each(|value| redactor.json(value));
-    message.extra.values_mut().for_each(|value| redactor.json(value));
+    mask::message(&mut message);
     message
 }
 

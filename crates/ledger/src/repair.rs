@@ -57,12 +57,18 @@ pub enum RepairError {
 }
 
 /// Repairs a ledger. Tells how many rows it has saved, of how many that is not known yet.
+///
+/// Other ledgers of the same process must not have it open: locks are between processes.
 pub fn repair(
     path: &Path,
     now: Time,
     progress: &dyn Fn(u64, u64),
 ) -> Result<RepairReport, RepairError> {
-    match Ledger::open(path, &Options::default()) {
+    let path = &fs::canonicalize(path)
+        .map_err(|source| RepairError::Io { path: path.to_owned(), source })?;
+    finish(path)?;
+    // Events in the spool are safer there until the ledger is whole.
+    match Ledger::open_alone(path, &Options::default()) {
         Ok(mut ledger) => {
             let found = ledger.verify(&|_, _| {})?;
             if !found.is_damaged {
@@ -73,6 +79,26 @@ pub fn repair(
         Err(error) => return Err(error.into()),
     }
     make_anew(path, now, progress)
+}
+
+/// Whether a repair has made a new database and was cut off before it was in its place.
+pub(crate) fn is_unfinished(path: &Path) -> bool {
+    ready(path).exists()
+}
+
+/// The new database when it is complete.
+fn ready(path: &Path) -> PathBuf {
+    beside(path, "ready")
+}
+
+/// Goes on where a repair was cut off.
+fn finish(path: &Path) -> Result<(), RepairError> {
+    if !is_unfinished(path) {
+        return Ok(());
+    }
+    let failed = |source| RepairError::Io { path: path.to_owned(), source };
+    let _lock = lock(path).map_err(failed)?.ok_or(RepairError::InUse)?;
+    replace(path).map_err(failed)
 }
 
 /// Counts and the index, from the messages.
@@ -109,7 +135,7 @@ fn make_anew(
     remove(&fresh).map_err(failed)?;
 
     let salvage = Salvage::open(&backup).map_err(failed)?;
-    let mut ledger = Ledger::open_fresh(&fresh)?;
+    let mut ledger = Ledger::open_alone(&fresh, &Options::default())?;
     let mut report = ledger.database.write(|transaction| {
         let report = refill(transaction, &salvage, progress)?;
         complete(transaction)?;
@@ -120,7 +146,8 @@ fn make_anew(
     report.messages = number(ledger.database.reader(), "SELECT count(*) FROM messages")?;
     drop(ledger);
 
-    replace(path, &fresh).map_err(failed)?;
+    make_ready(path, &fresh).map_err(failed)?;
+    replace(path).map_err(failed)?;
     report.backup = Some(backup);
     Ok(report)
 }
@@ -183,21 +210,34 @@ fn remove(database: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// From here on, the new database counts.
+fn make_ready(path: &Path, fresh: &Path) -> io::Result<()> {
+    let log = with_suffix(fresh, "-wal");
+    if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        return Err(io::Error::other("the new database is not complete without its log"));
+    }
+    File::open(fresh)?.sync_all()?;
+    fs::rename(fresh, ready(path))?;
+    remove(fresh)?;
+    sync_directory(path)
+}
+
 /// Puts the new database in place. The old log goes first: it must never meet the new database.
-fn replace(path: &Path, fresh: &Path) -> io::Result<()> {
+fn replace(path: &Path) -> io::Result<()> {
     for suffix in ["-wal", "-shm", "-journal"] {
         match fs::remove_file(with_suffix(path, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    File::open(fresh)?.sync_all()?;
-    fs::rename(fresh, path)?;
-    remove(fresh)?;
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => File::open(".")?.sync_all(),
-    }
+    sync_directory(path)?;
+    fs::rename(ready(path), path)?;
+    sync_directory(path)
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// A table as this version makes it.
@@ -220,6 +260,12 @@ fn refill(
     let mut saved = 0;
     // Rows that a table's own tree leads to come first, so that old copies of them lose.
     for row in rows.by_ref() {
+        if row.table.as_deref() == Some("spooled") {
+            transaction
+                .prepare_cached("INSERT OR IGNORE INTO spooled (id) VALUES (?1)")?
+                .execute(params_from_iter(row.values.into_iter().take(1)))?;
+            continue;
+        }
         let table = match &row.table {
             Some(name) => tables.iter().find(|table| table.name == *name),
             None => fitting(&tables, &row),

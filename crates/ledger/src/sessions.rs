@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params};
 use serde_json::{Map, Value};
 
-use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time};
+use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time, mask, titles};
 
 /// What to list.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +75,11 @@ impl Ledger {
         session: &SessionRecord,
         now: Time,
     ) -> Result<(), LedgerError> {
-        self.database.write(|transaction| upsert(transaction, session, now).map(|_| ()))
+        let mut session = session.clone();
+        if self.redact {
+            mask::session(&mut session);
+        }
+        self.database.write(|transaction| upsert(transaction, &session, now).map(|_| ()))
     }
 
     /// Ends a session. The first reason wins: `false` if it had ended before.
@@ -205,15 +209,16 @@ impl Ledger {
     /// Deletes a session with its messages, and those of its subagents. Forks and continuations
     /// stay, without a parent. Gives the ids that are gone.
     pub fn delete_session(&mut self, id: &str) -> Result<Vec<String>, LedgerError> {
-        self.database.write(|transaction| {
+        self.database.erase(|transaction| {
             head(transaction, id)?;
-            delete(transaction, id)
+            let doomed = doomed(transaction, id)?;
+            delete(transaction, &doomed)
         })
     }
 
     /// Deletes the messages of a session, and all that belongs to them, but not the session.
     pub fn clear_messages(&mut self, id: &str) -> Result<usize, LedgerError> {
-        self.database.write(|transaction| {
+        self.database.erase(|transaction| {
             let head = head(transaction, id)?;
             let cleared = clear(transaction, head.key)?;
             transaction.execute(
@@ -243,19 +248,28 @@ impl Ledger {
         });
         let rows = statement
             .query_map(params![options.inactive_since, sources, state], |row| row.get(0))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let mut prunable = Vec::new();
+        for id in rows {
+            let id: String = id?;
+            if !is_active(&doomed(connection, &id)?, options.inactive_since) {
+                prunable.push(id);
+            }
+        }
+        Ok(prunable)
     }
 
     /// Deletes old sessions, each in a transaction of its own, and gives the ids that are gone.
     pub fn prune(&mut self, options: &PruneOptions) -> Result<Vec<String>, LedgerError> {
         let mut gone = Vec::new();
         for id in self.prunable(options)? {
-            match self.delete_session(&id) {
-                Ok(ids) => gone.extend(ids),
-                // It went along with a session before it.
-                Err(LedgerError::NoSuchSession(_)) => {}
-                Err(error) => return Err(error),
-            }
+            gone.extend(self.database.erase(|transaction| {
+                // It may have gone along with one before it, or somebody may have gone on with it.
+                let doomed = doomed(transaction, &id)?;
+                match is_active(&doomed, options.inactive_since) {
+                    true => Ok(Vec::new()),
+                    false => delete(transaction, &doomed),
+                }
+            })?);
         }
         Ok(gone)
     }
@@ -360,23 +374,43 @@ pub(crate) fn upsert(
             )?
             .execute(params![key, session.system_prompt, model_config, extra])?;
     }
+    if let Some(title) = &session.title {
+        titles::adopt(transaction, key, title)?;
+    }
     Ok(!existed)
 }
 
-/// Everything of a session and of its subagents.
-fn delete(transaction: &Transaction<'_>, id: &str) -> Result<Vec<String>, LedgerError> {
-    let mut statement = transaction.prepare_cached(
+/// A session that is to be deleted.
+struct Doomed {
+    key: i64,
+    id: String,
+    last_activity: Time,
+}
+
+fn is_active(doomed: &[Doomed], since: Time) -> bool {
+    doomed.iter().any(|session| session.last_activity >= since)
+}
+
+/// A session and its subagents, theirs included.
+fn doomed(connection: &Connection, id: &str) -> Result<Vec<Doomed>, LedgerError> {
+    let mut statement = connection.prepare_cached(
         "WITH RECURSIVE doomed (key, id) AS (
              SELECT key, id FROM sessions WHERE id = ?1
              UNION
              SELECT s.key, s.id FROM sessions s JOIN doomed d ON s.parent_session_id = d.id
              WHERE s.parent_kind = 'subagent')
-         SELECT key, id FROM doomed",
+         SELECT d.key, d.id, max(s.last_activity, ifnull(s.ended_at, 0))
+         FROM doomed d JOIN sessions s ON s.key = d.key",
     )?;
-    let doomed = statement
-        .query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<Vec<(i64, String)>, _>>()?;
-    for (key, id) in &doomed {
+    let rows = statement.query_map([id], |row| {
+        Ok(Doomed { key: row.get(0)?, id: row.get(1)?, last_activity: row.get(2)? })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Everything of these sessions. Gives their ids.
+fn delete(transaction: &Transaction<'_>, doomed: &[Doomed]) -> Result<Vec<String>, LedgerError> {
+    for Doomed { key, id, .. } in doomed {
         clear(transaction, *key)?;
         for table in ["session_texts", "usage", "notices"] {
             transaction.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
@@ -388,7 +422,7 @@ fn delete(transaction: &Transaction<'_>, id: &str) -> Result<Vec<String>, Ledger
         )?;
         transaction.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
     }
-    Ok(doomed.into_iter().map(|(_, id)| id).collect())
+    Ok(doomed.iter().map(|session| session.id.clone()).collect())
 }
 
 /// A session's messages and all that belongs to them.

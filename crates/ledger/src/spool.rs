@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, apply};
@@ -62,7 +62,7 @@ impl Spool {
         file.sync_all()?;
         let mut number = self.files()?.last().map_or(1, |(number, _)| number + 1);
         loop {
-            match fs::hard_link(temporary, self.directory.join(format!("{number:020}.json"))) {
+            match place(temporary, &self.directory.join(format!("{number:020}.json"))) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 outcome => return outcome,
             }
@@ -116,9 +116,23 @@ impl Ledger {
             return Ok(true);
         }
         let Some(_lock) = self.spool.lock().map_err(failed)? else { return Ok(false) };
+        // The files are durable, so what takes their place has to be.
+        self.database.sync_commits(true)?;
+        let taken = self.take_in_files();
+        self.database.sync_commits(false)?;
+        taken
+    }
+
+    fn take_in_files(&mut self) -> Result<bool, LedgerError> {
+        let path = self.spool.directory.clone();
+        let failed = |source| LedgerError::Spool { path: path.clone(), source };
         let mut taken = Vec::new();
         let mut is_done = true;
         for (_, file) in self.spool.files().map_err(failed)? {
+            if self.database.is_out_of_time() {
+                is_done = false;
+                break;
+            }
             match self.take_in(&file) {
                 Ok(id) => taken.extend(id),
                 Err(LedgerError::Busy { .. }) => {
@@ -144,10 +158,10 @@ impl Ledger {
         let written = self.database.write(|transaction| {
             let is_new = transaction
                 .execute("INSERT OR IGNORE INTO spooled (id) VALUES (?1)", [&entry.id])?;
-            if is_new == 1 { apply(transaction, &entry.events, entry.time) } else { Ok(0) }
+            if is_new == 1 { apply(transaction, &entry.events, entry.time) } else { Ok(()) }
         });
         match written {
-            Ok(_) => fs::remove_file(file).map(|()| Some(entry.id)).map_err(failed),
+            Ok(()) => fs::remove_file(file).map(|()| Some(entry.id)).map_err(failed),
             Err(LedgerError::NoSuchSession(_)) => set_aside(file).map(|()| None).map_err(failed),
             Err(error) => Err(error),
         }
@@ -171,8 +185,19 @@ impl Ledger {
     }
 }
 
+/// Gives a file its name, unless that is taken. Some file systems have no links.
+fn place(temporary: &Path, name: &Path) -> io::Result<()> {
+    match fs::hard_link(temporary, name) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Ok(renameat_with(CWD, temporary, CWD, name, RenameFlags::NOREPLACE)?)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Numbers are given out again: a name of its own keeps it from replacing another one.
 fn set_aside(file: &Path) -> io::Result<()> {
-    fs::rename(file, file.with_extension("bad"))
+    fs::rename(file, file.with_extension(format!("{}.bad", random_id()?)))
 }
 
 fn random_id() -> io::Result<String> {

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::sessions::head;
-use crate::{Ledger, LedgerError};
+use crate::{Ledger, LedgerError, Redactor};
 
 /// The most characters that a title has.
 pub const TITLE_LENGTH: usize = 100;
@@ -54,7 +54,11 @@ fn is_invisible(c: char) -> bool {
 impl Ledger {
     /// Gives a session a title, or takes it away.
     pub fn set_title(&mut self, id: &str, title: Option<&str>) -> Result<(), LedgerError> {
-        let title = title.map(clean_title).transpose()?;
+        let title = match title {
+            Some(title) if self.redact => Some(clean_title(&Redactor::shared().text(title))?),
+            Some(title) => Some(clean_title(title)?),
+            None => None,
+        };
         self.database.write(|transaction| {
             let key = head(transaction, id)?.key;
             if let Some(title) = &title
@@ -81,6 +85,23 @@ impl Ledger {
         let newest = series(connection, &title)?.into_iter().max_by_key(|titled| titled.started_at);
         newest.map(|titled| latest_continuation(connection, titled.id)).transpose()
     }
+}
+
+/// Gives a session that has no title the one that it came with, or the next of its series if that
+/// is taken. One that is none is left out: no reason to refuse the session.
+pub(crate) fn adopt(connection: &Connection, key: i64, title: &str) -> Result<(), LedgerError> {
+    let cut: String = title.chars().take(TITLE_LENGTH).collect();
+    let Ok(mut title) = clean_title(&cut) else { return Ok(()) };
+    let mut has =
+        connection.prepare_cached("SELECT title IS NOT NULL FROM sessions WHERE key = ?1")?;
+    if has.query_row([key], |row| row.get(0))? {
+        return Ok(());
+    }
+    if owner(connection, &title)?.is_some() {
+        title = next(connection, &title)?;
+    }
+    connection.execute("UPDATE sessions SET title = ?2 WHERE key = ?1", params![key, title])?;
+    Ok(())
 }
 
 /// The title if it is free, else the next of its series.
@@ -129,11 +150,11 @@ fn series(connection: &Connection, base: &str) -> Result<Vec<Titled>, LedgerErro
 fn split(title: &str) -> (&str, u64) {
     if let Some((base, digits)) = title.rsplit_once(" #")
         && digits.bytes().all(|byte| byte.is_ascii_digit())
-        && let Ok(number) = digits.parse()
+        && let Ok(number) = digits.parse::<u32>()
         && number >= 2
         && !base.is_empty()
     {
-        return (base, number);
+        return (base, number.into());
     }
     (title, 1)
 }
@@ -174,6 +195,6 @@ mod tests {
         assert_eq!(split("Fix #1"), ("Fix #1", 1));
         assert_eq!(split("Fix #x"), ("Fix #x", 1));
         assert_eq!(split("Fix #"), ("Fix #", 1));
-        assert_eq!(split("C #99999999999999999999999"), ("C #99999999999999999999999", 1));
+        assert_eq!(split("C #99999999999"), ("C #99999999999", 1));
     }
 }

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, pa
 use serde_json::Value;
 
 use crate::sessions::{head, parse};
-use crate::{CallRecord, EffectRecord, Ledger, LedgerError, Time};
+use crate::{CallRecord, EffectRecord, Ledger, LedgerError, Redactor, Time, mask};
 
 /// One message of the user's and all the work that it caused.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +83,7 @@ impl Ledger {
             let first: Option<i64> = transaction.query_row(
                 "SELECT min(first_seq) FROM (
                          SELECT first_seq FROM turns WHERE session = ?1 AND NOT undone
-                         ORDER BY turn DESC LIMIT ?2)",
+                         ORDER BY first_seq DESC LIMIT ?2)",
                 params![key, i64::try_from(turns).unwrap_or(i64::MAX)],
                 |row| row.get(0),
             )?;
@@ -134,7 +134,11 @@ impl Ledger {
 
     /// Records a tool call, or fills in what is not known of it yet.
     pub fn record_call(&mut self, session: &str, call: &CallRecord) -> Result<(), LedgerError> {
-        self.database.write(|transaction| record_call(transaction, session, call))
+        let mut call = call.clone();
+        if self.redact {
+            mask::call(&mut call);
+        }
+        self.database.write(|transaction| record_call(transaction, session, &call))
     }
 
     /// The tool calls of a session, in order.
@@ -150,7 +154,11 @@ impl Ledger {
         effect: &EffectRecord,
         now: Time,
     ) -> Result<(), LedgerError> {
-        self.database.write(|transaction| record_effect(transaction, session, effect, now))
+        let mut effect = effect.clone();
+        if self.redact {
+            mask::effect(&mut effect);
+        }
+        self.database.write(|transaction| record_effect(transaction, session, &effect, now))
     }
 
     /// The effects of a session, in order.
@@ -180,6 +188,10 @@ impl Ledger {
         body: &Value,
         now: Time,
     ) -> Result<i64, LedgerError> {
+        let mut body = body.clone();
+        if self.redact {
+            Redactor::shared().json(&mut body);
+        }
         self.database.write(|transaction| {
             let key = head(transaction, session)?.key;
             transaction.execute(

@@ -137,6 +137,7 @@ pub(crate) fn record(
     now: Time,
 ) -> Result<(), LedgerError> {
     let key = head(transaction, session)?.key;
+    let usage = &countable(usage);
     let first_seen = usage.first_seen.unwrap_or(now);
     let last_seen = usage.last_seen.unwrap_or(now);
     let usage =
@@ -184,6 +185,20 @@ pub(crate) fn record(
             last_seen,
         ])?;
     Ok(())
+}
+
+/// Numbers that add up: SQLite makes a fraction of a sum that is too large for an integer.
+fn countable(usage: &UsageRecord) -> UsageRecord {
+    let count = |number: i64| number.clamp(0, 1 << 50);
+    UsageRecord {
+        api_call_count: count(usage.api_call_count),
+        input_tokens: count(usage.input_tokens),
+        output_tokens: count(usage.output_tokens),
+        cache_read_tokens: count(usage.cache_read_tokens),
+        cache_write_tokens: count(usage.cache_write_tokens),
+        reasoning_tokens: count(usage.reasoning_tokens),
+        ..usage.clone()
+    }
 }
 
 /// Adds to a session's row of a model, or makes that row.

@@ -7,16 +7,19 @@
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
+use serde_json::Value;
 
 use crate::search::fold::fold;
 use crate::search::tokens::index_entry;
-use crate::{Ledger, LedgerError, MessageRecord, messages};
+use crate::{Event, Ledger, LedgerError, MessageRecord, messages};
 
 /// Changes when the same text gives other tokens: then the index is made anew. The tables of
 /// Unicode have a part in it.
 pub(crate) const INDEX_VERSION: i64 = {
     let (major, minor, _) = char::UNICODE_VERSION;
-    1_000_000 + major as i64 * 1_000 + minor as i64
+    let normalization = unicode_normalization::UNICODE_VERSION;
+    let tables = (major as i64 * 100 + minor as i64) * 10_000;
+    100_000_000 + tables + normalization.0 as i64 * 100 + normalization.1 as i64
 };
 
 /// How many messages a search reads one by one before it is worth to index them.
@@ -43,13 +46,22 @@ struct State {
 impl Ledger {
     /// After an append: once the tail is long, a slice of it is indexed.
     pub(crate) fn index_after_append(&mut self, last_id: i64, messages: &[MessageRecord]) {
-        let size = |message: &MessageRecord| {
-            message.content.as_ref().and_then(|content| content.as_str()).map_or(0, str::len)
-        };
-        let is_large = messages.iter().map(size).sum::<usize>() > LARGE;
         let indexed = indexed_up_to(self.database.reader()).unwrap_or(last_id);
-        if is_large || last_id - indexed >= TAIL {
+        if is_large(messages) || last_id - indexed >= TAIL {
             self.index_after_bulk(messages.len());
+        }
+    }
+
+    /// The same after events.
+    pub(crate) fn index_after_events(&mut self, events: &[Event]) {
+        let messages = events.iter().filter_map(|event| match event {
+            Event::Messages { messages, .. } => Some(messages.as_slice()),
+            _ => None,
+        });
+        if messages.clone().any(is_large) {
+            self.index_after_bulk(messages.map(<[MessageRecord]>::len).sum());
+        } else if messages.count() > 0 {
+            self.shorten_tail();
         }
     }
 
@@ -64,7 +76,7 @@ impl Ledger {
         }
     }
 
-    /// After events, and before a search: a long tail is made a little shorter.
+    /// Before a search: a long tail is made a little shorter.
     pub(crate) fn shorten_tail(&mut self) {
         if self.tail().is_ok_and(|tail| tail >= TAIL) {
             self.index_slice();
@@ -89,8 +101,8 @@ impl Ledger {
         Ok(last - indexed_up_to(connection)?)
     }
 
-    /// Indexes everything, packs the index tightly, and gives free space back to the disk. Others
-    /// can write all the time. Tells how many messages it has indexed so far.
+    /// Indexes everything and packs the index tightly, while others can write; gives free space
+    /// back to the disk. Tells how many messages it has indexed so far.
     pub fn optimize(&mut self, progress: &dyn Fn(usize)) -> Result<(), LedgerError> {
         let mut indexed = 0;
         loop {
@@ -118,6 +130,20 @@ impl Ledger {
         self.database.write(|transaction| reset(transaction))?;
         self.optimize(progress)
     }
+}
+
+/// Whether messages are too large to be read by every search.
+fn is_large(messages: &[MessageRecord]) -> bool {
+    fn size(value: &Value) -> usize {
+        match value {
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(size).sum(),
+            Value::Object(map) => map.values().map(size).sum(),
+            _ => 0,
+        }
+    }
+    let texts = messages.iter().flat_map(|message| [&message.content, &message.tool_calls]);
+    texts.flatten().map(size).sum::<usize>() > LARGE
 }
 
 /// What a slice did.
