@@ -53,11 +53,12 @@ fn a_dry_run_names_what_would_go_along() {
     all[1]["ended_at"] = json!(null);
     all[1]["messages"][0]["timestamp"] = json!("2026-06-30T00:00:00Z");
     crate::sessions::import(&session, &all);
-    let prune = ["sessions", "prune", "--older-than", "2026-05-29"];
-    let dry = session.json(&[&prune[..], &["--dry-run"]].concat());
+    let prune = |date| ["sessions", "prune", "--older-than", date, "--source", "claude-code"];
+    let dry = |date| session.json(&[&prune(date)[..], &["--dry-run"]].concat())["sessions"].clone();
+    assert_eq!(dry("2026-05-29"), json!([]), "at work");
     let both = json!(["claude-code:4f2a9c01-aaaa", "claude-code:77000000-sub"]);
-    assert_eq!(dry["sessions"], both);
-    assert_eq!(session.json(&prune)["sessions"], both);
+    assert_eq!(dry("2026-07-01"), both);
+    assert_eq!(session.json(&prune("2026-07-01"))["sessions"], both);
 }
 
 #[test]
