@@ -2,7 +2,7 @@
 //!
 //! What was stored may be anything: a session was killed in the middle, an importer did not know
 //! better, another API's blocks are in it. What comes out is always what the API takes. It goes
-//! in three steps: [`reading`] understands every form, [`pairing`] gives each call its result,
+//! in three steps: `reading` understands every form, `pairing` gives each call its result,
 //! and one writer per API puts it down.
 //!
 //! Text that has no proper place becomes text of the user's, with a word on what it was, so that

@@ -1,6 +1,6 @@
 //! Search: one definition of what matches, an index that answers exactly that.
 //!
-//! The definition is [`matches`]; everything else is about speed. The index proposes messages,
+//! The definition is [`matches()`]; everything else is about speed. The index proposes messages,
 //! newest first, and each proposal is checked with the definition; messages that are not indexed
 //! yet, and queries that the index cannot help with, are read one by one.
 
@@ -108,7 +108,7 @@ pub fn matches(query: &str, texts: &[&str]) -> bool {
 }
 
 impl Ledger {
-    /// Searches all messages. Every text is a query; see [`matches`].
+    /// Searches all messages. Every text is a query; see [`matches()`].
     pub fn search(
         &mut self,
         query: &str,
