@@ -241,20 +241,25 @@ fn import(
     Ok(Imported { is_new, messages: new.len() })
 }
 
-/// The messages that are not here yet. Those that are have to be the same. If they were undone or
-/// summed up there since, they are here, too.
+/// The messages that are not here yet. Those that are have to be the same. If the conversation went
+/// on there, and they were undone or summed up, they are here, too; an older copy changes nothing.
 fn missing<'t>(
     transaction: &Transaction<'_>,
     key: i64,
     transcript: &'t Transcript,
 ) -> Result<Vec<&'t MessageRecord>, ImportError> {
     let stored = messages::read_all(transaction, key)?;
+    let last = |seq: Option<i64>| seq.unwrap_or(0);
+    let is_later = last(transcript.messages.last().map(|message| message.seq))
+        > last(stored.last().map(|stored| stored.message.seq));
     let mut missing = Vec::new();
     for message in &transcript.messages {
         match stored.binary_search_by_key(&message.seq, |stored| stored.message.seq) {
             Err(_) => missing.push(message),
             Ok(index) if is_same(&stored[index].message, message) => {
-                messages::take_over_marks(transaction, key, &stored[index].message, message)?;
+                if is_later {
+                    messages::take_over_marks(transaction, key, &stored[index].message, message)?;
+                }
             }
             Ok(_) => {
                 let session = transcript.session.id.clone();

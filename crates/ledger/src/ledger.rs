@@ -96,6 +96,9 @@ impl From<rusqlite::Error> for LedgerError {
     }
 }
 
+/// How long opening waits for others in order to take in the spool.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// All sessions of all agents on this machine.
 pub struct Ledger {
     pub(crate) database: Database,
@@ -108,8 +111,11 @@ impl Ledger {
     /// `spool` beside it. Cheap: deep checks are [`Ledger::verify`]'s.
     pub fn open(path: &Path, options: &Options) -> Result<Ledger, OpenError> {
         let mut ledger = Ledger::open_alone(path, options)?;
-        // What cannot be taken in now waits for the next process.
+        // What cannot be taken in now waits for the next process: whoever only wants to read does
+        // not wait for a writer because of it.
+        ledger.set_wait(options.wait.min(PATIENCE));
         let _ = ledger.take_in_spool();
+        ledger.set_wait(options.wait);
         Ok(ledger)
     }
 

@@ -64,8 +64,12 @@ pub fn repair(
     now: Time,
     progress: &dyn Fn(u64, u64),
 ) -> Result<RepairReport, RepairError> {
-    let path = &fs::canonicalize(path)
-        .map_err(|source| RepairError::Io { path: path.to_owned(), source })?;
+    let path = &match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RepairReport::default()),
+        canonical => {
+            canonical.map_err(|source| RepairError::Io { path: path.to_owned(), source })?
+        }
+    };
     finish(path)?;
     // Events in the spool are safer there until the ledger is whole.
     match Ledger::open_alone(path, &Options::default()) {

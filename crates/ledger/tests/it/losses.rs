@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -105,6 +106,18 @@ fn a_later_state_brings_its_undos_and_summaries_along() {
 }
 
 #[test]
+fn an_older_copy_takes_nothing_back() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    talk(&mut fixture, "s", &["u1", "a1"]);
+    fixture.ledger.undo_turns("s", 1, at(2)).unwrap();
+    let undone = fixture.ledger.transcript("s").unwrap();
+    fixture.ledger.redo("s", at(3)).unwrap();
+    fixture.ledger.import(&undone, at(4)).unwrap();
+    assert_eq!(current(&fixture.ledger, "s"), ["u1", "a1"]);
+}
+
+#[test]
 fn other_tool_calls_are_another_message() {
     let calling = |name: &str| Transcript {
         session: session("s"),
@@ -190,12 +203,46 @@ fn optimizing_does_not_hold_up_writers_because_of_a_reader() {
     let mut fixture = Fixture::new();
     fixture.session("s");
     let reader = raw(&fixture.path());
-    reader.execute_batch("BEGIN; SELECT count(*) FROM messages").unwrap();
+    reader.execute_batch("BEGIN").unwrap();
+    let count = "SELECT count(*) FROM messages";
+    reader.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap();
     fixture.say("s", "user", "y");
-    // With the reader there, waiting for it to end would take a minute.
-    fixture.ledger.set_wait(Duration::from_secs(60));
-    fixture.ledger.optimize(&|_| {}).unwrap();
+    fixture.ledger.set_wait(FOREVER);
+    comes_back(move || fixture.ledger.optimize(&|_| {}).unwrap());
     drop(reader);
+}
+
+#[test]
+fn reading_does_not_wait_for_a_writer_because_of_the_spool() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    let writer = raw(&fixture.path());
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let event = Event::Messages { session: "s".into(), messages: vec![message("user", "later")] };
+    let impatient = Options { wait: Duration::ZERO, ..Options::default() };
+    Ledger::record_in(&fixture.path(), &impatient, &[event], at(1)).unwrap();
+    let path = fixture.path();
+    comes_back(move || {
+        let patient = Options { wait: FOREVER, ..Options::default() };
+        let ledger = Ledger::open(&path, &patient).unwrap();
+        assert!(current(&ledger, "s").is_empty());
+    });
+    drop(writer);
+    assert_eq!(current(&fixture.another(), "s"), ["later"]);
+}
+
+const FOREVER: Duration = Duration::from_secs(3_600);
+
+/// Fails if something waits forever.
+fn comes_back(work: impl FnOnce() + Send + 'static) {
+    let (done, wait) = std::sync::mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        work();
+        done.send(()).unwrap();
+    });
+    let hung = wait.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout);
+    assert!(!hung, "it waits for somebody who does not come");
+    worker.join().unwrap();
 }
 
 #[test]
@@ -395,8 +442,12 @@ fn many_processes_make_it_at_once() {
     };
     let children: Vec<Child> = (0..5).map(spawn).collect();
     for round in 0..rounds {
-        fs::create_dir(directory.path().join(format!("{round}"))).unwrap();
-        std::thread::sleep(Duration::from_millis(15));
+        let place = directory.path().join(format!("{round}"));
+        fs::create_dir(&place).unwrap();
+        // The children are all behind this place when it has a database.
+        while !place.join("state.db-wal").exists() {
+            std::thread::yield_now();
+        }
     }
     for mut child in children {
         assert!(child.wait().unwrap().success());

@@ -62,7 +62,7 @@ Examples:
     Delete(prune::DeleteArguments),
     /// Read everything and check that it fits together
     Verify,
-    /// Save what can be saved of a damaged ledger, and make the search index anew
+    /// Save what can be saved of a damaged ledger, and put counts and search index right
     Repair,
     /// Index everything, pack the index tightly, free unused space
     Optimize,
