@@ -1,0 +1,1 @@
+//! Checkpoints, rollback and undo: joins the store of trees and the ledger.
