@@ -202,6 +202,13 @@ impl<'s> Workspace<'s> {
         self.store.workspace_directory(&self.id)
     }
 
+    /// A directory for what callers keep about this workspace. It is not there before they make
+    /// it, and it goes with what else the store notes of the workspace: nothing that cannot be
+    /// done without belongs in it.
+    pub fn notes(&self) -> PathBuf {
+        self.directory().join("notes")
+    }
+
     /// Waits until nobody else works on this workspace. If a restore was cut off, it is finished
     /// or reverted first: [`Lock::recovery`] tells.
     pub fn lock(&self) -> Result<Lock<'_>, StoreError> {
