@@ -4,13 +4,14 @@
 //! only where the two differ. Whatever is met for the first time is needed; what stands in its
 //! place in the newer tree is the best base for a delta, because most edits are small. Bases are
 //! always met before what may be stored as a difference from them, so nothing can go in circles,
-//! and the newest state, the one most often asked for, is the one that is stored whole.
+//! and the newest state, the one most often asked for, is the one that is stored whole. Each
+//! attachment is compared with the one that was met before it, in the same way.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use crate::object::{self, Kind, Malformed, TreeEntry};
+use crate::object::{self, Commit, Kind, Malformed, TreeEntry};
 use crate::oid::Oid;
 use crate::origins::{Origins, Place};
 use crate::pack::read::Recent;
@@ -71,7 +72,7 @@ impl Needed {
         recent: &mut Recent,
         newest_first: &[Oid],
     ) -> Result<(), (Oid, ObjectError)> {
-        let mut walk = Walk { needed: self, origins, recent };
+        let mut walk = Walk { needed: self, origins, recent, attachment: None };
         let mut newer = None;
         for tip in newest_first {
             newer = walk.tip(newer, *tip).map_err(|error| (*tip, error))?.or(newer);
@@ -107,6 +108,8 @@ struct Walk<'a> {
     needed: &'a mut Needed,
     origins: &'a Origins,
     recent: &'a mut Recent,
+    /// The attachment that was met last.
+    attachment: Option<Tip>,
 }
 
 impl Walk<'_> {
@@ -123,19 +126,24 @@ impl Walk<'_> {
         }
     }
 
-    /// Ours have no parents; those of others keep theirs.
+    /// The parents of ours are attachments; those of others are what came before.
     fn commits(&mut self, newer: Option<Tip>, tip: Oid) -> Result<Option<Tip>, ObjectError> {
         let mut compared = None;
         let mut waiting = vec![(newer, tip)];
         while let Some((newer, commit)) = waiting.pop() {
-            let met = self.meet(commit, Kind::Commit, newer.map(|(commit, _)| commit))?;
-            if !met && commit != tip {
+            if commit != tip && self.needed.numbers.contains_key(&commit) {
                 continue;
             }
             let Some(content) = self.content(commit, Kind::Commit)? else { continue };
             let links = Links::parse(&content)
                 .ok_or(ObjectError::Malformed(commit, Malformed("commit")))?;
             let this = Some((commit, links.tree));
+            let is_attachment = Commit::parse(&content).is_ok_and(|found| found.is_attachment());
+            let newer = match is_attachment {
+                true => std::mem::replace(&mut self.attachment, this),
+                false => newer,
+            };
+            let met = self.meet(commit, Kind::Commit, newer.map(|(commit, _)| commit))?;
             if met {
                 self.trees(newer.map(|(_, tree)| tree), links.tree)?;
                 waiting.extend(links.parents.into_iter().map(|parent| (this, parent)));

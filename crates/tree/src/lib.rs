@@ -7,6 +7,7 @@
 //! the mode of the workspace's root is not part of its tree; a single file of more than 512 MB is
 //! never captured.
 
+mod attachments;
 mod beneath;
 mod capture;
 mod compare;

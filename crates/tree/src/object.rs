@@ -1,4 +1,4 @@
-//! Git objects as bytes: trees with raw modes, and the parentless commits behind pins.
+//! Git objects as bytes: trees with raw modes, and the commits behind pins and attachments.
 
 use std::cmp::Ordering;
 
@@ -156,10 +156,12 @@ fn split_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
     valid.then_some((entry, &rest[20..]))
 }
 
-/// A commit without parents: what a pin points at.
+/// What a pin points at, or an attachment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Commit {
     pub(crate) tree: Oid,
+    /// A pin's attachment.
+    pub(crate) parent: Option<Oid>,
     /// Seconds since 1970.
     pub(crate) time: i64,
     pub(crate) message: String,
@@ -167,11 +169,25 @@ pub(crate) struct Commit {
 
 const IDENTITY: &str = "takeback <takeback@localhost>";
 
+/// The message of an attachment's commit.
+const ATTACHMENT: &str = "attachment\n";
+
 impl Commit {
+    /// The commit of an attachment, given its tree: the same for the same bytes.
+    pub(crate) fn attachment(tree: Oid) -> Commit {
+        Commit { tree, parent: None, time: 0, message: ATTACHMENT.to_owned() }
+    }
+
+    /// Whether this is the commit of an attachment.
+    pub(crate) fn is_attachment(&self) -> bool {
+        *self == Commit::attachment(self.tree)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Commit { tree, time, message } = self;
+        let Commit { tree, parent, time, message } = self;
+        let parent = parent.map_or(String::new(), |parent| format!("parent {parent}\n"));
         format!(
-            "tree {tree}\nauthor {IDENTITY} {time} +0000\ncommitter {IDENTITY} {time} +0000\n\n{message}"
+            "tree {tree}\n{parent}author {IDENTITY} {time} +0000\ncommitter {IDENTITY} {time} +0000\n\n{message}"
         )
         .into_bytes()
     }
@@ -181,11 +197,13 @@ impl Commit {
         let text = std::str::from_utf8(commit).map_err(|_| malformed.clone())?;
         let (head, message) = text.split_once("\n\n").ok_or(malformed.clone())?;
         let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
-        let tree = field("tree ").and_then(|id| id.parse().ok()).ok_or(malformed.clone())?;
+        let id = |text: &str| text.parse::<Oid>().map_err(|_| malformed.clone());
+        let tree = id(field("tree ").ok_or(malformed.clone())?)?;
+        let parent = field("parent ").map(id).transpose()?;
         let time = field("committer ")
             .and_then(|line| line.rsplit(' ').nth(1)?.parse().ok())
-            .ok_or(malformed)?;
-        Ok(Commit { tree, time, message: message.to_owned() })
+            .ok_or(malformed.clone())?;
+        Ok(Commit { tree, parent, time, message: message.to_owned() })
     }
 }
 
@@ -222,7 +240,21 @@ mod tests {
 
     #[test]
     fn commits_survive_a_round_trip() {
-        let commit = Commit { tree: Oid::EMPTY_TREE, time: -5, message: "a\n\nb\n".into() };
-        assert_eq!(Commit::parse(&commit.encode()).unwrap(), commit);
+        for parent in [None, Some(Oid([7; 20]))] {
+            let message = "a\n\nparent b\n".into();
+            let commit = Commit { tree: Oid::EMPTY_TREE, parent, time: -5, message };
+            assert_eq!(Commit::parse(&commit.encode()).unwrap(), commit);
+            assert!(!commit.is_attachment());
+        }
+        let attachment = Commit::attachment(Oid::EMPTY_TREE);
+        assert!(Commit::parse(&attachment.encode()).unwrap().is_attachment());
+    }
+
+    #[test]
+    fn a_commit_with_a_broken_parent_is_malformed() {
+        let commit =
+            Commit { tree: Oid::ZERO, parent: Some(Oid::ZERO), time: 0, message: String::new() };
+        let text = String::from_utf8(commit.encode()).unwrap().replace("parent 0", "parent x");
+        assert!(Commit::parse(text.as_bytes()).is_err());
     }
 }

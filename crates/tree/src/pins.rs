@@ -1,4 +1,5 @@
-//! Pins: refs that keep trees alive, one per checkpoint, each a commit without parent.
+//! Pins: refs that keep trees alive, one per checkpoint, each a commit whose only parent, if it
+//! has one, is its attachment.
 
 use std::fmt;
 use std::fs;
@@ -84,6 +85,8 @@ pub struct Pin {
     pub id: Oid,
     /// The state it keeps.
     pub tree: Oid,
+    /// What lives as long as it does: for [`Store::attachment`].
+    pub attachment: Option<Oid>,
     /// When it was made, in seconds since 1970.
     pub time: i64,
     /// Whatever its maker wrote: not looked into here.
@@ -145,6 +148,7 @@ impl Store {
             name: name.clone(),
             id,
             tree: commit.tree,
+            attachment: commit.parent,
             time: commit.time,
             message: commit.message,
         }))

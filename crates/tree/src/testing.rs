@@ -91,12 +91,13 @@ impl Bench {
     /// What cannot be read of a pin, looked for in the plainest way.
     pub(crate) fn state(&self, pin: &PinName) -> PinState {
         let store = Store::open(self.store.directory()).expect("the store opens");
-        let tree = store.pin(pin).map(|pin| pin.expect("the pin is there").tree);
-        let Some(tree) = tree.ok().filter(|tree| store.tree(tree).is_ok()) else {
+        let pin = store.pin(pin).map(|pin| pin.expect("the pin is there"));
+        let Some(pin) = pin.ok().filter(|pin| store.tree(&pin.tree).is_ok()) else {
             return PinState::Lost { reason: String::new() };
         };
+        let attachment = pin.attachment.is_some_and(|id| store.attachment(&id).is_err());
         let mut lost = Vec::new();
-        let mut directories = vec![(RelPath::root(), tree)];
+        let mut directories = vec![(RelPath::root(), pin.tree)];
         while let Some((directory, tree)) = directories.pop() {
             let Ok(entries) = store.tree(&tree) else {
                 lost.push(directory);
@@ -113,7 +114,10 @@ impl Bench {
         }
         lost.sort();
         let count = lost.len() as u64;
-        if lost.is_empty() { PinState::Whole } else { PinState::Partly { lost, count } }
+        match lost.is_empty() && !attachment {
+            true => PinState::Whole,
+            false => PinState::Partly { lost, count, attachment },
+        }
     }
 
     /// The report says of each pin what can be seen.
@@ -248,7 +252,8 @@ pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
         "a checkpoint\n\n{{\"version\":1,\"seq\":{},\"workspace\":\"/home/somebody/{number}\"}}\n",
         name.seq
     );
-    let commit = Commit { tree, time: 1_700_000_000 + name.seq as i64, message }.encode();
+    let commit =
+        Commit { tree, parent: None, time: 1_700_000_000 + name.seq as i64, message }.encode();
     let commit_id = put(store, &writer, Kind::Commit, &commit);
     writer.seal(&store.pack_directory()).expect("the pack is sealed");
     store

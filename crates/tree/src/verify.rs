@@ -61,12 +61,14 @@ pub struct PinReport {
 pub enum PinState {
     /// Everything.
     Whole,
-    /// Everything but some files and directories.
+    /// Everything but some files and directories, or the attachment.
     Partly {
         /// The first thousand of them. A lost directory stands for all that was in it.
         lost: Vec<RelPath>,
         /// How many there are.
         count: u64,
+        /// Whether the attachment is lost.
+        attachment: bool,
     },
     /// Nothing: the ref, the pin itself or its topmost directory is lost.
     Lost {
@@ -375,26 +377,40 @@ impl<'a> Losses<'a> {
     }
 
     fn report(&mut self, found: &Ref) -> PinReport {
+        let pin: Option<PinName> = found.name.parse().ok();
         let state = match &found.id {
-            Ok(id) => self.state(self.graph.numbers[id]),
+            Ok(id) => self.state(self.graph.numbers[id], pin.is_some()),
             Err(reason) => PinState::Lost { reason: reason.clone() },
         };
-        PinReport { name: found.name.clone(), pin: found.name.parse().ok(), state }
+        PinReport { name: found.name.clone(), pin, state }
     }
 
-    fn state(&mut self, tip: u32) -> PinState {
+    /// What is left of what a ref names. The parent of a pin is only its attachment.
+    fn state(&mut self, tip: u32, is_pin: bool) -> PinState {
         if !self.counts.contains_key(&tip) {
             return PinState::Whole;
         }
         match &self.graph.nodes[tip as usize] {
             Node::Lost(reason) => PinState::Lost { reason: reason.clone() },
             Node::Read(Kind::Commit, parts) => {
-                if parts[1..].iter().any(|parent| self.counts.contains_key(parent)) {
+                let unattached = parts[1..].iter().any(|parent| self.counts.contains_key(parent));
+                if unattached && !is_pin {
                     return PinState::Lost { reason: "what came before it is not whole".into() };
                 }
-                self.state(parts[0])
+                match self.state(parts[0], is_pin) {
+                    PinState::Whole if unattached => {
+                        PinState::Partly { lost: Vec::new(), count: 0, attachment: true }
+                    }
+                    PinState::Partly { lost, count, .. } => {
+                        PinState::Partly { lost, count, attachment: unattached }
+                    }
+                    state => state,
+                }
             }
-            Node::Read(..) => PinState::Partly { lost: self.paths(tip), count: self.counts[&tip] },
+            Node::Read(..) => {
+                let count = self.counts[&tip];
+                PinState::Partly { lost: self.paths(tip), count, attachment: false }
+            }
         }
     }
 

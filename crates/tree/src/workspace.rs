@@ -257,6 +257,9 @@ pub enum PinError {
     /// A pin's message is text without NUL.
     #[error("the message of a pin must not contain NUL")]
     Message,
+    /// An attachment is larger than an object may be.
+    #[error("an attachment of {0} bytes is too large")]
+    TooLarge(u64),
     /// It cannot be written.
     #[error("cannot write to the store {}", path.display())]
     Write {
@@ -338,23 +341,33 @@ impl<'w> Lock<'w> {
 
     /// Keeps a captured tree: writes what is new of it durably, then creates its ref.
     pub fn pin(&mut self, tree: Oid, time: SystemTime, message: &str) -> Result<Pin, PinError> {
+        self.pin_with(tree, time, message, None)
+    }
+
+    /// The same with an attachment, as [`Lock::attach`] or an earlier pin named it.
+    pub fn pin_with(
+        &mut self,
+        tree: Oid,
+        time: SystemTime,
+        message: &str,
+        attachment: Option<Oid>,
+    ) -> Result<Pin, PinError> {
         if message.contains('\0') {
             return Err(PinError::Message);
         }
         let seq = self.next_seq()?;
         let time = milliseconds(time).div_euclid(1000);
-        let commit = Commit { tree, time, message: message.to_owned() };
+        // Of an attachment nobody knows where the caller has its id from.
+        let needed = self.has_lost.then_some(tree).into_iter().chain(attachment);
+        for oid in needed {
+            if !self.has(&oid) {
+                return Err(StoreError::Object(ObjectError::Missing(oid)).into());
+            }
+        }
+        let commit = Commit { tree, parent: attachment, time, message: message.to_owned() };
         let content = commit.encode();
         let id = Oid::of(Kind::Commit, &content);
-        let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
-        if self.has_lost && !writer.contains(&tree) && !self.workspace.store.packs().contains(&tree)
-        {
-            return Err(StoreError::Object(ObjectError::Missing(tree)).into());
-        }
-        if let Err(error) = writer.add(Kind::Commit, id, &content) {
-            self.lose();
-            return Err(self.unwritten()(error));
-        }
+        self.add(Kind::Commit, id, &content).map_err(self.unwritten())?;
         let reference = self.store().write_ref(id).map_err(self.unwritten())?;
         self.seal_with(&[&reference]).map_err(self.unwritten())?;
         let name = PinName { workspace: self.workspace.id.clone(), seq };
@@ -362,10 +375,34 @@ impl<'w> Lock<'w> {
         self.next_seq = Some(seq + 1);
         // Only deleting the newest pin makes this matter, so it need not survive a power cut.
         let _ = write_seq(&self.directory.join("seq"), seq + 1);
-        Ok(Pin { name, id, tree, time, message: commit.message })
+        Ok(Pin { name, id, tree, attachment, time, message: commit.message })
     }
 
-    fn unwritten(&self) -> impl FnOnce(io::Error) -> PinError + use<> {
+    /// Adds an object to what is pending, unless the store has it.
+    pub(crate) fn put(&mut self, kind: Kind, content: &[u8]) -> io::Result<Oid> {
+        let oid = Oid::of(kind, content);
+        if !self.has(&oid) {
+            self.add(kind, oid, content)?;
+        }
+        Ok(oid)
+    }
+
+    /// Whether an object is pending or in the store.
+    fn has(&self, oid: &Oid) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.contains(oid))
+            || self.store().packs().contains(oid)
+    }
+
+    fn add(&mut self, kind: Kind, oid: Oid, content: &[u8]) -> io::Result<()> {
+        let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
+        let added = writer.add(kind, oid, content);
+        if added.is_err() {
+            self.lose();
+        }
+        added
+    }
+
+    pub(crate) fn unwritten(&self) -> impl FnOnce(io::Error) -> PinError + use<> {
         let path = self.store().directory().to_owned();
         move |source| PinError::Write { path, source }
     }

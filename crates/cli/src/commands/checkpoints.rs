@@ -127,7 +127,7 @@ impl PinView {
         let info = report.pin.as_ref().and_then(|pin| store.workspace_info(&pin.workspace).ok()?);
         let (state, lost, lost_count, reason) = match report.state {
             PinState::Whole => ("whole", Vec::new(), 0, None),
-            PinState::Partly { lost, count } => ("partly_lost", lost, count, None),
+            PinState::Partly { lost, count, .. } => ("partly_lost", lost, count, None),
             PinState::Lost { reason } => ("lost", Vec::new(), 0, Some(reason)),
         };
         PinView {

@@ -178,7 +178,7 @@ fn trees_of_any_depth() {
             let entry = (Mode::directory(0o700), b"d".to_vec(), tree);
             tree = put(&bench.store, &writer, Kind::Tree, &encode_tree(&mut [entry]));
         }
-        let commit = Commit { tree, time: round, message: String::new() }.encode();
+        let commit = Commit { tree, parent: None, time: round, message: String::new() }.encode();
         let commit = put(&bench.store, &writer, Kind::Commit, &commit);
         writer.seal(&bench.packs()).unwrap();
         let name = PinName { workspace: workspace(1), seq: round as u64 };

@@ -66,7 +66,7 @@ fn a_lost_file_is_named_in_the_pins_that_had_it() {
 
     let report = bench.store.verify(&quietly).unwrap();
     let lost = ["a/b/one", "copy of one"].map(|path| RelPath::new(path).unwrap());
-    let partly = PinState::Partly { lost: lost.to_vec(), count: 2 };
+    let partly = PinState::Partly { lost: lost.to_vec(), count: 2, attachment: false };
     assert_eq!(state(&report, &first), &partly);
     assert_eq!(state(&report, &second), &partly);
     assert_eq!(state(&report, &third), &PinState::Whole);
@@ -90,7 +90,7 @@ fn lost_directories_pins_and_refs() {
         break_object(&bench, &pack, object);
         let report = bench.store.verify(&quietly).unwrap();
         match (state(&report, &pin), lost) {
-            (PinState::Partly { lost, count: 1 }, Some(path)) => {
+            (PinState::Partly { lost, count: 1, .. }, Some(path)) => {
                 assert_eq!(lost, &[RelPath::new(path).unwrap()]);
             }
             (PinState::Lost { reason }, None) => assert!(reason.contains("damaged"), "{reason}"),
@@ -173,7 +173,7 @@ fn many_lost_paths_are_counted() {
     let pack = names(&bench.packs()).pop().unwrap();
     break_object(&bench, &pack, Oid::of(Kind::Blob, b"the same"));
     let report = bench.store.verify(&quietly).unwrap();
-    let PinState::Partly { lost, count } = state(&report, &pin) else { panic!("{report:?}") };
+    let PinState::Partly { lost, count, .. } = state(&report, &pin) else { panic!("{report:?}") };
     assert_eq!((lost.len(), *count), (NAMED, 1500));
     assert!(lost.is_sorted());
 }
@@ -189,7 +189,7 @@ fn trees_of_any_depth() {
         let entry = (Mode::directory(0o700), b"d".to_vec(), tree);
         tree = put(&bench.store, &writer, Kind::Tree, &encode_tree(&mut [entry]));
     }
-    let commit = Commit { tree, time: 0, message: String::new() }.encode();
+    let commit = Commit { tree, parent: None, time: 0, message: String::new() }.encode();
     let commit = put(&bench.store, &writer, Kind::Commit, &commit);
     let pack = writer.seal(&bench.packs()).unwrap().unwrap();
     let pin = PinName { workspace: workspace(1), seq: 1 };
@@ -197,6 +197,40 @@ fn trees_of_any_depth() {
     assert!(bench.store.verify(&quietly).unwrap().is_whole());
     break_object(&bench, &pack, blob);
     let report = bench.store.verify(&quietly).unwrap();
-    let PinState::Partly { lost, count: 1 } = state(&report, &pin) else { panic!("{report:?}") };
+    let PinState::Partly { lost, count: 1, .. } = state(&report, &pin) else {
+        panic!("{report:?}")
+    };
     assert_eq!(lost[0].as_bytes().len(), 3000 * 2 + 4);
+}
+
+#[test]
+fn a_lost_attachment_is_told_beside_lost_paths() {
+    let bench = Bench::new();
+    let writer = bench.store.writer();
+    let put = |kind, content: &[u8]| put(&bench.store, &writer, kind, content);
+    let [file, attached] = ["a file", "attached"].map(|text| put(Kind::Blob, text.as_bytes()));
+    let tree = |name: &str, oid| encode_tree(&mut [(Mode::file(0o600), name.into(), oid)]);
+    let attached_tree = put(Kind::Tree, &tree("attachment", attached));
+    let parent = put(Kind::Commit, &Commit::attachment(attached_tree).encode());
+    let tree = put(Kind::Tree, &tree("file", file));
+    let commit = Commit { tree, parent: Some(parent), time: 1, message: String::new() };
+    let commit = put(Kind::Commit, &commit.encode());
+    let pack = writer.seal(&bench.packs()).unwrap().unwrap();
+    let pin = PinName { workspace: workspace(1), seq: 1 };
+    bench.store.place_ref(&pin, bench.store.write_ref(commit).unwrap()).unwrap();
+    let pins = BTreeMap::from([(pin, Files::new())]);
+    for lost in [vec![attached], vec![attached_tree], vec![parent], vec![attached, file]] {
+        let bench = bench.copy();
+        lost.iter().for_each(|oid| break_object(&bench, &pack, *oid));
+        let report = bench.store.verify(&quietly).unwrap();
+        let count = lost.len() as u64 - 1;
+        let PinState::Partly { count: told, attachment: true, .. } = report.pins[0].state else {
+            panic!("{report:?}")
+        };
+        assert_eq!(told, count);
+        bench.assert_told(&report, &pins);
+        // Nothing can be had back, and nothing more is lost.
+        assert!(!bench.store.repair(&quietly).unwrap().now.is_whole());
+        bench.assert_told(&bench.store.verify(&quietly).unwrap(), &pins);
+    }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::type_complexity, unreachable_pub)]
 
+mod attachments;
 mod capture;
 mod changing;
 mod corrupt;
