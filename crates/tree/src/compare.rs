@@ -16,6 +16,35 @@ pub(crate) struct Node {
     pub(crate) oid: Oid,
 }
 
+/// A path at which two trees differ: for [`Store::changed_paths`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathChange {
+    /// The path.
+    pub path: RelPath,
+    /// What the one tree has there.
+    pub from: Option<(Mode, Oid)>,
+    /// And the other.
+    pub to: Option<(Mode, Oid)>,
+}
+
+impl Store {
+    /// What a tree has at a path; `None` if nothing. The root is a directory without permissions.
+    pub fn entry(&self, tree: &Oid, path: &RelPath) -> Result<Option<(Mode, Oid)>, ObjectError> {
+        Ok(lookup(self, *tree, path)?.map(|node| (node.mode, node.oid)))
+    }
+
+    /// Everything that differs between two trees, sorted by path. A directory is among it if only
+    /// one tree has it or if its permissions differ, and what is in it is named for itself: all
+    /// that only one tree has, or that is not the same in both.
+    pub fn changed_paths(&self, from: &Oid, to: &Oid) -> Result<Vec<PathChange>, ObjectError> {
+        let known = |node: Option<Node>| node.map(|node| (node.mode, node.oid));
+        let changes = compare(self, *from, *to)?.into_iter();
+        let change =
+            |Difference { path, from, to }| PathChange { path, from: known(from), to: known(to) };
+        Ok(changes.map(change).collect())
+    }
+}
+
 /// A path at which two trees differ. A directory differs if its mode does or if only one tree has
 /// it; what is below it differs for itself.
 #[derive(Clone, PartialEq, Eq, Debug)]

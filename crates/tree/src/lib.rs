@@ -12,6 +12,7 @@ mod beneath;
 mod capture;
 mod compare;
 mod diff;
+mod edit;
 #[cfg(feature = "faults")]
 pub mod fault;
 #[cfg(not(feature = "faults"))]
@@ -39,7 +40,9 @@ mod verify;
 mod workspace;
 
 pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
+pub use compare::PathChange;
 pub use diff::{Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, diff};
+pub use edit::{Content, Edit, EditError, Entry};
 pub use gc::{GcError, GcOutcome};
 pub use object::{Kind, Mode};
 pub use oid::{InvalidOid, Oid};

@@ -6,6 +6,7 @@ mod attachments;
 mod capture;
 mod changing;
 mod corrupt;
+mod edit;
 mod ignore;
 mod kill;
 mod limits;

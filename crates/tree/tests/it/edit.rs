@@ -1,0 +1,417 @@
+//! Editing trees, compared with git and with a plain map.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
+
+use proptest::prelude::*;
+use takeback_tree::{
+    CaptureOptions, Content, Edit, EditError, Entry, Kind, Mode, ObjectError, Oid, PathChange,
+    Places, RelPath, Store,
+};
+
+use crate::support::{Scratch, rel};
+
+fn edit(scratch: &Scratch, tree: Oid, edits: &[Edit]) -> Result<Oid, EditError> {
+    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let mut lock = workspace.lock().unwrap();
+    let tree = lock.edit(tree, edits)?;
+    // It can be read at once, by others too.
+    Store::open(scratch.store.directory()).unwrap().entry(&tree, &RelPath::root()).unwrap();
+    lock.pin(tree, SystemTime::now(), "edited\n").unwrap();
+    lock.finish(SystemTime::now()).unwrap();
+    Ok(tree)
+}
+
+fn write(path: &str, content: &str) -> Edit {
+    let content = Content::Bytes(content.into());
+    Edit { path: rel(path), to: Some(Entry { mode: Mode::file(0o644), content }) }
+}
+
+fn place(path: &str, mode: Mode, oid: Oid) -> Edit {
+    Edit { path: rel(path), to: Some(Entry { mode, content: Content::Known(oid) }) }
+}
+
+fn remove(path: &str) -> Edit {
+    Edit { path: rel(path), to: None }
+}
+
+/// `mode path content-or-nothing` of everything in a tree, as git reads it.
+fn listing(scratch: &Scratch, tree: Oid) -> Vec<String> {
+    let entries = scratch.raw_tree(tree).into_iter();
+    let line = |(path, (mode, oid)): (Vec<u8>, (String, String))| {
+        let path = String::from_utf8(path).unwrap();
+        let is_directory = mode.starts_with('4');
+        let content = if is_directory { vec![] } else { scratch.git(&["cat-file", "blob", &oid]) };
+        format!("{mode} {path} {}", String::from_utf8(content).unwrap()).trim_end().to_owned()
+    };
+    entries.map(line).collect()
+}
+
+#[test]
+fn paths_come_and_go() {
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    scratch.write("d/one", "1");
+    scratch.write("d/e/two", "2");
+    scratch.chmod("d", 0o700);
+    scratch.mkdir("empty/inner");
+    scratch.link("a", "link");
+    let tree = scratch.capture().tree;
+    let two = Oid::of(Kind::Blob, b"2");
+    let edited = edit(
+        &scratch,
+        tree,
+        &[
+            write("a", "changed"),
+            write("new/deep/file", "x"),
+            remove("d/e/two"),
+            remove("nowhere/at/all"),
+            remove("a/below/a/file"),
+            place("copy", Mode::file(0o4755), two),
+            write("empty/inner/file", "y"),
+            remove("empty/inner/file"),
+            Edit {
+                path: rel("link"),
+                to: Some(Entry { mode: Mode::SYMLINK, content: Content::Bytes("d".into()) }),
+            },
+        ],
+    );
+    assert_eq!(
+        listing(&scratch, edited.unwrap()),
+        [
+            "100644 a changed",
+            "104755 copy 2",
+            "40700 d",
+            "100644 d/one 1",
+            "40755 empty",
+            "40755 empty/inner",
+            "120000 link d",
+            "40755 new",
+            "40755 new/deep",
+            "100644 new/deep/file x",
+        ]
+    );
+    assert_eq!(edit(&scratch, tree, &[]).unwrap(), tree);
+    assert_eq!(edit(&scratch, tree, &[write("a", "1")]).unwrap(), tree);
+    scratch.fsck();
+}
+
+#[test]
+fn directories_go_when_nothing_is_left_in_them() {
+    let scratch = Scratch::new();
+    scratch.write("d/e/f/file", "1");
+    scratch.mkdir("empty");
+    scratch.chmod("d/e", 0o700);
+    let tree = scratch.capture().tree;
+    let list = |edits: &[Edit]| listing(&scratch, edit(&scratch, tree, edits).unwrap());
+    assert_eq!(list(&[remove("d/e/f/file")]), ["40755 empty"]);
+    assert_eq!(list(&[remove("d/e/f")]), ["40755 empty"]);
+    assert_eq!(list(&[remove("empty")]).len(), 4);
+    assert_eq!(list(&[remove("d"), remove("empty")]), [""; 0]);
+    // What comes into its place keeps a directory as it is.
+    assert_eq!(
+        list(&[remove("d/e/f/file"), write("d/e/other", "2"), remove("empty")]),
+        ["40755 d", "40700 d/e", "100644 d/e/other 2"]
+    );
+    // Files and directories change places.
+    assert_eq!(
+        list(&[remove("d/e/f/file"), write("d/e", "a file")]),
+        ["40755 d", "100644 d/e a file", "40755 empty"]
+    );
+    assert_eq!(
+        list(&[write("d", "a file"), remove("d"), write("d/x", "x"), remove("empty")]),
+        ["40755 d", "100644 d/x x"]
+    );
+    let empty = place("d/e/none", Mode::directory(0o711), Oid::EMPTY_TREE);
+    assert_eq!(
+        list(&[empty, remove("d/e/f"), remove("empty")]),
+        ["40755 d", "40700 d/e", "40711 d/e/none"]
+    );
+    scratch.fsck();
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let scratch = Scratch::new();
+    scratch.write("file", "1");
+    scratch.link("file", "link");
+    scratch.mkdir("d");
+    let tree = scratch.capture().tree;
+    let refused = |edits: &[Edit]| edit(&scratch, tree, edits).unwrap_err();
+    for parent in ["file", "link"] {
+        let path = format!("{parent}/a/b");
+        let error = refused(&[write(&path, "")]);
+        let EditError::InTheWay { path: told, parent: way } = error else { panic!("{error}") };
+        assert_eq!((told, way), (rel(&path), rel(parent)));
+    }
+    for path in ["", ".git", "d/.git/config"] {
+        assert!(matches!(refused(&[write(path, "")]), EditError::Path(_)));
+        assert!(matches!(refused(&[remove(path)]), EditError::Path(_)));
+    }
+    let file = Oid::of(Kind::Blob, b"1");
+    for (mode, content) in [
+        (Mode(0o160_000), Content::Known(file)),
+        (Mode(0o644), Content::Known(file)),
+        (Mode(0o120_777), Content::Known(file)),
+        (Mode::directory(0o755), Content::Bytes(Vec::new())),
+    ] {
+        let edit = Edit { path: rel("x"), to: Some(Entry { mode, content }) };
+        assert!(matches!(refused(&[edit]), EditError::Mode { .. }));
+    }
+    let wrong = [
+        place("x", Mode::directory(0o755), file),
+        place("x", Mode::file(0o644), tree),
+        place("x", Mode::SYMLINK, tree),
+    ];
+    for edit in wrong {
+        assert!(matches!(refused(&[edit]), EditError::Object(ObjectError::WrongKind(..))));
+    }
+    let missing = place("x", Mode::file(0o644), Oid::of(Kind::Blob, b"nowhere"));
+    assert!(matches!(refused(&[missing]), EditError::Object(ObjectError::Missing(_))));
+    let nowhere = edit(&scratch, Oid::of(Kind::Tree, b"nowhere"), &[]);
+    assert!(matches!(nowhere, Err(EditError::Object(ObjectError::Missing(_)))));
+}
+
+#[test]
+fn a_tree_that_was_captured_just_now() {
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let mut lock = workspace.lock().unwrap();
+    let now = SystemTime::now();
+    let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
+    let tree = lock.capture(&options).unwrap().tree;
+    let edited = lock.edit(tree, &[write("b", "2")]).unwrap();
+    assert_eq!(scratch.files(edited), ["a", "b"]);
+    let one = Oid::of(Kind::Blob, b"1");
+    assert_eq!(scratch.store.entry(&edited, &rel("a")).unwrap(), Some((Mode::file(0o644), one)));
+    assert_eq!(scratch.store.entry(&edited, &rel("a/b")).unwrap(), None);
+    assert_eq!(scratch.store.entry(&edited, &rel("c")).unwrap(), None);
+    let two = Some((Mode::file(0o644), Oid::of(Kind::Blob, b"2")));
+    assert_eq!(
+        scratch.store.changed_paths(&tree, &edited).unwrap(),
+        [PathChange { path: rel("b"), from: None, to: two }]
+    );
+}
+
+#[test]
+fn paths_of_any_depth() {
+    let scratch = Scratch::in_memory();
+    let tree = scratch.capture().tree;
+    let path = ["d"; 3000].join("/");
+    let deep = edit(&scratch, tree, &[write(&path, "x")]).unwrap();
+    assert!(scratch.store.entry(&deep, &rel(&path)).unwrap().is_some());
+    assert_eq!(edit(&scratch, deep, &[remove(&path)]).unwrap(), Oid::EMPTY_TREE);
+}
+
+/// What a plain map makes of edits.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Model {
+    /// Directories have no content.
+    entries: BTreeMap<String, (Mode, Option<String>)>,
+    born_empty: BTreeSet<String>,
+}
+
+impl Model {
+    fn read(scratch: &Scratch, tree: Oid) -> Model {
+        let mut model = Model::default();
+        for (path, (mode, oid)) in scratch.raw_tree(tree) {
+            let mode = Mode(u32::from_str_radix(&mode, 8).unwrap());
+            let content = (!mode.is_directory()).then(|| {
+                let blob = scratch.store.blob(&oid.parse().unwrap()).unwrap();
+                String::from_utf8(blob).unwrap()
+            });
+            model.entries.insert(String::from_utf8(path).unwrap(), (mode, content));
+        }
+        let is_empty = |path: &&String| model.children(path) == 0;
+        let directories = model.entries.iter().filter(|(_, (mode, _))| mode.is_directory());
+        model.born_empty = directories.map(|(path, _)| path).filter(is_empty).cloned().collect();
+        model
+    }
+
+    fn children(&self, path: &str) -> usize {
+        self.entries.keys().filter(|other| other.starts_with(&format!("{path}/"))).count()
+    }
+
+    fn clear(&mut self, path: &str) {
+        let stays = |other: &str| other != path && !other.starts_with(&format!("{path}/"));
+        self.entries.retain(|other, _| stays(other));
+        self.born_empty.retain(|other| stays(other));
+    }
+
+    /// False if something is in the way.
+    fn place(&mut self, path: &str, what: &Model, mode: Mode, content: Option<String>) -> bool {
+        for (end, _) in path.match_indices('/') {
+            let parent = &path[..end];
+            let made = (Mode::directory(0o755), None);
+            let found = self.entries.entry(parent.to_owned()).or_insert(made);
+            if !found.0.is_directory() {
+                return false;
+            }
+        }
+        self.clear(path);
+        if mode.is_directory() && what.entries.is_empty() {
+            self.born_empty.insert(path.to_owned());
+        }
+        self.entries.insert(path.to_owned(), (mode, content));
+        for (below, entry) in &what.entries {
+            self.entries.insert(format!("{path}/{below}"), entry.clone());
+        }
+        self.born_empty.extend(what.born_empty.iter().map(|below| format!("{path}/{below}")));
+        true
+    }
+
+    fn prune(&mut self) {
+        loop {
+            let is_gone = |(path, (mode, _)): &(&String, &(Mode, Option<String>))| {
+                let is_empty = mode.is_directory() && self.children(path) == 0;
+                is_empty && !self.born_empty.contains(*path)
+            };
+            let gone: Vec<String> =
+                self.entries.iter().filter(is_gone).map(|(path, _)| path.clone()).collect();
+            if gone.is_empty() {
+                return;
+            }
+            gone.iter().for_each(|path| drop(self.entries.remove(path)));
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Write(String, u32, String),
+    Link(String, String),
+    /// The directory (or root) of the first tree at the second path goes to the first.
+    Copy(String, Option<String>),
+    Remove(String),
+}
+
+fn paths() -> impl Strategy<Value = String> {
+    // Names around the slash in the order of bytes, so that git's order of trees matters.
+    let name = prop::sample::select(vec!["a", "a.b", "a0", "b", "c"]);
+    prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"))
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let content = "[xyz]{0,3}";
+    let mode = prop::sample::select(vec![0o600u32, 0o644, 0o755]);
+    let act = prop_oneof![
+        4 => (paths(), mode, content).prop_map(|(path, mode, text)| Act::Write(path, mode, text)),
+        1 => (paths(), "[xyz]{1,3}").prop_map(|(path, to)| Act::Link(path, to)),
+        1 => (paths(), prop::option::of(paths())).prop_map(|(path, from)| Act::Copy(path, from)),
+        3 => paths().prop_map(Act::Remove),
+    ];
+    prop::collection::vec(act, 0..12)
+}
+
+/// The edit that an act is, and what the model makes of it: whether that is possible.
+fn act(scratch: &Scratch, tree: Oid, model: &mut Model, act: &Act) -> Option<(Edit, bool)> {
+    let done = match act {
+        Act::Write(path, mode, text) => {
+            let (mode, content) = (Mode::file(*mode), Content::Bytes(text.clone().into()));
+            let edit = Edit { path: rel(path), to: Some(Entry { mode, content }) };
+            (edit, model.place(path, &Model::default(), mode, Some(text.clone())))
+        }
+        Act::Link(path, to) => {
+            let (mode, content) = (Mode::SYMLINK, Content::Bytes(to.clone().into()));
+            let edit = Edit { path: rel(path), to: Some(Entry { mode, content }) };
+            (edit, model.place(path, &Model::default(), mode, Some(to.clone())))
+        }
+        Act::Copy(path, from) => {
+            let from = from.as_ref().map_or(RelPath::root(), |from| rel(from));
+            let (mode, oid) = scratch.store.entry(&tree, &from).unwrap()?;
+            if mode.is_directory() {
+                let inside = Model::read(scratch, oid);
+                let mode = Mode::directory(0o711);
+                (place(path, mode, oid), model.place(path, &inside, mode, None))
+            } else {
+                let text = String::from_utf8(scratch.store.blob(&oid).unwrap()).unwrap();
+                let placed = model.place(path, &Model::default(), mode, Some(text));
+                (place(path, mode, oid), placed)
+            }
+        }
+        Act::Remove(path) => {
+            let has = model.entries.contains_key(path);
+            if has {
+                model.clear(path);
+            }
+            (remove(path), true)
+        }
+    };
+    Some(done)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn as_a_plain_map(first in acts(), second in acts()) {
+        let scratch = Scratch::in_memory();
+        scratch.mkdir("c/a");
+        let mut tree = scratch.capture().tree;
+        for acts in [first, second] {
+            let mut model = Model::read(&scratch, tree);
+            let (mut edits, mut is_possible) = (Vec::new(), true);
+            for one in &acts {
+                let Some((edit, placed)) = act(&scratch, tree, &mut model, one) else { continue };
+                edits.push(edit);
+                is_possible &= placed;
+                if !placed {
+                    break;
+                }
+            }
+            let edited = edit(&scratch, tree, &edits);
+            if !is_possible {
+                let in_the_way = matches!(edited, Err(EditError::InTheWay { .. }));
+                prop_assert!(in_the_way, "{edited:?}");
+                continue;
+            }
+            let edited = edited.unwrap();
+            model.prune();
+            prop_assert_eq!(&Model::read(&scratch, edited).entries, &model.entries);
+            // Git lists the same files.
+            let files: Vec<String> = model.entries.iter()
+                .filter(|(_, (mode, _))| !mode.is_directory())
+                .map(|(path, _)| path.clone())
+                .collect();
+            let mut listed = scratch.files(edited);
+            listed.sort();
+            prop_assert_eq!(listed, files);
+            check_changes(&scratch, tree, edited)?;
+            tree = edited;
+        }
+        scratch.fsck();
+    }
+}
+
+/// The changed paths are those that differ in plain listings.
+fn check_changes(scratch: &Scratch, from: Oid, to: Oid) -> Result<(), TestCaseError> {
+    let plain = |tree: Oid| -> BTreeMap<RelPath, (Mode, Oid)> {
+        let entries = scratch.raw_tree(tree).into_iter();
+        entries
+            .map(|(path, (mode, oid))| {
+                let mode = Mode(u32::from_str_radix(&mode, 8).unwrap());
+                (RelPath::new(path).unwrap(), (mode, oid.parse().unwrap()))
+            })
+            .collect()
+    };
+    let (one, other) = (plain(from), plain(to));
+    let paths: BTreeSet<&RelPath> = one.keys().chain(other.keys()).collect();
+    let mut expected = Vec::new();
+    for path in paths {
+        let (from, to) = (one.get(path).copied(), other.get(path).copied());
+        let same = match (from, to) {
+            // What is in a directory is named for itself.
+            (Some(from), Some(to)) if from.0.is_directory() => from.0 == to.0,
+            _ => from == to,
+        };
+        if !same {
+            expected.push(PathChange { path: path.clone(), from, to });
+        }
+    }
+    prop_assert_eq!(scratch.store.changed_paths(&from, &to).unwrap(), expected);
+    for (path, found) in &other {
+        prop_assert_eq!(scratch.store.entry(&to, path).unwrap(), Some(*found));
+    }
+    Ok(())
+}
