@@ -153,6 +153,7 @@ pub(crate) fn reason(uncovered: &Uncovered) -> String {
         Reason::Special => "a socket, pipe or device".into(),
         Reason::Changing => "kept changing".into(),
         Reason::Private => "private".into(),
+        Reason::Nested => "a nested repository, of which only a link was kept".into(),
     }
 }
 

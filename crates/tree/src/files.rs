@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 /// A file that vanishes unless it is persisted.
 pub(crate) struct Temporary {
@@ -121,6 +122,20 @@ pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// Renames, but replaces nothing.
+pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let (here, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);
+    match rustix::fs::renameat_with(here, from, here, to, flags) {
+        // File systems without it: look first. Our own files have one writer at a time.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match fs::symlink_metadata(to) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(from, to),
+            Err(error) => Err(error),
+        },
+        result => Ok(result?),
+    }
+}
+
 /// Creates a directory (and those above it) that only its owner may enter.
 pub(crate) fn create_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
@@ -156,7 +171,7 @@ impl FileLock {
         loop {
             match rustix::fs::flock(&file, operation) {
                 Ok(()) => return Ok(FileLock { file }),
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -7,6 +7,7 @@
 //! the mode of the workspace's root is not part of its tree; a single file of more than 512 MB is
 //! never captured.
 
+mod adopt;
 mod attachments;
 mod beneath;
 mod capture;
@@ -18,6 +19,7 @@ pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
 mod files;
+mod foreign;
 mod gc;
 mod history;
 mod object;
@@ -39,10 +41,12 @@ mod tracked;
 mod verify;
 mod workspace;
 
+pub use adopt::{AdoptError, AdoptLock, Adopted, Adoption, Late};
 pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
 pub use compare::PathChange;
 pub use diff::{Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, diff};
 pub use edit::{Content, Edit, EditError, Entry};
+pub use foreign::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};
 pub use gc::{GcError, GcOutcome};
 pub use object::{Kind, Mode};
 pub use oid::{InvalidOid, Oid};

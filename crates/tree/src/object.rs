@@ -22,14 +22,21 @@ impl Kind {
         [Kind::Commit, Kind::Tree, Kind::Blob].into_iter().find(|kind| *kind as u8 == code)
     }
 
-    /// What is hashed before the content.
-    pub(crate) fn header(self, size: u64) -> Vec<u8> {
-        let name = match self {
+    fn name(self) -> &'static str {
+        match self {
             Kind::Commit => "commit",
             Kind::Tree => "tree",
             Kind::Blob => "blob",
-        };
-        format!("{name} {size}\0").into_bytes()
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Kind> {
+        [Kind::Commit, Kind::Tree, Kind::Blob].into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// What is hashed before the content.
+    pub(crate) fn header(self, size: u64) -> Vec<u8> {
+        format!("{} {size}\0", self.name()).into_bytes()
     }
 }
 
@@ -145,15 +152,23 @@ pub(crate) fn entries(tree: &[u8]) -> impl Iterator<Item = Result<TreeEntry<'_>,
 }
 
 fn split_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
+    split_any(tree).filter(|(entry, _)| is_name(entry.name))
+}
+
+/// Whether a tree of ours may have an entry of this name: one that could lead out of the
+/// workspace never becomes a path.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b".." | b".git") && !name.contains(&b'/')
+}
+
+/// The first entry of a tree that somebody else may have made, whatever its name.
+pub(crate) fn split_any(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
     let space = tree.iter().take(8).position(|byte| *byte == b' ')?;
     let mode = u32::from_str_radix(std::str::from_utf8(&tree[..space]).ok()?, 8).ok()?;
     let rest = &tree[space + 1..];
     let nul = rest.iter().position(|byte| *byte == 0)?;
     let (name, rest) = (&rest[..nul], &rest[nul + 1..]);
-    // A name that could lead out of the workspace never becomes a path.
-    let valid = !matches!(name, b"" | b"." | b".." | b".git") && !name.contains(&b'/');
-    let entry = TreeEntry { mode: Mode(mode), name, oid: Oid::from_slice(rest)? };
-    valid.then_some((entry, &rest[20..]))
+    Some((TreeEntry { mode: Mode(mode), name, oid: Oid::from_slice(rest)? }, &rest[20..]))
 }
 
 /// What a pin points at, or an attachment.

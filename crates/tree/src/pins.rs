@@ -175,6 +175,12 @@ impl Store {
     /// Gives a ref its name, durably. Fails if the name is taken. The caller has made the commit
     /// durable.
     pub(crate) fn place_ref(&self, name: &PinName, written: Temporary) -> io::Result<()> {
+        let directory = self.link_ref(name, written)?;
+        files::sync_directory(&directory)
+    }
+
+    /// The same for one of many: the caller syncs the directory that is returned.
+    pub(crate) fn link_ref(&self, name: &PinName, written: Temporary) -> io::Result<PathBuf> {
         let path = self.directory().join(name.to_string());
         let directory = path.parent().expect("a ref is in a directory");
         if !directory.exists() {
@@ -183,6 +189,22 @@ impl Store {
         }
         fault::point("ref link")?;
         written.persist_new(&path)?;
-        files::sync_directory(directory)
+        Ok(directory.to_owned())
+    }
+
+    /// Gives pins other numbers, durably. The pairs (old, new) are in order, no number becomes
+    /// smaller, and the new ones are free or become so: the highest goes first, and nothing is
+    /// ever replaced. The caller holds the workspace's lock and the store's.
+    pub(crate) fn renumber(&self, workspace: &WorkspaceId, moves: &[(u64, u64)]) -> io::Result<()> {
+        let directory = self.refs().join(&workspace.0);
+        let moved = moves.iter().rev().filter(|(old, new)| old != new);
+        for (old, new) in moved {
+            fault::point("renumber")?;
+            files::rename_new(&directory.join(old.to_string()), &directory.join(new.to_string()))?;
+        }
+        if moves.iter().any(|(old, new)| old != new) {
+            files::sync_directory(&directory)?;
+        }
+        Ok(())
     }
 }

@@ -360,7 +360,7 @@ pub(crate) struct Packs {
 }
 
 impl Packs {
-    fn load(directory: &Path) -> Packs {
+    pub(crate) fn load(directory: &Path) -> Packs {
         let midx_path = directory.join(midx::NAME);
         // It only repeats what the packs' own indexes say, so a broken one is passed over.
         let midx = Midx::open(&midx_path).ok();

@@ -146,6 +146,21 @@ impl Store {
     fn workspace_directory(&self, id: &WorkspaceId) -> PathBuf {
         self.directory().join("workspaces").join(id.to_string())
     }
+
+    /// Waits until nobody else works on a workspace. Says where the store keeps what belongs to
+    /// it alone.
+    pub(crate) fn lock_workspace(
+        &self,
+        id: &WorkspaceId,
+    ) -> Result<(PathBuf, FileLock), StoreError> {
+        let directory = self.workspace_directory(id);
+        if !directory.exists() {
+            files::create_directory(&directory).map_err(StoreError::io("create", &directory))?;
+        }
+        let path = directory.join("lock");
+        let lock = FileLock::exclusive(&path).map_err(StoreError::io("lock", &path))?;
+        Ok((directory, lock))
+    }
 }
 
 fn bytes(path: &Path) -> &[u8] {
@@ -212,12 +227,7 @@ impl<'s> Workspace<'s> {
     /// Waits until nobody else works on this workspace. If a restore was cut off, it is finished
     /// or reverted first: [`Lock::recovery`] tells.
     pub fn lock(&self) -> Result<Lock<'_>, StoreError> {
-        let directory = self.directory();
-        if !directory.exists() {
-            files::create_directory(&directory).map_err(StoreError::io("create", &directory))?;
-        }
-        let path = directory.join("lock");
-        let workspace_lock = FileLock::exclusive(&path).map_err(StoreError::io("lock", &path))?;
+        let (directory, workspace_lock) = self.store.lock_workspace(&self.id)?;
         let store_lock = self.store.share()?;
         let mut lock = Lock {
             workspace: self,
@@ -480,20 +490,21 @@ impl<'w> Lock<'w> {
 
 /// The number of the next pin as it was noted; damage only means that numbers follow the pins
 /// that there are.
-fn read_seq(path: &Path) -> u64 {
+pub(crate) fn read_seq(path: &Path) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.trim().parse().unwrap_or(1).clamp(1, 1 << 62)
 }
 
 /// Always twenty digits, written over the ones before: cheaper than a new file, and as good.
-fn write_seq(path: &Path, seq: u64) -> io::Result<()> {
+pub(crate) fn write_seq(path: &Path, seq: u64) -> io::Result<fs::File> {
     use std::os::unix::fs::{FileExt, OpenOptionsExt};
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    file.write_all_at(format!("{seq:020}\n").as_bytes(), 0)
+    file.write_all_at(format!("{seq:020}\n").as_bytes(), 0)?;
+    Ok(file)
 }
 
-fn milliseconds(time: SystemTime) -> i64 {
+pub(crate) fn milliseconds(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -91,6 +91,8 @@ pub enum Reason {
     Changing,
     /// It holds secrets, and those are to be left out.
     Private,
+    /// A nested repository of which another program, whose checkpoint this was, kept only a link.
+    Nested,
 }
 
 /// A capture did not happen; nothing was changed.
