@@ -7,10 +7,12 @@ use std::time::SystemTime;
 
 use clap::Args;
 use takeback_ledger::{Ledger, Options, Time};
-use takeback_tree::{CaptureOptions, Places, RelPath, Rules, Store, Workspace};
+use takeback_tree::{Places, RelPath, Workspace};
+use takeback_undo::{Keeper, Setting};
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::output;
 
 /// Options that every command takes.
 #[derive(Args)]
@@ -27,7 +29,27 @@ pub(crate) struct Globals {
     /// Do not ask
     #[arg(short, long, global = true)]
     pub(crate) yes: bool,
+    /// Say more: all paths, and what went on behind
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
+    pub(crate) color: Color,
 }
+
+/// When to use colours.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// Switches all checkpoints off if it is `0`.
+const SWITCH: &str = "TAKEBACK_CHECKPOINTS";
 
 /// Everything from outside that a command needs.
 pub(crate) struct Context {
@@ -36,8 +58,7 @@ pub(crate) struct Context {
     pub(crate) directory: PathBuf,
     /// Takeback's own directory.
     pub(crate) home: PathBuf,
-    places: Places,
-    pub(crate) rules: Rules,
+    pub(crate) places: Places,
 }
 
 impl Context {
@@ -66,15 +87,57 @@ impl Context {
             temporary: temporary.chain([env::temp_dir()]).collect(),
             own: Some(home.clone()),
         };
-        Ok(Context { globals, directory, home, places, rules: Rules::default() })
+        Ok(Context { globals, directory, home, places })
     }
 
     /// The same for another directory and another home: what the demonstration uses.
     pub(crate) fn elsewhere(&self, directory: &Path, home: &Path) -> Context {
-        let globals = Globals { directory: None, home: None, json: false, yes: true };
+        let globals = Globals {
+            directory: None,
+            home: None,
+            json: false,
+            yes: true,
+            verbose: false,
+            color: self.globals.color,
+        };
         let places = Places { own: Some(home.to_owned()), ..self.places.clone() };
-        let rules = self.rules.clone();
-        Context { globals, directory: directory.to_owned(), home: home.to_owned(), places, rules }
+        Context { globals, directory: directory.to_owned(), home: home.to_owned(), places }
+    }
+
+    /// Whether to use colours.
+    pub(crate) fn uses_colors(&self) -> bool {
+        match self.globals.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+                    || env::var_os("TERM").is_some_and(|term| term == "dumb");
+                std::io::stdout().is_terminal() && !unwanted
+            }
+        }
+    }
+
+    /// Whether the environment switches checkpoints off.
+    pub(crate) fn is_switched_off(&self) -> bool {
+        env::var_os(SWITCH).is_some_and(|value| value == "0")
+    }
+
+    /// What keeps checkpoints, as configured.
+    pub(crate) fn keeper(&self) -> Result<Keeper, Failure> {
+        Ok(self.keeper_with(Config::read(&self.home)?))
+    }
+
+    pub(crate) fn keeper_with(&self, config: Config) -> Keeper {
+        let mut settings = config.checkpoints;
+        settings.enabled &= !self.is_switched_off();
+        Keeper::new(Setting {
+            home: self.home.clone(),
+            places: self.places.clone(),
+            settings,
+            redact: config.ledger.redact,
+            clock: SystemTime::now,
+            on_recovery: output::report_recovery,
+        })
     }
 
     /// Whether somebody is there who can be asked, and wants to be.
@@ -101,18 +164,6 @@ impl Context {
         Ok(Ledger::open(&self.ledger_path(), &Options { redact, ..Options::default() })?)
     }
 
-    pub(crate) fn store(&self) -> Result<Store, Failure> {
-        Ok(Store::open(self.home.join("checkpoints/store"))?)
-    }
-
-    pub(crate) fn workspace<'s>(&self, store: &'s Store) -> Result<Workspace<'s>, Failure> {
-        Ok(store.workspace(&self.directory, &self.places)?)
-    }
-
-    pub(crate) fn capture_options(&self) -> CaptureOptions<'_> {
-        CaptureOptions { rules: &self.rules, named: &[], now: SystemTime::now() }
-    }
-
     /// A path as typed → the path inside the workspace. Literal: no patterns, links not followed.
     pub(crate) fn inside(
         &self,
@@ -129,7 +180,9 @@ impl Context {
             ))
             .hint("give paths inside the workspace")
         };
-        let base = if typed.is_absolute() { PathBuf::new() } else { workspace.path().to_owned() };
+        // A path is meant from where one stands, which may be below the workspace's root.
+        let here = std::fs::canonicalize(&self.directory).unwrap_or(self.directory.clone());
+        let base = if here.is_dir() { &here } else { workspace.path() };
         let mut path = PathBuf::new();
         for component in base.join(typed).components() {
             match component {
@@ -143,7 +196,10 @@ impl Context {
         // The workspace's path is canonical; one typed in full may lead there through links.
         let inner = match path.strip_prefix(workspace.path()) {
             Ok(inner) => inner.to_owned(),
-            Err(_) => path.strip_prefix(&self.directory).map_err(|_| outside())?.to_owned(),
+            Err(_) => {
+                let typed = path.strip_prefix(&self.directory).map_err(|_| outside())?;
+                here.join(typed).strip_prefix(workspace.path()).map_err(|_| outside())?.to_owned()
+            }
         };
         RelPath::new(inner.as_os_str().as_bytes()).map_err(|_| outside())
     }

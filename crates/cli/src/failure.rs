@@ -8,8 +8,12 @@ use takeback_ledger::{
     TitleError,
 };
 use takeback_tree::{
-    CaptureError, GcError, PinError, PlanError, RepairError, RestoreError, StoreError,
+    CaptureError, DiffError, GcError, PinError, PlanError, RepairError, RestoreError, StoreError,
     WorkspaceError,
+};
+
+use takeback_undo::{
+    CompareError, FindError, IndexError, NameError, PruneError, RollbackError, StatusError, TakeError,
 };
 
 use crate::output;
@@ -43,6 +47,12 @@ impl Failure {
             }
             next = error.source();
         }
+        self
+    }
+
+    /// Adds something that is known only in words.
+    pub(crate) fn because_of(mut self, cause: &str) -> Failure {
+        self.causes.push(cause.to_owned());
         self
     }
 
@@ -178,6 +188,110 @@ impl From<RepairError> for Failure {
         match error {
             RepairError::Store(error) => error.into(),
             RepairError::Busy => Failure::of(&error).hint("wait for it and repeat"),
+        }
+    }
+}
+
+impl From<TakeError> for Failure {
+    fn from(error: TakeError) -> Failure {
+        match error {
+            TakeError::Workspace(error) => error.into(),
+            TakeError::Store(error) => error.into(),
+            TakeError::Capture(error) => error.into(),
+            TakeError::Pin(error) => error.into(),
+            TakeError::Name(error @ NameError::Invalid(..)) => {
+                Failure::of(&error).hint("letters, digits and dashes, as in `before-refactoring`")
+            }
+            TakeError::Name(error @ NameError::Taken(_)) => {
+                Failure::of(&error).hint("choose another name")
+            }
+        }
+    }
+}
+
+const LIST: &str = "`takeback rollback` lists the checkpoints of this workspace";
+
+impl From<CompareError> for Failure {
+    fn from(error: CompareError) -> Failure {
+        match error {
+            CompareError::Store(error) => error.into(),
+            CompareError::Diff(DiffError::Capture(error)) => error.into(),
+            CompareError::Diff(DiffError::Object(error)) => StoreError::from(error).into(),
+        }
+    }
+}
+
+impl From<FindError> for Failure {
+    fn from(error: FindError) -> Failure {
+        let failure = Failure::of(&error);
+        match error {
+            FindError::Store(error) => error.into(),
+            FindError::NoSuchRow { rows: 0, .. } => {
+                failure.hint("there are no checkpoints here yet; `takeback checkpoint` takes one")
+            }
+            FindError::NoSuchRow { .. } | FindError::Unknown(_) => failure.hint(LIST),
+            FindError::NoSuchStep { .. } => {
+                failure.hint("`takeback rollback --steps` lists the steps as well")
+            }
+            FindError::NotACheckpoint(_) => failure
+                .hint("give its number in the list, its name, or at least 6 digits of its id"),
+            FindError::Ambiguous(_) => failure.hint("give more digits"),
+            FindError::Elsewhere { workspace, .. } => failure.hint(format!(
+                "nothing was changed; to restore it there: `takeback -C {} rollback`",
+                workspace.display()
+            )),
+        }
+    }
+}
+
+impl From<RollbackError> for Failure {
+    fn from(error: RollbackError) -> Failure {
+        let failure = Failure::of(&error);
+        match error {
+            RollbackError::Find(error) => error.into(),
+            RollbackError::Plan(error) => error.into(),
+            RollbackError::Restore(error) => error.into(),
+            RollbackError::Pin(error) => error.into(),
+            RollbackError::Store(error) => error.into(),
+            RollbackError::Capture(error) => error.into(),
+            RollbackError::Ledger(error) => error.into(),
+            RollbackError::Open(error) => error.into(),
+            RollbackError::Changed => failure.hint("look again with --dry-run and repeat"),
+            RollbackError::NoChat(_) => failure.hint("only checkpoints of a session's turn do"),
+            RollbackError::NoIndex(_) => failure.hint("repeat without --index"),
+            RollbackError::Index(IndexError::Busy(_)) => {
+                failure.hint("nothing was changed; wait for git, or remove the file if none runs")
+            }
+            RollbackError::IndexNotRestored(_) => {
+                failure.hint("repeat with --index when the cause is gone")
+            }
+            RollbackError::NoTurn | RollbackError::NotATurn(_) => failure.hint(LIST),
+            RollbackError::TurnLost(..) => {
+                failure.hint("`takeback rollback N` returns the whole workspace")
+            }
+            RollbackError::NothingToUndo
+            | RollbackError::NothingToRedo
+            | RollbackError::Edit(_)
+            | RollbackError::Index(_) => failure,
+        }
+    }
+}
+
+impl From<PruneError> for Failure {
+    fn from(error: PruneError) -> Failure {
+        match error {
+            PruneError::Store(error) => error.into(),
+            PruneError::Gc(error) => error.into(),
+            PruneError::Io(_) => Failure::of(&error).hint(SPACE),
+        }
+    }
+}
+
+impl From<StatusError> for Failure {
+    fn from(error: StatusError) -> Failure {
+        match error {
+            StatusError::Store(error) => error.into(),
+            StatusError::Io(_) => Failure::of(&error).hint(SPACE),
         }
     }
 }

@@ -6,11 +6,11 @@
 #[macro_use]
 mod output;
 
+mod background;
 mod commands;
 mod config;
 mod context;
 mod failure;
-mod record;
 
 use std::process::ExitCode;
 
@@ -36,6 +36,7 @@ Examples:
   takeback rollback 1               return to the newest one
   takeback rollback 1 src/main.rs   only this file
   takeback rollback undo            undo the rollback
+  takeback undo                     only what the agent changed in its last turn
   takeback sessions                 list the sessions of all agents
   takeback sessions search chat-send
   takeback demo                     see it work on a scratch project";

@@ -2,15 +2,17 @@
 
 use std::fmt::Arguments;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use takeback_tree::{Reason, Uncovered};
+use takeback_tree::{Reason, Recovery, Uncovered};
 
-use crate::failure::Failure;
+use crate::context::Context;
+use crate::failure::{self, Failure};
 
 /// Like the standard one, but whoever reads may go away (`takeback … | head`) without a panic.
 macro_rules! println {
@@ -124,6 +126,78 @@ pub(crate) fn print_json(value: &impl Serialize) {
 /// A moment as people here read it.
 pub(crate) fn local(moment: jiff::Timestamp) -> String {
     moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// A moment: the time of day today, otherwise with its date.
+pub(crate) fn short_local(moment: jiff::Timestamp) -> String {
+    let zone = jiff::tz::TimeZone::system();
+    let (then, now) = (moment.to_zoned(zone.clone()), jiff::Timestamp::now().to_zoned(zone));
+    let format = if then.date() == now.date() { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+    then.strftime(format).to_string()
+}
+
+/// A path with `~` for the home directory.
+pub(crate) fn tilde(path: &Path, context: &Context) -> String {
+    let short = context.user_home().and_then(|home| {
+        let home = std::fs::canonicalize(home).ok()?;
+        Some(format!("~/{}", path.strip_prefix(home).ok()?.display()))
+    });
+    disarm(&short.unwrap_or_else(|| path.display().to_string()))
+}
+
+/// What a piece of text is, for its colour.
+#[derive(Clone, Copy)]
+pub(crate) enum Style {
+    Id,
+    Faint,
+    Good,
+    Bad,
+    Warning,
+}
+
+/// Text in its colour, if there are any.
+pub(crate) fn paint(context: &Context, style: Style, text: &str) -> String {
+    if text.is_empty() || !context.uses_colors() {
+        return text.to_owned();
+    }
+    let code = match style {
+        Style::Id | Style::Warning => "33",
+        Style::Faint => "2",
+        Style::Good => "32",
+        Style::Bad => "31",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// How many lines of a kind are shown unless somebody wants all.
+const SHOWN: usize = 20;
+
+/// Prints a title and lines below it; nothing without lines.
+pub(crate) fn print_section(title: &str, lines: Vec<String>, context: &Context) {
+    if lines.is_empty() {
+        return;
+    }
+    let shown = if context.globals.verbose { lines.len() } else { SHOWN };
+    println!("{title}:");
+    lines.iter().take(shown).for_each(|line| println!("  {line}"));
+    if lines.len() > shown {
+        println!("  … and {} more (-v shows all)", lines.len() - shown);
+    }
+}
+
+/// Says what became of a restore that was cut off.
+pub(crate) fn report_recovery(recovery: &Recovery) {
+    let (what, left) = match recovery {
+        Recovery::Finished(left) => ("was interrupted and is finished now", left),
+        Recovery::Reverted(left) => ("was interrupted and is taken back now", left),
+        Recovery::Failed(error) => {
+            let error = disarm(&failure::chain(error));
+            eprintln!("warning: an interrupted restore could not be finished: {error}");
+            return;
+        }
+    };
+    eprintln!("note: a restore {what}");
+    left.iter().for_each(|path| eprintln!("  left as it is, because it changed meanwhile: {path}"));
 }
 
 /// Asks a person whether to go on with what was just shown.

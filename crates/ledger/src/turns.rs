@@ -54,15 +54,7 @@ impl Ledger {
             "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
              WHERE session = ?1 ORDER BY turn",
         )?;
-        let rows = statement.query_map([head.key], |row| {
-            Ok(Turn {
-                turn: row.get(0)?,
-                first_seq: row.get(1)?,
-                started_at: row.get(2)?,
-                ended_at: row.get(3)?,
-                undone: row.get(4)?,
-            })
-        })?;
+        let rows = statement.query_map([head.key], read_turn)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -106,17 +98,31 @@ impl Ledger {
 
     /// Takes back the latest undo that was not redone, unless the conversation went on since.
     pub fn redo(&mut self, session: &str, now: Time) -> Result<Undone, LedgerError> {
+        self.redo_of(session, None, now)
+    }
+
+    /// The same, but only if that undo was made at a certain time.
+    pub fn redo_of(
+        &mut self,
+        session: &str,
+        made: Option<Time>,
+        now: Time,
+    ) -> Result<Undone, LedgerError> {
         self.database.write(|transaction| {
             let head = head(transaction, session)?;
             let latest = transaction
                 .query_row(
-                    "SELECT number, from_seq, last_seq FROM undos
+                    "SELECT number, from_seq, last_seq, time FROM undos
                      WHERE session = ?1 AND redone_at IS NULL ORDER BY number DESC LIMIT 1",
                     [head.key],
-                    |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, i64>(2)?)),
+                    |row| {
+                        let time: Time = row.get(3)?;
+                        Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, i64>(2)?, time))
+                    },
                 )
                 .optional()?;
-            let Some((number, from_seq, last_seq)) = latest else {
+            let is_it = |time: Time| made.is_none_or(|made| made == time);
+            let Some((number, from_seq, last_seq, _)) = latest.filter(|undo| is_it(undo.3)) else {
                 return Err(LedgerError::NothingToRedo(session.to_owned()));
             };
             if last_seq != head.last_seq {
@@ -181,6 +187,91 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The same, each with its session.
+    pub fn effects_of(
+        &self,
+        workspace: &str,
+        since: Time,
+    ) -> Result<Vec<(String, EffectRecord)>, LedgerError> {
+        let connection = self.database.reader();
+        let mut statement = connection.prepare_cached(
+            "SELECT e.*, s.id AS session_id FROM effects e JOIN sessions s ON s.key = e.session
+             WHERE e.workspace = ?1 AND e.time >= ?2 ORDER BY e.time, e.id",
+        )?;
+        let rows = statement.query_map(params![workspace, since], |row| {
+            Ok((row.get("session_id")?, read_effect(row)?))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The turn that a session was in at some time; `None` if there was none yet.
+    pub fn turn_at(&self, session: &str, time: Time) -> Result<Option<Turn>, LedgerError> {
+        let connection = self.database.reader();
+        let head = head(connection, session)?;
+        let mut statement = connection.prepare_cached(
+            "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
+             WHERE session = ?1 AND started_at <= ?2 ORDER BY turn DESC LIMIT 1",
+        )?;
+        Ok(statement.query_row(params![head.key, time], read_turn).optional()?)
+    }
+
+    /// What the user said in a message.
+    pub fn prompt(&self, session: &str, seq: i64) -> Result<Option<String>, LedgerError> {
+        let connection = self.database.reader();
+        let head = head(connection, session)?;
+        let mut statement = connection.prepare_cached(
+            "SELECT content FROM messages WHERE session = ?1 AND seq = ?2 AND NOT structured",
+        )?;
+        Ok(statement.query_row(params![head.key, seq], |row| row.get(0)).optional()?.flatten())
+    }
+
+    /// The first message of a turn that has to do with a call or came after it began; `None` if
+    /// none does.
+    pub fn message_of_call(
+        &self,
+        session: &str,
+        turn: &Turn,
+        call: &str,
+        began: Time,
+    ) -> Result<Option<i64>, LedgerError> {
+        let connection = self.database.reader();
+        let head = head(connection, session)?;
+        let mut statement = connection.prepare_cached(
+            "SELECT min(seq) FROM messages
+             WHERE session = ?1 AND seq > ?2 AND NOT undone
+                 AND (tool_call_id = ?3 OR instr(tool_calls, ?4) OR timestamp >= ?5)",
+        )?;
+        let quoted = Value::from(call).to_string();
+        let found = statement.query_row(
+            params![head.key, turn.first_seq, call, quoted, began],
+            |row| row.get(0),
+        )?;
+        Ok(found)
+    }
+
+    /// How many messages an undo from a message on would take.
+    pub fn count_from(&self, session: &str, from_seq: i64) -> Result<usize, LedgerError> {
+        let connection = self.database.reader();
+        let head = head(connection, session)?;
+        let count: i64 = connection.query_row(
+            "SELECT count(*) FROM messages WHERE session = ?1 AND seq >= ?2 AND NOT undone",
+            params![head.key, from_seq],
+            |row| row.get(0),
+        )?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    /// Everything that is known of one workspace is of another path from now on.
+    pub fn move_workspace(&mut self, from: &str, to: &str) -> Result<(), LedgerError> {
+        self.database.write(|transaction| {
+            for table in ["sessions", "calls", "effects"] {
+                let sql = format!("UPDATE {table} SET workspace = ?2 WHERE workspace = ?1");
+                transaction.execute(&sql, params![from, to])?;
+            }
+            Ok(())
+        })
+    }
+
     /// Leaves a notice for the agent of a session.
     pub fn add_notice(
         &mut self,
@@ -229,6 +320,16 @@ impl Ledger {
             Ok(notices)
         })
     }
+}
+
+fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
+    Ok(Turn {
+        turn: row.get(0)?,
+        first_seq: row.get(1)?,
+        started_at: row.get(2)?,
+        ended_at: row.get(3)?,
+        undone: row.get(4)?,
+    })
 }
 
 fn undo_from(

@@ -196,7 +196,7 @@ impl<'s> Workspace<'s> {
     }
 
     /// What it is about: the directory, or the single file.
-    fn subject(&self) -> PathBuf {
+    pub fn subject(&self) -> PathBuf {
         match &self.only {
             Some(name) => self.path.join(OsStr::from_bytes(name)),
             None => self.path.clone(),
@@ -315,7 +315,7 @@ impl<'w> Lock<'w> {
     }
 
     /// Captures the workspace such that its trees can be read at once.
-    pub(crate) fn capture_readable(
+    pub fn capture_readable(
         &mut self,
         options: &CaptureOptions<'_>,
     ) -> Result<Capture, CaptureError> {

@@ -1,3 +1,47 @@
 //! Checkpoints, rollback and undo: joins the store of trees and the ledger.
+//!
+//! A [`Keeper`] is what everything starts from. Hooks hand it a [`Report`]; people list, roll back
+//! and undo.
 
+mod changes;
+mod counts;
+mod diff;
+mod failures;
+mod history;
 pub mod import;
+mod keeper;
+mod list;
+pub mod merge;
+mod notes;
+mod notices;
+mod protect;
+mod record;
+mod report;
+mod repository;
+//mod retention;
+mod rollback;
+mod roots;
+mod settings;
+pub mod shell;
+//mod status;
+mod tend;
+mod undo;
+
+pub use counts::Counts;
+pub use diff::CompareError;
+pub use failures::Failure;
+pub use history::{FindError, Found, History, Row};
+pub use keeper::{Keeper, NameError, Setting, TakeError, Wish};
+pub use list::{EffectView, Elsewhere, List, RowView, StepView, UncoveredView};
+pub use protect::{Handled, Later};
+pub use record::{Action, Began, CallOf, Chat, Checkpoint, Checkpoints, Kind, Record, Rollback, TurnId};
+pub use report::{Event, Report, ToolCall};
+pub use repository::{Head, IndexError};
+//pub use retention::{PruneError, PruneOptions, Pruned, PrunedWorkspace, WorkspaceState};
+pub use rollback::{
+    Direction, HeadMoved, PlannedRollback, RollbackError, RollbackOptions, RollbackView, Scope,
+};
+pub use roots::{Root, root_of};
+pub use settings::{Granularity, Private, Settings, Skip};
+//pub use status::{Legacy, Status, StatusError, WorkspaceStatus};
+pub use undo::{Conflict, Resolution, UndoOptions};

@@ -1,93 +1,81 @@
-//! `takeback checkpoint`: captures the workspace now.
+//! `takeback checkpoint`: take one now.
 
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
 use takeback_tree::{Oid, Uncovered};
+use takeback_undo::Wish;
 
+use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Progress};
-use crate::record::{Kind, Record};
 
-/// Save the state of this directory
+/// Take a checkpoint of this workspace now
+///
+/// Saves every file of the workspace, so that `takeback rollback` can return to it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback checkpoint
-  takeback checkpoint --reason 'tests are green'
-  takeback -C ~/code/shop checkpoint --json")]
+  takeback checkpoint --reason 'before the big refactoring'
+  takeback checkpoint --name good --pin      `takeback rollback good` returns to it; never pruned")]
 pub(crate) struct Arguments {
     /// Why, for the list
-    #[arg(long, value_name = "TEXT", default_value = "taken by hand")]
-    pub(crate) reason: String,
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// What to call it
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Keep it whatever the limits say
+    #[arg(long)]
+    pin: bool,
 }
 
-/// What was saved.
+/// What was taken.
 #[derive(Serialize)]
-pub(crate) struct View {
-    pub(crate) id: Oid,
-    /// Its number in the list: the newest is 1.
-    pub(crate) number: usize,
-    /// When, in RFC 3339.
+struct View {
+    id: Oid,
+    number: usize,
     created: String,
+    name: Option<String>,
+    pinned: bool,
     files: u64,
     uncovered: Vec<Uncovered>,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = take(&arguments.reason, context)?;
+    let keeper = context.keeper()?;
+    super::refuse_if_off(&keeper, context)?;
+    let progress = Progress::new("taking a checkpoint");
+    let workspace = keeper.workspace(&context.directory)?;
+    let wish = Wish {
+        reason: arguments.reason.clone(),
+        name: arguments.name.clone(),
+        pinned: arguments.pin,
+    };
+    let taken = keeper.checkpoint(&workspace, &wish)?;
+    drop(progress);
+    background::upkeep(context, &keeper);
+    let view = View {
+        id: taken.pin.id,
+        number: 1,
+        created: taken.record.time,
+        name: taken.record.name,
+        pinned: taken.record.pinned,
+        files: taken.record.files.unwrap_or(0),
+        uncovered: taken.record.uncovered,
+    };
     if context.globals.json {
         output::print_json(&view);
-    } else {
-        let files = output::count(view.files as usize, "file");
-        println!("Checkpoint {} of {files}.", &view.id.to_string()[..7]);
-        show_uncovered(&view.uncovered);
+        return Ok(ExitCode::SUCCESS);
     }
+    let id = &view.id.to_string()[..7];
+    println!("Checkpoint {id} of {}.", output::count(view.files as usize, "file"));
+    let lines = view.uncovered.iter().map(|uncovered| {
+        format!("{}  ({})", uncovered.path, output::disarm(&output::reason(uncovered)))
+    });
+    output::print_section("Not covered", lines.collect(), context);
     Ok(ExitCode::SUCCESS)
-}
-
-/// How many uncovered paths are shown.
-const SHOWN: usize = 10;
-
-fn show_uncovered(uncovered: &[Uncovered]) {
-    if uncovered.is_empty() {
-        return;
-    }
-    println!("Not covered:");
-    for path in uncovered.iter().take(SHOWN) {
-        println!("  {}  ({})", path.path, output::disarm(&output::reason(path)));
-    }
-    if uncovered.len() > SHOWN {
-        println!("  … and {} more (--json lists all)", uncovered.len() - SHOWN);
-    }
-}
-
-pub(crate) fn take(reason: &str, context: &Context) -> Result<View, Failure> {
-    let store = context.store()?;
-    let workspace = context.workspace(&store)?;
-    let _progress = Progress::new("saving the state of the workspace");
-    let options = context.capture_options();
-    let mut lock = workspace.lock()?;
-    super::rollback::report_recovery(&lock);
-    let capture = lock.capture(&options)?;
-    let now = jiff::Timestamp::now();
-    let record = Record {
-        reason: reason.trim().to_owned(),
-        files: Some(capture.files),
-        filter: capture.filter,
-        uncovered: capture.uncovered,
-        ..Record::new(&workspace, lock.next_seq()?, now, Kind::Manual)
-    };
-    let pin = lock.pin(capture.tree, options.now, &record.message())?;
-    super::rollback::finish(lock, context);
-    super::checkpoints::merge_later(&store, context);
-    Ok(View {
-        id: pin.id,
-        number: 1,
-        created: record.time,
-        files: capture.files,
-        uncovered: record.uncovered,
-    })
 }

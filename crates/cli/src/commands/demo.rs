@@ -4,11 +4,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
+use serde_json::json;
+use takeback_undo::{Event, History, Keeper, Report, RollbackOptions, ToolCall};
 
-use crate::commands::{checkpoint, rollback};
+use crate::commands::rollback;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -16,21 +18,25 @@ use crate::failure::Failure;
 #[derive(Args)]
 pub(crate) struct Arguments {}
 
-/// The files of the scratch project.
-const PROJECT: [(&str, &str); 5] = [
+/// The files of the scratch project. A library in it is a repository of its own.
+const PROJECT: [(&str, &str); 7] = [
     ("src/cart.py", "def total(items):\n    return sum(item.price for item in items)\n"),
     ("src/shop.py", "from cart import total\n"),
+    ("vendor/money/.git/HEAD", "ref: refs/heads/main\n"),
+    ("vendor/money/money.py", "EURO = 100\n"),
     (".env", "PAYMENT_KEY=only-here-and-nowhere-else\n"),
     (".gitignore", ".env\n"),
     ("deploy.sh", "#!/bin/sh\necho deploying\n"),
 ];
 
-/// What the scripted agent runs.
-const AGENT: [&str; 5] = [
-    "rm -rf src",
+/// What the scripted agent is told, and what it does about it.
+const PROMPT: &str = "tidy up the project";
+const AGENT: [&str; 6] = [
+    "rm -rf src vendor",
     "mkdir src && echo 'import everything' > src/rewrite.py",
     "rm .env",
     "chmod 644 deploy.sh",
+    "if test -d .git; then git reset -q; fi",
     "echo done > notes.txt",
 ];
 
@@ -40,37 +46,111 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     let scratch = Scratch::new().map_err(failed)?;
     let project = scratch.path.join("shop");
     make_project(&project).map_err(failed)?;
+    let has_git = stage_something(&project);
     let context = context.elsewhere(&project, &scratch.path.join("home"));
+    let keeper = context.keeper_with(crate::config::Config::default());
     let before = look(&project).map_err(failed)?;
+    let staged_before = staged(&project);
 
     println!("A scratch project in {}:", project.display());
     before.iter().for_each(|line| println!("  {line}"));
-    let taken = checkpoint::take("before the agent", &context)?;
-    println!("\n$ takeback checkpoint\nCheckpoint {}.\n", &taken.id.to_string()[..7]);
-
-    println!("An agent goes to work:");
-    for line in AGENT {
-        println!("  $ {line}");
-        let status =
-            Command::new("sh").args(["-c", line]).current_dir(&project).status().map_err(failed)?;
-        if !status.success() {
-            return Err(Failure::new(format!("the scripted agent failed at `{line}`")));
-        }
+    if has_git {
+        println!("  staged in git: {}", staged_before.trim());
     }
+    println!("\nAn agent with takeback's hooks is told: “{PROMPT}”");
+    let agent = Agent { keeper: &keeper, directory: &project };
+    agent.tell(Event::TurnStart { prompt: PROMPT.into() })?;
+    for (number, line) in AGENT.iter().enumerate() {
+        println!("  $ {line}");
+        agent.run(number, line).map_err(failed)??;
+    }
+    agent.tell(Event::TurnEnd)?;
     println!("What is left:");
     look(&project).map_err(failed)?.iter().for_each(|line| println!("  {line}"));
 
-    let view = rollback::roll_back("1", &[], false, &context)?;
-    println!("\n$ takeback rollback 1");
-    println!("Restored {} paths, deleted {}.\n", view.restored.len(), view.deleted.len());
+    println!("\n$ takeback rollback --steps");
+    rollback::list(&keeper, true, &context)?;
+    println!("\n$ takeback rollback 1 --index");
+    let workspace = keeper.workspace(&project)?;
+    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
+    let found = history.find(workspace.store(), "1")?;
+    let options = RollbackOptions { index: has_git, ..RollbackOptions::default() };
+    let view = keeper.plan_rollback(&workspace, &history, &found, &options)?.apply()?;
+    rollback::show::show(&view, false, &context);
+
+    println!();
     let after = look(&project).map_err(failed)?;
     after.iter().for_each(|line| println!("  {line}"));
-    if after != before {
+    if after != before || staged(&project) != staged_before {
         return Err(Failure::new("the project is not what it was: please report this"));
     }
-    println!("\nEverything is back, byte for byte, .env and file modes included.");
-    println!("Next, in a project of yours:\n  takeback checkpoint\n  takeback rollback");
+    println!("\nEverything is back, byte for byte: the nested repository's files, .env, file modes");
+    println!("{}", if has_git { "and what was staged." } else { "(git is not installed, so nothing was staged)." });
+    println!("\nNext, in a project of yours:");
+    println!("  takeback checkpoint           take one by hand");
+    println!("  takeback run -- <agent>       protect an agent that has no hooks");
+    println!("  takeback rollback             list, and return");
     Ok(ExitCode::SUCCESS)
+}
+
+/// The scripted agent: reports what it does, like a real one.
+struct Agent<'a> {
+    keeper: &'a Keeper,
+    directory: &'a Path,
+}
+
+impl Agent<'_> {
+    fn tell(&self, event: Event) -> Result<(), Failure> {
+        let report = Report {
+            agent: "demo".into(),
+            session: "1".into(),
+            parent: None,
+            turn: None,
+            directory: self.directory.to_owned(),
+            model: None,
+            event,
+        };
+        match self.keeper.handle(&report, false).failures.first() {
+            Some(failure) => Err(Failure::new(failure)),
+            None => Ok(()),
+        }
+    }
+
+    fn run(&self, number: usize, line: &str) -> io::Result<Result<(), Failure>> {
+        let call = ToolCall {
+            id: Some(number.to_string()),
+            tool: "Bash".into(),
+            input: json!({ "command": line }),
+            always: false,
+        };
+        if let Err(failure) = self.tell(Event::BeforeTool(call.clone())) {
+            return Ok(Err(failure));
+        }
+        let status = shell(self.directory, line).status()?;
+        if !status.success() {
+            return Ok(Err(Failure::new(format!("the scripted agent failed at `{line}`"))));
+        }
+        Ok(self.tell(Event::AfterTool { call, outcome: Some("ok".into()) }))
+    }
+}
+
+fn shell(directory: &Path, line: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).current_dir(directory);
+    command
+}
+
+/// Stages a change, if git is here.
+fn stage_something(project: &Path) -> bool {
+    let line = "git init -q && git add src/cart.py && git add -f deploy.sh";
+    let status = shell(project, line).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn staged(project: &Path) -> String {
+    let output = shell(project, "git ls-files --cached").stderr(Stdio::null()).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.unwrap_or_default().replace('\n', " ")
 }
 
 /// A directory that is gone when the demonstration is over.
@@ -103,7 +183,8 @@ fn make_project(project: &Path) -> io::Result<()> {
     fs::set_permissions(project.join("deploy.sh"), fs::Permissions::from_mode(0o755))
 }
 
-/// A line per file: mode, path, and the beginning of its content.
+/// A line per file: mode, path, and the beginning of its content. Repositories' own data is left
+/// out: it is not what takeback restores.
 fn look(project: &Path) -> io::Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut pending = vec![project.to_owned()];
@@ -112,13 +193,15 @@ fn look(project: &Path) -> io::Result<Vec<String>> {
             let path = entry?.path();
             let metadata = fs::symlink_metadata(&path)?;
             if metadata.is_dir() {
-                pending.push(path);
+                if !path.ends_with(".git") {
+                    pending.push(path);
+                }
                 continue;
             }
             let name = path.strip_prefix(project).unwrap_or(&path).display().to_string();
             let content = fs::read_to_string(&path)?;
             let first = content.lines().next().unwrap_or_default();
-            lines.push(format!("{:o}  {name:<16} {first}", metadata.permissions().mode() & 0o7777));
+            lines.push(format!("{:o}  {name:<22} {first}", metadata.permissions().mode() & 0o7777));
         }
     }
     lines.sort_by(|a, b| a[3..].cmp(&b[3..]));

@@ -2,13 +2,19 @@
 
 mod checkpoint;
 mod checkpoints;
+mod config;
 mod demo;
+mod explain;
+mod hook;
 mod rollback;
+mod run;
 mod sessions;
+mod undo;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use takeback_undo::Keeper;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -18,8 +24,13 @@ use crate::failure::Failure;
 pub(crate) enum Command {
     Checkpoint(checkpoint::Arguments),
     Rollback(rollback::Arguments),
+    Undo(undo::Arguments),
+    Run(run::Arguments),
     Checkpoints(checkpoints::Arguments),
     Sessions(sessions::Arguments),
+    Explain(explain::Arguments),
+    Config(config::Arguments),
+    Hook(hook::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -28,9 +39,27 @@ impl Command {
         match self {
             Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),
             Command::Rollback(arguments) => rollback::run(&arguments, context),
+            Command::Undo(arguments) => undo::run(&arguments, context),
+            Command::Run(arguments) => run::run(&arguments, context),
             Command::Checkpoints(arguments) => checkpoints::run(&arguments, context),
             Command::Sessions(arguments) => sessions::run(&arguments, context),
+            Command::Explain(arguments) => explain::run(&arguments, context),
+            Command::Config(arguments) => config::run(&arguments, context),
+            Command::Hook(arguments) => Ok(hook::run(&arguments, context)),
             Command::Demo(arguments) => demo::run(&arguments, context),
         }
     }
+}
+
+/// Nothing is captured for somebody who does not want it.
+fn refuse_if_off(keeper: &Keeper, context: &Context) -> Result<(), Failure> {
+    if keeper.settings().enabled {
+        return Ok(());
+    }
+    let hint = if context.is_switched_off() {
+        "TAKEBACK_CHECKPOINTS=0 in the environment says so"
+    } else {
+        "`enabled = false` in config.toml says so"
+    };
+    Err(Failure::new("checkpoints are switched off").hint(hint))
 }

@@ -34,6 +34,13 @@ impl<'a> Guard<'a> {
         Ok(scope.map(verdict) == Some(Verdict::Ignore))
     }
 
+    /// Whether the rules leave a file out.
+    pub(crate) fn leaves_out(&mut self, path: &RelPath) -> Result<bool, ObjectError> {
+        let scope = self.scope(split(path.as_bytes()).0)?;
+        let verdict = |scope: Arc<Scope>| self.matcher.verdict(&scope, path.as_bytes(), false);
+        Ok(matches!(scope.map(verdict), None | Some(Verdict::Exclude)))
+    }
+
     fn scope(&mut self, directory: &[u8]) -> Result<Option<Arc<Scope>>, ObjectError> {
         let mut missing = Vec::new();
         let mut at = directory;

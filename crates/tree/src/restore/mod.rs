@@ -35,6 +35,9 @@ pub struct Target<'a> {
     /// To undo a restore: the state that it led to. What is still as it was left then is not
     /// guarded, so that undoing takes back everything that was done.
     pub undoes: Option<Oid>,
+    /// Whether its capture left out files and empty directories without naming them, so that
+    /// nothing that the filter excludes is deleted because of it.
+    pub silent: bool,
 }
 
 /// What a restore will do. Nothing is looked up again when it is applied.

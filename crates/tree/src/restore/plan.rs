@@ -179,14 +179,18 @@ impl Planner<'_, '_> {
                 (Some(from), None) if is_directory(from) => {
                     if swap {
                         steps.push(Step::new(path, Some(from), None, swap));
-                    } else if !covers(&not_covered, &path) {
+                    } else if !covers(&not_covered, &path)
+                        && !(self.target.silent && from.oid == Oid::EMPTY_TREE)
+                    {
                         emptied.push((path, from));
                     }
                 }
                 (Some(from), None) => {
                     if swap || self.is_undone(&path, Some(from)) {
                         steps.push(Step::new(path, Some(from), None, swap));
-                    } else if covers(&not_covered, &path) {
+                    } else if covers(&not_covered, &path)
+                        || (self.target.silent && then.leaves_out(&path)?)
+                    {
                         kept.push(Kept { path, reason: KeptReason::NotCovered });
                     } else if !self.is_asked_by_name(&path)
                         && (then.guards(&path)? || now.guards(&path)?)

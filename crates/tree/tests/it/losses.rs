@@ -144,6 +144,7 @@ fn what_a_running_restore_needs_is_not_pruned() {
         filter: &capture.filter,
         uncovered: &capture.uncovered,
         undoes: None,
+        silent: false,
     };
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
     let plan = lock.plan(&target, &[], &options).unwrap();

@@ -391,6 +391,7 @@ fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
         filter: &capture.filter,
         uncovered: &[],
         undoes: None,
+        silent: false,
     };
     let options =
         takeback_tree::CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };

@@ -22,7 +22,7 @@ fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Cap
     let mut lock = workspace.lock().unwrap();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
     let target =
-        Target { tree: to.tree, filter: &to.filter, uncovered: &to.uncovered, undoes: None };
+        Target { tree: to.tree, filter: &to.filter, uncovered: &to.uncovered, undoes: None, silent: false };
     let plan = lock.plan(&target, &[], &options).unwrap();
     let safety = lock.pin(plan.from, scratch.now(), "before").unwrap();
     lock.apply(&plan, &safety).unwrap();

@@ -219,6 +219,7 @@ impl Scratch {
             filter: &target.filter,
             uncovered: &target.uncovered,
             undoes: None,
+            silent: false,
         };
         let paths: Vec<RelPath> = paths.iter().map(|path| rel(path)).collect();
         let options = CaptureOptions { rules: &self.rules, named: &self.named, now: self.now() };

@@ -1,8 +1,7 @@
-//! `takeback checkpoints`: the store as a whole.
+//! `takeback checkpoints verify | repair | gc`: is the store whole, and as small as it can be.
 
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
 use serde::Serialize;
 use takeback_tree::{
     AnyPath, BrokenPack, GcOutcome, Oid, PinReport, PinState, RelPath, Store, VerifyReport,
@@ -12,68 +11,11 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Bar, Progress};
 
-/// Look after the store of all checkpoints
-#[derive(Args)]
-#[command(after_help = "\
-Examples:
-  takeback checkpoints verify     is everything still what it was?
-  takeback checkpoints repair     save what can be saved of a damaged store
-  takeback checkpoints gc         free what no checkpoint needs")]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Sub,
-}
-
-#[derive(Subcommand)]
-enum Sub {
-    /// Read every object of every checkpoint and check that it is what it was
-    Verify,
-    /// Set damaged packs aside, save what is intact in them, and say what is lost
-    Repair,
-    /// Free what no checkpoint needs, and pack the rest more tightly
-    Gc,
-    /// What checkpoints start in the background when there are many packs
-    #[command(hide = true)]
-    Merge,
-}
-
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let store = context.store()?;
-    match arguments.command {
-        Sub::Verify => {
-            let bar = Bar::new("verifying", "objects");
-            let report = store.verify(&|done, total| bar.step(done, Some(total)))?;
-            drop(bar);
-            Ok(show(&VerifyView::new(&store, report), context))
-        }
-        Sub::Repair => repair(&store, context),
-        Sub::Gc => gc(&store, context),
-        Sub::Merge => {
-            // Whoever started this may go; a signal to their terminal is not meant for it.
-            let _ = rustix::process::setsid();
-            store.merge()?;
-            Ok(ExitCode::SUCCESS)
-        }
-    }
-}
-
-/// Starts to merge packs in the background, if there are many.
-pub(crate) fn merge_later(store: &Store, context: &Context) {
-    if !store.needs_merge() {
-        return;
-    }
-    // It is about speed only: if it cannot be started, the next checkpoint tries again.
-    if let Ok(program) = std::env::current_exe() {
-        let _ = Command::new(program)
-            .arg("--home")
-            .arg(&context.home)
-            .args(["checkpoints", "merge"])
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-    }
+pub(super) fn verify(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+    let bar = Bar::new("verifying", "objects");
+    let report = store.verify(&|done, total| bar.step(done, Some(total)))?;
+    drop(bar);
+    Ok(show(&VerifyView::new(store, report), context))
 }
 
 /// What was found.
@@ -193,7 +135,7 @@ struct RepairView {
     now: VerifyView,
 }
 
-fn repair(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn repair(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
     let bar = Bar::new("repairing", "objects");
     let report = store.repair(&|done, total| bar.step(done, Some(total)))?;
     drop(bar);
@@ -238,7 +180,7 @@ impl From<GcOutcome> for GcView {
     }
 }
 
-fn gc(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn gc(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
     let progress = Progress::new("cleaning up");
     let view = GcView::from(store.gc()?);
     drop(progress);

@@ -1,0 +1,59 @@
+//! Work that nobody waits for: processes of their own, without a terminal.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use takeback_undo::Later;
+
+use crate::context::Context;
+
+/// Starts takeback again and does not wait for it. `input` is what it reads.
+pub(crate) fn start<S: AsRef<OsStr>>(
+    context: &Context,
+    directory: &Path,
+    arguments: impl IntoIterator<Item = S>,
+    input: Option<&[u8]>,
+) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--home").arg(&context.home).arg("-C").arg(directory).args(arguments);
+    // Nobody's directory is kept from being removed.
+    command.current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = command.spawn()?;
+    if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
+        stdin.write_all(input)?;
+    }
+    Ok(())
+}
+
+/// What such a process does first: whoever started it may go, and a signal to their terminal is
+/// not meant for it.
+pub(crate) fn detach() {
+    let _ = rustix::process::setsid();
+}
+
+/// Starts what a report left for later. If it cannot be started, the next one makes up for it.
+pub(crate) fn later(context: &Context, later: &Later) {
+    let _ = match later {
+        Later::Warm(workspace) => {
+            start(context, workspace, ["checkpoints", "warm"], None)
+        }
+        Later::Tend { workspace, session, over } => {
+            let mut arguments = vec!["checkpoints", "tend", "--session", session.as_str()];
+            if *over {
+                arguments.push("--over");
+            }
+            start(context, workspace, arguments, None)
+        }
+    };
+}
+
+/// Starts to look after the store, if that is due.
+pub(crate) fn upkeep(context: &Context, keeper: &takeback_undo::Keeper) {
+    let needs_merge = keeper.store().is_ok_and(takeback_tree::Store::needs_merge);
+    if needs_merge || keeper.prune_is_due() {
+        let _ = start(context, Path::new("/"), ["checkpoints", "upkeep"], None);
+    }
+}

@@ -1,0 +1,74 @@
+//! `takeback checkpoints import`: checkpoints of Hermes.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use takeback_undo::{ImportReport, Keeper};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{self, Bar};
+
+pub(super) fn run(
+    keeper: &Keeper,
+    path: Option<&Path>,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let mut report = ImportReport::default();
+    for place in places(keeper, path, context)? {
+        let bar = Bar::new("importing", "checkpoints");
+        let found = keeper.import(&place, &|done, total| bar.step(done, Some(total)))?;
+        report.projects.extend(found.projects);
+        report.problems.extend(found.problems);
+    }
+    let is_whole = report.problems.is_empty()
+        && report.projects.iter().all(|project| project.skipped.is_empty());
+    if context.globals.json {
+        output::print_json(&report);
+    } else {
+        print(&report, context);
+    }
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Where to look: where one is told to, or where Hermes keeps them, and what we archived.
+fn places(
+    keeper: &Keeper,
+    path: Option<&Path>,
+    context: &Context,
+) -> Result<Vec<PathBuf>, Failure> {
+    if let Some(path) = path {
+        let path = context.directory.join(path);
+        return match path.exists() {
+            true => Ok(vec![path]),
+            false => Err(Failure::new(format!("there is no {}", path.display()))
+                .hint("name the directory that Hermes keeps its checkpoints in")),
+        };
+    }
+    let hermes = context.user_home().map(|home| home.join(".hermes/checkpoints"));
+    let mut places: Vec<PathBuf> = hermes.into_iter().filter(|path| path.exists()).collect();
+    places.extend(keeper.legacy_directories());
+    if places.is_empty() {
+        return Err(Failure::new("there are no checkpoints of Hermes in ~/.hermes/checkpoints")
+            .hint("name the directory: `takeback checkpoints import DIR`"));
+    }
+    Ok(places)
+}
+
+fn print(report: &ImportReport, context: &Context) {
+    for project in &report.projects {
+        let known = match project.known {
+            0 => String::new(),
+            known => format!(", {known} here already"),
+        };
+        let path = output::tilde(&project.path.0, context);
+        println!("{path}: {} new{known}", output::count(project.checkpoints, "checkpoint"));
+        for skipped in &project.skipped {
+            eprintln!("warning: not brought in: {}", output::disarm(skipped));
+        }
+    }
+    if report.projects.is_empty() {
+        println!("Nothing found.");
+    }
+    report.problems.iter().for_each(|problem| eprintln!("warning: {}", output::disarm(problem)));
+}

@@ -1,0 +1,113 @@
+//! `takeback checkpoints`: the store as a whole.
+
+mod care;
+mod prune;
+mod status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::background;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Look after the store of all checkpoints
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback checkpoints                    how large, which workspaces, what went wrong
+  takeback checkpoints prune --dry-run    what the limits would make go
+  takeback checkpoints move ~/old ~/new   a workspace was moved: its history follows
+  takeback checkpoints import             bring in the checkpoints of Hermes
+  takeback checkpoints verify             is everything still what it was?")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Sub>,
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    /// How large the store is, which workspaces it has, what went wrong
+    #[command(alias = "list")]
+    Status,
+    /// Make what is beyond the limits go, and free its space
+    Prune(prune::Arguments),
+    /// Delete all checkpoints of all workspaces
+    Clear(prune::Force),
+    /// Delete the archives of older layouts
+    ClearLegacy(prune::Force),
+    /// Make the history of a workspace that was moved follow it
+    Move {
+        /// Where it was
+        old: PathBuf,
+        /// Where it is
+        new: PathBuf,
+    },
+    /// Read every object of every checkpoint and check that it is what it was
+    Verify,
+    /// Set damaged packs aside, save what is intact in them, and say what is lost
+    Repair,
+    /// Free what no checkpoint needs, and pack the rest more tightly
+    Gc,
+    /// Bring in the checkpoints of Hermes
+    Import {
+        /// Its directory, or one repository [default: ~/.hermes/checkpoints and our own archives]
+        path: Option<PathBuf>,
+    },
+    /// What runs in the background at the beginning of a session
+    #[command(hide = true)]
+    Warm,
+    /// What runs in the background at the end of a turn
+    #[command(hide = true)]
+    Tend {
+        #[arg(long)]
+        session: String,
+        #[arg(long)]
+        over: bool,
+    },
+    /// What runs in the background now and then
+    #[command(hide = true)]
+    Upkeep,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let keeper = context.keeper()?;
+    match arguments.command.as_ref().unwrap_or(&Sub::Status) {
+        Sub::Status => status::run(&keeper, context),
+        Sub::Prune(arguments) => prune::prune(&keeper, arguments, context),
+        Sub::Clear(force) => prune::clear(&keeper, force, context),
+        Sub::ClearLegacy(force) => prune::clear_legacy(&keeper, force, context),
+        Sub::Move { old, new } => movement::run(&keeper, old, new, context),
+        Sub::Verify => care::verify(keeper.store()?, context),
+        Sub::Repair => care::repair(keeper.store()?, context),
+        Sub::Gc => care::gc(keeper.store()?, context),
+        Sub::Import { path } => import::run(&keeper, path.as_deref(), context),
+        Sub::Warm => {
+            background::detach();
+            keeper.warm(&context.directory)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Sub::Tend { session, over } => {
+            background::detach();
+            keeper.tend(&context.directory, session, *over)?;
+            upkeep(&keeper)
+        }
+        Sub::Upkeep => {
+            background::detach();
+            upkeep(&keeper)
+        }
+    }
+}
+
+fn upkeep(keeper: &takeback_undo::Keeper) -> Result<ExitCode, Failure> {
+    let store = keeper.store()?;
+    if store.needs_merge() {
+        store.merge()?;
+    }
+    if keeper.prune_is_due() {
+        keeper.prune(&takeback_undo::PruneOptions::default())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,40 @@
+//! `takeback checkpoints move`: a workspace was moved.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use takeback_tree::AnyPath;
+use takeback_undo::Keeper;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+
+#[derive(Serialize)]
+struct View {
+    from: AnyPath,
+    to: AnyPath,
+    moved: u64,
+}
+
+pub(super) fn run(
+    keeper: &Keeper,
+    old: &Path,
+    new: &Path,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let (old, new) = (context.directory.join(old), context.directory.join(new));
+    let moved = keeper.move_workspace(&old, &new)?;
+    let view = View { from: AnyPath(moved.from), to: AnyPath(moved.to), moved: moved.checkpoints };
+    if context.globals.json {
+        output::print_json(&view);
+    } else {
+        println!(
+            "The history of {} is that of {} now.",
+            output::tilde(&view.from.0, context),
+            output::tilde(&view.to.0, context)
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,154 @@
+//! `takeback checkpoints prune | clear | clear-legacy`: what goes.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use takeback_undo::{Keeper, PruneOptions, Pruned};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{self, Progress};
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Workspaces that nobody touched for so long lose their history
+    #[arg(long, value_name = "N")]
+    retention_days: Option<u64>,
+    /// How large the store may be
+    #[arg(long, value_name = "N")]
+    max_size_mb: Option<u64>,
+    /// Keep the history of workspaces that are gone
+    #[arg(long)]
+    keep_orphans: bool,
+    /// Show what would go
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Args)]
+pub(super) struct Force {
+    /// Do not ask
+    #[arg(short, long)]
+    force: bool,
+}
+
+pub(super) fn prune(
+    keeper: &Keeper,
+    arguments: &Arguments,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let progress = Progress::new("pruning");
+    let pruned = keeper.prune(&PruneOptions {
+        retention_days: arguments.retention_days,
+        max_size_mb: arguments.max_size_mb,
+        keep_orphans: arguments.keep_orphans,
+        dry_run: arguments.dry_run,
+    })?;
+    drop(progress);
+    if context.globals.json {
+        output::print_json(&pruned);
+    } else {
+        print(&pruned, context);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(pruned: &Pruned, context: &Context) {
+    let title = if pruned.dry_run { "Would go" } else { "Gone" };
+    let lines = pruned.workspaces.iter().map(|workspace| {
+        format!(
+            "{}: {} and {} ({})",
+            output::tilde(&workspace.path.0, context),
+            output::count(workspace.checkpoints, "checkpoint"),
+            output::count(workspace.steps, "step"),
+            workspace.because
+        )
+    });
+    let legacy = pruned.legacy.iter().map(|name| output::disarm(name));
+    output::print_section(title, lines.chain(legacy).collect(), context);
+    let busy = pruned.busy.iter().map(|path| output::tilde(&path.0, context));
+    output::print_section("Busy, left for the next time", busy.collect(), context);
+    if pruned.workspaces.is_empty() && pruned.legacy.is_empty() {
+        println!("Nothing is beyond the limits.");
+    }
+    let (before, after) = (output::bytes(pruned.bytes_before), output::bytes(pruned.bytes_after));
+    if !pruned.dry_run {
+        println!("{before} → {after}");
+    }
+    if pruned.over_limit {
+        println!("What is left is pinned or the newest there is, so it stays although it is too much.");
+    }
+}
+
+#[derive(Serialize)]
+struct Cleared {
+    checkpoints: usize,
+    workspaces: usize,
+    bytes: u64,
+}
+
+pub(super) fn clear(keeper: &Keeper, force: &Force, context: &Context) -> Result<ExitCode, Failure> {
+    let status = keeper.status()?;
+    let view = Cleared {
+        checkpoints: status.workspaces.iter().map(|workspace| workspace.checkpoints).sum(),
+        workspaces: status.workspaces.len(),
+        bytes: status.store_bytes,
+    };
+    let what = format!(
+        "all {} of {} ({})",
+        output::count(view.checkpoints, "checkpoint"),
+        output::count(view.workspaces, "workspace"),
+        output::bytes(view.bytes)
+    );
+    confirm(&what, force, context)?;
+    let progress = Progress::new("deleting");
+    keeper.clear()?;
+    drop(progress);
+    done(&view, &what, context);
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn clear_legacy(
+    keeper: &Keeper,
+    force: &Force,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let legacy = keeper.status()?.legacy;
+    let view = Cleared {
+        checkpoints: 0,
+        workspaces: legacy.len(),
+        bytes: legacy.iter().map(|archive| archive.bytes).sum(),
+    };
+    if legacy.is_empty() && !context.globals.json {
+        println!("There are no archives of older layouts.");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let count = output::count(legacy.len(), "archive");
+    let what = format!("{count} of older layouts ({})", output::bytes(view.bytes));
+    confirm(&what, force, context)?;
+    keeper.clear_legacy()?;
+    done(&view, &what, context);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// This cannot be taken back, so silence is no consent.
+fn confirm(what: &str, force: &Force, context: &Context) -> Result<(), Failure> {
+    if force.force || context.globals.yes {
+        return Ok(());
+    }
+    if !context.asks() {
+        return Err(Failure::new(format!("this would delete {what}"))
+            .hint("nothing was deleted; repeat with -f if that is what you want"));
+    }
+    println!("This deletes {what}. It cannot be taken back.");
+    output::go_on()
+}
+
+fn done(view: &Cleared, what: &str, context: &Context) {
+    if context.globals.json {
+        output::print_json(view);
+    } else {
+        println!("Deleted {what}.");
+    }
+}

@@ -1,0 +1,92 @@
+//! `takeback config`: what is in force, and where it comes from.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+use toml::de::DeTable;
+
+use crate::config::{self, Config};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{self, Style, paint};
+
+/// Show the settings in force and where each comes from
+#[derive(Args)]
+#[command(after_help = "\
+Settings are in config.toml in takeback's own directory, for example:
+  [checkpoints]
+  max_snapshots = 100
+  exclude = [\"*.iso\"]
+  [ledger]
+  redact = true
+
+Examples:
+  takeback config
+  takeback config --json")]
+pub(crate) struct Arguments {}
+
+/// One setting.
+#[derive(Serialize)]
+struct Item {
+    key: String,
+    value: Value,
+    source: String,
+}
+
+#[derive(Serialize)]
+struct View {
+    file: String,
+    settings: Vec<Item>,
+}
+
+pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let config = Config::read(&context.home)?;
+    let text = config::text(&context.home)?;
+    let set = lines_of_keys(&text);
+    let all = serde_json::to_value(&config).expect("plain data becomes JSON");
+    let mut settings = Vec::new();
+    for (section, values) in all.as_object().into_iter().flatten() {
+        for (key, value) in values.as_object().into_iter().flatten() {
+            let key = format!("{section}.{key}");
+            let line = set.iter().find(|(known, _)| *known == key);
+            let source = line.map_or("default".into(), |(_, line)| format!("config.toml, line {line}"));
+            settings.push(Item { key, value: value.clone(), source });
+        }
+    }
+    if context.is_switched_off()
+        && let Some(enabled) = settings.iter_mut().find(|item| item.key == "checkpoints.enabled")
+    {
+        enabled.value = Value::Bool(false);
+        enabled.source = "environment, TAKEBACK_CHECKPOINTS=0".into();
+    }
+    let file = config::path(&context.home).display().to_string();
+    let view = View { file, settings };
+    if context.globals.json {
+        output::print_json(&view);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{}", output::disarm(&view.file));
+    let width = view.settings.iter().map(|item| item.key.len()).max().unwrap_or(0);
+    for item in &view.settings {
+        let value = output::disarm(&item.value.to_string());
+        let source = paint(context, Style::Faint, &format!("({})", item.source));
+        println!("  {:<width$} = {value}  {source}", item.key);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The keys that the file sets, and in which line.
+fn lines_of_keys(text: &str) -> Vec<(String, usize)> {
+    let Ok(table) = DeTable::parse(text) else { return Vec::new() };
+    let mut keys = Vec::new();
+    for (section, values) in table.get_ref() {
+        let Some(values) = values.get_ref().as_table() else { continue };
+        for key in values.keys() {
+            let line = config::line_of(text, key.span().start);
+            keys.push((format!("{}.{}", section.get_ref(), key.get_ref()), line));
+        }
+    }
+    keys
+}

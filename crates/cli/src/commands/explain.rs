@@ -1,0 +1,44 @@
+//! `takeback explain`: what takeback makes of a shell command.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use takeback_undo::shell::{self, Surroundings};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+
+/// Say what takeback makes of a shell command: does it change files, what can't be undone
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback explain 'git status'
+  takeback explain 'sed -i s/a/b/ *.py && psql -c \"drop table x\"'")]
+pub(crate) struct Arguments {
+    /// The command, as one word
+    #[arg(value_name = "COMMAND")]
+    command: String,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let keeper = context.keeper()?;
+    let directory = std::fs::canonicalize(&context.directory).unwrap_or(context.directory.clone());
+    let workspace = keeper.root(&directory).unwrap_or(directory.clone());
+    let home = context.user_home();
+    let surroundings = Surroundings { directory: &directory, workspace: &workspace, home };
+    let analysis = shell::analyse(&arguments.command, &surroundings);
+    if context.globals.json {
+        output::print_json(&analysis);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let verdict = if analysis.mutates { "Changes files" } else { "Only reads" };
+    println!("{verdict}: {}.", output::disarm(&analysis.because));
+    let effects = analysis.effects.iter().map(|effect| {
+        format!("{}: {}", effect.kind.as_str(), output::disarm(&effect.command))
+    });
+    output::print_section("No rollback reverses", effects.collect(), context);
+    let outside = analysis.outside.iter().map(|path| output::tilde(path, context));
+    output::print_section("Outside of the workspace", outside.collect(), context);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,191 @@
+//! `takeback hook`: what agents run when something happens.
+//!
+//! Whatever goes wrong inside, the agent must not notice: nothing on standard output, exit code 0.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::Value;
+use takeback_undo::{Event, Handled, Report, ToolCall, TurnId};
+
+use crate::background;
+use crate::config::Config;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+
+/// Report what an agent does: one JSON object on standard input
+///
+/// {"event": "session_start" | "turn_start" | "before_tool" | "after_tool" | "turn_end" |
+/// "session_end", "agent", "session", "parent", "turn", "call", "tool", "input", "outcome", "cwd",
+/// "prompt", "model"}. {"command": "…"} in "input" marks a shell call, {"path": "…"} a file.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  echo '{\"event\": \"turn_start\", \"agent\": \"mine\", \"session\": \"1\", \"prompt\": \"tidy up\"}' | takeback hook generic
+  echo '{\"event\": \"before_tool\", \"agent\": \"mine\", \"session\": \"1\", \"tool\": \"bash\", \"input\": {\"command\": \"rm -rf src\"}}' | takeback hook generic")]
+pub(crate) struct Arguments {
+    /// Whose format: `generic`
+    #[arg(value_name = "AGENT", value_parser = ["generic"])]
+    agent: String,
+    /// Fail with exit code 1 instead of going on unprotected
+    #[arg(long)]
+    strict: bool,
+    /// The agent was told to go on already
+    #[arg(long, hide = true)]
+    late: bool,
+}
+
+/// More than this is nothing that an agent says.
+const MAX_INPUT: u64 = 256 << 20;
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
+    let failures = match handle(arguments, context) {
+        Ok(failures) => failures,
+        Err(failure) => vec![failure.to_string()],
+    };
+    failures.iter().for_each(|failure| eprintln!("takeback: {}", output::disarm(failure)));
+    match arguments.strict && !failures.is_empty() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// What went wrong.
+fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failure> {
+    if context.is_switched_off() {
+        return Ok(Vec::new());
+    }
+    // With a configuration that cannot be read, everything is protected as by default.
+    let (config, mut failures) = match Config::read(&context.home) {
+        Ok(config) => (config, Vec::new()),
+        Err(failure) => (Config::default(), vec![failure.to_string()]),
+    };
+    let keeper = context.keeper_with(config);
+    if !keeper.settings().enabled {
+        return Ok(Vec::new());
+    }
+    for failure in &failures {
+        keeper.note_failure(&context.directory, failure);
+    }
+    let mut input = Vec::new();
+    let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
+    let report = match read {
+        Ok(_) => report(&input, context),
+        Err(error) => Err(format!("cannot read the event: {error}")),
+    };
+    let report = match report {
+        Ok(Some(report)) => report,
+        // Something that this version does not know.
+        Ok(None) => return Ok(failures),
+        Err(message) => {
+            keeper.note_failure(&context.directory, &message);
+            failures.push(message);
+            return Ok(failures);
+        }
+    };
+    let limit = Duration::from_millis(keeper.settings().timeout_ms);
+    let late = arguments.late;
+    if late {
+        background::detach();
+    }
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let handled = keeper.handle(&report, late);
+        // Nobody listens any more if it took too long.
+        let _ = sender.send((handled, keeper));
+    });
+    let answer = if late {
+        receiver.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
+    } else {
+        receiver.recv_timeout(limit)
+    };
+    match answer {
+        Ok((Handled { failures: new, later, .. }, keeper)) => {
+            failures.extend(new);
+            match later {
+                Some(later) => background::later(context, &later),
+                None => background::upkeep(context, &keeper),
+            }
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            // This process ends, and with it what it began; another one does it again.
+            let words = ["hook", arguments.agent.as_str(), "--late"];
+            let message = format!("not done within {} ms: it goes on in the background", limit.as_millis());
+            failures.push(match background::start(context, &context.directory, words, Some(&input)) {
+                Ok(()) => message,
+                Err(error) => format!("{message}, if that can be started: {error}"),
+            });
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            failures.push("something went wrong inside: please report this".into());
+        }
+    }
+    Ok(failures)
+}
+
+/// The format of `generic`.
+#[derive(Deserialize)]
+struct Wire {
+    event: String,
+    agent: Option<String>,
+    session: Option<TurnId>,
+    parent: Option<TurnId>,
+    turn: Option<TurnId>,
+    call: Option<TurnId>,
+    tool: Option<String>,
+    #[serde(default)]
+    input: Value,
+    #[serde(default)]
+    outcome: Value,
+    cwd: Option<PathBuf>,
+    prompt: Option<String>,
+    model: Option<String>,
+}
+
+/// What was reported; nothing if it is of no interest.
+fn report(input: &[u8], context: &Context) -> Result<Option<Report>, String> {
+    let wire: Wire = serde_json::from_slice(input)
+        .map_err(|error| format!("the event on standard input cannot be read: {error}"))?;
+    let text = |id: Option<TurnId>| match id {
+        Some(TurnId::Name(name)) => Some(name),
+        Some(TurnId::Number(number)) => Some(number.to_string()),
+        None => None,
+    };
+    let call = ToolCall {
+        id: text(wire.call),
+        tool: wire.tool.unwrap_or_default(),
+        input: wire.input,
+        always: false,
+    };
+    let outcome = match wire.outcome {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    };
+    let event = match wire.event.as_str() {
+        "session_start" => Event::SessionStart,
+        "turn_start" => Event::TurnStart { prompt: wire.prompt.unwrap_or_default() },
+        "before_tool" => Event::BeforeTool(call),
+        "after_tool" => Event::AfterTool { call, outcome },
+        "turn_end" => Event::TurnEnd,
+        "session_end" => Event::SessionEnd,
+        _ => return Ok(None),
+    };
+    let directory = wire.cwd.map_or(context.directory.clone(), |cwd| context.directory.join(cwd));
+    Ok(Some(Report {
+        agent: wire.agent.filter(|agent| !agent.is_empty()).unwrap_or("generic".into()),
+        session: text(wire.session).unwrap_or("default".into()),
+        parent: text(wire.parent),
+        turn: wire.turn,
+        directory,
+        model: wire.model,
+        event,
+    }))
+}

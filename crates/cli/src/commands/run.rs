@@ -1,0 +1,130 @@
+//! `takeback run`: for agents without hooks.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+use takeback_undo::{Event, Keeper, Report, ToolCall};
+
+use crate::background;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::Progress;
+
+/// Run a command between two checkpoints: for agents without hooks
+///
+/// Takes a checkpoint, runs the command, captures what it changed, and ends with its exit code.
+/// `takeback undo` takes back what it changed.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback run -- aider --message 'add a cart'
+  takeback run ./migrate.sh
+  takeback rollback 1           as it was before
+  takeback undo                 only what the command changed")]
+pub(crate) struct Arguments {
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let keeper = context.keeper()?;
+    let work = Work::new(arguments, context);
+    let is_on = keeper.settings().enabled;
+    if is_on {
+        work.begin(&keeper)?;
+    }
+    let status = execute(arguments, context)?;
+    if is_on {
+        work.end(&keeper, context, status);
+    }
+    Ok(exit_code(status))
+}
+
+/// Runs the command. Signals from the terminal are the command's business: whatever it makes of
+/// them, what it changed is captured.
+fn execute(arguments: &Arguments, context: &Context) -> Result<ExitStatus, Failure> {
+    let failed = |error: std::io::Error| {
+        let program = arguments.command[0].to_string_lossy();
+        Failure::new(format!("cannot run {program}")).because(&error)
+    };
+    let seen = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGQUIT, SIGTERM] {
+        signal_hook::flag::register(signal, seen.clone()).map_err(failed)?;
+    }
+    let mut command = Command::new(&arguments.command[0]);
+    command.args(&arguments.command[1..]).current_dir(&context.directory);
+    command.status().map_err(failed)
+}
+
+/// A command as a session of its own.
+struct Work {
+    report: Report,
+    call: ToolCall,
+    line: String,
+}
+
+impl Work {
+    fn new(arguments: &Arguments, context: &Context) -> Work {
+        let words: Vec<String> =
+            arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let call = ToolCall {
+            id: Some("1".into()),
+            tool: "run".into(),
+            input: json!({ "command": words }),
+            always: true,
+        };
+        let report = Report {
+            agent: "run".into(),
+            session: format!("{}-{}", context.now().0, std::process::id()),
+            parent: None,
+            turn: None,
+            directory: context.directory.clone(),
+            model: None,
+            event: Event::SessionStart,
+        };
+        let line = call.command().unwrap_or_default();
+        Work { report, call, line }
+    }
+
+    fn tell(&self, keeper: &Keeper, event: Event) -> takeback_undo::Handled {
+        keeper.handle(&Report { event, ..self.report.clone() }, false)
+    }
+
+    /// Nothing is run unprotected: who wants that need not ask for takeback.
+    fn begin(&self, keeper: &Keeper) -> Result<(), Failure> {
+        let _progress = Progress::new("taking a checkpoint");
+        self.tell(keeper, Event::TurnStart { prompt: self.line.clone() });
+        let handled = self.tell(keeper, Event::BeforeTool(self.call.clone()));
+        match handled.failures.first().filter(|_| handled.checkpoints.is_empty()) {
+            Some(failure) => Err(Failure::new("no checkpoint could be taken; the command was not run")
+                .because_of(failure)
+                .hint("put that right, or run the command without takeback")),
+            None => Ok(()),
+        }
+    }
+
+    fn end(&self, keeper: &Keeper, context: &Context, status: ExitStatus) {
+        let outcome = if status.success() { "ok".to_owned() } else { status.to_string() };
+        let after = Event::AfterTool { call: self.call.clone(), outcome: Some(outcome) };
+        let handled = self.tell(keeper, after);
+        let ended = self.tell(keeper, Event::TurnEnd);
+        let over = self.tell(keeper, Event::SessionEnd);
+        for failure in handled.failures.iter().chain(&ended.failures).chain(&over.failures) {
+            eprintln!("warning: {}", crate::output::disarm(failure));
+        }
+        over.later.iter().for_each(|later| background::later(context, later));
+    }
+}
+
+/// As a shell has it: a signal counts from 128 on.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}

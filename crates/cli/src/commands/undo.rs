@@ -1,0 +1,66 @@
+//! `takeback undo`: takes back what the agent did in a turn and keeps everything else.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use takeback_undo::{History, Resolution, UndoOptions};
+
+use super::rollback;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::Progress;
+
+/// Take back what the agent changed in its last turn, and keep everything else
+///
+/// Each file is merged: what the turn changed goes back, what you and other agents changed since
+/// stays. Files in which both changed the same lines are left alone and listed, unless --theirs,
+/// --ours or --markers says otherwise.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback undo                 the last turn that changed files
+  takeback undo --turn 3        the turn of row 3 of `takeback rollback`
+  takeback undo --dry-run       show what would happen
+  takeback undo --theirs        where you changed the same: what was there before the turn
+  takeback rollback undo        take the undo back")]
+pub(crate) struct Arguments {
+    /// The turn of this row of `takeback rollback`
+    #[arg(long, value_name = "N")]
+    turn: Option<usize>,
+    /// Show what would happen and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Where both changed the same: what was there before the turn
+    #[arg(long, group = "conflicts")]
+    theirs: bool,
+    /// Where both changed the same: what is there now
+    #[arg(long, group = "conflicts")]
+    ours: bool,
+    /// Where both changed the same: both, between markers
+    #[arg(long, group = "conflicts")]
+    markers: bool,
+    /// Also what others may have changed: while their calls overlapped, or without a known end
+    #[arg(long)]
+    uncertain: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let keeper = context.keeper()?;
+    let workspace = keeper.workspace(&context.directory)?;
+    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
+    let conflicts = match (arguments.theirs, arguments.ours, arguments.markers) {
+        (true, ..) => Resolution::Theirs,
+        (_, true, _) => Resolution::Ours,
+        (.., true) => Resolution::Markers,
+        _ => Resolution::Leave,
+    };
+    let options =
+        UndoOptions { row: arguments.turn, conflicts, uncertain: arguments.uncertain };
+    let progress = Progress::new("comparing the workspace with the turn");
+    let planned = keeper.plan_undo(&workspace, &history, &options)?;
+    drop(progress);
+    let view = rollback::go_through(planned, arguments.dry_run, context)?;
+    let code = rollback::show::show(&view, arguments.dry_run, context);
+    let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
+    Ok(if is_left { ExitCode::FAILURE } else { code })
+}

@@ -1,0 +1,172 @@
+//! Who changed what: what is known of a workspace at each moment a call began or ended, and which
+//! calls were running in between.
+//!
+//! What changed while only one session's calls were running is theirs. What changed while calls of
+//! several were running is theirs if they name it, and uncertain otherwise. What changed between
+//! calls belongs to somebody else.
+
+use std::collections::BTreeMap;
+
+use takeback_ledger::Time;
+use takeback_tree::{Mode, ObjectError, Oid, RelPath, Store};
+
+use crate::history::History;
+use crate::record::{CallOf, Checkpoint, Kind};
+
+/// A file, symlink or directory in a tree.
+pub(crate) type Node = (Mode, Oid);
+
+/// One change of one path.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Segment {
+    pub(crate) before: Option<Node>,
+    pub(crate) after: Option<Node>,
+    /// Whether nobody else can have made it.
+    pub(crate) certain: bool,
+}
+
+/// What some turns changed, by path, each path's changes in order.
+pub(crate) type Changes = BTreeMap<RelPath, Vec<Segment>>;
+
+/// A state of the workspace that is known.
+struct Point {
+    /// The order: twice the number of the checkpoint, or one less than that of the next one.
+    at: u64,
+    time: Time,
+    tree: Oid,
+}
+
+/// A call and when it was running.
+struct Span<'h> {
+    call: &'h CallOf,
+    from: u64,
+    to: u64,
+    late: bool,
+    /// Whether its end is known.
+    ended: bool,
+}
+
+/// The known states of a workspace and the calls between them.
+pub(crate) struct Timeline<'h> {
+    points: Vec<Point>,
+    spans: Vec<Span<'h>>,
+}
+
+impl<'h> Timeline<'h> {
+    /// Everything that a history tells. `now`: the present state, if it is known.
+    pub(crate) fn of(history: &'h History, now: Option<Oid>) -> Timeline<'h> {
+        let mut timeline = Timeline { points: Vec::new(), spans: Vec::new() };
+        for checkpoint in &history.all {
+            timeline.add(checkpoint);
+        }
+        timeline.points.sort_by_key(|point| (point.at, point.time));
+        if let Some(tree) = now {
+            timeline.points.push(Point { at: u64::MAX, time: Time::default(), tree });
+        }
+        timeline.add_unended(history);
+        timeline
+    }
+
+    fn add(&mut self, checkpoint: &'h Checkpoint) {
+        let (at, record) = (2 * checkpoint.pin.name.seq, &checkpoint.record);
+        self.points.push(Point { at, time: record.moment(), tree: checkpoint.pin.tree });
+        let Some(call) = &record.call else { return };
+        let Some(began) = &call.began else { return };
+        // Numbers were given out anew if the history was moved: then they are all later by as much.
+        let moved = checkpoint.pin.name.seq.saturating_sub(record.seq);
+        let from = 2 * (began.seq + moved) - 1;
+        let time = Time::parse(&began.time).unwrap_or_default();
+        self.points.push(Point { at: from, time, tree: began.tree });
+        self.spans.push(Span { call, from, to: at, late: began.late, ended: true });
+    }
+
+    /// Calls whose end nobody told run until their session is heard of again; if it is not, until
+    /// the next that is known.
+    fn add_unended(&mut self, history: &'h History) {
+        let is_ended = |call: &CallOf, spans: &[Span<'_>]| {
+            spans.iter().any(|span| span.call.session == call.session && span.call.id == call.id)
+        };
+        for (index, checkpoint) in history.all.iter().enumerate() {
+            let record = &checkpoint.record;
+            let Some(call) = &record.call else { continue };
+            if record.kind != Kind::Call || is_ended(call, &self.spans) {
+                continue;
+            }
+            let from = 2 * checkpoint.pin.name.seq;
+            let later = &history.all[index + 1..];
+            let again = later.iter().find(|later| {
+                later.record.call.as_ref().is_some_and(|later| later.session == call.session)
+            });
+            let next = || self.points.iter().map(|point| point.at).find(|at| *at > from);
+            let to = again.map(|again| 2 * again.pin.name.seq).or_else(next);
+            let Some(to) = to else { continue };
+            self.spans.push(Span { call, from, to, late: record.late, ended: false });
+        }
+    }
+
+    /// What the turns that are asked for changed.
+    pub(crate) fn changes(
+        &self,
+        store: &Store,
+        is_asked_for: impl Fn(&CallOf) -> bool,
+    ) -> Result<Changes, ObjectError> {
+        let mut changes = Changes::new();
+        for (from, to) in self.points.iter().zip(self.points.iter().skip(1)) {
+            if from.tree == to.tree {
+                continue;
+            }
+            let is_running = |span: &&Span<'_>| span.from <= from.at && to.at <= span.to;
+            let (ours, others): (Vec<_>, Vec<_>) =
+                self.spans.iter().filter(is_running).partition(|span| is_asked_for(span.call));
+            if ours.is_empty() {
+                continue;
+            }
+            for change in store.changed_paths(&from.tree, &to.tree)? {
+                let Some(certain) = attribute(&change.path, &ours, &others) else { continue };
+                let segment = Segment { before: change.from, after: change.to, certain };
+                add(changes.entry(change.path).or_default(), segment);
+            }
+        }
+        changes.retain(|_, segments| {
+            segments.retain(|segment| !is_same(segment.before, segment.after));
+            !segments.is_empty()
+        });
+        Ok(changes)
+    }
+}
+
+/// Whether a change is ours, and certainly so; `None` if it is somebody else's.
+fn attribute(path: &RelPath, ours: &[&Span<'_>], others: &[&Span<'_>]) -> Option<bool> {
+    let names = |span: &&Span<'_>| span.call.named.iter().any(|named| path.starts_with(named));
+    let is_sure = ours.iter().any(|span| span.ended && !span.late);
+    if others.is_empty() {
+        return Some(is_sure);
+    }
+    match (ours.iter().any(names), others.iter().any(names)) {
+        (true, false) => Some(is_sure),
+        (false, true) => None,
+        // Whoever names what they change changes nothing else.
+        (false, false) if others.iter().all(|span| !span.call.named.is_empty()) => Some(is_sure),
+        (false, false) if ours.iter().all(|span| !span.call.named.is_empty()) => None,
+        _ => Some(false),
+    }
+}
+
+/// Whether two nodes are the same. Of directories only the mode counts: what is in them has
+/// changes of its own.
+pub(crate) fn is_same(one: Option<Node>, other: Option<Node>) -> bool {
+    match (one, other) {
+        (Some((one, _)), Some((other, _))) if one.is_directory() => one == other,
+        (one, other) => one == other,
+    }
+}
+
+/// Adds a change behind the others: one that begins where the last one ended continues it.
+fn add(segments: &mut Vec<Segment>, next: Segment) {
+    match segments.last_mut() {
+        Some(last) if is_same(last.after, next.before) && last.certain == next.certain => {
+            last.after = next.after;
+        }
+        _ => segments.push(next),
+    }
+}

@@ -1,0 +1,119 @@
+//! How much each row changed: counted once, when nobody waits for it, and kept.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use takeback_tree::{DiffOptions, ObjectError, Oid, RelPath, Store, Workspace, diff};
+
+use crate::changes::Timeline;
+use crate::history::{History, Row};
+use crate::keeper::Keeper;
+use crate::notes::{self, Notes};
+
+/// How much changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Files and symlinks.
+    pub files: u64,
+    /// Lines that came.
+    pub insertions: u64,
+    /// Lines that went.
+    pub deletions: u64,
+}
+
+/// What was counted, and up to which checkpoint.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Counted {
+    until: u64,
+    #[serde(flatten)]
+    counts: Counts,
+}
+
+impl Keeper {
+    /// How much each row changed, in the order of the rows: a turn by its calls, a manual
+    /// checkpoint until the next row. `None` where nothing is known yet.
+    pub(crate) fn counts(&self, workspace: &Workspace<'_>, history: &History) -> Vec<Option<Counts>> {
+        let store = workspace.store();
+        let path = Notes::new(workspace.notes()).counts();
+        let known: BTreeMap<u64, Counted> = notes::read(&path).unwrap_or_default();
+        let mut counted = BTreeMap::new();
+        let mut timeline = None;
+        let mut all = Vec::new();
+        for row in history.rows() {
+            let seq = row.first().pin.name.seq;
+            let Some(until) = last_word(history, &row) else {
+                all.push(None);
+                continue;
+            };
+            let entry = match known.get(&seq).filter(|known| known.until == until) {
+                Some(known) => Some(*known),
+                None => {
+                    let timeline = timeline.get_or_insert_with(|| Timeline::of(history, None));
+                    // What cannot be read cannot be counted; the list says so elsewhere.
+                    let counts = count(store, history, timeline, &row, &self.rules).ok();
+                    counts.map(|counts| Counted { until, counts })
+                }
+            };
+            if let Some(entry) = entry {
+                counted.insert(seq, entry);
+            }
+            all.push(entry.map(|entry| entry.counts));
+        }
+        if timeline.is_some() {
+            // They are counted again next time if this fails.
+            let _ = notes::write(&path, &counted);
+        }
+        all
+    }
+}
+
+/// The number of the checkpoint with which what a row changed is complete for now.
+fn last_word(history: &History, row: &Row<'_>) -> Option<u64> {
+    let successor = row.successor().map(|next| next.first().pin.name.seq);
+    match row.turn() {
+        None => successor,
+        Some(turn) => {
+            let newest = &history.all.last()?.pin.name.seq;
+            let of_turn = history.all.iter().rev().find(|known| known.record.turn() == Some(turn))?;
+            // A call without an end lasts until something else is known.
+            let last = of_turn.pin.name.seq;
+            (last > row.first().pin.name.seq || *newest > last).then_some(last.max(successor.unwrap_or(0)))
+        }
+    }
+}
+
+fn count(
+    store: &Store,
+    history: &History,
+    timeline: &Timeline<'_>,
+    row: &Row<'_>,
+    rules: &takeback_tree::Rules,
+) -> Result<Counts, ObjectError> {
+    let from = row.first().pin.tree;
+    let (to, paths): (Oid, Vec<RelPath>) = match row.turn() {
+        None => (row.successor().map_or(from, |next| next.first().pin.tree), Vec::new()),
+        Some(turn) => {
+            let changes =
+                timeline.changes(store, |call| (call.session.as_str(), &call.turn) == turn)?;
+            let last = history.all.iter().rev().find(|known| known.record.turn() == Some(turn));
+            let is_end = |index: &usize| history.all[*index].record.turn() == Some(turn);
+            let after = (0..history.all.len()).rev().find(is_end).map(|index| index + 1);
+            // Without an end of its own, the next state is the end.
+            let next = after.and_then(|index| history.all.get(index));
+            let ends_itself = last.is_some_and(|last| last.record.kind != crate::record::Kind::Call);
+            let end = if ends_itself { last } else { next.or(last) };
+            (end.map_or(from, |end| end.pin.tree), changes.into_keys().collect())
+        }
+    };
+    if from == to || (row.turn().is_some() && paths.is_empty()) {
+        return Ok(Counts::default());
+    }
+    let options = DiffOptions { paths: &paths, ..DiffOptions::new(rules) };
+    let diff = diff(store, &from, &to, &options)?;
+    let mut counts = Counts { files: diff.changes.len() as u64, ..Counts::default() };
+    for lines in diff.changes.iter().filter_map(|change| change.lines) {
+        counts.insertions += lines.insertions;
+        counts.deletions += lines.deletions;
+    }
+    Ok(counts)
+}

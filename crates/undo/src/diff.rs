@@ -1,0 +1,33 @@
+//! What changed since a checkpoint.
+
+use takeback_tree::{Diff, DiffError, DiffOptions, RelPath, StoreError, Workspace};
+
+use crate::keeper::Keeper;
+use crate::record::Checkpoint;
+
+/// A checkpoint could not be compared with the present.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+#[allow(missing_docs, reason = "each says what it is")]
+pub enum CompareError {
+    Store(#[from] StoreError),
+    Diff(#[from] DiffError),
+}
+
+impl Keeper {
+    /// What changed from a checkpoint to now: everywhere, or in these files and directories.
+    pub fn diff(
+        &self,
+        workspace: &Workspace<'_>,
+        checkpoint: &Checkpoint,
+        paths: &[RelPath],
+    ) -> Result<Diff, CompareError> {
+        let mut lock = self.lock(workspace)?;
+        let options = DiffOptions { paths, ..DiffOptions::new(&self.rules) };
+        let capture = self.capture_options(&self.rules, &[]);
+        let diff = lock.diff(&checkpoint.pin.tree, &capture, &options)?;
+        // It was only a look; what was captured on the way speeds up the next one.
+        let _ = lock.finish(self.system_time());
+        Ok(diff)
+    }
+}

@@ -1,0 +1,112 @@
+//! Checkpoints that could not be taken: remembered until somebody looks.
+//!
+//! The file has its full length from the start and is written in place, because the usual reason
+//! is a full disk.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use takeback_ledger::Time;
+use takeback_tree::AnyPath;
+
+/// The length of the file.
+const LENGTH: usize = 16 << 10;
+
+/// Something that went wrong, and how often in a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Where.
+    pub workspace: AnyPath,
+    /// What.
+    pub message: String,
+    /// The first time.
+    pub since: Time,
+    /// The last time.
+    pub until: Time,
+    /// How often.
+    pub count: u64,
+}
+
+/// The list of failures.
+pub(crate) struct Failures {
+    path: PathBuf,
+}
+
+impl Failures {
+    pub(crate) fn in_directory(checkpoints: &Path) -> Failures {
+        Failures { path: checkpoints.join("failures") }
+    }
+
+    /// Makes room for the list while there is some.
+    pub(crate) fn prepare(&self) {
+        if !self.path.exists() {
+            let _ = self.write(&[]);
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Failure> {
+        match fs::File::open(&self.path).and_then(|file| read(&file)) {
+            Ok(failures) => failures,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Adds one. The same again in the same place only counts.
+    pub(crate) fn add(&self, workspace: &Path, message: &str, now: Time) -> io::Result<()> {
+        let message: String = message.chars().take(500).collect();
+        let file = self.open()?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        let mut failures = read(&file).unwrap_or_default();
+        let workspace = AnyPath(workspace.to_owned());
+        match failures.iter_mut().find(|known| known.workspace == workspace && known.message == message) {
+            Some(known) => (known.until, known.count) = (now, known.count + 1),
+            None => {
+                failures.push(Failure { workspace, message, since: now, until: now, count: 1 });
+            }
+        }
+        write_all(&file, failures)
+    }
+
+    /// Forgets what was last seen before a time, or all of it.
+    pub(crate) fn forget(&self, before: Time) -> io::Result<()> {
+        if !self.path.exists() {
+            return Ok(());
+        }
+        let file = self.open()?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        let mut failures = read(&file).unwrap_or_default();
+        failures.retain(|failure| failure.until >= before);
+        write_all(&file, failures)
+    }
+
+    fn open(&self) -> io::Result<fs::File> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.path)
+    }
+
+    fn write(&self, failures: &[Failure]) -> io::Result<()> {
+        write_all(&self.open()?, failures.to_vec())
+    }
+}
+
+fn read(mut file: &fs::File) -> io::Result<Vec<Failure>> {
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(serde_json::from_str(text.trim_end()).unwrap_or_default())
+}
+
+/// The oldest go if there are too many.
+fn write_all(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
+    loop {
+        let mut text = serde_json::to_vec(&failures).expect("plain data becomes JSON");
+        if text.len() <= LENGTH {
+            text.resize(LENGTH, b' ');
+            return file.write_all_at(&text, 0);
+        }
+        failures.remove(0);
+    }
+}

@@ -1,0 +1,207 @@
+//! The history of a workspace: its checkpoints as rows, and which one somebody means.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use takeback_tree::{Store, StoreError, WorkspaceId};
+
+use crate::record::{Checkpoint, Checkpoints, Kind, TurnId};
+
+/// All checkpoints of a workspace.
+#[derive(Debug)]
+pub struct History {
+    workspace: WorkspaceId,
+    /// Oldest first, of all kinds.
+    pub(crate) all: Vec<Checkpoint>,
+    /// What could not be read, and why.
+    pub unreadable: Vec<String>,
+    /// Newest first.
+    rows: Vec<Vec<usize>>,
+}
+
+/// A row of the list: a manual checkpoint, or all checkpoints before calls of one turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'h> {
+    history: &'h History,
+    /// Newest = 1.
+    pub number: usize,
+}
+
+/// What somebody means by a number, a name or an id.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'h> {
+    /// The checkpoint.
+    pub checkpoint: &'h Checkpoint,
+    /// Whether it is one before a later call of a turn.
+    pub is_step: bool,
+}
+
+/// Nothing, or more than one thing, is meant.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// The list is not that long.
+    #[error("there is no checkpoint {number} here: the list has {rows}")]
+    NoSuchRow {
+        /// What was asked for.
+        number: usize,
+        /// How long the list is.
+        rows: usize,
+    },
+    /// The turn has fewer steps.
+    #[error("checkpoint {number} has no step {step}: it has {steps}")]
+    NoSuchStep {
+        /// The row.
+        number: usize,
+        /// What was asked for.
+        step: usize,
+        /// How many there are.
+        steps: usize,
+    },
+    /// Neither a number nor a name nor an id.
+    #[error("{0:?} is not a checkpoint")]
+    NotACheckpoint(String),
+    /// Several ids begin like this.
+    #[error("more than one checkpoint's id begins with {0}")]
+    Ambiguous(String),
+    /// No id here begins like this.
+    #[error("this workspace has no checkpoint {0}")]
+    Unknown(String),
+    /// It is one of another workspace.
+    #[error("checkpoint {id} belongs to {}", workspace.display())]
+    Elsewhere {
+        /// As it was given.
+        id: String,
+        /// Where it belongs.
+        workspace: PathBuf,
+    },
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl History {
+    /// Reads it.
+    pub fn of(store: &Store, workspace: &WorkspaceId) -> Result<History, StoreError> {
+        let Checkpoints { mut all, unreadable } = Checkpoints::of(store, workspace)?;
+        all.reverse();
+        let mut rows: Vec<Vec<usize>> = Vec::new();
+        let mut turns: HashMap<(&str, &TurnId), usize> = HashMap::new();
+        for (index, Checkpoint { record, .. }) in all.iter().enumerate() {
+            match (record.kind, record.turn()) {
+                (Kind::Manual | Kind::Call, None) | (Kind::Manual, _) => rows.push(vec![index]),
+                (Kind::Call, Some(turn)) => match turns.get(&turn) {
+                    Some(row) => rows[*row].push(index),
+                    None => {
+                        turns.insert(turn, rows.len());
+                        rows.push(vec![index]);
+                    }
+                },
+                (Kind::After | Kind::State | Kind::Safety, _) => {}
+            }
+        }
+        rows.reverse();
+        Ok(History { workspace: workspace.clone(), all, unreadable, rows })
+    }
+
+    /// The rows, newest first.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        (1..=self.rows.len()).map(|number| Row { history: self, number })
+    }
+
+    /// The row of a number.
+    pub fn row(&self, number: usize) -> Result<Row<'_>, FindError> {
+        if (1..=self.rows.len()).contains(&number) {
+            Ok(Row { history: self, number })
+        } else {
+            Err(FindError::NoSuchRow { number, rows: self.rows.len() })
+        }
+    }
+
+    /// The checkpoint that somebody means: `N`, `N.M`, a name, an id or the start of one.
+    pub fn find(&self, store: &Store, text: &str) -> Result<Found<'_>, FindError> {
+        if let Some(number) = number(text) {
+            return Ok(Found { checkpoint: self.row(number)?.first(), is_step: false });
+        }
+        if let Some((row, step)) = text.split_once('.')
+            && let (Some(row), Some(step)) = (number(row), number(step))
+        {
+            let row = self.row(row)?;
+            let steps = row.steps().count();
+            let found = step.checked_sub(1).and_then(|index| row.steps().nth(index));
+            let missing = FindError::NoSuchStep { number: row.number, step, steps };
+            return Ok(Found { checkpoint: found.ok_or(missing)?, is_step: step > 1 });
+        }
+        let named = self.all.iter().rev().find(|known| known.record.name.as_deref() == Some(text));
+        match named {
+            Some(checkpoint) => Ok(Found { checkpoint, is_step: false }),
+            None => self.by_id(store, text),
+        }
+    }
+
+    fn by_id(&self, store: &Store, text: &str) -> Result<Found<'_>, FindError> {
+        let is_id =
+            (6..=40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_id {
+            return Err(FindError::NotACheckpoint(text.to_owned()));
+        }
+        let prefix = text.to_ascii_lowercase();
+        let fits = |checkpoint: &&Checkpoint| checkpoint.pin.id.to_string().starts_with(&prefix);
+        let mut found = self.all.iter().filter(fits);
+        match (found.next(), found.next()) {
+            (Some(checkpoint), None) => {
+                let is_first = self.rows().any(|row| row.first().pin.name == checkpoint.pin.name);
+                let is_step = checkpoint.record.kind == Kind::Call && !is_first;
+                Ok(Found { checkpoint, is_step })
+            }
+            (Some(_), Some(_)) => Err(FindError::Ambiguous(prefix)),
+            (None, _) => match self.elsewhere(store, &prefix)? {
+                Some(workspace) => Err(FindError::Elsewhere { id: prefix, workspace }),
+                None => Err(FindError::Unknown(prefix)),
+            },
+        }
+    }
+
+    /// The other workspace that has a checkpoint of this id.
+    fn elsewhere(&self, store: &Store, prefix: &str) -> Result<Option<PathBuf>, StoreError> {
+        for workspace in store.pinned_workspaces()?.into_iter().filter(|id| *id != self.workspace) {
+            for name in store.pin_names(&workspace)? {
+                let id = store.pin_id(&name).ok().flatten();
+                if id.is_some_and(|id| id.to_string().starts_with(prefix)) {
+                    let info = store.workspace_info(&workspace).ok().flatten();
+                    return Ok(Some(info.map_or_else(|| workspace.to_string().into(), |info| info.path.0)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<'h> Row<'h> {
+    /// What `rollback N` returns to.
+    pub fn first(&self) -> &'h Checkpoint {
+        self.steps().next().expect("a row has a checkpoint")
+    }
+
+    /// All its checkpoints, in order: the first one included.
+    pub fn steps(&self) -> impl Iterator<Item = &'h Checkpoint> + use<'h> {
+        let history = self.history;
+        history.rows[self.number - 1].iter().map(|index| &history.all[*index])
+    }
+
+    /// The row that came after it.
+    pub fn successor(&self) -> Option<Row<'h>> {
+        self.history.row(self.number - 1).ok()
+    }
+
+    /// The session and turn, unless somebody asked for it.
+    pub fn turn(&self) -> Option<(&'h str, &'h TurnId)> {
+        let record = &self.first().record;
+        if record.kind == Kind::Manual { None } else { record.turn() }
+    }
+}
+
+/// One to five digits are a number.
+fn number(text: &str) -> Option<usize> {
+    let is_number = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().expect("five digits are a number"))
+}

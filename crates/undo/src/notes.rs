@@ -1,0 +1,192 @@
+//! What hooks remember from one process to the next: the turn that a session is in, its last step
+//! in a workspace, and calls that have begun and not ended.
+//!
+//! Small files, replaced as a whole, none of them worth a sync: after a power cut no agent is left
+//! that could go on.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use takeback_ledger::Time;
+use takeback_tree::{AnyPath, Oid, RelPath};
+
+use crate::record::TurnId;
+
+/// A file name made of whatever text.
+pub(crate) fn file_name(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    let digest: [u8; 32] = hasher.finalize().into();
+    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A note; `None` if there is none that can be read.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// Replaces a note.
+pub(crate) fn write(path: &Path, note: &impl Serialize) -> io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    let directory = path.parent().expect("a note is in a directory");
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = match options.open(&temporary) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            options.open(&temporary)?
+        }
+        file => file?,
+    };
+    file.write_all(&serde_json::to_vec(note).expect("plain data becomes JSON"))?;
+    fs::rename(&temporary, path)
+}
+
+pub(crate) fn remove(path: &Path) {
+    // What is left over is at worst out of date, and says so by its time.
+    let _ = fs::remove_file(path);
+}
+
+/// What is known of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SessionNote {
+    pub(crate) session: String,
+    pub(crate) workspace: AnyPath,
+    /// Turns so far.
+    pub(crate) turns: i64,
+    /// The agent's name for the current one, if it has one.
+    pub(crate) turn: Option<TurnId>,
+    /// Whether the current turn is over.
+    pub(crate) over: bool,
+}
+
+impl SessionNote {
+    /// The current turn.
+    pub(crate) fn turn_id(&self) -> TurnId {
+        self.turn.clone().unwrap_or(TurnId::Number(self.turns))
+    }
+
+    /// The next turn begins.
+    pub(crate) fn begin_turn(&mut self, turn: Option<TurnId>) {
+        self.turns += 1;
+        (self.turn, self.over) = (turn, false);
+    }
+}
+
+/// The latest checkpoint of a session in a workspace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StepNote {
+    pub(crate) turn: TurnId,
+    pub(crate) tree: Oid,
+    pub(crate) seq: u64,
+}
+
+/// A call that has begun.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OpenCall {
+    pub(crate) session: String,
+    pub(crate) turn: TurnId,
+    pub(crate) call: String,
+    pub(crate) tool: String,
+    pub(crate) named: Vec<RelPath>,
+    /// What was there before it.
+    pub(crate) tree: Oid,
+    /// The number that the next checkpoint had then.
+    pub(crate) seq: u64,
+    pub(crate) time: Time,
+    pub(crate) late: bool,
+    /// Whether a checkpoint or state was kept for it.
+    pub(crate) has_pin: bool,
+}
+
+/// The last copy of a repository's index.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IndexNote {
+    pub(crate) stamp: [i64; 5],
+    pub(crate) attachment: Oid,
+    /// A checkpoint that keeps it.
+    pub(crate) seq: u64,
+}
+
+/// The notes about one workspace. Whoever uses them holds its lock.
+pub(crate) struct Notes {
+    directory: PathBuf,
+}
+
+impl Notes {
+    pub(crate) fn new(directory: PathBuf) -> Notes {
+        Notes { directory }
+    }
+
+    fn step_path(&self, session: &str) -> PathBuf {
+        self.directory.join("steps").join(file_name(&[session]))
+    }
+
+    pub(crate) fn step(&self, session: &str) -> Option<StepNote> {
+        read(&self.step_path(session))
+    }
+
+    pub(crate) fn set_step(&self, session: &str, note: &StepNote) -> io::Result<()> {
+        write(&self.step_path(session), note)
+    }
+
+    fn call_path(&self, session: &str, key: &str) -> PathBuf {
+        self.directory.join("open").join(file_name(&[session, key]))
+    }
+
+    pub(crate) fn open_call(&self, session: &str, key: &str, call: &OpenCall) -> io::Result<()> {
+        write(&self.call_path(session, key), call)
+    }
+
+    /// Takes the note of a call that has ended.
+    pub(crate) fn close_call(&self, session: &str, key: &str) -> Option<OpenCall> {
+        let path = self.call_path(session, key);
+        let call = read(&path);
+        remove(&path);
+        call
+    }
+
+    /// All calls that have begun and not ended.
+    pub(crate) fn open_calls(&self) -> Vec<OpenCall> {
+        let Ok(entries) = fs::read_dir(self.directory.join("open")) else { return Vec::new() };
+        entries.flatten().filter_map(|entry| read(&entry.path())).collect()
+    }
+
+    /// Calls of a session that have no end will not get one.
+    pub(crate) fn drop_calls(&self, session: &str) {
+        let Ok(entries) = fs::read_dir(self.directory.join("open")) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if read::<OpenCall>(&path).is_none_or(|call| call.session == session) {
+                remove(&path);
+            }
+        }
+    }
+
+    /// The session does not go on here.
+    pub(crate) fn forget(&self, session: &str) {
+        self.drop_calls(session);
+        remove(&self.step_path(session));
+    }
+
+    pub(crate) fn index(&self) -> Option<IndexNote> {
+        read(&self.directory.join("index"))
+    }
+
+    pub(crate) fn set_index(&self, note: &IndexNote) -> io::Result<()> {
+        write(&self.directory.join("index"), note)
+    }
+
+    /// Where counts of changes are kept.
+    pub(crate) fn counts(&self) -> PathBuf {
+        self.directory.join("counts")
+    }
+}

@@ -1,0 +1,571 @@
+//! The way in: what an agent reports becomes checkpoints and entries in the ledger.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use takeback_ledger::{
+    CallRecord, EffectRecord, Event as Entry, Ledger, MessageRecord, ParentKind, Recorded,
+    SessionRecord, Time,
+};
+use takeback_tree::{Oid, RelPath, Rules, Workspace, WorkspaceError};
+
+use crate::keeper::{Keeper, TakeError, has_pin};
+use crate::notes::{Notes, OpenCall, SessionNote, StepNote, file_name};
+use crate::record::{Began, CallOf, Kind, Record, TurnId};
+use crate::report::{Event, Report, ToolCall};
+use crate::repository::Repository;
+use crate::roots::root_of;
+use crate::settings::Granularity;
+use crate::shell::{self, Analysis, Surroundings};
+
+/// How long a hook waits for others to let it write into the ledger.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// At most so many paths outside of the workspace are looked after per call.
+const ELSEWHERE: usize = 16;
+
+/// A directory outside of any project is captured only if it is small.
+const MAX_FILES_ELSEWHERE: u64 = 2_000;
+
+/// What came of a report.
+#[derive(Debug, Default)]
+pub struct Handled {
+    /// Checkpoints that were taken: rows or steps.
+    pub checkpoints: Vec<Oid>,
+    /// What went wrong, if anything. It is remembered as well.
+    pub failures: Vec<String>,
+    /// What is to be done when nobody waits any more.
+    pub later: Option<Later>,
+}
+
+/// Work that can wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// Capture a workspace, so that the first checkpoint is fast.
+    Warm(PathBuf),
+    /// Look after a workspace at the end of a turn.
+    Tend {
+        /// Where.
+        workspace: PathBuf,
+        /// Whose turn.
+        session: String,
+        /// Whether the session is over as well.
+        over: bool,
+    },
+}
+
+/// What a call may change: a directory or a single file.
+#[derive(Clone, PartialEq, Eq)]
+enum PlaceKind {
+    Directory(PathBuf),
+    File(PathBuf),
+}
+
+/// The same, and how it is captured.
+struct Place {
+    kind: PlaceKind,
+    rules: Rules,
+    named: Vec<RelPath>,
+}
+
+/// A tool call as it is recorded.
+struct Call<'a> {
+    report: &'a Report,
+    call: &'a ToolCall,
+    session: String,
+    turn: TurnId,
+    /// What pairs its end with its beginning.
+    key: String,
+    id: String,
+    time: Time,
+    late: bool,
+}
+
+impl Keeper {
+    /// Does what a report asks for. Nothing in it is fatal: what went wrong is in the answer.
+    ///
+    /// `late`: the agent was told to go on already.
+    pub fn handle(&self, report: &Report, late: bool) -> Handled {
+        let mut handled = Handled::default();
+        let mut note = self.session(report, &mut handled);
+        let entries = match &report.event {
+            Event::SessionStart => {
+                handled.later = Some(Later::Warm(note.workspace.0.clone()));
+                Vec::new()
+            }
+            Event::TurnStart { prompt } => self.turn_start(report, &mut note, prompt),
+            Event::BeforeTool(call) => self.before(report, &mut note, call, late, &mut handled),
+            Event::AfterTool { call, outcome } => {
+                self.after(report, &note, call, outcome.as_deref(), late, &mut handled)
+            }
+            Event::TurnEnd => {
+                note.over = true;
+                handled.later = Some(tend(&note, false));
+                vec![Entry::TurnEnd { session: note.session.clone() }]
+            }
+            Event::SessionEnd => {
+                handled.later = Some(tend(&note, true));
+                let reason = "ended".to_owned();
+                vec![Entry::SessionEnd { session: note.session.clone(), reason }]
+            }
+        };
+        if report.event == Event::SessionEnd {
+            self.forget_session(&note.session);
+        } else if self.session_note(&note.session).as_ref() != Some(&note)
+            && let Err(error) = self.set_session_note(&note)
+        {
+            self.fail(&mut handled, &note.workspace.0, &format!("cannot remember the turn: {error}"));
+        }
+        self.enter(report, &note, entries, &mut handled);
+        handled
+    }
+
+    /// What is known of the session that reports.
+    fn session(&self, report: &Report, handled: &mut Handled) -> SessionNote {
+        let session = report.session_id();
+        if let Some(note) = self.session_note(&session) {
+            return note;
+        }
+        let root = self.root(&report.directory).unwrap_or_else(|error| {
+            if !matches!(report.event, Event::TurnEnd | Event::SessionEnd) {
+                self.fail(handled, &report.directory, &chain(&error));
+            }
+            report.directory.clone()
+        });
+        // It may be one that goes on after a long time.
+        let turns = self.ledger().ok().flatten();
+        let turns = turns.and_then(|ledger| Some(ledger.turns(&session).ok()?.last()?.turn));
+        SessionNote { session, workspace: (&*root).into(), turns: turns.unwrap_or(0), turn: None, over: false }
+    }
+
+    fn turn_start(&self, report: &Report, note: &mut SessionNote, prompt: &str) -> Vec<Entry> {
+        // Some agents report the same turn again.
+        if report.turn.is_some() && report.turn == note.turn && !note.over {
+            return Vec::new();
+        }
+        note.begin_turn(report.turn.clone());
+        let message = MessageRecord {
+            role: "user".into(),
+            content: Some(Value::from(prompt)),
+            timestamp: Some(self.now()),
+            ..MessageRecord::default()
+        };
+        vec![Entry::Messages { session: note.session.clone(), messages: vec![message] }]
+    }
+
+    fn before(
+        &self,
+        report: &Report,
+        note: &mut SessionNote,
+        call: &ToolCall,
+        late: bool,
+        handled: &mut Handled,
+    ) -> Vec<Entry> {
+        let is_another = report.turn.is_some() && report.turn != note.turn;
+        // Not every agent says when a turn begins.
+        if note.over || is_another || note.turns == 0 {
+            note.begin_turn(report.turn.clone());
+        }
+        let root = self.root_for(report, note);
+        let analysis = self.analyse(call, &report.directory, &root);
+        let mutates = mutates(call, analysis.as_ref());
+        let call = Call::new(report, call, note, self.now(), mutates, late);
+        let mut entry = CallRecord {
+            call: call.id.clone(),
+            tool: call.call.tool.clone(),
+            input: Some(call.call.input.clone()),
+            started_at: Some(call.time),
+            workspace: Some(root.display().to_string()),
+            uncertain: late,
+            ..CallRecord::default()
+        };
+        if mutates {
+            for place in self.places_of(&root, &report.directory, call.call, analysis.as_ref()) {
+                match self.protect(&place, &call) {
+                    Ok((tree, checkpoint)) => {
+                        handled.checkpoints.extend(checkpoint);
+                        entry.tree_before.get_or_insert(tree.to_string());
+                        entry.checkpoint = entry.checkpoint.or(checkpoint.map(|id| id.to_string()));
+                    }
+                    Err(error) => self.fail(handled, place.path(), &chain(&error)),
+                }
+            }
+        }
+        let session = note.session.clone();
+        let mut entries = vec![Entry::Call { session, call: entry }];
+        entries.extend(effects(&call, analysis.as_ref(), &root));
+        entries
+    }
+
+    fn after(
+        &self,
+        report: &Report,
+        note: &SessionNote,
+        call: &ToolCall,
+        outcome: Option<&str>,
+        late: bool,
+        handled: &mut Handled,
+    ) -> Vec<Entry> {
+        let root = self.root_for(report, note);
+        let analysis = self.analyse(call, &report.directory, &root);
+        let mutates = mutates(call, analysis.as_ref());
+        let call = Call::new(report, call, note, self.now(), mutates, late);
+        let mut entry = CallRecord {
+            call: call.id.clone(),
+            tool: call.call.tool.clone(),
+            outcome: outcome.map(str::to_owned),
+            ended_at: Some(call.time),
+            ..CallRecord::default()
+        };
+        let mut has_begun = false;
+        if mutates {
+            for place in self.places_of(&root, &report.directory, call.call, analysis.as_ref()) {
+                match self.conclude(&place, &call) {
+                    Ok(None) => {}
+                    Ok(Some((open, tree))) => {
+                        if !has_begun {
+                            entry.tree_after = Some(tree.to_string());
+                            entry.call = open.call;
+                        }
+                        has_begun = true;
+                    }
+                    Err(error) => self.fail(handled, place.path(), &chain(&error)),
+                }
+            }
+        }
+        let mut entries = vec![Entry::Call { session: note.session.clone(), call: entry }];
+        // Nobody told when it began, so its effects are not known either.
+        if mutates && !has_begun && handled.failures.is_empty() {
+            entries.extend(effects(&call, analysis.as_ref(), &root));
+        }
+        entries
+    }
+
+    /// The workspace that a call works in: the session's if it is in there.
+    fn root_for(&self, report: &Report, note: &SessionNote) -> PathBuf {
+        let directory = fs::canonicalize(&report.directory).unwrap_or(report.directory.clone());
+        if directory.starts_with(&note.workspace.0) {
+            return note.workspace.0.clone();
+        }
+        self.root(&directory).unwrap_or(directory)
+    }
+
+    fn analyse(&self, call: &ToolCall, directory: &Path, workspace: &Path) -> Option<Analysis> {
+        let home = self.places.home.as_deref();
+        Some(shell::analyse(&call.command()?, &Surroundings { directory, workspace, home }))
+    }
+
+    /// Everything that a call may change.
+    fn places_of(
+        &self,
+        root: &Path,
+        directory: &Path,
+        call: &ToolCall,
+        analysis: Option<&Analysis>,
+    ) -> Vec<Place> {
+        let mut main = self.place(PlaceKind::Directory(root.to_owned()));
+        let mut places = Vec::new();
+        let outside = analysis.map(|analysis| analysis.outside.as_slice()).unwrap_or_default();
+        let paths = call.path().into_iter().chain(outside.iter().cloned());
+        for path in paths.take(ELSEWHERE) {
+            let path = real(&directory.join(path));
+            match path.strip_prefix(root) {
+                Ok(inner) => main.named.extend(rel_path(inner)),
+                Err(_) => places.extend(self.place_elsewhere(&path)),
+            }
+        }
+        places.insert(0, main);
+        let mut seen = Vec::new();
+        places.retain(|place| {
+            let is_new = !seen.contains(&place.kind);
+            seen.push(place.kind.clone());
+            is_new
+        });
+        places
+    }
+
+    fn place(&self, kind: PlaceKind) -> Place {
+        Place { kind, rules: self.rules.clone(), named: Vec::new() }
+    }
+
+    /// What protects a path that is not in the session's workspace: its own workspace, or itself.
+    fn place_elsewhere(&self, path: &Path) -> Option<Place> {
+        let is_directory = path.is_dir();
+        let directory = if is_directory { Some(path) } else { path.parent() };
+        let directory = directory.filter(|directory| directory.is_dir())?;
+        let root = root_of(directory, &self.places).ok()?;
+        if root.is_project {
+            let mut place = self.place(PlaceKind::Directory(root.path.clone()));
+            place.named.extend(path.strip_prefix(&root.path).ok().and_then(rel_path));
+            return Some(place);
+        }
+        if is_directory {
+            let mut place = self.place(PlaceKind::Directory(path.to_owned()));
+            place.rules.max_files = place.rules.max_files.min(MAX_FILES_ELSEWHERE);
+            return Some(place);
+        }
+        // Of a new file among temporary ones nothing can be lost.
+        let is_temporary = self.places.temporary.iter().any(|root| path.starts_with(real(root)));
+        if is_temporary && fs::symlink_metadata(path).is_err() {
+            return None;
+        }
+        Some(self.place(PlaceKind::File(path.to_owned())))
+    }
+
+    fn open(&self, place: &Place) -> Result<Workspace<'_>, WorkspaceError> {
+        let store = self.store()?;
+        match &place.kind {
+            PlaceKind::Directory(path) => store.workspace(path, &self.places),
+            PlaceKind::File(path) => store.single_file(path, &self.places),
+        }
+    }
+
+    /// Captures a place before a call. Gives the tree, and the checkpoint if one was needed.
+    fn protect(&self, place: &Place, call: &Call<'_>) -> Result<(Oid, Option<Oid>), TakeError> {
+        let workspace = self.open(place)?;
+        let mut lock = self.lock(&workspace)?;
+        let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
+        let notes = Notes::new(workspace.notes());
+        let step = notes.step(&call.session);
+        let last = step.as_ref().filter(|step| step.turn == call.turn && has_pin(&workspace, step.seq));
+        let is_row = match last {
+            None => true,
+            Some(last) => {
+                self.settings.granularity == Granularity::Step && last.tree != capture.tree
+            }
+        };
+        let (seq, tree) = (lock.next_seq()?, capture.tree);
+        // Even without a step of its own, what the call began with has to be kept.
+        let is_known = last.is_some_and(|last| last.tree == tree);
+        let mut checkpoint = None;
+        if is_row || !is_known {
+            let kind = if is_row { Kind::Call } else { Kind::State };
+            let reason = call.call.reason(&call.tool());
+            let record = Record {
+                call: Some(call.of(&place.named)),
+                late: call.late,
+                ..self.record(&mut lock, kind, &reason)?
+            };
+            let taken = self.pin(&mut lock, tree, record.of(capture))?;
+            checkpoint = is_row.then_some(taken.pin.id);
+            if is_row {
+                let step = StepNote { turn: call.turn.clone(), tree, seq };
+                self.keep(&workspace, notes.set_step(&call.session, &step));
+            }
+        }
+        let open = OpenCall {
+            session: call.session.clone(),
+            turn: call.turn.clone(),
+            call: call.id.clone(),
+            tool: call.call.tool.clone(),
+            named: place.named.clone(),
+            tree,
+            seq,
+            time: call.time,
+            late: call.late,
+            has_pin: is_row || !is_known,
+        };
+        self.keep(&workspace, notes.open_call(&call.session, &call.key, &open));
+        lock.finish(self.system_time())?;
+        Ok((tree, checkpoint))
+    }
+
+    /// Captures a place after a call. `None` if nothing is known of its beginning.
+    fn conclude(&self, place: &Place, call: &Call<'_>) -> Result<Option<(OpenCall, Oid)>, TakeError> {
+        let workspace = self.open(place)?;
+        let mut lock = self.lock(&workspace)?;
+        let notes = Notes::new(workspace.notes());
+        let Some(open) = notes.close_call(&call.session, &call.key) else { return Ok(None) };
+        let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
+        let tree = capture.tree;
+        // A call that changed nothing is of interest only if its beginning is a checkpoint: then
+        // the next one would be taken for its end.
+        if open.has_pin || tree != open.tree {
+            let began = Began {
+                tree: open.tree,
+                seq: open.seq,
+                time: open.time.rfc3339(),
+                late: open.late || call.late,
+            };
+            let of = CallOf {
+                turn: open.turn.clone(),
+                id: open.call.clone(),
+                began: Some(began),
+                ..call.of(&open.named)
+            };
+            let reason = format!("after {}", call.tool());
+            let record = Record {
+                call: Some(of),
+                ..self.record(&mut lock, Kind::After, &reason)?
+            };
+            self.pin(&mut lock, tree, record.of(capture))?;
+        }
+        lock.finish(self.system_time())?;
+        Ok(Some((open, tree)))
+    }
+
+    /// A note that cannot be written costs accuracy, not a checkpoint.
+    fn keep(&self, workspace: &Workspace<'_>, written: std::io::Result<()>) {
+        if let Err(error) = written {
+            self.note_failure(workspace.path(), &format!("cannot take a note: {error}"));
+        }
+    }
+
+    fn fail(&self, handled: &mut Handled, place: &Path, message: &str) {
+        self.note_failure(place, message);
+        handled.failures.push(format!("{}: {message}", place.display()));
+    }
+
+    /// Writes into the ledger, or into its spool.
+    fn enter(&self, report: &Report, note: &SessionNote, entries: Vec<Entry>, handled: &mut Handled) {
+        let parent = report.parent.as_ref().map(|parent| format!("{}:{parent}", report.agent));
+        let record = SessionRecord {
+            id: note.session.clone(),
+            source: report.agent.clone(),
+            model: report.model.clone(),
+            parent_kind: parent.is_some().then_some(ParentKind::Subagent),
+            parent_session_id: parent,
+            workspace: Some(note.workspace.0.display().to_string()),
+            git_branch: match report.event {
+                Event::SessionStart => {
+                    Repository::of(&note.workspace.0).and_then(|repository| repository.head().branch)
+                }
+                _ => None,
+            },
+            ..SessionRecord::default()
+        };
+        let mut all = vec![Entry::Session { record: Box::new(record) }];
+        all.extend(entries);
+        let options = self.ledger_options(PATIENCE);
+        match Ledger::record_in(&self.ledger_path(), &options, &all, self.now()) {
+            Ok(Recorded::Written | Recorded::Spooled { .. }) => {}
+            Err(error) => self.fail(handled, &note.workspace.0, &chain(&error)),
+        }
+    }
+}
+
+impl Place {
+    fn path(&self) -> &Path {
+        match &self.kind {
+            PlaceKind::Directory(path) | PlaceKind::File(path) => path,
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    fn new(
+        report: &'a Report,
+        call: &'a ToolCall,
+        note: &SessionNote,
+        time: Time,
+        mutates: bool,
+        late: bool,
+    ) -> Call<'a> {
+        let turn = note.turn_id();
+        let key = match &call.id {
+            Some(id) => id.clone(),
+            None => file_name(&[&call.tool, &call.input.to_string()]),
+        };
+        let id = match (&call.id, mutates) {
+            (Some(id), _) => id.clone(),
+            // The same command may be run many times in a turn.
+            (None, true) => format!("{key}-{}", time.0),
+            (None, false) => format!("{key}-{}", note.turns),
+        };
+        Call { report, call, session: note.session.clone(), turn, key, id, time, late }
+    }
+
+    fn tool(&self) -> String {
+        match self.call.tool.as_str() {
+            "" => "a tool".to_owned(),
+            tool => tool.to_owned(),
+        }
+    }
+
+    fn of(&self, named: &[RelPath]) -> CallOf {
+        CallOf {
+            agent: self.report.agent.clone(),
+            session: self.session.clone(),
+            turn: self.turn.clone(),
+            id: self.id.clone(),
+            tool: self.call.tool.clone(),
+            named: named.to_vec(),
+            began: None,
+        }
+    }
+}
+
+/// Whether a call may change files.
+fn mutates(call: &ToolCall, analysis: Option<&Analysis>) -> bool {
+    call.always || analysis.map_or(!call.only_reads(), |analysis| analysis.mutates)
+}
+
+fn tend(note: &SessionNote, over: bool) -> Later {
+    Later::Tend { workspace: note.workspace.0.clone(), session: note.session.clone(), over }
+}
+
+/// What a command does that no rollback reverses.
+fn effects<'a>(
+    call: &'a Call<'_>,
+    analysis: Option<&'a Analysis>,
+    root: &'a Path,
+) -> impl Iterator<Item = Entry> + 'a {
+    let effects = analysis.map(|analysis| analysis.effects.as_slice()).unwrap_or_default();
+    effects.iter().map(move |effect| Entry::Effect {
+        session: call.session.clone(),
+        effect: EffectRecord {
+            turn: 0,
+            call: Some(call.id.clone()),
+            kind: effect.kind.as_str().to_owned(),
+            command: crate::record::tidy(&effect.command),
+            workspace: Some(root.display().to_string()),
+            time: Some(call.time),
+        },
+    })
+}
+
+/// A path without `.` and `..`, whose directory is canonical as far as it exists. The last name
+/// is not followed: whoever writes to a link is asked what it leads to elsewhere.
+fn real(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            other => plain.push(other),
+        }
+    }
+    match (plain.parent(), plain.file_name()) {
+        (Some(parent), Some(name)) => {
+            let existing = parent.ancestors().find_map(|ancestor| {
+                let canonical = fs::canonicalize(ancestor).ok()?;
+                Some(canonical.join(parent.strip_prefix(ancestor).ok()?))
+            });
+            existing.unwrap_or_else(|| parent.to_owned()).join(name)
+        }
+        _ => plain,
+    }
+}
+
+fn rel_path(path: &Path) -> Option<RelPath> {
+    use std::os::unix::ffi::OsStrExt;
+    RelPath::new(path.as_os_str().as_bytes()).ok().filter(|path| !path.is_root())
+}
+
+/// An error and the errors behind it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}
