@@ -37,9 +37,7 @@ pub(crate) fn detach() {
 /// Starts what a report left for later. If it cannot be started, the next one makes up for it.
 pub(crate) fn later(context: &Context, later: &Later) {
     let _ = match later {
-        Later::Warm(workspace) => {
-            start(context, workspace, ["checkpoints", "warm"], None)
-        }
+        Later::Warm(workspace) => start(context, workspace, ["checkpoints", "warm"], None),
         Later::Tend { workspace, session, over } => {
             let mut arguments = vec!["checkpoints", "tend", "--session", session.as_str()];
             if *over {

@@ -8,12 +8,14 @@ use takeback_ledger::{
     TitleError,
 };
 use takeback_tree::{
-    CaptureError, DiffError, GcError, PinError, PlanError, RepairError, RestoreError, StoreError,
-    WorkspaceError,
+    CaptureError, DiffError, GcError, MoveError, PinError, PlanError, RepairError, RestoreError,
+    StoreError, WorkspaceError,
 };
 
+use takeback_undo::import::ImportError;
 use takeback_undo::{
-    CompareError, FindError, IndexError, NameError, PruneError, RollbackError, StatusError, TakeError,
+    CompareError, FindError, IndexError, MoveWorkspaceError, NameError, PruneError, RollbackError,
+    StatusError, TakeError,
 };
 
 use crate::output;
@@ -134,7 +136,9 @@ impl From<PinError> for Failure {
     fn from(error: PinError) -> Failure {
         match error {
             PinError::Store(error) => error.into(),
-            PinError::Message | PinError::Write { .. } => Failure::of(&error),
+            PinError::Message | PinError::TooLarge(_) | PinError::Write { .. } => {
+                Failure::of(&error)
+            }
         }
     }
 }
@@ -273,6 +277,38 @@ impl From<RollbackError> for Failure {
             | RollbackError::NothingToRedo
             | RollbackError::Edit(_)
             | RollbackError::Index(_) => failure,
+        }
+    }
+}
+
+impl From<MoveWorkspaceError> for Failure {
+    fn from(error: MoveWorkspaceError) -> Failure {
+        let failure = Failure::of(&error);
+        match error {
+            MoveWorkspaceError::Workspace(error) => error.into(),
+            MoveWorkspaceError::Store(error) | MoveWorkspaceError::Move(MoveError::Store(error)) => {
+                error.into()
+            }
+            MoveWorkspaceError::NoHistory(_) => failure.hint(
+                "`takeback checkpoints` lists the workspaces that have some; name the old place first",
+            ),
+            MoveWorkspaceError::Move(MoveError::Unfinished(_)) => {
+                failure.hint("move the directory back, run `takeback rollback` there, and repeat")
+            }
+            MoveWorkspaceError::Ledger(_) | MoveWorkspaceError::Open(_) => {
+                failure.hint("repeat the command when the cause is gone")
+            }
+            MoveWorkspaceError::SamePlace(_) | MoveWorkspaceError::Move(_) => failure,
+        }
+    }
+}
+
+impl From<ImportError> for Failure {
+    fn from(error: ImportError) -> Failure {
+        match error {
+            ImportError::Store(error) => error.into(),
+            ImportError::Pin(error) => error.into(),
+            ImportError::Adopt(_) => Failure::of(&error),
         }
     }
 }

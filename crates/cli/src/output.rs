@@ -16,6 +16,7 @@ use crate::failure::{self, Failure};
 
 /// Like the standard one, but whoever reads may go away (`takeback … | head`) without a panic.
 macro_rules! println {
+    () => { println!("") };
     ($($part:tt)*) => { $crate::output::write_line(format_args!($($part)*)) };
 }
 

@@ -242,10 +242,8 @@ impl Ledger {
                  AND (tool_call_id = ?3 OR instr(tool_calls, ?4) OR timestamp >= ?5)",
         )?;
         let quoted = Value::from(call).to_string();
-        let found = statement.query_row(
-            params![head.key, turn.first_seq, call, quoted, began],
-            |row| row.get(0),
-        )?;
+        let found = statement
+            .query_row(params![head.key, turn.first_seq, call, quoted, began], |row| row.get(0))?;
         Ok(found)
     }
 

@@ -249,7 +249,8 @@ impl<'s> Adoption<'s> {
         self.writer.seal(&store.pack_directory()).map_err(unwritten(store))?;
         store.forget_packs();
         let workspace = store.workspace_id(path);
-        let (directory, workspace_lock) = store.lock_workspace(&workspace)?;
+        let workspace_lock = store.lock_directory(&workspace)?;
+        let directory = store.workspace_directory(&workspace);
         Ok(AdoptLock {
             store,
             path: path.to_owned(),

@@ -102,11 +102,14 @@ impl Lock<'_> {
                 None => opened.remove(&edit.path)?,
             }
         }
-        let path = self.store().directory().to_owned();
-        let written = opened.write(|content| self.put(Kind::Tree, content));
-        let tree = written.map_err(|source| EditError::Write { path, source })?;
+        let tree = opened.write(|content| self.put_for_edit(Kind::Tree, content))?;
         self.sealed()?;
         Ok(tree)
+    }
+
+    fn put_for_edit(&mut self, kind: Kind, content: &[u8]) -> Result<Oid, EditError> {
+        let path = self.store().directory().to_owned();
+        self.put(kind, content).map_err(|source| EditError::Write { path, source })
     }
 
     fn sealed(&mut self) -> Result<(), EditError> {
@@ -125,9 +128,11 @@ impl Lock<'_> {
                 if size > MAX_OBJECT {
                     return Err(EditError::TooLarge { path: path.clone(), size });
                 }
-                let directory = self.store().directory().to_owned();
-                let put = self.put(Kind::Blob, bytes);
-                put.map_err(|source| EditError::Write { path: directory, source })?
+                self.put_for_edit(Kind::Blob, bytes)?
+            }
+            // We know it without having it, but git does not.
+            Content::Known(Oid::EMPTY_TREE) if is_directory => {
+                self.put_for_edit(Kind::Tree, b"")?
             }
             Content::Known(oid) if is_file => self.store().blob(oid).map(|_| *oid)?,
             Content::Known(oid) if is_directory => self.store().tree(oid).map(|_| *oid)?,
@@ -234,7 +239,7 @@ impl<'a> Opened<'a> {
     }
 
     /// Makes trees of all that was opened; says which is that of the root.
-    fn write(mut self, mut put: impl FnMut(&[u8]) -> io::Result<Oid>) -> io::Result<Oid> {
+    fn write<E>(mut self, mut put: impl FnMut(&[u8]) -> Result<Oid, E>) -> Result<Oid, E> {
         // What is in a directory comes after it, so the last one has nothing opened in it.
         while let Some((path, directory)) = self.directories.pop_last() {
             if path.is_empty() {

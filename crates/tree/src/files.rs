@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -175,6 +175,13 @@ impl FileLock {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Whether it is a lock of the file that is at this path now.
+    pub(crate) fn is_of(&self, path: &Path) -> bool {
+        let identity = |found: fs::Metadata| (found.dev(), found.ino());
+        let there = fs::symlink_metadata(path).map(identity).ok();
+        there.is_some() && there == self.file.metadata().map(identity).ok()
     }
 
     pub(crate) fn shared(path: &Path) -> io::Result<FileLock> {

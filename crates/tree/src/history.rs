@@ -72,12 +72,33 @@ impl Needed {
         recent: &mut Recent,
         newest_first: &[Oid],
     ) -> Result<(), (Oid, ObjectError)> {
-        let mut walk = Walk { needed: self, origins, recent, attachment: None };
-        let mut newer = None;
+        let mut newer = Newer::default();
         for tip in newest_first {
-            newer = walk.tip(newer, *tip).map_err(|error| (*tip, error))?.or(newer);
+            self.add_ref(origins, recent, &mut newer, *tip).map_err(|error| (*tip, error))?;
         }
         Ok(())
+    }
+
+    /// Adds what a ref needs, compared with a newer one of its history, which it takes the place
+    /// of.
+    pub(crate) fn add_ref(
+        &mut self,
+        origins: &Origins,
+        recent: &mut Recent,
+        newer: &mut Newer,
+        tip: Oid,
+    ) -> Result<(), ObjectError> {
+        let mut walk = Walk { needed: self, origins, recent, attachment: newer.attachment };
+        let found = walk.tip(newer.tip, tip)?;
+        *newer = Newer { tip: found.or(newer.tip), attachment: walk.attachment };
+        Ok(())
+    }
+
+    /// Forgets that the objects from number `first` on were met.
+    pub(crate) fn forget_from(&mut self, origins: &Origins, first: usize) {
+        for object in self.objects.drain(first..) {
+            self.numbers.remove(&origins.object(object.place).oid);
+        }
     }
 
     /// Whether the object is met for the first time.
@@ -103,6 +124,13 @@ impl Needed {
 
 /// A commit and its tree.
 type Tip = (Oid, Oid);
+
+/// What the next older ref of a history is compared with.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Newer {
+    tip: Option<Tip>,
+    attachment: Option<Tip>,
+}
 
 struct Walk<'a> {
     needed: &'a mut Needed,

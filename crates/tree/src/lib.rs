@@ -39,7 +39,9 @@ mod store;
 mod testing;
 mod tracked;
 mod verify;
+mod weigh;
 mod workspace;
+mod workspaces;
 
 pub use adopt::{AdoptError, AdoptLock, Adopted, Adoption, Late};
 pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
@@ -62,3 +64,4 @@ pub use rules::{Filter, Rules};
 pub use store::{ObjectError, Store, StoreError};
 pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};
 pub use workspace::{Lock, PinError, Places, Workspace, WorkspaceError, WorkspaceInfo};
+pub use workspaces::{MoveError, WorkspaceGuard};

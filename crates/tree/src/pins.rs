@@ -62,6 +62,9 @@ impl FromStr for PinName {
     }
 }
 
+/// No number of a pin is as large.
+pub(crate) const SEQ_END: u64 = 1 << 62;
+
 /// A pin's number as it stands in the name of its ref, and in no other form. A number that no
 /// workspace ever gets to is none either: there would be no next one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +75,7 @@ impl FromStr for Seq {
 
     fn from_str(text: &str) -> Result<Seq, ()> {
         let seq: u64 = text.parse().map_err(drop)?;
-        if seq < 1 << 62 && seq.to_string() == text { Ok(Seq(seq)) } else { Err(()) }
+        if seq < SEQ_END && seq.to_string() == text { Ok(Seq(seq)) } else { Err(()) }
     }
 }
 
@@ -113,7 +116,7 @@ impl Store {
     }
 
     /// The entries of a directory whose names have a certain form; none if it is not there.
-    fn names_in<T: FromStr>(&self, directory: &PathBuf) -> Result<Vec<T>, StoreError> {
+    pub(crate) fn names_in<T: FromStr>(&self, directory: &PathBuf) -> Result<Vec<T>, StoreError> {
         let failed = || StoreError::io("list", directory);
         match fs::read_dir(directory) {
             Ok(entries) => entries

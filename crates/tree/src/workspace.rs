@@ -143,23 +143,8 @@ impl Store {
         }
     }
 
-    fn workspace_directory(&self, id: &WorkspaceId) -> PathBuf {
+    pub(crate) fn workspace_directory(&self, id: &WorkspaceId) -> PathBuf {
         self.directory().join("workspaces").join(id.to_string())
-    }
-
-    /// Waits until nobody else works on a workspace. Says where the store keeps what belongs to
-    /// it alone.
-    pub(crate) fn lock_workspace(
-        &self,
-        id: &WorkspaceId,
-    ) -> Result<(PathBuf, FileLock), StoreError> {
-        let directory = self.workspace_directory(id);
-        if !directory.exists() {
-            files::create_directory(&directory).map_err(StoreError::io("create", &directory))?;
-        }
-        let path = directory.join("lock");
-        let lock = FileLock::exclusive(&path).map_err(StoreError::io("lock", &path))?;
-        Ok((directory, lock))
     }
 }
 
@@ -170,11 +155,15 @@ fn bytes(path: &Path) -> &[u8] {
 /// What this directory is, if it is something that is never captured as a whole.
 fn refusal(path: &Path, places: &Places) -> Option<&'static str> {
     let is = |place: &PathBuf| fs::canonicalize(place).is_ok_and(|place| place == path);
+    let is_above =
+        |place: &PathBuf| fs::canonicalize(place).is_ok_and(|place| place.starts_with(path));
     let own = places.own.iter().filter_map(|own| fs::canonicalize(own).ok()).next();
     if path.parent().is_none() {
         Some("the root of the file system")
     } else if places.home.iter().any(is) {
         Some("the home directory")
+    } else if places.home.iter().any(is_above) {
+        Some("above the home directory")
     } else if places.temporary.iter().any(is) {
         Some("a directory for temporary files")
     } else if own.is_some_and(|own| path.starts_with(own)) {
@@ -227,11 +216,11 @@ impl<'s> Workspace<'s> {
     /// Waits until nobody else works on this workspace. If a restore was cut off, it is finished
     /// or reverted first: [`Lock::recovery`] tells.
     pub fn lock(&self) -> Result<Lock<'_>, StoreError> {
-        let (directory, workspace_lock) = self.store.lock_workspace(&self.id)?;
+        let workspace_lock = self.store.lock_directory(&self.id)?;
         let store_lock = self.store.share()?;
         let mut lock = Lock {
             workspace: self,
-            directory,
+            directory: self.directory(),
             writer: None,
             state: None,
             next_seq: None,

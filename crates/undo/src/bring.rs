@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use takeback_ledger::{LedgerError, OpenError, Time};
-use takeback_tree::{
-    AnyPath, Filter, MoveError, Pin, Rules, StoreError, Progress, WorkspaceError,
-};
+use takeback_tree::{AnyPath, Filter, MoveError, Pin, Progress, Rules, StoreError, WorkspaceError};
 
 use crate::import::{self, ImportError, Imported, Options};
 use crate::keeper::Keeper;
@@ -75,14 +73,11 @@ pub enum MoveWorkspaceError {
 impl Keeper {
     /// Brings in all checkpoints of another program that are in a directory. Doing it twice adds
     /// nothing.
-    pub fn import(
-        &self,
-        path: &Path,
-        progress: Progress<'_>,
-    ) -> Result<ImportReport, ImportError> {
+    pub fn import(&self, path: &Path, progress: Progress<'_>) -> Result<ImportReport, ImportError> {
         let survey = import::find(path);
         let mut report = ImportReport::default();
-        let tell = |problem: &import::Problem| format!("{}: {}", problem.path.display(), problem.reason);
+        let tell =
+            |problem: &import::Problem| format!("{}: {}", problem.path.display(), problem.reason);
         report.problems.extend(survey.problems.iter().map(tell));
         let store = self.store()?;
         for found in &survey.projects {
@@ -92,7 +87,8 @@ impl Keeper {
                 snapshot.reason = tidy(&snapshot.reason);
             }
             let directory = project.directory.clone();
-            let mut message = |new: &Imported, seq: u64| imported_record(&directory, new, seq).message();
+            let mut message =
+                |new: &Imported, seq: u64| imported_record(&directory, new, seq).message();
             let mut options = Options {
                 now: self.system_time(),
                 reason: &reason_of_imported,
@@ -124,7 +120,8 @@ impl Keeper {
     pub fn move_workspace(&self, old: &Path, new: &Path) -> Result<Moved, MoveWorkspaceError> {
         let store = self.store()?;
         let to = store.workspace(&self.root(new)?, &self.places)?;
-        let from = self.known_path(old)?.ok_or_else(|| MoveWorkspaceError::NoHistory(old.to_owned()))?;
+        let from =
+            self.known_path(old)?.ok_or_else(|| MoveWorkspaceError::NoHistory(old.to_owned()))?;
         if from == to.path() {
             return Err(MoveWorkspaceError::SamePlace(from));
         }

@@ -32,7 +32,11 @@ struct Counted {
 impl Keeper {
     /// How much each row changed, in the order of the rows: a turn by its calls, a manual
     /// checkpoint until the next row. `None` where nothing is known yet.
-    pub(crate) fn counts(&self, workspace: &Workspace<'_>, history: &History) -> Vec<Option<Counts>> {
+    pub(crate) fn counts(
+        &self,
+        workspace: &Workspace<'_>,
+        history: &History,
+    ) -> Vec<Option<Counts>> {
         let store = workspace.store();
         let path = Notes::new(workspace.notes()).counts();
         let known: BTreeMap<u64, Counted> = notes::read(&path).unwrap_or_default();
@@ -74,10 +78,12 @@ fn last_word(history: &History, row: &Row<'_>) -> Option<u64> {
         None => successor,
         Some(turn) => {
             let newest = &history.all.last()?.pin.name.seq;
-            let of_turn = history.all.iter().rev().find(|known| known.record.turn() == Some(turn))?;
+            let of_turn =
+                history.all.iter().rev().find(|known| known.record.turn() == Some(turn))?;
             // A call without an end lasts until something else is known.
             let last = of_turn.pin.name.seq;
-            (last > row.first().pin.name.seq || *newest > last).then_some(last.max(successor.unwrap_or(0)))
+            (last > row.first().pin.name.seq || *newest > last)
+                .then_some(last.max(successor.unwrap_or(0)))
         }
     }
 }
@@ -100,7 +106,8 @@ fn count(
             let after = (0..history.all.len()).rev().find(is_end).map(|index| index + 1);
             // Without an end of its own, the next state is the end.
             let next = after.and_then(|index| history.all.get(index));
-            let ends_itself = last.is_some_and(|last| last.record.kind != crate::record::Kind::Call);
+            let ends_itself =
+                last.is_some_and(|last| last.record.kind != crate::record::Kind::Call);
             let end = if ends_itself { last } else { next.or(last) };
             (end.map_or(from, |end| end.pin.tree), changes.into_keys().collect())
         }

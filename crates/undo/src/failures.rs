@@ -62,7 +62,10 @@ impl Failures {
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         let mut failures = read(&file).unwrap_or_default();
         let workspace = AnyPath(workspace.to_owned());
-        match failures.iter_mut().find(|known| known.workspace == workspace && known.message == message) {
+        match failures
+            .iter_mut()
+            .find(|known| known.workspace == workspace && known.message == message)
+        {
             Some(known) => (known.until, known.count) = (now, known.count + 1),
             None => {
                 failures.push(Failure { workspace, message, since: now, until: now, count: 1 });

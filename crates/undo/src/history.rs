@@ -168,7 +168,9 @@ impl History {
                 let id = store.pin_id(&name).ok().flatten();
                 if id.is_some_and(|id| id.to_string().starts_with(prefix)) {
                     let info = store.workspace_info(&workspace).ok().flatten();
-                    return Ok(Some(info.map_or_else(|| workspace.to_string().into(), |info| info.path.0)));
+                    return Ok(Some(
+                        info.map_or_else(|| workspace.to_string().into(), |info| info.path.0),
+                    ));
                 }
             }
         }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use takeback_ledger::{Ledger, OpenError, Options, Time};
 use takeback_tree::{
-    AnyPath, CaptureError, CaptureOptions, Lock, Oid, PinError, PinName, Places, Recovery, RelPath, Rules, Store,
-    StoreError, Workspace, WorkspaceError,
+    AnyPath, CaptureError, CaptureOptions, Lock, Oid, PinError, PinName, Places, Recovery, RelPath,
+    Rules, Store, StoreError, Workspace, WorkspaceError,
 };
 
 use crate::failures::{Failure, Failures};
@@ -168,7 +168,8 @@ impl Keeper {
 
     /// The root of the workspace that a directory is in.
     pub fn root(&self, directory: &Path) -> Result<PathBuf, WorkspaceError> {
-        let failed = |source: io::Error| WorkspaceError::Open { path: directory.to_owned(), source };
+        let failed =
+            |source: io::Error| WorkspaceError::Open { path: directory.to_owned(), source };
         Ok(root_of(directory, &self.places).map_err(failed)?.path)
     }
 
@@ -194,7 +195,11 @@ impl Keeper {
     }
 
     /// Takes a checkpoint because somebody wants one.
-    pub fn checkpoint(&self, workspace: &Workspace<'_>, wish: &Wish) -> Result<Checkpoint, TakeError> {
+    pub fn checkpoint(
+        &self,
+        workspace: &Workspace<'_>,
+        wish: &Wish,
+    ) -> Result<Checkpoint, TakeError> {
         if let Some(name) = &wish.name {
             check_name(name)?;
         }

@@ -3,6 +3,7 @@
 //! A [`Keeper`] is what everything starts from. Hooks hand it a [`Report`]; people list, roll back
 //! and undo.
 
+mod bring;
 mod changes;
 mod counts;
 mod diff;
@@ -18,15 +19,16 @@ mod protect;
 mod record;
 mod report;
 mod repository;
-//mod retention;
+mod retention;
 mod rollback;
 mod roots;
 mod settings;
 pub mod shell;
-//mod status;
+mod status;
 mod tend;
 mod undo;
 
+pub use bring::{ImportReport, ImportedProject, MoveWorkspaceError, Moved};
 pub use counts::Counts;
 pub use diff::CompareError;
 pub use failures::Failure;
@@ -34,14 +36,16 @@ pub use history::{FindError, Found, History, Row};
 pub use keeper::{Keeper, NameError, Setting, TakeError, Wish};
 pub use list::{EffectView, Elsewhere, List, RowView, StepView, UncoveredView};
 pub use protect::{Handled, Later};
-pub use record::{Action, Began, CallOf, Chat, Checkpoint, Checkpoints, Kind, Record, Rollback, TurnId};
+pub use record::{
+    Action, Began, CallOf, Chat, Checkpoint, Checkpoints, Kind, Record, Rollback, TurnId,
+};
 pub use report::{Event, Report, ToolCall};
 pub use repository::{Head, IndexError};
-//pub use retention::{PruneError, PruneOptions, Pruned, PrunedWorkspace, WorkspaceState};
+pub use retention::{PruneError, PruneOptions, Pruned, PrunedWorkspace, WorkspaceState};
 pub use rollback::{
     Direction, HeadMoved, PlannedRollback, RollbackError, RollbackOptions, RollbackView, Scope,
 };
 pub use roots::{Root, root_of};
 pub use settings::{Granularity, Private, Settings, Skip};
-//pub use status::{Legacy, Status, StatusError, WorkspaceStatus};
+pub use status::{Legacy, Status, StatusError, WorkspaceStatus};
 pub use undo::{Conflict, Resolution, UndoOptions};

@@ -115,7 +115,12 @@ impl Keeper {
         let subject = workspace.subject();
         let mut failures = self.failures();
         failures.retain(|failure| failure.workspace.0 == subject);
-        Ok(List { workspace: AnyPath(subject), checkpoints, failures, unreadable: history.unreadable })
+        Ok(List {
+            workspace: AnyPath(subject),
+            checkpoints,
+            failures,
+            unreadable: history.unreadable,
+        })
     }
 
     /// Other workspaces that have checkpoints, the latest first.
@@ -183,7 +188,11 @@ fn prompt(ledger: &Ledger, row: &Row<'_>) -> Option<String> {
 }
 
 /// The effects of each row's turn: those of its session from its time until the session's next.
-fn effects_by_row(ledger: &Ledger, workspace: &Workspace<'_>, history: &History) -> Vec<Vec<EffectView>> {
+fn effects_by_row(
+    ledger: &Ledger,
+    workspace: &Workspace<'_>,
+    history: &History,
+) -> Vec<Vec<EffectView>> {
     let rows: Vec<Row<'_>> = history.rows().collect();
     let mut effects = vec![Vec::new(); rows.len()];
     let Some(oldest) = rows.iter().map(|row| row.first().record.moment()).min() else {

@@ -23,9 +23,13 @@ pub(crate) fn leave(
     now: Time,
 ) -> Result<(), String> {
     let Some(mut ledger) = keeper.ledger().map_err(|error| chain(&error))? else { return Ok(()) };
-    let known = Checkpoints::of(workspace.store(), workspace.id()).map_err(|error| chain(&error))?;
-    let sessions: BTreeSet<&str> =
-        known.all.iter().filter_map(|known| Some(known.record.call.as_ref()?.session.as_str())).collect();
+    let known =
+        Checkpoints::of(workspace.store(), workspace.id()).map_err(|error| chain(&error))?;
+    let sessions: BTreeSet<&str> = known
+        .all
+        .iter()
+        .filter_map(|known| Some(known.record.call.as_ref()?.session.as_str()))
+        .collect();
     if sessions.is_empty() {
         return Ok(());
     }
@@ -44,9 +48,8 @@ pub(crate) fn leave(
 /// again.
 fn body(workspace: &Workspace<'_>, view: &RollbackView, tree: &Oid) -> Value {
     let store = workspace.store();
-    let content = |path: &RelPath| -> Option<String> {
-        Some(store.entry(tree, path).ok()??.1.to_string())
-    };
+    let content =
+        |path: &RelPath| -> Option<String> { Some(store.entry(tree, path).ok()??.1.to_string()) };
     let files = view.restored.iter().map(|path| json!({ "path": path, "content": content(path) }));
     let gone = view.deleted.iter().map(|path| json!({ "path": path, "content": null }));
     json!({

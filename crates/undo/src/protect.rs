@@ -116,7 +116,11 @@ impl Keeper {
         } else if self.session_note(&note.session).as_ref() != Some(&note)
             && let Err(error) = self.set_session_note(&note)
         {
-            self.fail(&mut handled, &note.workspace.0, &format!("cannot remember the turn: {error}"));
+            self.fail(
+                &mut handled,
+                &note.workspace.0,
+                &format!("cannot remember the turn: {error}"),
+            );
         }
         self.enter(report, &note, entries, &mut handled);
         handled
@@ -137,7 +141,13 @@ impl Keeper {
         // It may be one that goes on after a long time.
         let turns = self.ledger().ok().flatten();
         let turns = turns.and_then(|ledger| Some(ledger.turns(&session).ok()?.last()?.turn));
-        SessionNote { session, workspace: (&*root).into(), turns: turns.unwrap_or(0), turn: None, over: false }
+        SessionNote {
+            session,
+            workspace: (&*root).into(),
+            turns: turns.unwrap_or(0),
+            turn: None,
+            over: false,
+        }
     }
 
     fn turn_start(&self, report: &Report, note: &mut SessionNote, prompt: &str) -> Vec<Entry> {
@@ -329,7 +339,8 @@ impl Keeper {
         let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
         let notes = Notes::new(workspace.notes());
         let step = notes.step(&call.session);
-        let last = step.as_ref().filter(|step| step.turn == call.turn && has_pin(&workspace, step.seq));
+        let last =
+            step.as_ref().filter(|step| step.turn == call.turn && has_pin(&workspace, step.seq));
         let is_row = match last {
             None => true,
             Some(last) => {
@@ -373,7 +384,11 @@ impl Keeper {
     }
 
     /// Captures a place after a call. `None` if nothing is known of its beginning.
-    fn conclude(&self, place: &Place, call: &Call<'_>) -> Result<Option<(OpenCall, Oid)>, TakeError> {
+    fn conclude(
+        &self,
+        place: &Place,
+        call: &Call<'_>,
+    ) -> Result<Option<(OpenCall, Oid)>, TakeError> {
         let workspace = self.open(place)?;
         let mut lock = self.lock(&workspace)?;
         let notes = Notes::new(workspace.notes());
@@ -396,10 +411,7 @@ impl Keeper {
                 ..call.of(&open.named)
             };
             let reason = format!("after {}", call.tool());
-            let record = Record {
-                call: Some(of),
-                ..self.record(&mut lock, Kind::After, &reason)?
-            };
+            let record = Record { call: Some(of), ..self.record(&mut lock, Kind::After, &reason)? };
             self.pin(&mut lock, tree, record.of(capture))?;
         }
         lock.finish(self.system_time())?;
@@ -419,7 +431,13 @@ impl Keeper {
     }
 
     /// Writes into the ledger, or into its spool.
-    fn enter(&self, report: &Report, note: &SessionNote, entries: Vec<Entry>, handled: &mut Handled) {
+    fn enter(
+        &self,
+        report: &Report,
+        note: &SessionNote,
+        entries: Vec<Entry>,
+        handled: &mut Handled,
+    ) {
         let parent = report.parent.as_ref().map(|parent| format!("{}:{parent}", report.agent));
         let record = SessionRecord {
             id: note.session.clone(),
@@ -429,9 +447,8 @@ impl Keeper {
             parent_session_id: parent,
             workspace: Some(note.workspace.0.display().to_string()),
             git_branch: match report.event {
-                Event::SessionStart => {
-                    Repository::of(&note.workspace.0).and_then(|repository| repository.head().branch)
-                }
+                Event::SessionStart => Repository::of(&note.workspace.0)
+                    .and_then(|repository| repository.head().branch),
                 _ => None,
             },
             ..SessionRecord::default()

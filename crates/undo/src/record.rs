@@ -4,7 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 use takeback_ledger::{Redactor, Time};
-use takeback_tree::{AnyPath, Filter, Oid, Pin, RelPath, Store, StoreError, Uncovered, WorkspaceId};
+use takeback_tree::{
+    AnyPath, Filter, Oid, Pin, RelPath, Store, StoreError, Uncovered, WorkspaceId,
+};
 
 use crate::repository::Head;
 
@@ -173,7 +175,8 @@ impl Record {
     /// The message of the pin.
     pub fn message(&self) -> String {
         let json = serde_json::to_string(self).expect("plain data becomes JSON");
-        let subject: String = self.reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let subject: String =
+            self.reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         format!("{subject}\n\n{json}\n")
     }
 
@@ -267,7 +270,9 @@ impl Checkpoints {
             // One that cannot be read must not hide the others.
             let read = match store.pin(&name) {
                 Ok(None) => continue,
-                Ok(Some(pin)) => Record::parse(&pin.message).map(|record| Checkpoint { pin, record }),
+                Ok(Some(pin)) => {
+                    Record::parse(&pin.message).map(|record| Checkpoint { pin, record })
+                }
                 Err(error) => Err(error.to_string()),
             };
             match read {

@@ -69,10 +69,36 @@ const PATH_KEYS: [&str; 6] =
 
 /// Tools that only look. Whatever is not among them may change files.
 const READING_TOOLS: [&str; 31] = [
-    "read", "readfile", "readmanyfiles", "readdirectory", "view", "viewfile", "cat", "open",
-    "grep", "grepsearch", "searchfilecontent", "codebasesearch", "search", "searchfiles", "glob",
-    "find", "findfiles", "ls", "list", "listdir", "listdirectory", "listfiles", "websearch",
-    "webfetch", "fetch", "todoread", "todowrite", "notebookread", "getdiagnostics", "think",
+    "read",
+    "readfile",
+    "readmanyfiles",
+    "readdirectory",
+    "view",
+    "viewfile",
+    "cat",
+    "open",
+    "grep",
+    "grepsearch",
+    "searchfilecontent",
+    "codebasesearch",
+    "search",
+    "searchfiles",
+    "glob",
+    "find",
+    "findfiles",
+    "ls",
+    "list",
+    "listdir",
+    "listdirectory",
+    "listfiles",
+    "websearch",
+    "webfetch",
+    "fetch",
+    "todoread",
+    "todowrite",
+    "notebookread",
+    "getdiagnostics",
+    "think",
     "askuserquestion",
 ];
 
@@ -92,7 +118,9 @@ impl ToolCall {
             Value::Array(words) => {
                 let words = words.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
                 Some(match words[..] {
-                    [shell, flags, script] if is_shell(shell) && flags.starts_with('-') && flags.ends_with('c') => {
+                    [shell, flags, script]
+                        if is_shell(shell) && flags.starts_with('-') && flags.ends_with('c') =>
+                    {
                         script.to_owned()
                     }
                     _ => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
@@ -110,8 +138,12 @@ impl ToolCall {
 
     /// Whether the tool is one that only looks.
     pub fn only_reads(&self) -> bool {
-        let plain: String =
-            self.tool.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+        let plain: String = self
+            .tool
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .collect::<String>()
+            .to_ascii_lowercase();
         READING_TOOLS.contains(&plain.as_str())
     }
 

@@ -78,9 +78,9 @@ impl Repository {
         if name.split('/').any(|part| part == ".." || part.is_empty()) {
             return None;
         }
-        let loose = [&self.directory, &self.common].into_iter().find_map(|directory| {
-            commit_id(&small_file(&directory.join(name))?)
-        });
+        let loose = [&self.directory, &self.common]
+            .into_iter()
+            .find_map(|directory| commit_id(&small_file(&directory.join(name))?));
         loose.or_else(|| {
             let packed = fs::read_to_string(self.common.join("packed-refs")).ok()?;
             let line = packed.lines().find(|line| line.get(41..) == Some(name))?;
@@ -158,9 +158,8 @@ fn normalized(index: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut copy = index[..end].to_vec();
-    let number = |bytes: &[u8], at: usize| {
-        Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-    };
+    let number =
+        |bytes: &[u8], at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let (version, count) = (number(&copy, 4)?, number(&copy, 8)?);
     if copy.get(..4)? != b"DIRC" || !(2..=4).contains(&version) {
         return None;

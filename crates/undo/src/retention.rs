@@ -121,7 +121,9 @@ impl Keeper {
             self.forget_old_notes(oldest);
             store.gc()?;
         }
-        let limit = options.max_size_mb.map_or(self.settings.max_total_size(), |mb| mb.saturating_mul(1 << 20));
+        let limit = options
+            .max_size_mb
+            .map_or(self.settings.max_total_size(), |mb| mb.saturating_mul(1 << 20));
         self.prune_size(store, limit, options.dry_run, &mut pruned)?;
         if !options.dry_run {
             for workspace in workspaces.iter().filter(|workspace| !workspace.path.exists()) {
@@ -206,7 +208,8 @@ impl Keeper {
         let path = AnyPath(workspace.path.clone());
         if !pruned.dry_run {
             // Nothing goes that somebody is just using.
-            let Some(_guard) = store.try_lock_workspace(&workspace.id)? else {
+            let guard = store.try_lock_workspace(&workspace.id)?;
+            let Some(_guard) = guard.filter(|guard| !guard.has_unfinished_restore()) else {
                 if !pruned.busy.contains(&path) {
                     pruned.busy.push(path);
                 }
@@ -220,7 +223,10 @@ impl Keeper {
             workspace.history.rows().map(|row| &row.first().pin.name).collect();
         let checkpoints = doomed.iter().filter(|name| rows.contains(name)).count();
         let steps = doomed.len() - checkpoints;
-        let known = pruned.workspaces.iter_mut().find(|known| known.path == path && known.because == because);
+        let known = pruned
+            .workspaces
+            .iter_mut()
+            .find(|known| known.path == path && known.because == because);
         match known {
             Some(known) => {
                 known.checkpoints += checkpoints;
@@ -267,6 +273,40 @@ impl Keeper {
             }
             store.gc()?;
         }
+    }
+
+    /// Deletes all checkpoints of all workspaces, pinned ones included, and frees their space.
+    /// Workspaces that somebody is just using keep theirs: says which.
+    pub fn clear(&self) -> Result<Vec<AnyPath>, PruneError> {
+        if !self.has_store() {
+            return Ok(Vec::new());
+        }
+        let store = self.store()?;
+        let mut busy = Vec::new();
+        for id in store.workspaces()? {
+            let info = store.workspace_info(&id).ok().flatten();
+            let path = info.map_or_else(|| AnyPath(id.to_string().into()), |info| info.path);
+            match store.try_lock_workspace(&id)? {
+                Some(guard) if !guard.has_unfinished_restore() => {
+                    for name in store.pin_names(&id)? {
+                        store.unpin(&name)?;
+                    }
+                }
+                _ => busy.push(path),
+            }
+            store.forget_workspace(&id)?;
+        }
+        store.gc()?;
+        self.failure_list().forget(Time(i64::MAX))?;
+        Ok(busy)
+    }
+
+    /// Deletes the archives of older layouts.
+    pub fn clear_legacy(&self) -> io::Result<()> {
+        for archive in self.legacy_archives()? {
+            fs::remove_dir_all(self.checkpoints_directory().join(archive.name))?;
+        }
+        Ok(())
     }
 
     /// Notes of sessions that are not heard of any more, and failures nobody cares about.

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use takeback_ledger::{LedgerError, OpenError, Time};
 use takeback_tree::{
-    Blocked, CaptureError, EditError, Filter, Kept, KeptReason, Lock, ObjectError, Oid, Pin, PinError, Plan, PlanError, RelPath, RestoreError,
-    StoreError, Target, Uncovered, Workspace,
+    Blocked, CaptureError, EditError, Filter, Kept, KeptReason, Lock, ObjectError, Oid, Pin,
+    PinError, Plan, PlanError, RelPath, RestoreError, StoreError, Target, Uncovered, Workspace,
 };
 
 use crate::changes::Timeline;
@@ -220,7 +220,8 @@ impl Keeper {
             index: options.index,
         };
         let mut planned = self.plan(workspace, None, goal, warnings)?;
-        planned.view.effects = self.effects_since(workspace, checkpoint, &mut planned.view.warnings);
+        planned.view.effects =
+            self.effects_since(workspace, checkpoint, &mut planned.view.warnings);
         planned.view.others = planned.others(history)?;
         planned.view.repository = head_moved(workspace, checkpoint);
         Ok(planned)
@@ -312,7 +313,9 @@ impl Keeper {
         }
         let moment = found.checkpoint.record.moment();
         let looked_up = (|| {
-            let Some(ledger) = self.ledger().map_err(|error| chain(&error))? else { return Ok(None) };
+            let Some(ledger) = self.ledger().map_err(|error| chain(&error))? else {
+                return Ok(None);
+            };
             let failed = |error: LedgerError| match error {
                 LedgerError::NoSuchSession(_) => None,
                 error => Some(chain(&error)),
@@ -349,9 +352,9 @@ impl Keeper {
         let path = workspace.path().display().to_string();
         let found = match self.ledger() {
             Ok(None) => return Vec::new(),
-            Ok(Some(ledger)) => ledger
-                .effects_in(&path, checkpoint.record.moment())
-                .map_err(|error| chain(&error)),
+            Ok(Some(ledger)) => {
+                ledger.effects_in(&path, checkpoint.record.moment()).map_err(|error| chain(&error))
+            }
             Err(error) => Err(chain(&error)),
         };
         match found {
@@ -412,9 +415,7 @@ fn head_moved(workspace: &Workspace<'_>, checkpoint: &Checkpoint) -> Option<Head
             Some(format!("{back} && git reset --soft {}", &commit[..12]))
         }
         (Some(_), Some(commit)) => Some(format!("git reset --soft {}", &commit[..12])),
-        (None, Some(commit)) => {
-            Some(format!("git update-ref --no-deref HEAD {}", &commit[..12]))
-        }
+        (None, Some(commit)) => Some(format!("git update-ref --no-deref HEAD {}", &commit[..12])),
         (_, None) => None,
     };
     Some(HeadMoved { then, now, command })
@@ -542,7 +543,12 @@ impl<'w> PlannedRollback<'_, 'w> {
         Ok(self.keeper.pin(lock, plan.from, record)?)
     }
 
-    fn restore(&mut self, lock: &mut Lock<'_>, plan: &Plan, safety: &Pin) -> Result<(), RollbackError> {
+    fn restore(
+        &mut self,
+        lock: &mut Lock<'_>,
+        plan: &Plan,
+        safety: &Pin,
+    ) -> Result<(), RollbackError> {
         let outcome = match lock.apply(plan, safety) {
             Ok(outcome) => outcome,
             // Not everything is as it was: what is missing is in the safety checkpoint.
@@ -589,7 +595,9 @@ impl<'w> PlannedRollback<'_, 'w> {
             }
             (Err(error), _) if self.goal.files => {
                 self.view.undone_messages = 0;
-                self.view.warnings.push(format!("the conversation stays as it is: {}", chain(&error)));
+                self.view
+                    .warnings
+                    .push(format!("the conversation stays as it is: {}", chain(&error)));
             }
             (Err(error), _) => return Err(error.into()),
         }
@@ -625,7 +633,8 @@ impl<'w> PlannedRollback<'_, 'w> {
         if self.changes_no_file() && self.view.undone_messages == 0 {
             return;
         }
-        let left = notices::leave(self.keeper, self.workspace, &self.view, &self.goal.state.tree, now);
+        let left =
+            notices::leave(self.keeper, self.workspace, &self.view, &self.goal.state.tree, now);
         if let Err(error) = left {
             self.view.warnings.push(format!("the agents will not be told: {error}"));
         }

@@ -51,7 +51,8 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
         for (key, value) in values.as_object().into_iter().flatten() {
             let key = format!("{section}.{key}");
             let line = set.iter().find(|(known, _)| *known == key);
-            let source = line.map_or("default".into(), |(_, line)| format!("config.toml, line {line}"));
+            let source =
+                line.map_or("default".into(), |(_, line)| format!("config.toml, line {line}"));
             settings.push(Item { key, value: value.clone(), source });
         }
     }

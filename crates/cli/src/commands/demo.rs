@@ -84,8 +84,17 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     if after != before || staged(&project) != staged_before {
         return Err(Failure::new("the project is not what it was: please report this"));
     }
-    println!("\nEverything is back, byte for byte: the nested repository's files, .env, file modes");
-    println!("{}", if has_git { "and what was staged." } else { "(git is not installed, so nothing was staged)." });
+    println!(
+        "\nEverything is back, byte for byte: the nested repository's files, .env, file modes"
+    );
+    println!(
+        "{}",
+        if has_git {
+            "and what was staged."
+        } else {
+            "(git is not installed, so nothing was staged)."
+        }
+    );
     println!("\nNext, in a project of yours:");
     println!("  takeback checkpoint           take one by hand");
     println!("  takeback run -- <agent>       protect an agent that has no hooks");

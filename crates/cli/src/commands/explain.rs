@@ -34,9 +34,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     }
     let verdict = if analysis.mutates { "Changes files" } else { "Only reads" };
     println!("{verdict}: {}.", output::disarm(&analysis.because));
-    let effects = analysis.effects.iter().map(|effect| {
-        format!("{}: {}", effect.kind.as_str(), output::disarm(&effect.command))
-    });
+    let effects = analysis
+        .effects
+        .iter()
+        .map(|effect| format!("{}: {}", effect.kind.as_str(), output::disarm(&effect.command)));
     output::print_section("No rollback reverses", effects.collect(), context);
     let outside = analysis.outside.iter().map(|path| output::tilde(path, context));
     output::print_section("Outside of the workspace", outside.collect(), context);

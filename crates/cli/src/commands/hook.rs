@@ -117,11 +117,14 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
         Err(mpsc::RecvTimeoutError::Timeout) => {
             // This process ends, and with it what it began; another one does it again.
             let words = ["hook", arguments.agent.as_str(), "--late"];
-            let message = format!("not done within {} ms: it goes on in the background", limit.as_millis());
-            failures.push(match background::start(context, &context.directory, words, Some(&input)) {
-                Ok(()) => message,
-                Err(error) => format!("{message}, if that can be started: {error}"),
-            });
+            let message =
+                format!("not done within {} ms: it goes on in the background", limit.as_millis());
+            failures.push(
+                match background::start(context, &context.directory, words, Some(&input)) {
+                    Ok(()) => message,
+                    Err(error) => format!("{message}, if that can be started: {error}"),
+                },
+            );
         }
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             failures.push("something went wrong inside: please report this".into());

@@ -29,7 +29,12 @@ Examples:
   takeback undo                 only what the command changed")]
 pub(crate) struct Arguments {
     /// The command and its arguments
-    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     command: Vec<OsString>,
 }
 
@@ -103,9 +108,11 @@ impl Work {
         self.tell(keeper, Event::TurnStart { prompt: self.line.clone() });
         let handled = self.tell(keeper, Event::BeforeTool(self.call.clone()));
         match handled.failures.first().filter(|_| handled.checkpoints.is_empty()) {
-            Some(failure) => Err(Failure::new("no checkpoint could be taken; the command was not run")
-                .because_of(failure)
-                .hint("put that right, or run the command without takeback")),
+            Some(failure) => {
+                Err(Failure::new("no checkpoint could be taken; the command was not run")
+                    .because_of(failure)
+                    .hint("put that right, or run the command without takeback"))
+            }
             None => Ok(()),
         }
     }

@@ -54,8 +54,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         (.., true) => Resolution::Markers,
         _ => Resolution::Leave,
     };
-    let options =
-        UndoOptions { row: arguments.turn, conflicts, uncertain: arguments.uncertain };
+    let options = UndoOptions { row: arguments.turn, conflicts, uncertain: arguments.uncertain };
     let progress = Progress::new("comparing the workspace with the turn");
     let planned = keeper.plan_undo(&workspace, &history, &options)?;
     drop(progress);

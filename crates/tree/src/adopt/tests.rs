@@ -471,12 +471,14 @@ fn killed_anywhere_it_is_completed_by_the_next() {
 /// Pins as a capture does: with the next number.
 fn pin_newest(store: &Store, project: &Path) {
     let workspace = store.workspace_id(project);
-    let (directory, _lock) = store.lock_workspace(&workspace).unwrap();
+    let _lock = store.lock_directory(&workspace).unwrap();
+    let directory = store.workspace_directory(&workspace);
     let _store_lock = store.share().unwrap();
     let last = store.pin_names(&workspace).unwrap().last().map_or(0, |name| name.seq);
     let seq = read_seq(&directory.join("seq")).max(last + 1);
     let writer = store.writer();
-    let commit = Commit { tree: Oid::EMPTY_TREE, time: 3, message: "own 2".into() }.encode();
+    let commit = Commit { tree: Oid::EMPTY_TREE, parent: None, time: 3, message: "own 2".into() };
+    let commit = commit.encode();
     let id = crate::testing::put(store, &writer, Kind::Commit, &commit);
     writer.seal(&store.pack_directory()).unwrap();
     store.place_ref(&PinName { workspace, seq }, store.write_ref(id).unwrap()).unwrap();

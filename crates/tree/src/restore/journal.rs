@@ -128,6 +128,13 @@ impl Journal {
         Ok(None)
     }
 
+    /// Whether there is the journal of a restore that was cut off.
+    pub(super) fn is_there(directory: &Path) -> bool {
+        // What cannot be looked at might be one.
+        let is_there = |phase: Phase| phase.path(directory).try_exists().unwrap_or(true);
+        [Phase::Moving, Phase::Staging].into_iter().any(is_there)
+    }
+
     /// The name of the temporary file of a step.
     pub(super) fn temporary(&self, number: usize) -> Vec<u8> {
         format!(".takeback-{}-{number}", self.id).into_bytes()

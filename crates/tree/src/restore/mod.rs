@@ -11,6 +11,7 @@ mod moves;
 mod plan;
 
 use std::io;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -22,6 +23,13 @@ use crate::pins::Pin;
 use crate::rules::Filter;
 use crate::store::{ObjectError, StoreError};
 use crate::workspace::Lock;
+
+pub(crate) use moves::rename_new;
+
+/// Whether a restore of the workspace that has this directory in the store was cut off.
+pub(crate) fn is_unfinished(directory: &Path) -> bool {
+    journal::Journal::is_there(directory)
+}
 
 /// The state to return to, with what its capture said about itself.
 #[derive(Clone, Copy, Debug)]

@@ -90,7 +90,7 @@ pub(super) fn move_aside(
 }
 
 /// Renames, but replaces nothing.
-pub(super) fn rename_new(
+pub(crate) fn rename_new(
     from: BorrowedFd<'_>,
     name: &[u8],
     to: BorrowedFd<'_>,

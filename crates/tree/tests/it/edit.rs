@@ -195,6 +195,18 @@ fn a_tree_that_was_captured_just_now() {
 }
 
 #[test]
+fn an_empty_directory_where_there_was_none() {
+    let scratch = Scratch::new();
+    scratch.write("file", "1");
+    let tree = scratch.capture().tree;
+    let empty = place("d/none", Mode::directory(0o711), Oid::EMPTY_TREE);
+    let edited = edit(&scratch, tree, &[empty]).unwrap();
+    let expected = ["40755 d", "40711 d/none", "100644 file 1"];
+    assert_eq!(listing(&scratch, edited), expected);
+    scratch.fsck();
+}
+
+#[test]
 fn paths_of_any_depth() {
     let scratch = Scratch::in_memory();
     let tree = scratch.capture().tree;

@@ -21,8 +21,13 @@ fn capture(scratch: &Scratch, workspace: &Workspace<'_>) -> takeback_tree::Captu
 fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Capture) {
     let mut lock = workspace.lock().unwrap();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
-    let target =
-        Target { tree: to.tree, filter: &to.filter, uncovered: &to.uncovered, undoes: None, silent: false };
+    let target = Target {
+        tree: to.tree,
+        filter: &to.filter,
+        uncovered: &to.uncovered,
+        undoes: None,
+        silent: false,
+    };
     let plan = lock.plan(&target, &[], &options).unwrap();
     let safety = lock.pin(plan.from, scratch.now(), "before").unwrap();
     lock.apply(&plan, &safety).unwrap();

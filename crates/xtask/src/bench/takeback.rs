@@ -86,8 +86,13 @@ pub(crate) fn restore(
     let workspace = store.workspace(tree, &Places::default()).map_err(explain)?;
     let mut lock = workspace.lock().map_err(explain)?;
     let options = CaptureOptions { rules: &Rules::default(), named: &[], now };
-    let target =
-        Target { tree: to.tree, filter: &to.filter, uncovered: &to.uncovered, undoes: None, silent: false };
+    let target = Target {
+        tree: to.tree,
+        filter: &to.filter,
+        uncovered: &to.uncovered,
+        undoes: None,
+        silent: false,
+    };
     let plan = lock.plan(&target, &[], &options).map_err(explain)?;
     let safety = lock.pin(plan.from, now, "bench\n").map_err(explain)?;
     let saved = Instant::now();

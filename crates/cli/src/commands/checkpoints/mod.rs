@@ -1,6 +1,8 @@
 //! `takeback checkpoints`: the store as a whole.
 
 mod care;
+mod import;
+mod movement;
 mod prune;
 mod status;
 

@@ -77,7 +77,9 @@ fn print(pruned: &Pruned, context: &Context) {
         println!("{before} → {after}");
     }
     if pruned.over_limit {
-        println!("What is left is pinned or the newest there is, so it stays although it is too much.");
+        println!(
+            "What is left is pinned or the newest there is, so it stays although it is too much."
+        );
     }
 }
 
@@ -88,7 +90,11 @@ struct Cleared {
     bytes: u64,
 }
 
-pub(super) fn clear(keeper: &Keeper, force: &Force, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn clear(
+    keeper: &Keeper,
+    force: &Force,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
     let status = keeper.status()?;
     let view = Cleared {
         checkpoints: status.workspaces.iter().map(|workspace| workspace.checkpoints).sum(),
@@ -103,10 +109,16 @@ pub(super) fn clear(keeper: &Keeper, force: &Force, context: &Context) -> Result
     );
     confirm(&what, force, context)?;
     let progress = Progress::new("deleting");
-    keeper.clear()?;
+    let busy = keeper.clear()?;
     drop(progress);
     done(&view, &what, context);
-    Ok(ExitCode::SUCCESS)
+    for path in &busy {
+        eprintln!(
+            "warning: {} is being used and keeps its checkpoints",
+            output::tilde(&path.0, context)
+        );
+    }
+    Ok(if busy.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 pub(super) fn clear_legacy(
@@ -127,7 +139,7 @@ pub(super) fn clear_legacy(
     let count = output::count(legacy.len(), "archive");
     let what = format!("{count} of older layouts ({})", output::bytes(view.bytes));
     confirm(&what, force, context)?;
-    keeper.clear_legacy()?;
+    keeper.clear_legacy().map_err(takeback_undo::PruneError::from)?;
     done(&view, &what, context);
     Ok(ExitCode::SUCCESS)
 }

@@ -44,7 +44,8 @@ pub(super) fn run(
     let progress = Progress::new("comparing the workspace with the checkpoint");
     let diff = keeper.diff(&workspace, found.checkpoint, &paths)?;
     let lines = (!full).then_some(LINES);
-    let unified = diff.unified(workspace.store(), lines).map_err(takeback_tree::StoreError::from)?;
+    let unified =
+        diff.unified(workspace.store(), lines).map_err(takeback_tree::StoreError::from)?;
     drop(progress);
     let counts = diff.changes.iter().filter_map(|change| change.lines);
     let (insertions, deletions) =

@@ -75,10 +75,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         Some("diff") => diff::run(&keeper, &arguments.paths, arguments.full, context),
         Some(word @ ("undo" | "redo")) => {
             if !arguments.paths.is_empty() {
-                return Err(Failure::new(format!("{word} is of a whole rollback and takes no paths"))
-                    .hint(
-                        "`takeback rollback` lists the checkpoints to restore single files from",
-                    ));
+                return Err(Failure::new(format!(
+                    "{word} is of a whole rollback and takes no paths"
+                ))
+                .hint("`takeback rollback` lists the checkpoints to restore single files from"));
             }
             let direction = if word == "undo" { Direction::Undo } else { Direction::Redo };
             let view = reverse(&keeper, direction, arguments.dry_run, context)?;

@@ -51,11 +51,14 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     print_section(others, paths(&view.others), context);
     let (resolved, left): (Vec<_>, Vec<_>) =
         view.conflicts.iter().partition(|conflict| conflict.resolved);
-    let line = |conflict: &takeback_undo::Conflict| format!("{}  ({})", conflict.path, conflict.reason);
+    let line =
+        |conflict: &takeback_undo::Conflict| format!("{}  ({})", conflict.path, conflict.reason);
     print_section("Resolved as asked", resolved.into_iter().map(line).collect(), context);
-    let conflicts = "Left alone, because they changed since (--theirs, --ours or --markers decides)";
+    let conflicts =
+        "Left alone, because they changed since (--theirs, --ours or --markers decides)";
     print_section(conflicts, left.into_iter().map(line).collect(), context);
-    let uncertain = "Left alone, because others may have changed them (--uncertain takes them back)";
+    let uncertain =
+        "Left alone, because others may have changed them (--uncertain takes them back)";
     print_section(uncertain, paths(&view.uncertain), context);
     if context.globals.verbose {
         let lines = view.uncovered.iter().map(|uncovered| {
@@ -88,7 +91,11 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
         print_section(&title, view.effects.iter().map(line).collect(), context);
     }
     if let Some(moved) = &view.repository {
-        println!("The repository was at {} then; it is at {} now.", head(&moved.then), head(&moved.now));
+        println!(
+            "The repository was at {} then; it is at {} now.",
+            head(&moved.then),
+            head(&moved.now)
+        );
         if let Some(command) = &moved.command {
             println!("  `{}` goes back.", output::disarm(command));
         }
@@ -102,7 +109,8 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
 }
 
 fn head(head: &Head) -> String {
-    let commit = head.commit.as_ref().map_or("no commit".to_owned(), |commit| commit[..7].to_owned());
+    let commit =
+        head.commit.as_ref().map_or("no commit".to_owned(), |commit| commit[..7].to_owned());
     match &head.branch {
         Some(branch) => format!("{commit} on {}", output::disarm(branch)),
         None => format!("{commit} (detached)"),

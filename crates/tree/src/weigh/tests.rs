@@ -1,0 +1,116 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::origins::Origin;
+use crate::path::RelPath;
+use crate::testing::{Bench, Files, file, harm, text, workspace};
+
+use super::*;
+
+/// The same by way of git: what is reachable, and how much room it takes.
+fn weigh_by_git(bench: &Bench, pins: &[PinName]) -> Vec<u64> {
+    let format = "--batch-check=%(objectname) %(objectsize:disk)";
+    let sizes: HashMap<String, u64> = bench
+        .git(&["cat-file", "--batch-all-objects", format])
+        .lines()
+        .map(|line| {
+            let (id, size) = line.split_once(' ').unwrap();
+            (id.to_owned(), size.parse().unwrap())
+        })
+        .collect();
+    let mut met = HashSet::new();
+    let mut weigh = |pin: &PinName| {
+        let reachable = bench.git(&["rev-list", "--objects", &pin.to_string()]);
+        let ids = reachable.lines().map(|line| line.split(' ').next().unwrap().to_owned());
+        ids.filter(|id| met.insert(id.clone())).map(|id| sizes[&id]).sum()
+    };
+    pins.iter().map(&mut weigh).collect()
+}
+
+fn newest_first(pins: &BTreeMap<PinName, Files>) -> Vec<PinName> {
+    pins.keys().rev().cloned().collect()
+}
+
+#[test]
+fn as_git_sees_it() {
+    let bench = Bench::new();
+    let mut pins = bench.edited(1, 12);
+    pins.extend(bench.edited(2, 5));
+    for round in 0..3 {
+        match round {
+            0 => {}
+            1 => drop(bench.store.merge().unwrap()),
+            _ => drop(bench.store.gc().unwrap()),
+        }
+        let mut names = newest_first(&pins);
+        let weights = bench.store.weigh(&names).unwrap();
+        assert_eq!(weights, weigh_by_git(&bench, &names));
+        assert!(weights.iter().all(|weight| *weight > 0));
+        // In any order, and twice.
+        names.sort_by_key(|name| name.seq * 7 % 5);
+        names.push(names[0].clone());
+        assert_eq!(bench.store.weigh(&names).unwrap(), weigh_by_git(&bench, &names));
+        assert_eq!(bench.store.weigh(&names).unwrap().last(), Some(&0));
+    }
+    let packs: u64 = bench
+        .listing()
+        .iter()
+        .filter(|(name, _)| name.ends_with(".pack"))
+        .map(|(_, bytes)| bytes)
+        .sum();
+    let all: u64 = bench.store.weigh(&newest_first(&pins)).unwrap().iter().sum();
+    // But for head and checksum.
+    assert_eq!(all, packs - 32);
+    assert!(bench.store.bytes().unwrap() > packs);
+}
+
+#[test]
+fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
+    let bench = Bench::new();
+    let mut files = Files::from([
+        (b"a/same".to_vec(), file(text(1, 5000))),
+        (b"b/same".to_vec(), file(text(2, 5000))),
+        (b"lost/lost".to_vec(), file("another")),
+    ]);
+    let oldest = bench.capture(1, &files);
+    let packs = names(&bench.packs());
+    files.insert(b"lost/lost".to_vec(), file(text(3, 500)));
+    let damaged = bench.capture(1, &files);
+    let mut pack = names(&bench.packs());
+    pack.retain(|name| !packs.contains(name));
+    files = Files::from([(b"other".to_vec(), file("other"))]);
+    let newest = bench.capture(1, &files);
+    let gone = PinName { workspace: workspace(1), seq: 77 };
+
+    let order = [newest.clone(), damaged.clone(), gone, oldest.clone()];
+    let expected = weigh_by_git(&bench, &[newest, oldest.clone()]);
+    let whole = bench.store.weigh(&order).unwrap();
+    assert!(whole[1] > 5 * whole[3], "{whole:?}");
+
+    let harmed = bench.copy();
+    harm(&harmed.packs().join(format!("{}.idx", pack[0])), |bytes| bytes[1100] ^= 1);
+    let weights = harmed.store.weigh(&order).unwrap();
+    assert_eq!(weights, [expected[0], 0, 0, expected[1]]);
+
+    // Only a directory of it is lost, and all above that is met before.
+    let harmed = bench.copy();
+    let tree = bench.store.pin(&damaged).unwrap().unwrap().tree;
+    let (_, lost) = bench.store.entry(&tree, &RelPath::new("lost").unwrap()).unwrap().unwrap();
+    let origin = Origin::open(&harmed.packs(), &pack[0]).unwrap();
+    let at = origin.objects.iter().find(|object| object.oid == lost).unwrap().offset as usize + 8;
+    harm(&harmed.packs().join(format!("{}.pack", pack[0])), |bytes| bytes[at] ^= 0xff);
+    let weights = harmed.store.weigh(&order).unwrap();
+    assert_eq!(weights, [expected[0], 0, 0, expected[1]]);
+
+    harm(&bench.store.directory().join(damaged.to_string()), |bytes| bytes.truncate(7));
+    let weights = bench.store.weigh(&order).unwrap();
+    assert_eq!(weights, [expected[0], 0, 0, expected[1]]);
+}
+
+#[test]
+fn nothing_to_weigh() {
+    let bench = Bench::new();
+    assert_eq!(bench.store.weigh(&[]).unwrap(), [0; 0]);
+    assert!(bench.store.bytes().unwrap() > 0);
+}
