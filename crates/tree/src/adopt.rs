@@ -144,8 +144,6 @@ impl<'s> Adoption<'s> {
                     if !pending.blobs.contains(&oid) || self.too_large.insert(oid, size).is_some() {
                         return Err(ForeignObjectError::TooLarge { oid, size }.into());
                     }
-                    // It may be in trees that were taken before, when another copy was at hand.
-                    self.trees.clear();
                 }
             }
         }

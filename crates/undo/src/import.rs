@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -75,7 +76,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn new(path: &Path, reason: impl ToString) -> Problem {
+    fn new(path: &Path, reason: &dyn fmt::Display) -> Problem {
         Problem { path: path.to_owned(), reason: reason.to_string() }
     }
 }
@@ -112,7 +113,7 @@ impl Search {
         }
         let children = match children(path) {
             Ok(children) => children,
-            Err(error) => return self.problems.push(Problem::new(path, error)),
+            Err(error) => return self.problems.push(Problem::new(path, &error)),
         };
         // Histories are met from the oldest layout to the newest.
         let (archives, others): (Vec<_>, Vec<_>) =
@@ -122,7 +123,7 @@ impl Search {
         for archive in archives {
             match self::children(&archive) {
                 Ok(inside) => self.repositories(&inside),
-                Err(error) => self.problems.push(Problem::new(&archive, error)),
+                Err(error) => self.problems.push(Problem::new(&archive, &error)),
             }
         }
         self.repositories(&single);
@@ -146,7 +147,7 @@ impl Search {
             Ok((refs.filter(|name| is_shared(name)).collect::<Vec<_>>(), repository))
         });
         match found {
-            Err(error) => self.problems.push(Problem::new(path, told(&error))),
+            Err(error) => self.problems.push(Problem::new(path, &told(&error))),
             Ok((refs, _)) if !refs.is_empty() => refs.into_iter().for_each(|name| {
                 let found = project_directory(path, &name[REFS.len()..]);
                 self.add(path, found, Layout::Shared, Some(name));
@@ -198,9 +199,9 @@ fn project_directory(repository: &Path, project: &str) -> Result<PathBuf, Proble
         workdir: PathBuf,
     }
     let path = repository.join("projects").join(format!("{project}.json"));
-    let text = fs::read(&path).map_err(|error| Problem::new(&path, error))?;
+    let text = fs::read(&path).map_err(|error| Problem::new(&path, &error))?;
     let metadata: Metadata =
-        serde_json::from_slice(&text).map_err(|error| Problem::new(&path, error))?;
+        serde_json::from_slice(&text).map_err(|error| Problem::new(&path, &error))?;
     absolute(&path, metadata.workdir)
 }
 
@@ -213,14 +214,14 @@ fn work_directory(repository: &ForeignRepository) -> Result<PathBuf, Problem> {
             absolute(&path, PathBuf::from(OsStr::from_bytes(text)))
         }
         (Err(_), Some(directory)) => absolute(&path, directory.to_owned()),
-        (Err(error), None) => Err(Problem::new(&path, error)),
+        (Err(error), None) => Err(Problem::new(&path, &error)),
     }
 }
 
 fn absolute(source: &Path, directory: PathBuf) -> Result<PathBuf, Problem> {
     match directory.is_absolute() {
         true => Ok(directory),
-        false => Err(Problem::new(source, "it does not name the working directory")),
+        false => Err(Problem::new(source, &"it does not name the working directory")),
     }
 }
 
@@ -275,7 +276,7 @@ pub fn read(found: &Found) -> Project {
     };
     for history in &found.histories {
         if let Err(error) = project.add(history) {
-            project.problems.push(Problem::new(&history.repository, told(&error)));
+            project.problems.push(Problem::new(&history.repository, &told(&error)));
         }
     }
     project
@@ -298,7 +299,7 @@ impl Project {
                 Ok(commit) => commit,
                 Err(error) => {
                     let reason = format!("{error}; checkpoints before it are lost");
-                    self.problems.push(Problem::new(&history.repository, reason));
+                    self.problems.push(Problem::new(&history.repository, &reason));
                     break;
                 }
             };
