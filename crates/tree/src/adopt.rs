@@ -168,7 +168,11 @@ impl<'s> Adoption<'s> {
                 Some(entries) => self.assemble(oid, entries, pending),
                 None => {
                     let entries = foreign.tree(&oid)?;
-                    let inside = entries.iter().filter(|entry| entry.mode.is_directory());
+                    let is_entered = |entry: &&OwnedEntry| {
+                        entry.mode.is_directory()
+                            && self.refusal(entry.mode, &entry.name, entry.oid).is_none()
+                    };
+                    let inside = entries.iter().filter(is_entered);
                     let inside: Vec<Oid> = inside.map(|entry| entry.oid).collect();
                     waiting.push((oid, Some(entries)));
                     waiting.extend(inside.into_iter().map(|oid| (oid, None)));
