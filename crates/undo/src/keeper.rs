@@ -134,6 +134,8 @@ impl Keeper {
         let store = Store::open(directory.join("store"))?;
         if is_first {
             self.failure_list().prepare();
+            // There is nothing to prune for a while.
+            let _ = notes::write(&self.last_prune(), &self.now());
         }
         Ok(self.store.get_or_init(|| store))
     }

@@ -138,7 +138,8 @@ impl Keeper {
         Ok(pruned)
     }
 
-    fn last_prune(&self) -> PathBuf {
+    /// When it was last pruned.
+    pub(crate) fn last_prune(&self) -> PathBuf {
         self.checkpoints_directory().join(".last_prune")
     }
 

@@ -97,6 +97,7 @@ pub enum RollbackError {
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names are those of SPEC.md")]
 pub struct RollbackView {
+    pub action: Action,
     pub checkpoint: Oid,
     /// What was there before; nothing for a plan, or if nothing differed.
     pub safety_checkpoint: Option<Oid>,
@@ -267,6 +268,7 @@ impl Keeper {
         warnings: Vec<String>,
     ) -> Result<PlannedRollback<'k, 'w>, RollbackError> {
         let view = RollbackView {
+            action: goal.action,
             checkpoint: goal.checkpoint.pin.id,
             safety_checkpoint: None,
             restored: Vec::new(),

@@ -32,21 +32,23 @@ Not covered:
   node_modules  (excluded)
 $ takeback rollback
 Checkpoints for ~/project
-   1  <id>  <date> <time>  taken by hand   1 path not covered
-   2  <id>  <date> <time>  first   1 path not covered
+   1  <id>  <time>  taken by hand                    1 path not covered
+   2  <id>  <time>  first          (2 files, +2/−1)  1 path not covered
 $ takeback rollback 2 --dry-run
 Would restore:
   a.txt
 Would delete:
   new
   new/b.txt
+Not covered by the checkpoint: 1 path (-v lists them).
 $ takeback rollback 2 --yes
 Restored:
   a.txt
 Deleted:
   new
   new/b.txt
-Done. `takeback rollback <id>` takes this back.
+Not covered by the checkpoint: 1 path (-v lists them).
+Done. `takeback rollback undo` takes this back.
 ",
     );
     assert_eq!(session.read("a.txt"), "one\n");
@@ -56,13 +58,15 @@ Done. `takeback rollback <id>` takes this back.
     session.assert(
         "
 $ takeback rollback 2
+Not covered by the checkpoint: 1 path (-v lists them).
 Nothing to restore: everything is as it was then.
 $ takeback rollback undo
 Restored:
   a.txt
   new
   new/b.txt
-Done. `takeback rollback <id>` takes this back.
+Not covered by the checkpoint: 1 path (-v lists them).
+Done. `takeback rollback redo` takes this back.
 $ takeback rollback undo
 ! error: there is no rollback to undo in this workspace
 [exit Some(1)]
@@ -125,7 +129,8 @@ Guarded, left as they are (name them to restore them):
   .env
 Kept:
   data/x  (the checkpoint did not cover it)
-Done. `takeback rollback <id>` takes this back.
+Not covered by the checkpoint: 1 path (-v lists them).
+Done. `takeback rollback undo` takes this back.
 $ takeback rollback 1
 Would restore:
   thing
@@ -133,6 +138,7 @@ Guarded, left as they are (name them to restore them):
   .env
 In the way, and cannot be saved first:
   thing/.git  (is never captured)
+Not covered by the checkpoint: 1 path (-v lists them).
 ! error: nothing was changed: move what is in the way and repeat
 [exit Some(1)]
 ",
@@ -164,16 +170,16 @@ fn bad_input_gets_a_clear_answer() {
     session.assert(
         "
 $ takeback rollback 7
-! error: there is no checkpoint 7 here
+! error: there is no checkpoint 7 here: the list has 1
 ! hint: `takeback rollback` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback rollback -- --upload-pack=x
-! error: '--upload-pack=x' is not a checkpoint
-! hint: give its number in the list, or at least 6 digits of its id
+! error: \"--upload-pack=x\" is not a checkpoint
+! hint: give its number in the list, its name, or at least 6 digits of its id
 [exit Some(1)]
 $ takeback rollback abc
-! error: 'abc' is not a checkpoint
-! hint: give its number in the list, or at least 6 digits of its id
+! error: \"abc\" is not a checkpoint
+! hint: give its number in the list, its name, or at least 6 digits of its id
 [exit Some(1)]
 $ takeback rollback 1234567890abcdef
 ! error: this workspace has no checkpoint 1234567890abcdef
@@ -191,11 +197,11 @@ $ takeback rollback 1 missing
 ! error: missing is neither in the checkpoint nor in the workspace
 [exit Some(1)]
 $ takeback rollback undo a
-! error: undo takes back a whole rollback and takes no paths
+! error: undo is of a whole rollback and takes no paths
 ! hint: `takeback rollback` lists the checkpoints to restore single files from
 [exit Some(1)]
 $ takeback rollback --dry-run
-! error: --dry-run needs a checkpoint
+! error: which checkpoint?
 ! hint: `takeback rollback` lists them
 [exit Some(1)]
 $ takeback -C / checkpoint
@@ -226,8 +232,8 @@ fn another_workspace_has_its_own_checkpoints() {
     session.assert(&format!(
         "
 $ takeback -C ../other rollback {0}
-! error: this workspace has no checkpoint {0}
-! hint: `takeback rollback` lists the checkpoints of this workspace
+! error: checkpoint {0} belongs to ~/project
+! hint: nothing was changed; to restore it there: `takeback -C ~/project rollback`
 [exit Some(1)]
 $ takeback -C ../other rollback undo
 ! error: there is no rollback to undo in this workspace
@@ -267,7 +273,7 @@ fn json_has_the_documented_shapes() {
     assert_eq!((&done["checkpoint"], &done["restored"]), (&taken["id"], &serde_json::json!(["a"])));
     assert_eq!(done["safety_checkpoint"].as_str().unwrap().len(), 40);
     let error = session.json(&["rollback", "9"]);
-    assert_eq!(error["error"]["message"], "there is no checkpoint 9 here");
+    assert_eq!(error["error"]["message"], "there is no checkpoint 9 here: the list has 1");
 }
 
 #[test]
@@ -324,11 +330,12 @@ fn demo() {
     );
 }
 
-/// The id that the last line of a rollback names.
-fn named_id(session: &Session, arguments: &[&str]) -> String {
+/// What the last line of a rollback says to do to take it back.
+fn way_back(session: &Session, arguments: &[&str]) -> String {
     let text = String::from_utf8(session.output(arguments).stdout).unwrap();
     let line = text.lines().last().unwrap();
-    line.strip_prefix("Done. `takeback rollback ").unwrap()[..7].to_owned()
+    let word = line.strip_prefix("Done. `takeback rollback ").unwrap();
+    word.split('`').next().unwrap().to_owned()
 }
 
 #[test]
@@ -339,9 +346,9 @@ fn what_is_said_to_take_it_back_takes_it_back() {
     session.write("a", "2");
     session.output(&["rollback", "1"]);
     session.write("a", "two hours of work");
-    let id = named_id(&session, &["rollback", "undo"]);
+    let back = way_back(&session, &["rollback", "undo"]);
     assert_eq!(session.read("a"), "2");
-    session.output(&["rollback", &id]);
+    session.output(&["rollback", &back]);
     assert_eq!(session.read("a"), "two hours of work");
 }
 

@@ -80,7 +80,7 @@ fn damage_is_found_repaired_and_named() {
 $ takeback rollback 2 small
 Restored:
   small
-Done. `takeback rollback <id>` takes this back.
+Done. `takeback rollback undo` takes this back.
 $ takeback rollback 2 dir/large
 ! error: the checkpoint is damaged
 !   because: object <id> is missing from the store

@@ -55,6 +55,26 @@ impl Lock<'_> {
     }
 }
 
+/// Of permissions, a silent target knows only whether a file may be executed: the others are as
+/// they are now. Whether something is left that differs.
+fn forgive_permissions(difference: &mut Difference) -> bool {
+    const EXECUTABLE: u32 = 0o100;
+    if let (Some(from), Some(to)) = (difference.from, &mut difference.to) {
+        let executable = |mode: Mode| mode.permissions() & EXECUTABLE;
+        let is_like = from.mode.is_directory() && to.mode.is_directory()
+            || from.mode.is_file()
+                && to.mode.is_file()
+                && executable(from.mode) == executable(to.mode);
+        if is_like {
+            to.mode = from.mode;
+        }
+    }
+    match (difference.from, difference.to) {
+        (Some(from), Some(to)) if from.mode.is_directory() => from.mode != to.mode,
+        (from, to) => from != to,
+    }
+}
+
 struct Planner<'a, 'w> {
     lock: &'a Lock<'w>,
     target: &'a Target<'a>,
@@ -94,6 +114,9 @@ impl Planner<'_, '_> {
                 && self.paths.iter().any(|asked| asked.starts_with(&difference.path))
         };
         let mut differences = compare(self.lock.store(), self.present.tree, self.target.tree)?;
+        if self.target.silent {
+            differences.retain_mut(forgive_permissions);
+        }
         differences
             .retain(|difference| self.is_asked_for(&difference.path) || leads_there(difference));
         Ok(differences)

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use takeback_tree::{Blocked, BlockedReason, Kept, KeptReason, RelPath, Uncovered};
-use takeback_undo::{Head, RollbackView};
+use takeback_undo::{Action, Head, RollbackView};
 
 use crate::context::Context;
 use crate::output::{self, Style, paint, print_section};
@@ -26,7 +26,8 @@ pub(crate) fn show(view: &RollbackView, dry_run: bool, context: &Context) -> Exi
     if blocked {
         eprintln!("error: nothing was changed: move what is in the way and repeat");
     } else if view.safety_checkpoint.is_some() {
-        println!("Done. `takeback rollback undo` takes this back.");
+        let back = if view.action == Action::Undo { "redo" } else { "undo" };
+        println!("Done. `takeback rollback {back}` takes this back.");
     } else if view.restored.is_empty() && view.deleted.is_empty() {
         if view.conflicts.is_empty() && view.uncertain.is_empty() {
             println!("Nothing to restore: everything is as it was then.");
