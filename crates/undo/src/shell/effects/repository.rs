@@ -1,0 +1,121 @@
+//! What changes the references, HEAD or the stash of a repository; and what pushes them.
+
+use crate::shell::EffectKind;
+
+use super::Invocation;
+
+const VERBS: &[&str] = &[
+    "am", "cherry-pick", "commit", "commit-tree", "fast-import", "filter-branch", "filter-repo",
+    "gc", "init", "merge", "mktag", "prune", "pull", "rebase", "replace", "reset", "revert",
+    "switch", "update-ref", "reflog expire", "reflog delete", "worktree remove", "worktree prune",
+    "worktree add", "submodule deinit", "submodule update", "notes add", "notes remove",
+    "notes append", "notes prune", "bisect start", "bisect good", "bisect bad", "bisect reset",
+    "remote remove", "remote rm", "remote prune", "stash push", "stash save", "stash drop",
+    "stash clear", "stash pop", "stash branch", "stash store", "stash -u", "subtree add",
+    "subtree merge", "subtree pull",
+];
+
+/// Of git, jj, hg, and of whatever removes `.git`.
+pub(super) fn of(command: &Invocation<'_>) -> Option<EffectKind> {
+    match command.base {
+        "git" => git(&command.skipping(&[
+            "-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env",
+        ])),
+        "rm" | "mv" | "rmdir" => {
+            let git = |operand: &&str| operand.split('/').any(|part| part == ".git");
+            command.operands.iter().any(git).then_some(EffectKind::Repository)
+        }
+        "jj" => command
+            .has_any_verb(&[
+                "abandon", "absorb", "bookmark create", "bookmark delete", "bookmark move",
+                "bookmark set", "branch", "commit", "describe", "desc", "edit", "git fetch", "new",
+                "op restore", "op undo", "undo", "rebase", "resolve", "restore", "revert", "split",
+                "squash", "duplicate", "backout",
+            ])
+            .then_some(EffectKind::Repository),
+        "hg" => command
+            .has_any_verb(&[
+                "commit", "ci", "amend", "backout", "graft", "histedit", "import", "merge", "pull",
+                "rebase", "rollback", "shelve", "strip", "tag", "unshelve", "update", "up",
+                "branch", "bookmark", "uncommit",
+            ])
+            .then_some(EffectKind::Repository),
+        _ => None,
+    }
+}
+
+fn git(command: &Invocation<'_>) -> Option<EffectKind> {
+    let (verb, rest) = command.words.split_first()?;
+    let flag = |flags: &[&str]| rest.iter().any(|word| flags.contains(word));
+    let operands = &command.operands[1..];
+    let changes = match *verb {
+        "push" | "send-email" => return Some(EffectKind::Publish),
+        "subtree" if operands.first() == Some(&"push") => return Some(EffectKind::Publish),
+        "stash" => match rest.first() {
+            Some(&"list" | &"show" | &"apply" | &"create") => false,
+            Some(_) | None => true,
+        },
+        "branch" => {
+            let changing = |word: &&str| {
+                let long = ["--delete", "--move", "--copy", "--force", "--edit-description"];
+                let tracks = ["--set-upstream-to", "--unset-upstream", "--track"];
+                let bundle = word.starts_with('-')
+                    && !word.starts_with("--")
+                    && word.contains(['d', 'D', 'm', 'M', 'f', 'c', 'C', 'u']);
+                long.iter().chain(&tracks).any(|long| word.starts_with(long)) || bundle
+            };
+            let lists = |word: &&str| {
+                let names = [
+                    "--list", "--contains", "--no-contains", "--merged", "--no-merged",
+                    "--points-at", "--sort", "--format",
+                ];
+                names.iter().any(|name| word.starts_with(name))
+                    || matches!(*word, "-a" | "-r" | "-v" | "-vv" | "-l" | "--all" | "--remotes")
+            };
+            rest.iter().any(changing) || (!operands.is_empty() && !rest.iter().any(lists))
+        }
+        "tag" => {
+            let lists = |word: &&str| {
+                matches!(*word, "-l" | "--list" | "-v" | "--verify")
+                    || ["-n", "--contains", "--merged", "--points-at", "--sort", "--format"]
+                        .iter()
+                        .any(|name| word.starts_with(name))
+            };
+            flag(&["-d", "--delete", "-f", "--force", "-a", "-s", "-m"])
+                || (!operands.is_empty() && !rest.iter().any(lists))
+        }
+        "checkout" => checks_out(rest),
+        "symbolic-ref" => operands.len() > 1 || flag(&["-d", "--delete"]),
+        "apply" | "restore" | "clean" | "fetch" => false,
+        _ => command.has_any_verb(VERBS),
+    };
+    changes.then_some(EffectKind::Repository)
+}
+
+/// Whether HEAD moves: not if only files are checked out.
+fn checks_out(rest: &[&str]) -> bool {
+    let creates = |word: &&str| matches!(*word, "-b" | "-B" | "--orphan" | "--detach" | "-");
+    if rest.iter().any(creates) {
+        return true;
+    }
+    if rest.iter().any(|word| matches!(*word, "--" | "-p" | "--patch" | "--ours" | "--theirs")) {
+        return false;
+    }
+    let operands: Vec<&&str> = rest.iter().filter(|word| !word.starts_with('-')).collect();
+    match operands.as_slice() {
+        [] => false,
+        // A name that looks like a file most likely is one: `git checkout .`, `… src/a.rs`.
+        [one] => **one != "." && !one.starts_with("./") && !looks_like_file(one),
+        // A tree and the files from it.
+        _ => false,
+    }
+}
+
+fn looks_like_file(name: &str) -> bool {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    name.ends_with('/')
+        || last.rsplit_once('.').is_some_and(|(stem, extension)| {
+            let letters = extension.bytes().all(|byte| byte.is_ascii_alphabetic());
+            !stem.is_empty() && !extension.is_empty() && letters
+        })
+}
