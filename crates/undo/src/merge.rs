@@ -5,8 +5,10 @@
 //! have in common are found as git finds them (Myers, changes moved down as far as possible), so
 //! that the answers are the same, except in files that consist of few different lines over and
 //! over: there, what belongs together is anybody's guess, and one may see a conflict where the
-//! other sees none. Whatever the guess, an answer without conflicts has every change of both sides.
+//! other sees none. So it is in a large file that was rewritten in such lines: that is one change.
+//! Whatever the guess, an answer without conflicts has every change of both sides.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
@@ -70,9 +72,19 @@ pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8], conflicts: Conflicts<'_>) 
         };
     }
     let [base, ours, theirs] = [base, ours, theirs].map(lines);
+    merge_lines(&base, &ours, &theirs, conflicts, SMALL)
+}
+
+fn merge_lines(
+    base: &[Line<'_>],
+    ours: &[Line<'_>],
+    theirs: &[Line<'_>],
+    conflicts: Conflicts<'_>,
+    small: usize,
+) -> Merged {
     let mut merge = Merge { content: Vec::new(), count: 0 };
     let mut done = 0;
-    for region in regions(&hunks(&base, &ours), &hunks(&base, &theirs)) {
+    for region in regions(&hunks(base, ours, small), &hunks(base, theirs, small)) {
         merge.take(&base[done..region.base.start]);
         done = region.base.end;
         let part = Part {
@@ -102,10 +114,86 @@ fn lines(content: &[u8]) -> Vec<Line<'_>> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-fn hunks(base: &[Line<'_>], side: &[Line<'_>]) -> Vec<Hunk> {
+/// Up to this many lines of both versions together any two are compared in less than a second.
+const SMALL: usize = 20_000;
+
+/// A line is frequent from this number of occurrences on, in versions that are not small.
+const FREQUENT: usize = 64;
+
+/// What a side changed, in order. Between two changes there is at least one line that stayed.
+///
+/// Comparing takes time with the square of the number of changes if lines are repeated often. So
+/// versions that are not small are first cut at lines that occur once in either.
+fn hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
+    let is_small = base.len() + side.len() <= small;
+    let cuts = if is_small { Vec::new() } else { common_unique_lines(base, side) };
+    let mut hunks = Vec::new();
+    let (mut old, mut new) = (0, 0);
+    for (old_end, new_end) in cuts.into_iter().chain([(base.len(), side.len())]) {
+        let shift = |range: Range<u32>, by: usize| range.start + by as u32..range.end + by as u32;
+        let piece = piece_hunks(&base[old..old_end], &side[new..new_end], small).into_iter();
+        hunks.extend(
+            piece.map(|hunk| Hunk {
+                before: shift(hunk.before, old),
+                after: shift(hunk.after, new),
+            }),
+        );
+        (old, new) = (old_end + 1, new_end + 1);
+    }
+    hunks
+}
+
+/// Lines that occur once in either version and in the same order in both, by their numbers.
+fn common_unique_lines(base: &[Line<'_>], side: &[Line<'_>]) -> Vec<(usize, usize)> {
+    let (in_base, in_side) = (occurrences(base), occurrences(side));
+    let unique = |line: &Line<'_>| in_base.get(line) == Some(&1) && in_side.get(line) == Some(&1);
+    let numbers = |lines: &[Line<'_>]| -> Vec<usize> {
+        let numbered = lines.iter().enumerate();
+        numbered.filter(|(_, line)| unique(line)).map(|(number, _)| number).collect()
+    };
+    let (old, new) = (numbers(base), numbers(side));
+    let moved = compare(old.iter().map(|at| base[*at]), new.iter().map(|at| side[*at]));
+    let mut pairs = Vec::new();
+    let (mut place, mut other) = (0, 0);
+    let end = old.len() as u32;
+    for hunk in moved.into_iter().chain([Hunk { before: end..end, after: 0..0 }]) {
+        while place < hunk.before.start as usize {
+            pairs.push((old[place], new[other]));
+            (place, other) = (place + 1, other + 1);
+        }
+        (place, other) = (hunk.before.end as usize, hunk.after.end as usize);
+    }
+    pairs
+}
+
+fn occurrences<'a>(lines: &[Line<'a>]) -> HashMap<Line<'a>, usize> {
+    let mut occurrences = HashMap::new();
+    lines.iter().for_each(|line| *occurrences.entry(*line).or_default() += 1);
+    occurrences
+}
+
+fn piece_hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
+    if base == side {
+        return Vec::new();
+    }
+    let is_frequent = |lines| occurrences(lines).values().any(|count| *count >= FREQUENT);
+    let is_large = base.len() + side.len() > small;
+    if is_large && (is_frequent(base) || is_frequent(side)) {
+        // At worst there is a conflict where there need not be one.
+        let (first, last) = common_ends(base, side);
+        let range = |lines: &[Line<'_>]| first as u32..(lines.len() - last) as u32;
+        return vec![Hunk { before: range(base), after: range(side) }];
+    }
+    compare(base.iter().copied(), side.iter().copied())
+}
+
+fn compare<'a>(
+    base: impl Iterator<Item = Line<'a>>,
+    side: impl Iterator<Item = Line<'a>>,
+) -> Vec<Hunk> {
     let mut input = InternedInput::default();
-    input.update_before(base.iter().copied());
-    input.update_after(side.iter().copied());
+    input.update_before(base);
+    input.update_after(side);
     let mut diff = Diff::compute(Algorithm::Myers, &input);
     diff.postprocess_no_heuristic(&input);
     diff.hunks().collect()
@@ -202,7 +290,8 @@ impl Merge {
     /// Both sides between markers. Without the base, lines at either end that both sides have are
     /// left out of it.
     fn markers(&mut self, part: Part<'_>, ours: &str, base: Option<&str>, theirs: &str) {
-        let (first, last) = if base.is_some() { (0, 0) } else { common_ends(part) };
+        let (first, last) =
+            if base.is_some() { (0, 0) } else { common_ends(part.ours, part.theirs) };
         let (before, our_lines) = part.ours.split_at(first);
         let (our_lines, after) = our_lines.split_at(our_lines.len() - last);
         let their_lines = &part.theirs[first..part.theirs.len() - last];
@@ -235,11 +324,11 @@ impl Merge {
     }
 }
 
-/// How many lines at the beginning and at the end both sides have.
-fn common_ends(part: Part<'_>) -> (usize, usize) {
+/// How many lines at the beginning and at the end are the same.
+fn common_ends(one: &[Line<'_>], other: &[Line<'_>]) -> (usize, usize) {
     let same = |(a, b): &(&Line<'_>, &Line<'_>)| a == b;
-    let first = part.ours.iter().zip(part.theirs).take_while(same).count();
-    let rests = (part.ours[first..].iter().rev(), part.theirs[first..].iter().rev());
+    let first = one.iter().zip(other).take_while(same).count();
+    let rests = (one[first..].iter().rev(), other[first..].iter().rev());
     (first, rests.0.zip(rests.1).take_while(same).count())
 }
 

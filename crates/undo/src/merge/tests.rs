@@ -94,6 +94,22 @@ fn binary_files_are_not_mixed() {
     assert_eq!(merged, Merged::Clean(late("A", "B")));
 }
 
+#[test]
+fn large_files_without_a_clue_do_not_take_forever() {
+    let mut random = Random(3);
+    let mut noise = || -> Vec<u8> {
+        (0..150_000).flat_map(|_| format!("{}\n", random.below(40)).into_bytes()).collect()
+    };
+    let (one, other) = (noise(), noise());
+    let version = |first: &str, middle: &[u8], last: &str| {
+        [first.as_bytes(), b"one\n", middle, b"two\n", last.as_bytes()].concat()
+    };
+    let (base, ours) = (version("a\n", &one, "b\n"), version("a\n", &other, "B\n"));
+    let theirs = version("A\n", &one, "b\n");
+    let merged = merge(&base, &ours, &theirs, Conflicts::Report);
+    assert_eq!(merged, Merged::Clean(version("A\n", &other, "B\n")));
+}
+
 /// Numbers that are the same in every run.
 struct Random(u64);
 
@@ -313,16 +329,42 @@ proptest! {
             }
         }
         let [base, ours, theirs, one, other] = versions;
-        let report = merge(&base, &ours, &theirs, Conflicts::Report);
-        if conflicts == 0 {
-            prop_assert_eq!(report, Merged::Clean(one));
-        } else {
-            prop_assert_eq!(report, Merged::Conflict { count: conflicts });
-            let found = merge(&base, &ours, &theirs, Conflicts::Ours);
-            prop_assert_eq!(found, Merged::Resolved { content: one, count: conflicts });
-            let found = merge(&base, &ours, &theirs, Conflicts::Theirs);
-            prop_assert_eq!(found, Merged::Resolved { content: other, count: conflicts });
+        // As if it were small, and as if it were large.
+        for small in [SMALL, 0] {
+            let merge = |conflicts| {
+                merge_lines(&lines(&base), &lines(&ours), &lines(&theirs), conflicts, small)
+            };
+            if conflicts == 0 {
+                prop_assert_eq!(merge(Conflicts::Report), Merged::Clean(one.clone()));
+                continue;
+            }
+            prop_assert_eq!(merge(Conflicts::Report), Merged::Conflict { count: conflicts });
+            for (choice, content) in [(Conflicts::Ours, &one), (Conflicts::Theirs, &other)] {
+                let expected = Merged::Resolved { content: content.clone(), count: conflicts };
+                prop_assert_eq!(merge(choice), expected);
+            }
         }
+    }
+
+    /// The changes make the one version of the other, however they are found.
+    #[test]
+    fn changes_are_complete(
+        base in "[abcdefgh\n]{0,60}", side in "[abcdefgh\n]{0,60}",
+        frequent in 0usize..90, small in prop::sample::select(vec![0, 20, SMALL]),
+    ) {
+        let [base, side] = [base, side].map(|text| text + &"same\n".repeat(frequent));
+        let (base, side) = (lines(base.as_bytes()), lines(side.as_bytes()));
+        let (mut made, mut done) = (Vec::<Line<'_>>::new(), 0);
+        for hunk in hunks(&base, &side, small) {
+            let range = |range: Range<u32>| range.start as usize..range.end as usize;
+            let before = range(hunk.before);
+            prop_assert!(done == 0 || before.start > done, "a line is between two changes");
+            made.extend(&base[done..before.start]);
+            made.extend(&side[range(hunk.after)]);
+            done = before.end;
+        }
+        made.extend(&base[done..]);
+        prop_assert_eq!(made, side);
     }
 
     /// Whatever the lines, the sides are treated alike, and markers hold both.
