@@ -47,8 +47,8 @@ pub(super) fn why_mutates(name: &str, args: &[Arg]) -> Option<String> {
 }
 
 fn with_verb(base: &str, args: &[Arg]) -> String {
-    let at = git::BEFORE.before_operand(args).unwrap_or(0);
-    match args.get(at).and_then(Arg::known) {
+    let at = git::BEFORE.before_operand(args);
+    match at.and_then(|at| args.get(at)).and_then(Arg::known) {
         Some(verb) => format!("`{base} {verb}` may change something"),
         None => format!("`{base}` with these arguments may change something"),
     }

@@ -107,10 +107,7 @@ pub(super) enum Part {
         quoted: bool,
     },
     /// `~` at the start, or `$HOME`.
-    Home {
-        tilde: bool,
-        quoted: bool,
-    },
+    Home,
     /// A value that is only known when the script runs.
     Expansion {
         quoted: bool,
@@ -186,10 +183,8 @@ impl Word {
         for part in &self.parts {
             match part {
                 Part::Text { text, .. } => known.push_str(text),
-                Part::Home { quoted, tilde } => {
-                    is_known = false;
-                    single &= *quoted || *tilde;
-                }
+                // Nobody's home looks like several words, and a script that sets it is suspect anyway.
+                Part::Home => is_known = false,
                 Part::Expansion { quoted, many } => {
                     is_known = false;
                     single &= *quoted && !many;
@@ -216,9 +211,17 @@ impl Word {
         }
     }
 
+    /// The parts without empty quotes at the start.
+    fn visible(&self) -> &[Part] {
+        match self.parts.as_slice() {
+            [Part::Text { text, quoted: true }, rest @ ..] if text.is_empty() => rest,
+            parts => parts,
+        }
+    }
+
     /// What follows the home directory, if that is where the word starts.
     fn below_home(&self) -> Option<String> {
-        let (Part::Home { .. }, rest) = self.parts.split_first()? else { return None };
+        let (Part::Home, rest) = self.visible().split_first()? else { return None };
         let mut below = String::new();
         for part in rest {
             let Part::Text { text, .. } = part else { return None };
@@ -229,7 +232,7 @@ impl Word {
 
     /// Whether the first character is known and no dash. A pattern may become any name there.
     fn starts_like_operand(&self, glob: Option<usize>) -> bool {
-        match self.parts.first() {
+        match self.visible().first() {
             Some(Part::Text { text, .. }) => {
                 glob != Some(0) && !text.is_empty() && !text.starts_with('-')
             }

@@ -13,6 +13,9 @@ use super::{Analysis, Effect, Surroundings, builtins, effects, outside, programs
 /// How many commands are looked at. Nobody writes more, and programs that do can wait.
 const COMMANDS: usize = 20_000;
 
+/// How many levels a script within a script counts for: it is read once more for each.
+const SCRIPT: usize = 6;
+
 pub(super) struct Walk<'a> {
     around: &'a Surroundings<'a>,
     /// Why something may change: the first reason found.
@@ -69,15 +72,15 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Runs `inner` one level deeper, unless that is too deep.
-    fn deeper(&mut self, inner: impl FnOnce(&mut Self)) {
-        if self.depth >= DEPTH {
+    /// Runs `inner` some levels deeper, unless that is too deep.
+    fn deeper(&mut self, levels: usize, inner: impl FnOnce(&mut Self)) {
+        if self.depth + levels > DEPTH {
             self.mutates("it is nested too deeply");
             return;
         }
-        self.depth += 1;
+        self.depth += levels;
         inner(self);
-        self.depth -= 1;
+        self.depth -= levels;
     }
 
     /// As `inner` leaves the shell unchanged, whatever it does to the directory is undone.
@@ -159,7 +162,7 @@ impl<'a> Walk<'a> {
                 }
                 Part::Nested(words) => self.words(words),
                 Part::Hidden(what) => self.mutates(format!("{what} may run something")),
-                Part::Text { .. } | Part::Home { .. } | Part::Expansion { .. } => {}
+                Part::Text { .. } | Part::Home | Part::Expansion { .. } => {}
             }
         }
     }
@@ -249,7 +252,8 @@ impl<'a> Walk<'a> {
     /// What a program runs.
     fn inner(&mut self, name: &str, inner: Inner, text: &str, stdin: Option<&str>) {
         let (Inner::Command { exact, .. } | Inner::Script { exact, .. }) = inner;
-        self.deeper(|walk| match inner {
+        let levels = if matches!(inner, Inner::Script { .. }) { SCRIPT } else { 2 };
+        self.deeper(levels, |walk| match inner {
             Inner::Command { args, .. } => walk.run(&args, text, stdin),
             Inner::Script { text, dialect, .. } => walk.apart(|walk| walk.nested(&text, dialect)),
         });
@@ -299,14 +303,14 @@ impl<'a> Walk<'a> {
         if let Some(script) = stdin
             && matches!(base, "bash" | "sh" | "zsh")
         {
-            self.deeper(|walk| walk.apart(|walk| walk.nested(script, Dialect::Bash)));
+            self.deeper(SCRIPT, |walk| walk.apart(|walk| walk.nested(script, Dialect::Bash)));
         }
     }
 
     fn eval(&mut self, args: &[Arg]) {
         let words: Option<Vec<&str>> = args.iter().map(Arg::known).collect();
         match words {
-            Some(words) => self.deeper(|walk| match parse(&words.join(" "), Dialect::Bash, walk.depth) {
+            Some(words) => self.deeper(SCRIPT, |walk| match parse(&words.join(" "), Dialect::Bash, walk.depth) {
                 Ok(list) => walk.list(&list, false),
                 Err(fault) => walk.mutates(format!("it cannot be parsed: {fault}")),
             }),
@@ -320,7 +324,7 @@ impl<'a> Walk<'a> {
             Some(Some("-" | "" | "-l" | "-p")) => {}
             Some(Some(script)) => {
                 let script = script.to_owned();
-                self.deeper(|walk| walk.apart(|walk| walk.nested(&script, Dialect::Bash)));
+                self.deeper(SCRIPT, |walk| walk.apart(|walk| walk.nested(&script, Dialect::Bash)));
             }
             Some(None) => self.mutates("`trap` runs what is only known when it runs"),
         }

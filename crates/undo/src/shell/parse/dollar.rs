@@ -211,7 +211,7 @@ impl Parser<'_> {
 
 fn variable(name: &str, quoted: bool) -> Part {
     match name {
-        "HOME" => Part::Home { tilde: false, quoted },
+        "HOME" => Part::Home,
         _ => Part::Expansion { quoted, many: false },
     }
 }

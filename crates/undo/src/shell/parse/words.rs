@@ -76,7 +76,7 @@ impl Parser<'_> {
         self.at += 1;
         match self.peek() {
             None | Some(b'/' | b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b')') => {
-                word.parts.push(Part::Home { tilde: true, quoted: false });
+                word.parts.push(Part::Home);
             }
             _ => {
                 word.push_text("/", false);
