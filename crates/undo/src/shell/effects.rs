@@ -83,6 +83,7 @@ impl<'a> Invocation<'a> {
 }
 
 /// Programs that publish with these verbs.
+#[rustfmt::skip]
 const PUBLISH: &[(&str, &[&str])] = &[
     ("bun", &["publish"]),
     ("cargo", &["publish", "yank", "owner"]),
@@ -105,9 +106,11 @@ const PUBLISH: &[(&str, &[&str])] = &[
 ];
 
 /// What gh and glab do to a thing that others see.
+#[rustfmt::skip]
 const FORGE: &[&str] = &[
     "add", "approve", "archive", "cancel", "clone-and-push", "close", "comment", "create", "delete",
-    "disable", "edit", "enable", "fork", "lock", "merge", "note", "pin", "ready", "rename", "reopen",
+    "disable", "edit", "enable", "fork", "lock", "merge", "note", "pin", "ready", "rename",
+        "reopen",
     "rerun", "review", "revoke", "run", "set", "sync", "transfer", "unarchive", "unlock", "unpin",
     "update", "update-branch", "upload",
 ];
@@ -117,9 +120,9 @@ fn publishes(command: &Invocation<'_>) -> bool {
         "gh" | "glab" => forge(command),
         "scp" | "rsync" => command.operands.last().is_some_and(|last| is_remote(last)),
         "sftp" => command.operands.iter().any(|_| true),
-        _ => PUBLISH
-            .iter()
-            .any(|(base, verbs)| *base == command.base && command.has_any_verb(verbs)),
+        _ => {
+            PUBLISH.iter().any(|(base, verbs)| *base == command.base && command.has_any_verb(verbs))
+        }
     }
 }
 
@@ -148,6 +151,7 @@ fn is_remote(word: &str) -> bool {
 }
 
 /// Programs that change containers, clusters or infrastructure with these verbs.
+#[rustfmt::skip]
 const CLOUD: &[(&str, &[&str])] = &[
     ("cdk", &["deploy", "destroy", "bootstrap"]),
     ("docker", DOCKER),
@@ -177,6 +181,7 @@ const CLOUD: &[(&str, &[&str])] = &[
     ("wrangler", &["deploy", "publish", "delete", "secret put", "d1 execute"]),
 ];
 
+#[rustfmt::skip]
 const DOCKER: &[&str] = &[
     "build", "buildx build", "builder prune", "commit", "compose up", "compose down", "compose rm",
     "compose stop", "compose start", "compose restart", "compose kill", "compose build",
@@ -190,15 +195,18 @@ const DOCKER: &[&str] = &[
     "update", "volume create", "volume rm", "volume prune",
 ];
 
+#[rustfmt::skip]
 const COMPOSE: &[&str] =
     &["up", "down", "rm", "stop", "start", "restart", "kill", "build", "exec", "run", "create"];
 
+#[rustfmt::skip]
 const KUBECTL: &[&str] = &[
     "annotate", "apply", "attach", "autoscale", "cordon", "cp", "create", "debug", "delete",
     "drain", "edit", "exec", "expose", "label", "patch", "replace", "rollout restart",
     "rollout undo", "rollout pause", "rollout resume", "run", "scale", "set", "taint", "uncordon",
 ];
 
+#[rustfmt::skip]
 const TERRAFORM: &[&str] = &[
     "apply", "destroy", "import", "state rm", "state mv", "state push", "state replace-provider",
     "taint", "untaint", "workspace new", "workspace delete", "force-unlock", "refresh",
@@ -208,25 +216,43 @@ fn cloud(command: &Invocation<'_>) -> bool {
     match command.base {
         "aws" => aws(&command.skipping(&["--profile", "--region", "--output", "--endpoint-url"])),
         "gcloud" | "az" => {
-            let harmless = ["config", "auth", "account", "login", "init", "info", "version", "help"];
+            let harmless =
+                ["config", "auth", "account", "login", "init", "info", "version", "help"];
             let first = command.operands.first().copied().unwrap_or_default();
-            !harmless.contains(&first) && command.operands.iter().skip(1).any(|word| is_writing(word))
+            !harmless.contains(&first)
+                && command.operands.iter().skip(1).any(|word| is_writing(word))
         }
-        "gsutil" => command.has_any_verb(&["cp", "mv", "rm", "rsync", "mb", "rb", "setmeta", "acl"]),
+        "gsutil" => {
+            command.has_any_verb(&["cp", "mv", "rm", "rsync", "mb", "rb", "setmeta", "acl"])
+        }
         "ansible-playbook" => {
             !command.words.iter().any(|word| matches!(*word, "--check" | "-C" | "--list-tasks"))
         }
         "ansible" => command.operands.len() > 1 || command.words.contains(&"-m"),
-        "vercel" => !command.has_any_verb(&["ls", "list", "inspect", "logs", "whoami", "env ls", "login", "dev"]),
+        "vercel" => !command
+            .has_any_verb(&["ls", "list", "inspect", "logs", "whoami", "env ls", "login", "dev"]),
         "heroku" => {
             let verb = command.operands.first().copied().unwrap_or_default();
-            let changes = ["set", "unset", "destroy", "create", "restart", "scale", "run", "add", "remove"];
+            let changes =
+                ["set", "unset", "destroy", "create", "restart", "scale", "run", "add", "remove"];
             changes.iter().any(|change| verb.split(':').any(|part| part == *change))
         }
         _ => {
             let command = command.skipping(&[
-                "-n", "--namespace", "--context", "-H", "--host", "-f", "--file", "-p",
-                "--kubeconfig", "--cluster", "--user", "--log-level", "-l", "--project-name",
+                "-n",
+                "--namespace",
+                "--context",
+                "-H",
+                "--host",
+                "-f",
+                "--file",
+                "-p",
+                "--kubeconfig",
+                "--cluster",
+                "--user",
+                "--log-level",
+                "-l",
+                "--project-name",
             ]);
             let verbs = CLOUD.iter().filter(|(base, _)| *base == command.base);
             verbs.flat_map(|(_, verbs)| verbs.iter()).any(|verb| command.has_verb(verb))
@@ -239,7 +265,8 @@ fn cloud(command: &Invocation<'_>) -> bool {
 fn compose_with_file(command: &Invocation<'_>) -> bool {
     let Some((&"compose", rest)) = command.words.split_first() else { return false };
     let compose = Invocation { base: command.base, words: rest.to_vec(), operands: Vec::new() };
-    compose.skipping(&["-f", "--file", "-p", "--project-name", "--profile", "--env-file"])
+    compose
+        .skipping(&["-f", "--file", "-p", "--project-name", "--profile", "--env-file"])
         .has_any_verb(COMPOSE)
 }
 
@@ -254,6 +281,7 @@ fn aws(command: &Invocation<'_>) -> bool {
 
 /// Whether a verb such as `delete-stack` changes something.
 fn is_writing(verb: &str) -> bool {
+    #[rustfmt::skip]
     const WRITING: &[&str] = &[
         "abort", "add", "apply", "associate", "attach", "authorize", "batch", "cancel", "change",
         "clear", "copy", "create", "deallocate", "delete", "deploy", "deregister", "detach",

@@ -69,8 +69,10 @@ const CONFIG_READ: Options = only(
      local system worktree null file= blob= type= includes no-includes all default= bool int path",
 );
 
-const CONFIG_VERBS: Rule =
-    Rule::Verbs(only("", ""), &[("list", Rule::Only(CONFIG_READ)), ("get", Rule::Only(CONFIG_READ))]);
+const CONFIG_VERBS: Rule = Rule::Verbs(
+    only("", ""),
+    &[("list", Rule::Only(CONFIG_READ)), ("get", Rule::Only(CONFIG_READ))],
+);
 
 /// `--get`, `--list` and such; or just the name of a setting.
 const CONFIG: Rule = Rule::Check(|args| {
@@ -82,10 +84,10 @@ const CONFIG: Rule = Rule::Check(|args| {
         || (one.allows(args) && args.last().is_some_and(dotted))
 });
 
-const REMOTE_VERBS: Rule = Rule::Verbs(only("v", "verbose"), &[
-    ("show", Rule::Only(only("n", ""))),
-    ("get-url", Rule::Only(only("", "all push"))),
-]);
+const REMOTE_VERBS: Rule = Rule::Verbs(
+    only("v", "verbose"),
+    &[("show", Rule::Only(only("n", ""))), ("get-url", Rule::Only(only("", "all push")))],
+);
 
 const REMOTE: Rule = Rule::Check(|args| {
     Rule::Only(only("v", "verbose").most(0)).allows(args) || REMOTE_VERBS.allows(args)
@@ -116,13 +118,16 @@ const LIST_REFS: Options = only(
      exclude-existing? exists exclude= stdin",
 );
 
+#[rustfmt::skip]
 const VERBS: &[(&str, Rule)] = &[
     ("annotate", BLAME),
-    ("apply", Rule::Only(only("p:", "stat numstat summary check cached index reverse directory= include= exclude=").needs("stat numstat summary check"))),
+    ("apply", Rule::Only(only("p:", "stat numstat summary check cached index reverse directory= \
+        include= exclude=").needs("stat numstat summary check"))),
     ("bisect", Rule::Verbs(only("", ""), &[("log", Rule::Any)])),
     ("blame", BLAME),
     ("branch", LIST_BRANCHES),
-    ("cat-file", Rule::Only(only("tspe", "batch? batch-check? batch-command? batch-all-objects buffer unordered follow-symlinks allow-unknown-type"))),
+    ("cat-file", Rule::Only(only("tspe", "batch? batch-check? batch-command? batch-all-objects \
+        buffer unordered follow-symlinks allow-unknown-type"))),
     ("check-attr", Rule::Any),
     ("check-ignore", Rule::Any),
     ("check-mailmap", Rule::Any),
@@ -130,41 +135,59 @@ const VERBS: &[(&str, Rule)] = &[
     ("cherry", Rule::Only(only("v", "verbose abbrev?"))),
     ("config", CONFIG),
     ("count-objects", Rule::Any),
-    ("describe", Rule::Only(only("", "all tags contains abbrev= candidates= exact-match debug long match= exclude= always first-parent dirty? broken?"))),
+    ("describe", Rule::Only(only("", "all tags contains abbrev= candidates= exact-match debug \
+        long match= exclude= always first-parent dirty? broken?"))),
     ("diff", LOG),
     ("diff-files", LOG),
     ("diff-index", LOG),
     ("diff-tree", LOG),
     ("for-each-ref", Rule::Only(LIST_REFS)),
-    ("fsck", Rule::Only(only("v", "full strict unreachable dangling no-dangling root tags cache no-reflogs verbose progress no-progress connectivity-only name-objects"))),
-    ("grep", Rule::Only(only("#nilLcvwEFGPhHIaozqpWre:f:A:B:C:m:", "cached untracked no-index line-number ignore-case files-with-matches files-without-match name-only count invert-match word-regexp extended-regexp basic-regexp fixed-strings perl-regexp text and or not all-match show-function function-context heading break color? no-color context= after-context= before-context= recurse-submodules max-depth= max-count= column only-matching quiet null threads= full-name exclude-standard no-exclude-standard"))),
+    ("fsck", Rule::Only(only("v", "full strict unreachable dangling no-dangling root tags cache \
+        no-reflogs verbose progress no-progress connectivity-only name-objects"))),
+    ("grep", Rule::Only(only("#nilLcvwEFGPhHIaozqpWre:f:A:B:C:m:", "cached untracked no-index \
+        line-number ignore-case files-with-matches files-without-match name-only count \
+        invert-match word-regexp extended-regexp basic-regexp fixed-strings perl-regexp text and \
+        or not all-match show-function function-context heading break color? no-color context= \
+        after-context= before-context= recurse-submodules max-depth= max-count= column \
+        only-matching quiet null threads= full-name exclude-standard no-exclude-standard"))),
     ("hash-object", Rule::Only(only("t:", "stdin stdin-paths path= no-filters literally"))),
     ("help", Rule::Only(only("ag", "all guides config"))),
     ("log", LOG),
-    ("ls-files", Rule::Only(only("cdmoikustvfzx:X:", "cached deleted modified others ignored stage unmerged killed directory no-empty-directory exclude= exclude-from= exclude-per-directory= exclude-standard error-unmatch with-tree= full-name recurse-submodules abbrev? debug eol deduplicate format= resolve-undo"))),
+    ("ls-files", Rule::Only(only("cdmoikustvfzx:X:", "cached deleted modified others ignored \
+        stage unmerged killed directory no-empty-directory exclude= exclude-from= \
+        exclude-per-directory= exclude-standard error-unmatch with-tree= full-name \
+        recurse-submodules abbrev? debug eol deduplicate format= resolve-undo"))),
     ("ls-remote", LS_REMOTE),
-    ("ls-tree", Rule::Only(only("drtlz", "long name-only name-status object-only full-name full-tree abbrev? format="))),
+    ("ls-tree", Rule::Only(only("drtlz", "long name-only name-status object-only full-name \
+        full-tree abbrev? format="))),
     ("merge-base", Rule::Only(only("a", "all octopus independent is-ancestor fork-point"))),
-    ("name-rev", Rule::Only(only("", "tags refs= exclude= all stdin annotate-stdin name-only no-undefined always"))),
+    ("name-rev", Rule::Only(only("", "tags refs= exclude= all stdin annotate-stdin name-only \
+        no-undefined always"))),
     ("notes", Rule::Verbs(only("", "ref="), &[("list", OPERANDS), ("show", OPERANDS)])),
     ("range-diff", LOG),
     ("reflog", REFLOG),
     ("remote", REMOTE),
     ("rev-list", LOG),
     ("rev-parse", Rule::Any),
-    ("shortlog", Rule::Only(only("nsec#", "numbered summary email group= committer all since= until= after= before= author= no-merges merges format=").most(usize::MAX))),
+    ("shortlog", Rule::Only(only("nsec#", "numbered summary email group= committer all since= \
+        until= after= before= author= no-merges merges format=").most(usize::MAX))),
     ("show", LOG),
-    ("show-branch", Rule::Only(only("ar", "all remotes current topo-order date-order sparse more= list merge-base independent no-name sha1-name topics color? no-color"))),
+    ("show-branch", Rule::Only(only("ar", "all remotes current topo-order date-order sparse more= \
+        list merge-base independent no-name sha1-name topics color? no-color"))),
     ("show-ref", Rule::Only(LIST_REFS)),
     ("stash", Rule::Verbs(only("", ""), &[("list", LOG), ("show", LOG)])),
-    ("status", Rule::Only(only("sbvzu?", "short branch show-stash porcelain? long verbose untracked-files? ignore-submodules? ignored? column? no-column ahead-behind no-ahead-behind renames no-renames find-renames? null"))),
-    ("submodule", Rule::Verbs(only("", ""), &[("status", Rule::Only(only("", "recursive cached")))])),
+    ("status", Rule::Only(only("sbvzu?", "short branch show-stash porcelain? long verbose \
+        untracked-files? ignore-submodules? ignored? column? no-column ahead-behind \
+        no-ahead-behind renames no-renames find-renames? null"))),
+    ("submodule", Rule::Verbs(only("", ""), &[("status", Rule::Only(only("", "recursive \
+        cached")))])),
     ("symbolic-ref", Rule::Only(only("q", "short quiet recurse no-recurse").most(1))),
     ("tag", LIST_TAGS),
     ("var", OPERANDS),
     ("version", Rule::Only(only("", "build-options"))),
     ("whatchanged", LOG),
-    ("worktree", Rule::Verbs(only("", ""), &[("list", Rule::Only(only("vz", "porcelain verbose expire=")))])),
+    ("worktree", Rule::Verbs(only("", ""), &[("list", Rule::Only(only("vz", "porcelain verbose \
+        expire=")))])),
 ];
 
 const BLAME: Rule = Rule::Only(only(

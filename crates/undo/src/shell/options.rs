@@ -25,7 +25,7 @@ pub(super) struct Options {
     long: &'static str,
     /// How many operands there may be.
     most: usize,
-    /// One of these must be there: options without dashes, or `+` for an operand.
+    /// One of these must be there; options without their dashes, or nothing.
     needs: &'static str,
 }
 
@@ -142,7 +142,7 @@ impl Reading<'_> {
             self.needed |=
                 self.options.needs.split_ascii_whitespace().any(|need| need.chars().eq([letter]));
             let rest = &letters[at + letter.len_utf8()..];
-            match short[found + letter.len_utf8()..].as_bytes().first() {
+            match short.as_bytes().get(found + letter.len_utf8()) {
                 Some(b':') if rest.is_empty() => return self.value(),
                 Some(b':' | b'?') => return true,
                 _ => {}

@@ -9,6 +9,7 @@
 mod commands;
 mod dollar;
 mod heredoc;
+mod simple;
 mod words;
 
 use std::cell::OnceCell;
@@ -150,7 +151,7 @@ impl<'t> Parser<'t> {
     fn line_break(&mut self) -> Parsed<()> {
         self.at += 1;
         for pending in std::mem::take(&mut self.pending) {
-            self.here_document(pending)?;
+            self.here_document(&pending)?;
         }
         Ok(())
     }

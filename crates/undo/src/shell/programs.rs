@@ -6,11 +6,13 @@ use super::scripts;
 use super::syntax::Arg;
 
 /// Where a program with a known name is what its name says.
+#[rustfmt::skip]
 const SYSTEM: &[&str] = &[
     "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/", "/usr/local/bin/", "/opt/homebrew/bin/",
 ];
 
 /// Programs that are there to change something: people are told so.
+#[rustfmt::skip]
 const CHANGES: &[&str] = &[
     "chgrp", "chmod", "chown", "cp", "dd", "install", "ln", "mkdir", "mkfifo", "mknod", "mktemp",
     "mv", "patch", "rename", "rm", "rmdir", "rsync", "shred", "split", "tee", "touch", "truncate",
@@ -66,7 +68,9 @@ fn is_version(base: &str, args: &[Arg]) -> bool {
     let [Arg::Known(arg)] = args else { return false };
     match arg.as_str() {
         "--version" => true,
-        "-V" => matches!(base, "cargo" | "curl" | "psql" | "mysql" | "python" | "python3" | "rustc"),
+        "-V" => {
+            matches!(base, "cargo" | "curl" | "psql" | "mysql" | "python" | "python3" | "rustc")
+        }
         "-v" => matches!(base, "node" | "npm"),
         "-version" => base == "java",
         _ => false,
@@ -74,6 +78,7 @@ fn is_version(base: &str, args: &[Arg]) -> bool {
 }
 
 /// No option of these writes a file or runs a program.
+#[rustfmt::skip]
 const ANY: &[&str] = &[
     ":", "arch", "b2sum", "basename", "break", "cat", "cd", "cksum", "clear", "cmp", "column",
     "comm", "continue", "cut", "df", "diff", "dig", "dirname", "dirs", "du", "echo", "egrep", "exa",
@@ -90,6 +95,7 @@ const ANY: &[&str] = &[
 ];
 
 /// Of these only the version is asked for.
+#[rustfmt::skip]
 const VERSIONED: &[&str] = &[
     "ansible", "aws", "bash", "bun", "bundle", "cargo", "clang", "cmake", "curl", "deno", "docker",
     "dotnet", "g++", "gcc", "gem", "gh", "go", "helm", "java", "javac", "kubectl", "make", "mypy",
@@ -99,66 +105,99 @@ const VERSIONED: &[&str] = &[
 ];
 
 /// With options that could write or run something, which are left out here.
+#[rustfmt::skip]
 const RULES: &[(&str, Rule)] = &[
-    ("ag", Rule::Only(only("#ilLnSsvwcgQarUtuzA:B:C:G:m:", "ignore= nocolor color hidden depth= stats literal"))),
-    ("apt-cache", Rule::Verbs(only("", ""), &[("policy", OPERANDS), ("search", OPERANDS), ("show", OPERANDS), ("depends", OPERANDS), ("rdepends", OPERANDS)])),
+    ("ag", Rule::Only(only("#ilLnSsvwcgQarUtuzA:B:C:G:m:", "ignore= nocolor color hidden depth= \
+        stats literal"))),
+    ("apt-cache", Rule::Verbs(only("", ""), &[("policy", OPERANDS), ("search", OPERANDS),
+        ("show", OPERANDS), ("depends", OPERANDS), ("rdepends", OPERANDS)])),
     ("awk", Rule::Check(scripts::awk_reads)),
     ("base64", Rule::Only(only("dw:i", "decode wrap= ignore-garbage"))),
-    ("bat", Rule::Only(only("npAl:r:", "plain number style= language= line-range= color= decorations="))),
+    ("bat", Rule::Only(only("npAl:r:", "plain number style= language= line-range= color= \
+        decorations="))),
     ("cal", Rule::Any),
-    ("cargo", Rule::Verbs(only("", ""), &[("version", NOTHING), ("help", OPERANDS), ("locate-project", Rule::Only(only("", "workspace message-format=")))])),
+    ("cargo", Rule::Verbs(only("", ""), &[("version", NOTHING), ("help", OPERANDS),
+        ("locate-project", Rule::Only(only("", "workspace message-format=")))])),
     ("crontab", Rule::Only(only("l", "").most(0).needs("l"))),
     ("curl", Rule::Check(scripts::curl_reads)),
-    ("date", Rule::Check(|args| {
-        let plus = |arg: &Arg| arg.known().is_some_and(|text| text.starts_with(['-', '+']));
-        Rule::Only(only("uRI?", "utc universal rfc-email iso-8601? rfc-3339=")).allows(args) && args.iter().all(plus)
-            || Rule::Only(only("ud:r:I?", "date= reference= utc").needs("d r date reference")).allows(args)
-    })),
+    ("date", DATE),
     ("dmesg", Rule::Only(only("TtHLxkuwl:", "ctime human level= color? nopager"))),
     ("docker", Rule::Verbs(only("H:", "context= host="), DOCKER)),
-    ("dpkg", Rule::Only(only("lLsS", "list listfiles status search").needs("l L s S list listfiles status search"))),
+    ("dpkg", Rule::Only(only("lLsS", "list listfiles status search").needs("l L s S list \
+        listfiles status search"))),
     ("fd", FD),
     ("fdfind", FD),
-    ("file", Rule::Only(only("bihkLNprsv0E", "brief mime mime-type mime-encoding dereference no-dereference version keep-going separator= extension apple no-pad print0"))),
+    ("file", Rule::Only(only("bihkLNprsv0E", "brief mime mime-type mime-encoding dereference \
+        no-dereference version keep-going separator= extension apple no-pad print0"))),
     ("find", Rule::Check(scripts::find_reads)),
     ("gawk", Rule::Check(scripts::awk_reads)),
     ("gh", Rule::Verbs(only("R:", "repo="), GH)),
     ("git", git::GIT),
-    ("go", Rule::Verbs(only("", ""), &[("version", OPERANDS), ("env", Rule::Only(only("", "").most(usize::MAX)))])),
+    ("go", Rule::Verbs(only("", ""), &[("version", OPERANDS), ("env", Rule::Only(only("",
+        "").most(usize::MAX)))])),
     ("gunzip", UNPACK),
     ("gzip", UNPACK),
     ("hostname", Rule::Only(only("fsidIA", "fqdn short all-fqdns ip-address").most(0))),
     ("iconv", Rule::Only(only("f:t:lcs", "from-code= to-code= list silent"))),
     ("jobs", Rule::Only(only("lpnrs", ""))),
-    ("journalctl", Rule::Only(only("u:n:fexbkp:S:U:rqo:at:", "unit= lines= follow no-pager since= until= output= priority= boot? reverse no-tail all quiet dmesg user system list-boots"))),
+    ("journalctl", Rule::Only(only("u:n:fexbkp:S:U:rqo:at:", "unit= lines= follow no-pager since= \
+        until= output= priority= boot? reverse no-tail all quiet dmesg user system list-boots"))),
     ("kubectl", Rule::Verbs(only("n:", "namespace= context="), KUBECTL)),
     ("lsof", Rule::Only(only("np:Pti?u:c:aU", ""))),
     ("mawk", Rule::Check(scripts::awk_reads)),
     ("mount", NOTHING),
     ("netstat", Rule::Only(only("antulprsieogv", "listening numeric tcp udp all programs"))),
-    ("npm", Rule::Verbs(only("g", "global"), &[("ls", NPM_LIST), ("list", NPM_LIST), ("view", NPM_LIST), ("info", NPM_LIST), ("root", NPM_LIST), ("prefix", NPM_LIST), ("outdated", NPM_LIST)])),
+    ("npm", Rule::Verbs(only("g", "global"), &[("ls", NPM_LIST), ("list", NPM_LIST), ("view",
+        NPM_LIST), ("info", NPM_LIST), ("root", NPM_LIST), ("prefix", NPM_LIST), ("outdated",
+        NPM_LIST)])),
     ("pip", PIP),
     ("pip3", PIP),
     ("podman", Rule::Verbs(only("", ""), DOCKER)),
-    ("rg", Rule::Only(only("#.ivnNlcowFPSsxzULHIaqupg:e:t:T:A:B:C:m:M:j:d:f:r:", "ignore-case smart-case case-sensitive invert-match line-number no-line-number files files-with-matches files-without-match count count-matches only-matching word-regexp line-regexp fixed-strings pcre2 glob= iglob= type= type-not= after-context= before-context= context= max-count= max-columns= max-depth= hidden no-ignore no-ignore-vcs no-ignore-parent follow with-filename no-filename heading no-heading color= colors= column json stats sort= sortr= multiline multiline-dotall text quiet null regexp= file= unrestricted trim vimgrep replace= passthru type-list version debug threads= no-messages no-config pretty null-data crlf encoding= max-filesize= one-file-system search-zip only-matching max-columns-preview include-zero"))),
+    ("rg", Rule::Only(only("#.ivnNlcowFPSsxzULHIaqupg:e:t:T:A:B:C:m:M:j:d:f:r:", "ignore-case \
+        smart-case case-sensitive invert-match line-number no-line-number files \
+        files-with-matches files-without-match count count-matches only-matching word-regexp \
+        line-regexp fixed-strings pcre2 glob= iglob= type= type-not= after-context= \
+        before-context= context= max-count= max-columns= max-depth= hidden no-ignore \
+        no-ignore-vcs no-ignore-parent follow with-filename no-filename heading no-heading color= \
+        colors= column json stats sort= sortr= multiline multiline-dotall text quiet null regexp= \
+        file= unrestricted trim vimgrep replace= passthru type-list version debug threads= \
+        no-messages no-config pretty null-data crlf encoding= max-filesize= one-file-system \
+        search-zip only-matching max-columns-preview include-zero"))),
     ("sed", Rule::Check(scripts::sed_reads)),
     ("shellcheck", Rule::Any),
-    ("sort", Rule::Only(only("bdfgiMhnRrVcCmsuzk:t:S:", "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort ignore-nonprinting month-sort human-numeric-sort numeric-sort random-sort reverse version-sort sort= check? merge key= stable unique zero-terminated field-separator= parallel= debug buffer-size="))),
+    ("sort", Rule::Only(only("bdfgiMhnRrVcCmsuzk:t:S:", "ignore-leading-blanks dictionary-order \
+        ignore-case general-numeric-sort ignore-nonprinting month-sort human-numeric-sort \
+        numeric-sort random-sort reverse version-sort sort= check? merge key= stable unique \
+        zero-terminated field-separator= parallel= debug buffer-size="))),
     ("ss", Rule::Only(only("antulpsmieorx46H", "all numeric tcp udp listening processes summary"))),
-    ("systemctl", Rule::Verbs(only("lan:t:", "user no-pager all full type= state= plain no-legend"), &[("status", SYSTEMCTL), ("is-active", SYSTEMCTL), ("is-enabled", SYSTEMCTL), ("is-failed", SYSTEMCTL), ("list-units", SYSTEMCTL), ("list-unit-files", SYSTEMCTL), ("list-timers", SYSTEMCTL), ("show", SYSTEMCTL), ("cat", SYSTEMCTL)])),
+    ("systemctl", Rule::Verbs(only("lan:t:", "user no-pager all full type= state= plain \
+        no-legend"), &[("status", SYSTEMCTL), ("is-active", SYSTEMCTL), ("is-enabled",
+        SYSTEMCTL), ("is-failed", SYSTEMCTL), ("list-units", SYSTEMCTL), ("list-unit-files",
+        SYSTEMCTL), ("list-timers", SYSTEMCTL), ("show", SYSTEMCTL), ("cat", SYSTEMCTL)])),
     ("tar", Rule::Check(scripts::tar_lists)),
-    ("tree", Rule::Only(only("adlfiqNQpugshDFrtCnJXxL:P:I:", "noreport dirsfirst gitignore prune sort= charset= du matchdirs filelimit= si inodes device"))),
-    ("uniq", Rule::Only(only("cdDuizf:s:w:", "count repeated all-repeated? unique ignore-case skip-fields= skip-chars= check-chars= group? zero-terminated").most(1))),
+    ("tree", Rule::Only(only("adlfiqNQpugshDFrtCnJXxL:P:I:", "noreport dirsfirst gitignore prune \
+        sort= charset= du matchdirs filelimit= si inodes device"))),
+    ("uniq", Rule::Only(only("cdDuizf:s:w:", "count repeated all-repeated? unique ignore-case \
+        skip-fields= skip-chars= check-chars= group? zero-terminated").most(1))),
     ("unzip", Rule::Only(only("lvtpZ1qz", "").needs("l v t p Z"))),
     ("xxd", Rule::Only(only("abCdeEipuc:g:l:s:n:o:", "").most(1))),
     ("xz", UNPACK),
     ("xzcat", OPERANDS),
-    ("yq", Rule::Only(only("rPMCNejo:p:I:", "raw-output prettyPrint unwrapScalar= output-format= input-format= no-colors exit-status null-input"))),
+    ("yq", Rule::Only(only("rPMCNejo:p:I:", "raw-output prettyPrint unwrapScalar= output-format= \
+        input-format= no-colors exit-status null-input"))),
     ("zcat", OPERANDS),
     ("zgrep", Rule::Only(only("#inlcvwEFhHoqA:B:C:", ""))),
     ("zstd", UNPACK),
     ("zstdcat", OPERANDS),
 ];
+
+/// An operand that is no format sets the clock.
+const DATE: Rule = Rule::Check(|args| {
+    let now = only("uRI?", "utc universal rfc-email iso-8601? rfc-3339=");
+    let then = only("ud:r:I?", "date= reference= utc").needs("d r date reference");
+    let format = |arg: &Arg| arg.known().is_some_and(|text| text.starts_with(['-', '+']));
+    Rule::Only(now).allows(args) && args.iter().all(format) || Rule::Only(then).allows(args)
+});
 
 const FD: Rule = Rule::Only(only(
     "#HIsiFpaLlguut:e:d:E:S:0q1cj:",
@@ -183,12 +222,16 @@ const SYSTEMCTL: Rule = Rule::Only(only(
 
 const NPM_LIST: Rule = Rule::Only(only("galp", "depth= json all global long parseable prod omit="));
 
-const PIP: Rule = Rule::Verbs(only("", ""), &[
-    ("list", Rule::Only(only("", "outdated format= user local not-required"))),
-    ("show", Rule::Only(only("fv", "files verbose"))),
-    ("freeze", Rule::Only(only("", "all local user"))),
-]);
+const PIP: Rule = Rule::Verbs(
+    only("", ""),
+    &[
+        ("list", Rule::Only(only("", "outdated format= user local not-required"))),
+        ("show", Rule::Only(only("fv", "files verbose"))),
+        ("freeze", Rule::Only(only("", "all local user"))),
+    ],
+);
 
+#[rustfmt::skip]
 const DOCKER: &[(&str, Rule)] = &[
     ("ps", Rule::Any),
     ("images", Rule::Any),
@@ -206,11 +249,16 @@ const DOCKER: &[(&str, Rule)] = &[
     ("network", Rule::Verbs(only("", ""), DOCKER_LIST)),
     ("volume", Rule::Verbs(only("", ""), DOCKER_LIST)),
     ("system", Rule::Verbs(only("", ""), &[("df", Rule::Any), ("info", Rule::Any)])),
-    ("compose", Rule::Verbs(only("f:p:", "file= project-name= profile="), &[("ps", Rule::Any), ("logs", Rule::Any), ("ls", Rule::Any), ("images", Rule::Any), ("top", Rule::Any), ("version", Rule::Any)])),
+    ("compose", Rule::Verbs(only("f:p:", "file= project-name= profile="), &[("ps", Rule::Any),
+        ("logs", Rule::Any), ("ls", Rule::Any), ("images", Rule::Any), ("top", Rule::Any),
+        ("version", Rule::Any)])),
 ];
 
-const DOCKER_LIST: &[(&str, Rule)] =
-    &[("ls", Rule::Any), ("list", Rule::Any), ("inspect", Rule::Any), ("logs", Rule::Any), ("history", Rule::Any)];
+#[rustfmt::skip]
+const DOCKER_LIST: &[(&str, Rule)] = &[
+    ("ls", Rule::Any), ("list", Rule::Any), ("inspect", Rule::Any), ("logs", Rule::Any),
+    ("history", Rule::Any),
+];
 
 const KUBECTL_READ: Rule = Rule::Only(only(
     "n:Ao:l:wfc:pL:",
@@ -219,6 +267,7 @@ const KUBECTL_READ: Rule = Rule::Only(only(
      prefix recursive api-group= namespaced? label-columns= client short show-events?",
 ));
 
+#[rustfmt::skip]
 const KUBECTL: &[(&str, Rule)] = &[
     ("get", KUBECTL_READ),
     ("describe", KUBECTL_READ),
@@ -229,7 +278,8 @@ const KUBECTL: &[(&str, Rule)] = &[
     ("api-versions", KUBECTL_READ),
     ("top", KUBECTL_READ),
     ("cluster-info", NOTHING),
-    ("config", Rule::Verbs(only("", ""), &[("view", NOTHING), ("get-contexts", OPERANDS), ("current-context", NOTHING)])),
+    ("config", Rule::Verbs(only("", ""), &[("view", NOTHING), ("get-contexts", OPERANDS),
+        ("current-context", NOTHING)])),
 ];
 
 const GH_READ: Rule = Rule::Only(only(
@@ -239,6 +289,7 @@ const GH_READ: Rule = Rule::Only(only(
      base= head= required exit-status",
 ));
 
+#[rustfmt::skip]
 const GH_SHOW: &[(&str, Rule)] = &[
     ("view", GH_READ),
     ("list", GH_READ),
@@ -247,6 +298,7 @@ const GH_SHOW: &[(&str, Rule)] = &[
     ("checks", GH_READ),
 ];
 
+#[rustfmt::skip]
 const GH: &[(&str, Rule)] = &[
     ("pr", Rule::Verbs(only("R:", "repo="), GH_SHOW)),
     ("issue", Rule::Verbs(only("R:", "repo="), GH_SHOW)),
@@ -255,7 +307,9 @@ const GH: &[(&str, Rule)] = &[
     ("repo", Rule::Verbs(only("", ""), &[("view", GH_READ), ("list", GH_READ)])),
     ("workflow", Rule::Verbs(only("", ""), &[("list", GH_READ), ("view", GH_READ)])),
     ("auth", Rule::Verbs(only("", ""), &[("status", OPERANDS)])),
-    ("api", Rule::Only(only("q:H:it:", "jq= paginate header= hostname= include template= slurp").most(1))),
-    ("search", Rule::Verbs(only("", ""), &[("code", GH_READ), ("issues", GH_READ), ("prs", GH_READ), ("repos", GH_READ), ("commits", GH_READ)])),
+    ("api", Rule::Only(only("q:H:it:", "jq= paginate header= hostname= include template= \
+        slurp").most(1))),
+    ("search", Rule::Verbs(only("", ""), &[("code", GH_READ), ("issues", GH_READ), ("prs",
+        GH_READ), ("repos", GH_READ), ("commits", GH_READ)])),
     ("status", OPERANDS),
 ];

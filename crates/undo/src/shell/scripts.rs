@@ -18,6 +18,7 @@ pub(super) fn sed_reads(args: &[Arg]) -> bool {
         if let Some(script) = text.strip_prefix("--expression=") {
             scripts.push(script);
         } else if text.starts_with("--") {
+            #[rustfmt::skip]
             const LONG: &[&str] =
                 &["--quiet", "--silent", "--regexp-extended", "--null-data", "--posix", "--separate"];
             if !LONG.contains(&text) {
@@ -168,6 +169,7 @@ pub(super) fn awk_reads(args: &[Arg]) -> bool {
 
 /// Whether find only prints. Commands that it runs are looked at elsewhere.
 pub(super) fn find_reads(args: &[Arg]) -> bool {
+    #[rustfmt::skip]
     const TESTS: &[&str] = &[
         "-a", "-and", "-amin", "-anewer", "-atime", "-cmin", "-cnewer", "-ctime", "-daystart",
         "-depth", "-empty", "-executable", "-false", "-follow", "-fstype", "-gid", "-group",

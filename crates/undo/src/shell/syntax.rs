@@ -183,7 +183,7 @@ impl Word {
         for part in &self.parts {
             match part {
                 Part::Text { text, .. } => known.push_str(text),
-                // Nobody's home looks like several words, and a script that sets it is suspect anyway.
+                // Nobody's home looks like several words, and a script that sets it is suspect.
                 Part::Home => is_known = false,
                 Part::Expansion { quoted, many } => {
                     is_known = false;

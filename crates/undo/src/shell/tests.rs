@@ -33,7 +33,10 @@ fn check(rows: &[table::Row]) {
     for (command, mutates, effects) in rows {
         let analysis = look(command);
         if analysis.mutates != *mutates {
-            wrong.push(format!("{command:?}: mutates={} because {}", analysis.mutates, analysis.because));
+            wrong.push(format!(
+                "{command:?}: mutates={} because {}",
+                analysis.mutates, analysis.because
+            ));
         }
         if kinds(&analysis) != *effects {
             wrong.push(format!("{command:?}: effects {:?}", kinds(&analysis)));
@@ -108,7 +111,10 @@ fn paths_outside_are_found() {
     assert_eq!(paths("rm ../x ../../y ../../../z"), ["/work/y", "/z"]);
     assert_eq!(paths("rm -rf /work/app/target"), Vec::<String>::new());
     assert_eq!(paths("rm /work/apple"), ["/work/apple"]);
-    assert_eq!(paths("touch ~/a \"$HOME/b\" ${HOME}/c '~/d'"), ["/home/me/a", "/home/me/b", "/home/me/c"]);
+    assert_eq!(
+        paths("touch ~/a \"$HOME/b\" ${HOME}/c '~/d'"),
+        ["/home/me/a", "/home/me/b", "/home/me/c"]
+    );
     assert_eq!(paths("echo x >> ~/.bashrc"), ["/home/me/.bashrc"]);
     assert_eq!(paths("ls 2>/dev/null >/tmp/../tmp/o"), ["/tmp/o"]);
     assert_eq!(paths("cat /etc/passwd"), Vec::<String>::new());

@@ -310,9 +310,11 @@ impl<'a> Walk<'a> {
     fn eval(&mut self, args: &[Arg]) {
         let words: Option<Vec<&str>> = args.iter().map(Arg::known).collect();
         match words {
-            Some(words) => self.deeper(SCRIPT, |walk| match parse(&words.join(" "), Dialect::Bash, walk.depth) {
-                Ok(list) => walk.list(&list, false),
-                Err(fault) => walk.mutates(format!("it cannot be parsed: {fault}")),
+            Some(words) => self.deeper(SCRIPT, |walk| {
+                match parse(&words.join(" "), Dialect::Bash, walk.depth) {
+                    Ok(list) => walk.list(&list, false),
+                    Err(fault) => walk.mutates(format!("it cannot be parsed: {fault}")),
+                }
             }),
             None => self.mutates("`eval` runs what is only known when it runs"),
         }

@@ -129,7 +129,8 @@ impl Wrapper {
         let mut exact = self.exact;
         let mut at = self.options.before_operand(args).unwrap_or_else(|| {
             exact = false;
-            args.iter().position(Arg::is_operand).unwrap_or(args.len())
+            let option = |arg: &Arg| arg.known().is_some_and(|text| text.starts_with('-'));
+            args.iter().position(|arg| !option(arg)).unwrap_or(args.len())
         });
         at += self.operands;
         while let Some(Arg::Known(text)) = args.get(at)

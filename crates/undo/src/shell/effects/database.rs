@@ -3,13 +3,16 @@
 use super::Invocation;
 
 /// Tools that change a database with these verbs.
+#[rustfmt::skip]
 const VERBS: &[(&str, &[&str])] = &[
     ("aerich", &["upgrade", "downgrade"]),
     ("alembic", &["upgrade", "downgrade", "stamp"]),
-    ("artisan", &["migrate", "migrate:fresh", "migrate:rollback", "migrate:refresh", "migrate:reset", "db:seed", "db:wipe"]),
+    ("artisan", &["migrate", "migrate:fresh", "migrate:rollback", "migrate:refresh",
+        "migrate:reset", "db:seed", "db:wipe"]),
     ("atlas", &["schema apply", "migrate apply", "schema clean"]),
     ("dbmate", &["up", "down", "drop", "migrate", "rollback", "create"]),
-    ("diesel", &["migration run", "migration revert", "migration redo", "database reset", "database setup", "database drop", "setup"]),
+    ("diesel", &["migration run", "migration revert", "migration redo", "database reset",
+        "database setup", "database drop", "setup"]),
     ("django-admin", DJANGO),
     ("drizzle-kit", &["push", "migrate"]),
     ("flask", &["db upgrade", "db downgrade", "db stamp"]),
@@ -19,23 +22,30 @@ const VERBS: &[(&str, &[&str])] = &[
     ("liquibase", &["update", "rollback", "drop-all", "dropAll", "update-count"]),
     ("manage.py", DJANGO),
     ("migrate", &["up", "down", "drop", "force", "goto"]),
-    ("mix", &["ecto.migrate", "ecto.rollback", "ecto.drop", "ecto.create", "ecto.reset", "ecto.setup"]),
-    ("mysqladmin", &["create", "drop", "shutdown", "kill", "password", "flush-privileges", "reload", "refresh"]),
-    ("prisma", &["migrate deploy", "migrate dev", "migrate reset", "migrate resolve", "db push", "db execute", "db seed"]),
+    ("mix", &["ecto.migrate", "ecto.rollback", "ecto.drop", "ecto.create", "ecto.reset",
+        "ecto.setup"]),
+    ("mysqladmin", &["create", "drop", "shutdown", "kill", "password", "flush-privileges",
+        "reload", "refresh"]),
+    ("prisma", &["migrate deploy", "migrate dev", "migrate reset", "migrate resolve", "db push",
+        "db execute", "db seed"]),
     ("sea-orm-cli", &["migrate"]),
     ("sequelize", SEQUELIZE),
     ("sequelize-cli", SEQUELIZE),
-    ("sqlx", &["migrate run", "migrate revert", "database drop", "database create", "database reset", "database setup"]),
+    ("sqlx", &["migrate run", "migrate revert", "database drop", "database create", "database \
+        reset", "database setup"]),
     ("supabase", &["db push", "db reset", "migration up"]),
     ("typeorm", &["migration:run", "migration:revert", "schema:sync", "schema:drop"]),
 ];
 
 const DJANGO: &[&str] = &["migrate", "flush", "loaddata", "dbshell", "createsuperuser"];
 
+#[rustfmt::skip]
 const SEQUELIZE: &[&str] =
-    &["db:migrate", "db:migrate:undo", "db:migrate:undo:all", "db:seed", "db:seed:all", "db:drop", "db:create"];
+    &["db:migrate", "db:migrate:undo", "db:migrate:undo:all", "db:seed", "db:seed:all",
+        "db:drop", "db:create"];
 
 /// Tools that are there to change a database.
+#[rustfmt::skip]
 const ALWAYS: &[&str] = &[
     "createdb", "createuser", "dropdb", "dropuser", "mongoimport", "mongorestore", "mysqlimport",
     "mysql_upgrade", "pg_restore", "reindexdb", "vacuumdb",
@@ -49,11 +59,11 @@ pub(super) fn changes(command: &Invocation<'_>) -> bool {
             !(lists || !runs_file && reads_all(&command.values(&["-c", "--command"])))
         }
         "mysql" | "mariadb" | "mycli" => !reads_all(&command.values(&["-e", "--execute"])),
-        "cockroach" => {
-            command.has_verb("sql") && !reads_all(&command.values(&["-e", "--execute"]))
-        }
+        "cockroach" => command.has_verb("sql") && !reads_all(&command.values(&["-e", "--execute"])),
         "clickhouse-client" => !reads_all(&command.values(&["-q", "--query"])),
-        "clickhouse" => command.has_verb("client") && !reads_all(&command.values(&["-q", "--query"])),
+        "clickhouse" => {
+            command.has_verb("client") && !reads_all(&command.values(&["-q", "--query"]))
+        }
         "sqlcmd" => !reads_all(&command.values(&["-Q", "-q"])),
         "cqlsh" | "sqlplus" | "usql" | "isql" => !reads_all(&command.values(&["-e", "-c"])),
         "sqlite3" | "duckdb" | "litecli" => !local_reads(command),
@@ -64,9 +74,7 @@ pub(super) fn changes(command: &Invocation<'_>) -> bool {
         "dotnet" => command.has_verb("ef database update") || command.has_verb("ef database drop"),
         base => {
             ALWAYS.contains(&base)
-                || VERBS
-                    .iter()
-                    .any(|(tool, verbs)| *tool == base && command.has_any_verb(verbs))
+                || VERBS.iter().any(|(tool, verbs)| *tool == base && command.has_any_verb(verbs))
         }
     }
 }
@@ -100,8 +108,11 @@ fn local_reads(command: &Invocation<'_>) -> bool {
 
 /// Whether every statement plainly reads. Words in strings count as if they were not.
 fn sql_reads(script: &str) -> bool {
+    #[rustfmt::skip]
     const FIRST: &[&str] =
-        &["select", "show", "explain", "describe", "desc", "with", "values", "table", "pragma", "use"];
+        &["select", "show", "explain", "describe", "desc", "with", "values", "table", "pragma",
+            "use"];
+    #[rustfmt::skip]
     const NOT: &[&str] = &[
         "insert", "update", "delete", "drop", "alter", "create", "truncate", "merge", "grant",
         "revoke", "into", "call", "copy", "attach", "vacuum", "setval", "nextval", "lock", "analyze",
@@ -115,8 +126,9 @@ fn sql_reads(script: &str) -> bool {
                 return meta_reads(statement);
             }
             let lower = statement.to_ascii_lowercase();
-            let mut words =
-                lower.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+            let mut words = lower
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .filter(|word| !word.is_empty());
             let Some(first) = words.next() else { return false };
             let sets = first == "pragma" && statement.contains(['=']);
             FIRST.contains(&first) && !sets && !words.any(|word| NOT.contains(&word))
@@ -127,15 +139,32 @@ fn sql_reads(script: &str) -> bool {
 fn meta_reads(statement: &str) -> bool {
     let name = statement.split_whitespace().next().unwrap_or_default();
     let sqlite = [
-        ".tables", ".schema", ".indexes", ".indices", ".databases", ".dbinfo", ".mode", ".headers",
-        ".dump", ".show", ".help", ".quit", ".exit", ".width", ".fullschema",
+        ".tables",
+        ".schema",
+        ".indexes",
+        ".indices",
+        ".databases",
+        ".dbinfo",
+        ".mode",
+        ".headers",
+        ".dump",
+        ".show",
+        ".help",
+        ".quit",
+        ".exit",
+        ".width",
+        ".fullschema",
     ];
     sqlite.contains(&name)
         || name.starts_with("\\d")
-        || matches!(name, "\\l" | "\\l+" | "\\conninfo" | "\\x" | "\\timing" | "\\z" | "\\sf" | "\\q")
+        || matches!(
+            name,
+            "\\l" | "\\l+" | "\\conninfo" | "\\x" | "\\timing" | "\\z" | "\\sf" | "\\q"
+        )
 }
 
 fn redis_reads(command: &Invocation<'_>) -> bool {
+    #[rustfmt::skip]
     const READS: &[&str] = &[
         "get", "mget", "keys", "scan", "info", "ping", "exists", "ttl", "pttl", "type", "llen",
         "lrange", "lindex", "hget", "hmget", "hgetall", "hkeys", "hvals", "hlen", "hexists",
@@ -162,13 +191,15 @@ fn redis_reads(command: &Invocation<'_>) -> bool {
 
 fn mongo_reads(scripts: &[&str]) -> bool {
     const READS: &[&str] = &["find", "count", "show ", "stats", "getcollection", "explain", "ping"];
+    #[rustfmt::skip]
     const NOT: &[&str] = &[
         "insert", "update", "delete", "remove", "drop", "create", "replace", "save", "bulk", "rename",
         "modify", "$out", "$merge", "shutdown", "runcommand", "admincommand", "load(",
     ];
     let reads = |script: &&str| {
         let lower = script.to_ascii_lowercase();
-        READS.iter().any(|word| lower.contains(word)) && !NOT.iter().any(|word| lower.contains(word))
+        READS.iter().any(|word| lower.contains(word))
+            && !NOT.iter().any(|word| lower.contains(word))
     };
     !scripts.is_empty() && scripts.iter().all(reads)
 }

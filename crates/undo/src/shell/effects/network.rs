@@ -69,9 +69,8 @@ fn curl(command: &Invocation<'_>) -> bool {
 
 /// `http POST url`, or a field to send: `http url name=value`.
 fn httpie(command: &Invocation<'_>) -> bool {
-    let method = |word: &str| {
-        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase())
-    };
+    let method =
+        |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase());
     match command.operands.as_slice() {
         [first, ..] if method(first) => changes(first),
         [_, rest @ ..] => {

@@ -4,6 +4,7 @@ use crate::shell::EffectKind;
 
 use super::Invocation;
 
+#[rustfmt::skip]
 const VERBS: &[&str] = &[
     "am", "cherry-pick", "commit", "commit-tree", "fast-import", "filter-branch", "filter-repo",
     "gc", "init", "merge", "mktag", "prune", "pull", "rebase", "replace", "reset", "revert",
@@ -15,31 +16,38 @@ const VERBS: &[&str] = &[
     "subtree merge", "subtree pull",
 ];
 
+#[rustfmt::skip]
+const JJ: &[&str] = &[
+    "abandon", "absorb", "bookmark create", "bookmark delete", "bookmark move", "bookmark set",
+    "branch", "commit", "describe", "desc", "edit", "git fetch", "new", "op restore", "op undo",
+    "undo", "rebase", "resolve", "restore", "revert", "split", "squash", "duplicate", "backout",
+];
+
+#[rustfmt::skip]
+const HG: &[&str] = &[
+    "commit", "ci", "amend", "backout", "graft", "histedit", "import", "merge", "pull",
+    "rebase", "rollback", "shelve", "strip", "tag", "unshelve", "update", "up", "branch",
+    "bookmark", "uncommit",
+];
+
 /// Of git, jj, hg, and of whatever removes `.git`.
 pub(super) fn of(command: &Invocation<'_>) -> Option<EffectKind> {
     match command.base {
         "git" => git(&command.skipping(&[
-            "-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env",
+            "-C",
+            "-c",
+            "--git-dir",
+            "--work-tree",
+            "--namespace",
+            "--exec-path",
+            "--config-env",
         ])),
         "rm" | "mv" | "rmdir" => {
             let git = |operand: &&str| operand.split('/').any(|part| part == ".git");
             command.operands.iter().any(git).then_some(EffectKind::Repository)
         }
-        "jj" => command
-            .has_any_verb(&[
-                "abandon", "absorb", "bookmark create", "bookmark delete", "bookmark move",
-                "bookmark set", "branch", "commit", "describe", "desc", "edit", "git fetch", "new",
-                "op restore", "op undo", "undo", "rebase", "resolve", "restore", "revert", "split",
-                "squash", "duplicate", "backout",
-            ])
-            .then_some(EffectKind::Repository),
-        "hg" => command
-            .has_any_verb(&[
-                "commit", "ci", "amend", "backout", "graft", "histedit", "import", "merge", "pull",
-                "rebase", "rollback", "shelve", "strip", "tag", "unshelve", "update", "up",
-                "branch", "bookmark", "uncommit",
-            ])
-            .then_some(EffectKind::Repository),
+        "jj" => command.has_any_verb(JJ).then_some(EffectKind::Repository),
+        "hg" => command.has_any_verb(HG).then_some(EffectKind::Repository),
         _ => None,
     }
 }
@@ -66,8 +74,14 @@ fn git(command: &Invocation<'_>) -> Option<EffectKind> {
             };
             let lists = |word: &&str| {
                 let names = [
-                    "--list", "--contains", "--no-contains", "--merged", "--no-merged",
-                    "--points-at", "--sort", "--format",
+                    "--list",
+                    "--contains",
+                    "--no-contains",
+                    "--merged",
+                    "--no-merged",
+                    "--points-at",
+                    "--sort",
+                    "--format",
                 ];
                 names.iter().any(|name| word.starts_with(name))
                     || matches!(*word, "-a" | "-r" | "-v" | "-vv" | "-l" | "--all" | "--remotes")

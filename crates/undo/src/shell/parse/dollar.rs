@@ -40,6 +40,12 @@ impl Parser<'_> {
                 self.at += 2;
                 Ok(())
             }
+            // Modifiers of zsh, which may make several words of a value.
+            Some(b'=' | b'^' | b'~' | b'+') => {
+                word.parts.push(Part::Expansion { quoted, many: true });
+                self.at += 2;
+                Ok(())
+            }
             _ => {
                 word.push_text("$", true);
                 self.at += 1;
@@ -147,8 +153,9 @@ impl Parser<'_> {
 
     /// What is done to the value: `:-`, `##`, `/` and so on, or a part of it by numbers.
     fn modifier(&mut self) -> Parsed<()> {
-        const MODIFIERS: &[&str] =
-            &[":-", ":+", ":?", "##", "%%", "//", "^^", ",,", "-", "+", "?", "#", "%", "/", "^", ","];
+        const MODIFIERS: &[&str] = &[
+            ":-", ":+", ":?", "##", "%%", "//", "^^", ",,", "-", "+", "?", "#", "%", "/", "^", ",",
+        ];
         if MODIFIERS.iter().any(|modifier| self.eat(modifier)) {
             return Ok(());
         }

@@ -36,7 +36,7 @@ impl Parser<'_> {
     }
 
     /// Reads the lines up to the end word.
-    pub(super) fn here_document(&mut self, pending: Pending) -> Parsed<()> {
+    pub(super) fn here_document(&mut self, pending: &Pending) -> Parsed<()> {
         let mut body = String::new();
         let mut joined = false;
         loop {

@@ -61,9 +61,8 @@ impl Parser<'_> {
 
     /// Everything up to the next character that may mean something.
     fn plain(&mut self, word: &mut Word) {
-        const SPECIAL: &[char] = &[
-            ' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')', '\\', '\'', '"', '$', '`',
-        ];
+        const SPECIAL: &[char] =
+            &[' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')', '\\', '\'', '"', '$', '`'];
         let rest = self.rest();
         let first = rest.chars().next().map_or(0, char::len_utf8);
         let length = rest[first..].find(SPECIAL).map_or(rest.len(), |found| first + found);

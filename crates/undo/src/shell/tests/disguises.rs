@@ -326,6 +326,8 @@ pub(super) const ROWS: &[Row] = &[
     (": ${x:=y}", true, &[]),
     (": \"${PATH:=y}\"", true, &[]),
     ("let x=1", true, &[]),
+    ("sort $=x", true, &[]),
+    ("sort \"$=x\"", true, &[]),
     ("ls *(e:'touch m':)", true, &[]),
     ("echo =(touch m)", true, &[]),
     ("ls <(cat <(rm x))", true, &[]),

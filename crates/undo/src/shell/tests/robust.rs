@@ -44,7 +44,9 @@ fn deep_nesting_is_given_up() {
 
 #[test]
 fn long_scripts_end() {
-    for piece in ["ls; ", "a", "\"", "'", "\\", "$", "`ls` ", "\n", "cat <<E\nx\nE\n", "{", "$((", "ls|"] {
+    for piece in
+        ["ls; ", "a", "\"", "'", "\\", "$", "`ls` ", "\n", "cat <<E\nx\nE\n", "{", "$((", "ls|"]
+    {
         let script = piece.repeat(1_000_000 / piece.len());
         let start = Instant::now();
         look(&script);
@@ -56,11 +58,71 @@ fn long_scripts_end() {
 /// Pieces of shell, put together without sense.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
-        "ls", "rm x", " ", "\n", ";", "&", "&&", "||", "|", "(", ")", "{", "}", "$(", "`", "\"", "'",
-        "$'", "${", "$((", "))", "<", ">", "<<E", "\nE\n", "<<'E'", "<(", ">&", "2>", "if ", "then ",
-        "fi", "for x in ", "do ", "done", "case ", " in ", "esac", ";;", "f()", "function ", "[[ ",
-        " ]]", "!", "\\", "\\\n", "#", "=", "x=", "x=(", "$x", "~", "*", "é", "sudo ", "env ",
-        "xargs ", "find . -exec ", "bash -c ", "eval ", "sed ", "awk ", "s/a/b/", "git ", "curl ",
+        "ls",
+        "rm x",
+        " ",
+        "\n",
+        ";",
+        "&",
+        "&&",
+        "||",
+        "|",
+        "(",
+        ")",
+        "{",
+        "}",
+        "$(",
+        "`",
+        "\"",
+        "'",
+        "$'",
+        "${",
+        "$((",
+        "))",
+        "<",
+        ">",
+        "<<E",
+        "\nE\n",
+        "<<'E'",
+        "<(",
+        ">&",
+        "2>",
+        "if ",
+        "then ",
+        "fi",
+        "for x in ",
+        "do ",
+        "done",
+        "case ",
+        " in ",
+        "esac",
+        ";;",
+        "f()",
+        "function ",
+        "[[ ",
+        " ]]",
+        "!",
+        "\\",
+        "\\\n",
+        "#",
+        "=",
+        "x=",
+        "x=(",
+        "$x",
+        "~",
+        "*",
+        "é",
+        "sudo ",
+        "env ",
+        "xargs ",
+        "find . -exec ",
+        "bash -c ",
+        "eval ",
+        "sed ",
+        "awk ",
+        "s/a/b/",
+        "git ",
+        "curl ",
     ]);
     prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())
 }

@@ -986,6 +986,7 @@ pub(super) const EFFECTS: &[Row] = &[
     ("timeout 5 terraform apply", true, &[Cloud]),
     ("nohup git push &", true, &[Publish]),
     ("time git push", true, &[Publish]),
+    ("timeout $T git push", true, &[Publish]),
     ("if git push; then npm publish; fi", true, &[Publish, Publish]),
     ("for x in a b; do docker rm $x; done", true, &[Cloud]),
     ("f() { git push; }; f", true, &[Publish]),
