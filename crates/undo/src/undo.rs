@@ -309,11 +309,15 @@ fn merge_files(
         Resolution::Leave => Conflicts::Report,
         Resolution::Ours => Conflicts::Ours,
         Resolution::Theirs => Conflicts::Theirs,
-        Resolution::Markers => Conflicts::Markers { ours: "now", theirs: "before the turn" },
+        Resolution::Markers => {
+            Conflicts::Markers { ours: "now", base: None, theirs: "before the turn" }
+        }
     };
     Ok(match merge::merge(&base, &ours, &theirs, conflicts) {
         Merged::Clean(bytes) => Outcome::Becomes(Some(NewNode::Made(mode, bytes))),
-        Merged::Resolved(bytes, _) => Outcome::Resolved(Some(NewNode::Made(mode, bytes)), REASON),
+        Merged::Resolved { content, .. } => {
+            Outcome::Resolved(Some(NewNode::Made(mode, content)), REASON)
+        }
         Merged::Conflict { .. } => Outcome::Conflict(REASON),
     })
 }
