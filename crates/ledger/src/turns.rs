@@ -204,7 +204,7 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The turn that a session was in at some time; `None` if there was none yet.
+    /// The turn that a session was in at some time; `None` if there was none yet, or it was over.
     pub fn turn_at(&self, session: &str, time: Time) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader();
         let head = head(connection, session)?;
@@ -212,7 +212,8 @@ impl Ledger {
             "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
              WHERE session = ?1 AND started_at <= ?2 ORDER BY turn DESC LIMIT 1",
         )?;
-        Ok(statement.query_row(params![head.key, time], read_turn).optional()?)
+        let turn = statement.query_row(params![head.key, time], read_turn).optional()?;
+        Ok(turn.filter(|turn| turn.ended_at.is_none_or(|ended| time <= ended)))
     }
 
     /// What the user said in a message.

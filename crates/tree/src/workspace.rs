@@ -83,7 +83,7 @@ impl Store {
     pub fn workspace(&self, path: &Path, places: &Places) -> Result<Workspace<'_>, WorkspaceError> {
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
         let path = fs::canonicalize(path).map_err(failed)?;
-        if let Some(what) = refusal(&path, places) {
+        if let Some(what) = places.refusal(&path) {
             return Err(WorkspaceError::Refused { path, what });
         }
         let root = Root::open(&path).map_err(failed)?;
@@ -152,7 +152,14 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// What this directory is, if it is something that is never captured as a whole.
+impl Places {
+    /// What this directory is, if it is something that is never captured as a whole. The path is
+    /// canonical.
+    pub fn refusal(&self, path: &Path) -> Option<&'static str> {
+        refusal(path, self)
+    }
+}
+
 fn refusal(path: &Path, places: &Places) -> Option<&'static str> {
     let is = |place: &PathBuf| fs::canonicalize(place).is_ok_and(|place| place == path);
     let is_above =

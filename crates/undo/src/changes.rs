@@ -5,7 +5,7 @@
 //! several were running is theirs if they name it, and uncertain otherwise. What changed between
 //! calls belongs to somebody else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use takeback_ledger::Time;
 use takeback_tree::{Mode, ObjectError, Oid, RelPath, Store};
@@ -83,13 +83,12 @@ impl<'h> Timeline<'h> {
     /// Calls whose end nobody told run until their session is heard of again; if it is not, until
     /// the next that is known.
     fn add_unended(&mut self, history: &'h History) {
-        let is_ended = |call: &CallOf, spans: &[Span<'_>]| {
-            spans.iter().any(|span| span.call.session == call.session && span.call.id == call.id)
-        };
+        let name = |call: &'h CallOf| (call.session.as_str(), call.id.as_str());
+        let ended: HashSet<_> = self.spans.iter().map(|span| name(span.call)).collect();
         for (index, checkpoint) in history.all.iter().enumerate() {
             let record = &checkpoint.record;
             let Some(call) = &record.call else { continue };
-            if record.kind != Kind::Call || is_ended(call, &self.spans) {
+            if record.kind != Kind::Call || ended.contains(&name(call)) {
                 continue;
             }
             let from = 2 * checkpoint.pin.name.seq;
@@ -111,13 +110,22 @@ impl<'h> Timeline<'h> {
         is_asked_for: impl Fn(&CallOf) -> bool,
     ) -> Result<Changes, ObjectError> {
         let mut changes = Changes::new();
-        for (from, to) in self.points.iter().zip(self.points.iter().skip(1)) {
+        let (ours, others): (Vec<&Span<'_>>, Vec<_>) =
+            self.spans.iter().partition(|span| is_asked_for(span.call));
+        let Some(begin) = ours.iter().map(|span| span.from).min() else { return Ok(changes) };
+        let end = ours.iter().map(|span| span.to).max().unwrap_or(begin);
+        let meanwhile = |span: &&&Span<'_>| span.from < end && begin < span.to;
+        let others: Vec<&Span<'_>> = others.iter().filter(meanwhile).copied().collect();
+        let first = self.points.partition_point(|point| point.at < begin);
+        let after = self.points.partition_point(|point| point.at <= end);
+        let points = &self.points[first..after];
+        for (from, to) in points.iter().zip(points.iter().skip(1)) {
             if from.tree == to.tree {
                 continue;
             }
-            let is_running = |span: &&Span<'_>| span.from <= from.at && to.at <= span.to;
-            let (ours, others): (Vec<_>, Vec<_>) =
-                self.spans.iter().filter(is_running).partition(|span| is_asked_for(span.call));
+            let is_running = |span: &&&Span<'_>| span.from <= from.at && to.at <= span.to;
+            let ours: Vec<&Span<'_>> = ours.iter().filter(is_running).copied().collect();
+            let others: Vec<&Span<'_>> = others.iter().filter(is_running).copied().collect();
             if ours.is_empty() {
                 continue;
             }

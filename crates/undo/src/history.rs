@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use takeback_tree::{Store, StoreError, WorkspaceId};
 
-use crate::record::{Checkpoint, Checkpoints, Kind, TurnId};
+use crate::record::{CallOf, Checkpoint, Checkpoints, Kind, TurnId};
 
 /// All checkpoints of a workspace.
 #[derive(Debug)]
@@ -193,6 +193,14 @@ impl<'h> Row<'h> {
     /// The row that came after it.
     pub fn successor(&self) -> Option<Row<'h>> {
         self.history.row(self.number - 1).ok()
+    }
+
+    /// Whether a session, or one of its subagents of this name, worked on it.
+    pub(crate) fn has_session(&self, session: &str) -> bool {
+        let is_it =
+            |call: &CallOf| call.session == session || call.subagent.as_deref() == Some(session);
+        self.turn().is_some()
+            && self.steps().filter_map(|step| step.record.call.as_ref()).any(is_it)
     }
 
     /// The session and turn, unless somebody asked for it.

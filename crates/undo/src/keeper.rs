@@ -247,7 +247,11 @@ impl Keeper {
         let mut attachment = None;
         // What happens between calls is of no interest later.
         let wants_repository = matches!(record.kind, Kind::Manual | Kind::Call | Kind::Safety);
-        if wants_repository && let Some(repository) = Repository::of(workspace.path()) {
+        let is_whole = workspace.subject() == workspace.path();
+        if wants_repository
+            && is_whole
+            && let Some(repository) = Repository::of(workspace.path())
+        {
             record.repository = Some(repository.head());
             attachment = self.attach_index(lock, &repository, record.seq)?;
         }

@@ -202,9 +202,9 @@ fn effects_by_row(
     let known = ledger.effects_of(&path, oldest).unwrap_or_default();
     for (session, effect) in known {
         let time = effect.time.unwrap_or_default();
-        let row = rows.iter().position(|row| {
-            row.turn().is_some_and(|turn| turn.0 == session) && row.first().record.moment() <= time
-        });
+        let row = rows
+            .iter()
+            .position(|row| row.has_session(&session) && row.first().record.moment() <= time);
         if let Some(row) = row {
             effects[row].push(EffectView { kind: effect.kind, command: effect.command });
         }

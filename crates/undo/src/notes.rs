@@ -61,6 +61,9 @@ pub(crate) fn remove(path: &Path) {
 pub(crate) struct SessionNote {
     pub(crate) session: String,
     pub(crate) workspace: AnyPath,
+    /// The session that handed out this one's work.
+    #[serde(default)]
+    pub(crate) parent: Option<String>,
     /// Turns so far.
     pub(crate) turns: i64,
     /// The agent's name for the current one, if it has one.

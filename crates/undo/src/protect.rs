@@ -74,6 +74,9 @@ struct Place {
 struct Call<'a> {
     report: &'a Report,
     call: &'a ToolCall,
+    /// The session that reports.
+    reporter: String,
+    /// The session and turn that it is part of: its parent's, for a subagent.
     session: String,
     turn: TurnId,
     /// What pairs its end with its beginning.
@@ -129,7 +132,9 @@ impl Keeper {
     /// What is known of the session that reports.
     fn session(&self, report: &Report, handled: &mut Handled) -> SessionNote {
         let session = report.session_id();
-        if let Some(note) = self.session_note(&session) {
+        let parent = report.parent.as_ref().map(|parent| format!("{}:{parent}", report.agent));
+        if let Some(mut note) = self.session_note(&session) {
+            note.parent = note.parent.or(parent);
             return note;
         }
         let root = self.root(&report.directory).unwrap_or_else(|error| {
@@ -144,10 +149,20 @@ impl Keeper {
         SessionNote {
             session,
             workspace: (&*root).into(),
+            parent,
             turns: turns.unwrap_or(0),
             turn: None,
             over: false,
         }
+    }
+
+    /// The session and turn that a session's work belongs to: a subagent's is its parent's.
+    fn owner(&self, note: &SessionNote) -> (String, TurnId) {
+        const DEPTH: usize = 8;
+        let parent = |note: &SessionNote| self.session_note(note.parent.as_ref()?);
+        let ancestors = std::iter::successors(Some(note.clone()), parent).take(DEPTH);
+        let oldest = ancestors.last().expect("it begins with itself");
+        (oldest.session.clone(), oldest.turn_id())
     }
 
     fn turn_start(&self, report: &Report, note: &mut SessionNote, prompt: &str) -> Vec<Entry> {
@@ -181,7 +196,7 @@ impl Keeper {
         let root = self.root_for(report, note);
         let analysis = self.analyse(call, &report.directory, &root);
         let mutates = mutates(call, analysis.as_ref());
-        let call = Call::new(report, call, note, self.now(), mutates, late);
+        let call = self.call(report, call, note, mutates, late);
         let mut entry = CallRecord {
             call: call.id.clone(),
             tool: call.call.tool.clone(),
@@ -221,7 +236,7 @@ impl Keeper {
         let root = self.root_for(report, note);
         let analysis = self.analyse(call, &report.directory, &root);
         let mutates = mutates(call, analysis.as_ref());
-        let call = Call::new(report, call, note, self.now(), mutates, late);
+        let call = self.call(report, call, note, mutates, late);
         let mut entry = CallRecord {
             call: call.id.clone(),
             tool: call.call.tool.clone(),
@@ -253,10 +268,35 @@ impl Keeper {
         entries
     }
 
+    fn call<'a>(
+        &self,
+        report: &'a Report,
+        call: &'a ToolCall,
+        note: &SessionNote,
+        mutates: bool,
+        late: bool,
+    ) -> Call<'a> {
+        let time = self.now();
+        let key = match &call.id {
+            Some(id) => id.clone(),
+            None => file_name(&[&call.tool, &call.input.to_string()]),
+        };
+        let id = match (&call.id, mutates) {
+            (Some(id), _) => id.clone(),
+            // The same command may be run many times in a turn.
+            (None, true) => format!("{key}-{}", time.0),
+            (None, false) => format!("{key}-{}", note.turns),
+        };
+        let reporter = note.session.clone();
+        let (session, turn) = self.owner(note);
+        Call { report, call, reporter, session, turn, key, id, time, late }
+    }
+
     /// The workspace that a call works in: the session's if it is in there.
     fn root_for(&self, report: &Report, note: &SessionNote) -> PathBuf {
         let directory = fs::canonicalize(&report.directory).unwrap_or(report.directory.clone());
-        if directory.starts_with(&note.workspace.0) {
+        let is_workspace = self.places.refusal(&note.workspace.0).is_none();
+        if is_workspace && directory.starts_with(&note.workspace.0) {
             return note.workspace.0.clone();
         }
         self.root(&directory).unwrap_or(directory)
@@ -264,6 +304,10 @@ impl Keeper {
 
     fn analyse(&self, call: &ToolCall, directory: &Path, workspace: &Path) -> Option<Analysis> {
         let home = self.places.home.as_deref();
+        // In a place that is no workspace, nothing is inside.
+        let nowhere = Path::new("/dev/null");
+        let is_workspace = self.places.refusal(workspace).is_none();
+        let workspace = if is_workspace { workspace } else { nowhere };
         Some(shell::analyse(&call.command()?, &Surroundings { directory, workspace, home }))
     }
 
@@ -276,17 +320,21 @@ impl Keeper {
         analysis: Option<&Analysis>,
     ) -> Vec<Place> {
         let mut main = self.place(PlaceKind::Directory(root.to_owned()));
+        let is_workspace = self.places.refusal(root).is_none();
         let mut places = Vec::new();
         let outside = analysis.map(|analysis| analysis.outside.as_slice()).unwrap_or_default();
         let paths = call.path().into_iter().chain(outside.iter().cloned());
         for path in paths.take(ELSEWHERE) {
             let path = real(&directory.join(path));
             match path.strip_prefix(root) {
-                Ok(inner) => main.named.extend(rel_path(inner)),
-                Err(_) => places.extend(self.place_elsewhere(&path)),
+                Ok(inner) if is_workspace => main.named.extend(rel_path(inner)),
+                _ => places.extend(self.place_elsewhere(&path)),
             }
         }
-        places.insert(0, main);
+        // Without anything else to protect, it is a failure that this place cannot be.
+        if is_workspace || places.is_empty() {
+            places.insert(0, main);
+        }
         let mut seen = Vec::new();
         places.retain(|place| {
             let is_new = !seen.contains(&place.kind);
@@ -367,7 +415,7 @@ impl Keeper {
             }
         }
         let open = OpenCall {
-            session: call.session.clone(),
+            session: call.reporter.clone(),
             turn: call.turn.clone(),
             call: call.id.clone(),
             tool: call.call.tool.clone(),
@@ -378,7 +426,7 @@ impl Keeper {
             late: call.late,
             has_pin: is_row || !is_known,
         };
-        self.keep(&workspace, notes.open_call(&call.session, &call.key, &open));
+        self.keep(&workspace, notes.open_call(&call.reporter, &call.key, &open));
         lock.finish(self.system_time())?;
         Ok((tree, checkpoint))
     }
@@ -392,7 +440,7 @@ impl Keeper {
         let workspace = self.open(place)?;
         let mut lock = self.lock(&workspace)?;
         let notes = Notes::new(workspace.notes());
-        let Some(open) = notes.close_call(&call.session, &call.key) else { return Ok(None) };
+        let Some(open) = notes.close_call(&call.reporter, &call.key) else { return Ok(None) };
         let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
         let tree = capture.tree;
         // A call that changed nothing is of interest only if its beginning is a checkpoint: then
@@ -438,7 +486,7 @@ impl Keeper {
         entries: Vec<Entry>,
         handled: &mut Handled,
     ) {
-        let parent = report.parent.as_ref().map(|parent| format!("{}:{parent}", report.agent));
+        let parent = note.parent.clone();
         let record = SessionRecord {
             id: note.session.clone(),
             source: report.agent.clone(),
@@ -471,29 +519,7 @@ impl Place {
     }
 }
 
-impl<'a> Call<'a> {
-    fn new(
-        report: &'a Report,
-        call: &'a ToolCall,
-        note: &SessionNote,
-        time: Time,
-        mutates: bool,
-        late: bool,
-    ) -> Call<'a> {
-        let turn = note.turn_id();
-        let key = match &call.id {
-            Some(id) => id.clone(),
-            None => file_name(&[&call.tool, &call.input.to_string()]),
-        };
-        let id = match (&call.id, mutates) {
-            (Some(id), _) => id.clone(),
-            // The same command may be run many times in a turn.
-            (None, true) => format!("{key}-{}", time.0),
-            (None, false) => format!("{key}-{}", note.turns),
-        };
-        Call { report, call, session: note.session.clone(), turn, key, id, time, late }
-    }
-
+impl Call<'_> {
     fn tool(&self) -> String {
         match self.call.tool.as_str() {
             "" => "a tool".to_owned(),
@@ -505,6 +531,7 @@ impl<'a> Call<'a> {
         CallOf {
             agent: self.report.agent.clone(),
             session: self.session.clone(),
+            subagent: (self.reporter != self.session).then(|| self.reporter.clone()),
             turn: self.turn.clone(),
             id: self.id.clone(),
             tool: self.call.tool.clone(),
@@ -531,7 +558,7 @@ fn effects<'a>(
 ) -> impl Iterator<Item = Entry> + 'a {
     let effects = analysis.map(|analysis| analysis.effects.as_slice()).unwrap_or_default();
     effects.iter().map(move |effect| Entry::Effect {
-        session: call.session.clone(),
+        session: call.reporter.clone(),
         effect: EffectRecord {
             turn: 0,
             call: Some(call.id.clone()),

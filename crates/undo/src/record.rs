@@ -91,8 +91,11 @@ pub enum TurnId {
 pub struct CallOf {
     /// The agent.
     pub agent: String,
-    /// The session, as in the ledger.
+    /// The session, as in the ledger: the one that the user talks to.
     pub session: String,
+    /// The session of the subagent that makes the call, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
     /// The turn.
     pub turn: TurnId,
     /// The agent's name for the call, or ours.
@@ -139,12 +142,19 @@ pub struct Rollback {
     /// If it undid or redid another: that one's safety checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverses: Option<Oid>,
+    /// Whether files were restored, or only the conversation.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub files: bool,
     /// Whether the repository's index went back as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub index: bool,
     /// The conversation that was undone with it, and from which message on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A conversation that a rollback takes back.

@@ -253,7 +253,7 @@ impl Keeper {
             // One of single paths is reversed for these paths.
             paths: done.paths.clone(),
             chat,
-            files: true,
+            files: done.files,
             index: done.index && safety.pin.attachment.is_some(),
         };
         self.plan(workspace, None, goal, Vec::new())
@@ -464,14 +464,15 @@ impl<'w> PlannedRollback<'_, 'w> {
         {
             repository.check_index()?;
         }
-        let mut now = self.keeper.now();
+        let now;
         if self.goal.files {
             let plan = self.plan.take().expect("files are planned for");
             let mut lock = match self.lock.take() {
                 Some(lock) => lock,
                 None => self.lock_again(&plan)?,
             };
-            let safety = self.pin_safety(&mut lock, &plan)?;
+            let present = (plan.from, plan.filter.clone(), plan.uncovered.clone());
+            let safety = self.pin_safety(&mut lock, present)?;
             now = safety.record.moment();
             self.restore(&mut lock, &plan, &safety.pin)?;
             self.view.safety_checkpoint = Some(safety.pin.id);
@@ -479,6 +480,8 @@ impl<'w> PlannedRollback<'_, 'w> {
                 let error = chain(&error);
                 self.view.warnings.push(format!("the next checkpoint will take longer: {error}"));
             }
+        } else {
+            now = self.record_only()?;
         }
         if self.goal.index
             && let Some(repository) = repository
@@ -519,7 +522,23 @@ impl<'w> PlannedRollback<'_, 'w> {
         }
     }
 
-    fn pin_safety(&self, lock: &mut Lock<'_>, plan: &Plan) -> Result<Checkpoint, RollbackError> {
+    /// Records what changes no file.
+    fn record_only(&mut self) -> Result<Time, RollbackError> {
+        let keeper = self.keeper;
+        let mut lock = keeper.lock(self.workspace)?;
+        let present = lock.capture(&keeper.capture_options(&keeper.rules, &[]))?;
+        let present = (present.tree, present.filter, present.uncovered);
+        let safety = self.pin_safety(&mut lock, present)?;
+        lock.finish(keeper.system_time())?;
+        self.view.safety_checkpoint = Some(safety.pin.id);
+        Ok(safety.record.moment())
+    }
+
+    fn pin_safety(
+        &self,
+        lock: &mut Lock<'_>,
+        (tree, filter, uncovered): (Oid, Filter, Vec<Uncovered>),
+    ) -> Result<Checkpoint, RollbackError> {
         let to = &self.goal.checkpoint;
         let what = match self.goal.action {
             Action::Rollback => "before a rollback to",
@@ -533,16 +552,17 @@ impl<'w> PlannedRollback<'_, 'w> {
             tree: self.goal.state.tree,
             paths: self.goal.paths.clone(),
             reverses: self.goal.reverses.map(|(safety, _)| safety),
+            files: self.goal.files,
             index: self.goal.index,
             chat: self.goal.chat.as_ref().map(|step| step.chat.clone()),
         };
         let record = Record {
             rollback: Some(rollback),
-            filter: plan.filter.clone(),
-            uncovered: plan.uncovered.clone(),
+            filter,
+            uncovered,
             ..self.keeper.record(lock, Kind::Safety, &format!("{what} {}", to.short_id()))?
         };
-        Ok(self.keeper.pin(lock, plan.from, record)?)
+        Ok(self.keeper.pin(lock, tree, record)?)
     }
 
     fn restore(

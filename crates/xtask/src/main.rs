@@ -15,6 +15,7 @@ usage: cargo xtask <task>
   bench   how fast and how small, next to git and to what the machine can do at best
           [--quick] fewer rounds   [--json FILE] also as JSON   [--keep] leave the scratch files
           [filter…] only measurements whose name (as in 10000/first) contains one of these
+  bench hook     of these, what an agent waits for before and after each tool call
   bench ledger   the ledger next to Hermes's state database, on the same messages
           [--quick] fewer messages   [--json FILE]   [--keep]
 ";

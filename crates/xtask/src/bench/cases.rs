@@ -6,7 +6,7 @@ use super::measure::{Contender, Times, take_turns, time};
 use super::scratch::size;
 use super::takeback::{self, Home};
 use super::trees::{Shape, Tree};
-use super::{Bench, floor, git::Shadow, growth, process};
+use super::{Bench, floor, git::Shadow, growth, hook, process};
 use crate::Failure;
 
 /// Four commands of git.
@@ -37,13 +37,14 @@ impl Case {
     }
 }
 
-pub(crate) const CASES: [Case; 8] = [
+pub(crate) const CASES: [Case; 9] = [
     Case { name: "first", shapes: |_| true, measure: first },
     Case { name: "unchanged", shapes: |_| true, measure: unchanged },
     Case { name: "1 changed", shapes: |_| true, measure: |bench, on| changed(bench, on, 1) },
     Case { name: "100 changed", shapes: |_| true, measure: |bench, on| changed(bench, on, 100) },
     Case { name: "restore 100", shapes: |shape| shape == Shape::Source(10_000), measure: restore },
     Case { name: "one-shot", shapes: |shape| shape == Shape::Source(1_000), measure: one_shot },
+    Case { name: "hook", shapes: |shape| hook::SHAPES.contains(&shape), measure: hook::hook },
     Case { name: "growth", shapes: |shape| shape == Shape::Source(1_000), measure: growth::growth },
     Case { name: "memory", shapes: |shape| shape == Shape::Source(50_000), measure: memory },
 ];

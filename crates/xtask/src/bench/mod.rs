@@ -6,6 +6,7 @@ mod cases;
 mod floor;
 mod git;
 mod growth;
+mod hook;
 pub(crate) mod ledger;
 mod measure;
 mod process;

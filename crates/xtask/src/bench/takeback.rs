@@ -18,6 +18,13 @@ impl Program {
         Program(this.with_file_name("takeback"))
     }
 
+    /// What an agent runs when something happens.
+    pub(crate) fn hook(&self, home: &Home) -> Command {
+        let mut command = process::command(&self.0);
+        command.arg("--home").arg(&home.directory).args(["hook", "generic"]);
+        command
+    }
+
     /// A checkpoint of a tree, as a process of its own.
     pub(crate) fn checkpoint(&self, home: &Home, tree: &Path) -> Command {
         let mut command = process::command(&self.0);

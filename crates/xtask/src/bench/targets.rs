@@ -2,6 +2,7 @@
 
 use super::cases::{CAPTURE, FLOOR, GIT_RESTORE, GIT_VERSION, GIT4, LIBRARY, PROGRAM};
 use super::growth::{NEW, OLD_PACKED};
+use super::hook::BEFORE;
 use super::measure::Times;
 use super::report::Report;
 
@@ -24,7 +25,7 @@ const fn target(tree: &'static str, case: &'static str, goal: Goal) -> Target {
     Target { tree, case, goal }
 }
 
-pub(crate) const TARGETS: [Target; 19] = [
+pub(crate) const TARGETS: [Target; 21] = [
     target("10000", "first", Goal::Faster(PROGRAM, GIT4, 10.0)),
     target("10000", "first", Goal::Within(LIBRARY, FLOOR, 1.2)),
     target("50000", "first", Goal::Faster(PROGRAM, GIT4, 7.5)),
@@ -42,6 +43,8 @@ pub(crate) const TARGETS: [Target; 19] = [
     target("50000", "memory, first capture", Goal::AtMost(100.0)),
     target("50000", "memory, unchanged", Goal::AtMost(100.0)),
     target("1000", "one-shot", Goal::Within(PROGRAM, GIT_VERSION, 4.0)),
+    target("1000", "hook", Goal::Within(BEFORE, GIT_VERSION, 6.0)),
+    target("10000", "hook beyond 2 × lstat", Goal::AtMost(5.0)),
     target("1000", "unchanged, gc", Goal::Within(OLD_PACKED, NEW, 1.1)),
     target("1000", "1 changed, gc", Goal::Within(OLD_PACKED, NEW, 1.1)),
 ];

@@ -64,6 +64,9 @@ impl Tree {
             },
         };
         files.sort();
+        // It is a workspace of its own, whatever repository it is made in.
+        let mark = root.join(".hg");
+        fs::create_dir_all(&mark).map_err(failed("create", &mark))?;
         rustix::fs::sync();
         Ok(Some(Tree { shape, root, files, random, edits: 0, next_edit: 0 }))
     }

@@ -1,0 +1,104 @@
+//! What an agent waits for: the whole hook, from the start of its process to its end, with its
+//! entry in the ledger.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::cases::{FLOOR, GIT_VERSION, Subject};
+use super::measure::{Contender, take_turns, time};
+use super::takeback::Home;
+use super::trees::Shape;
+use super::{Bench, floor, process};
+use crate::Failure;
+
+pub(crate) const SHAPES: [Shape; 2] = [Shape::Source(1_000), Shape::Source(10_000)];
+
+/// Before a tool call that may change files, when nothing has changed.
+pub(crate) const BEFORE: &str = "before";
+const AFTER: &str = "after";
+/// Before one that only reads.
+const READING: &str = "before, reading";
+
+pub(crate) fn hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
+    let agent = Agent { bench, home: Home::new(&bench.scratch)?, tree: &on.tree.root };
+    agent.tell(&json!({ "event": "turn_start", "prompt": "make it faster" }))?;
+    // Twice, because what is too new is not trusted.
+    for call in ["first", "second"] {
+        agent.call("before_tool", call, "make")?;
+        agent.call("after_tool", call, "make")?;
+    }
+    let mut version = process::command("git");
+    version.arg("--version");
+    let (mut begun, mut ended, mut read) = (0, 0, 0);
+    let contenders: Vec<Contender<'_>> = vec![
+        (GIT_VERSION, Box::new(|| time(|| process::run(&mut version)))),
+        (
+            BEFORE,
+            Box::new(|| {
+                begun += 1;
+                time(|| agent.call("before_tool", &begun.to_string(), "make"))
+            }),
+        ),
+        (
+            AFTER,
+            Box::new(|| {
+                ended += 1;
+                time(|| agent.call("after_tool", &ended.to_string(), "make"))
+            }),
+        ),
+        (
+            READING,
+            Box::new(|| {
+                read += 1;
+                time(|| agent.call("before_tool", &format!("r{read}"), "git status"))
+            }),
+        ),
+        (FLOOR, Box::new(|| time(|| floor::look(&on.tree.files)))),
+    ];
+    let times = take_turns(2 * bench.options.rounds(), contenders)?;
+    let median = |who| {
+        let found = times.iter().find(|times| times.contender == who);
+        found.map_or(f64::NAN, super::measure::Times::median)
+    };
+    let beyond = median(BEFORE) - 2.0 * median(FLOOR);
+    bench.report.figure(on.tree.shape, "hook beyond 2 × lstat", beyond, "ms");
+    bench.report.times(on.tree.shape, "hook", times);
+    Ok(())
+}
+
+/// An agent with hooks.
+struct Agent<'a> {
+    bench: &'a Bench,
+    home: Home,
+    tree: &'a Path,
+}
+
+impl Agent<'_> {
+    fn call(&self, event: &str, call: &str, command: &str) -> Result<(), Failure> {
+        self.tell(&json!({
+            "event": event, "call": call, "tool": "Bash", "input": { "command": command },
+        }))
+    }
+
+    fn tell(&self, event: &Value) -> Result<(), Failure> {
+        let mut event = event.clone();
+        event["agent"] = "bench".into();
+        event["session"] = "1".into();
+        event["cwd"] = self.tree.display().to_string().into();
+        feed(&mut self.bench.program.hook(&self.home), event.to_string().as_bytes())
+    }
+}
+
+/// Runs a command that reads this.
+fn feed(command: &mut Command, input: &[u8]) -> Result<(), Failure> {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let mut child = child.map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input).map_err(|error| error.to_string())?;
+    }
+    let status = child.wait().map_err(|error| error.to_string())?;
+    if status.success() { Ok(()) } else { Err(format!("failed ({status})")) }
+}
