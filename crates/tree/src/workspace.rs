@@ -367,6 +367,10 @@ impl<'w> Lock<'w> {
         let needed = self.has_lost.then_some(tree).into_iter().chain(attachment);
         for oid in needed {
             if !self.has(&oid) {
+                // Another process may have written it since the packs were looked at.
+                self.store().forget_packs();
+            }
+            if !self.has(&oid) {
                 return Err(StoreError::Object(ObjectError::Missing(oid)).into());
             }
         }

@@ -268,7 +268,7 @@ enum Fate {
 }
 
 fn fates() -> impl Strategy<Value = Vec<(usize, Fate)>> {
-    let new = || prop::collection::vec(b'a'..b'z', 0..4);
+    let new = || prop::collection::vec(b'a'..=b'z', 0..4);
     let fate = prop_oneof![
         2 => Just(Fate::Nothing),
         3 => new().prop_map(Fate::Ours),
@@ -372,7 +372,7 @@ proptest! {
     fn the_sides_are_alike(
         base in "[ab\n]{0,30}", ours in "[ab\n]{0,30}", theirs in "[ab\n]{0,30}",
     ) {
-        let [base, ours, theirs] = [&base, &ours, &theirs].map(|text| text.as_bytes());
+        let [base, ours, theirs] = [&base, &ours, &theirs].map(String::as_bytes);
         let report = merge(base, ours, theirs, Conflicts::Report);
         prop_assert_eq!(&report, &merge(base, theirs, ours, Conflicts::Report));
         prop_assert_eq!(
