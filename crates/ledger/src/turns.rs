@@ -467,8 +467,11 @@ pub(crate) fn record_effect(
     let turn = if effect.turn == 0 { head.last_turn } else { effect.turn };
     transaction
         .prepare_cached(
+            // A hook that was cut off reports the same again.
             "INSERT INTO effects (session, turn, call, kind, command, workspace, time)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
+                 SELECT 1 FROM effects WHERE session = ?1 AND call = ?3 AND kind = ?4
+                     AND command = ?5)",
         )?
         .execute(params![
             head.key,

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -88,7 +88,15 @@ impl Failures {
 
     fn open(&self) -> io::Result<fs::File> {
         let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.path)
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        match options.open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let directory = self.path.parent().expect("the list is in a directory");
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+                options.open(&self.path)
+            }
+            file => file,
+        }
     }
 
     fn write(&self, failures: &[Failure]) -> io::Result<()> {

@@ -1,8 +1,10 @@
 //! The list of a workspace's checkpoints, as everybody shows it.
 
+use std::path::Path;
+
 use serde::Serialize;
 use takeback_ledger::{Ledger, Time};
-use takeback_tree::{AnyPath, Oid, RelPath, StoreError, Workspace};
+use takeback_tree::{AnyPath, Oid, RelPath, StoreError, Workspace, WorkspaceError};
 
 use crate::failures::Failure;
 use crate::history::{History, Row};
@@ -121,6 +123,14 @@ impl Keeper {
             failures,
             unreadable: history.unreadable,
         })
+    }
+
+    /// The same where there is no store yet.
+    pub fn list_nothing(&self, directory: &Path) -> Result<List, WorkspaceError> {
+        let workspace = AnyPath(self.root(directory)?);
+        let mut failures = self.failures();
+        failures.retain(|failure| failure.workspace == workspace);
+        Ok(List { workspace, checkpoints: Vec::new(), failures, unreadable: Vec::new() })
     }
 
     /// Other workspaces that have checkpoints, the latest first.

@@ -150,12 +150,14 @@ impl Notes {
         write(&self.call_path(session, key), call)
     }
 
-    /// Takes the note of a call that has ended.
-    pub(crate) fn close_call(&self, session: &str, key: &str) -> Option<OpenCall> {
-        let path = self.call_path(session, key);
-        let call = read(&path);
-        remove(&path);
-        call
+    /// A call that has begun.
+    pub(crate) fn call(&self, session: &str, key: &str) -> Option<OpenCall> {
+        read(&self.call_path(session, key))
+    }
+
+    /// It has ended.
+    pub(crate) fn close_call(&self, session: &str, key: &str) {
+        remove(&self.call_path(session, key));
     }
 
     /// All calls that have begun and not ended.

@@ -403,6 +403,8 @@ impl Keeper {
             let kind = if is_row { Kind::Call } else { Kind::State };
             let reason = call.call.reason(&call.tool());
             let record = Record {
+                // The same as that of its effects.
+                time: call.time.rfc3339(),
                 call: Some(call.of(&place.named)),
                 late: call.late,
                 ..self.record(&mut lock, kind, &reason)?
@@ -440,7 +442,7 @@ impl Keeper {
         let workspace = self.open(place)?;
         let mut lock = self.lock(&workspace)?;
         let notes = Notes::new(workspace.notes());
-        let Some(open) = notes.close_call(&call.reporter, &call.key) else { return Ok(None) };
+        let Some(open) = notes.call(&call.reporter, &call.key) else { return Ok(None) };
         let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
         let tree = capture.tree;
         // A call that changed nothing is of interest only if its beginning is a checkpoint: then
@@ -462,6 +464,7 @@ impl Keeper {
             let record = Record { call: Some(of), ..self.record(&mut lock, Kind::After, &reason)? };
             self.pin(&mut lock, tree, record.of(capture))?;
         }
+        notes.close_call(&call.reporter, &call.key);
         lock.finish(self.system_time())?;
         Ok(Some((open, tree)))
     }

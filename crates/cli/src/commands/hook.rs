@@ -71,27 +71,25 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
     if !keeper.settings().enabled {
         return Ok(Vec::new());
     }
-    for failure in &failures {
-        keeper.note_failure(&context.directory, failure);
-    }
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
     let report = match read {
         Ok(_) => report(&input, context),
         Err(error) => Err(format!("cannot read the event: {error}")),
     };
-    let report = match report {
-        Ok(Some(report)) => report,
-        // Something that this version does not know.
-        Ok(None) => return Ok(failures),
-        Err(message) => {
-            keeper.note_failure(&context.directory, &message);
-            failures.push(message);
-            return Ok(failures);
-        }
-    };
-    let limit = Duration::from_millis(keeper.settings().timeout_ms);
+    let report = report.unwrap_or_else(|message| {
+        failures.push(message);
+        None
+    });
+    let place = report.as_ref().map_or(&context.directory, |report| &report.directory);
+    let place = keeper.root(place).unwrap_or(place.clone());
+    failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
+    // Nothing: it cannot be read, or is something that this version does not know.
+    let Some(report) = report else { return Ok(failures) };
     let late = arguments.late;
+    // Only captures may take long; the rest waits for nothing but the ledger, and that not long.
+    let captures = matches!(report.event, Event::BeforeTool(_) | Event::AfterTool { .. });
+    let limit = Duration::from_millis(keeper.settings().timeout_ms);
     if late {
         background::detach();
     }
@@ -101,7 +99,7 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
         // Nobody listens any more if it took too long.
         let _ = sender.send((handled, keeper));
     });
-    let answer = if late {
+    let answer = if late || !captures {
         receiver.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
     } else {
         receiver.recv_timeout(limit)

@@ -13,16 +13,20 @@ const REASON: usize = 52;
 const PROMPT: usize = 48;
 
 pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<ExitCode, Failure> {
-    let workspace = keeper.workspace(&context.directory)?;
-    let list = keeper.list(&workspace)?;
+    let (list, elsewhere) = if keeper.has_store() {
+        let workspace = keeper.workspace(&context.directory)?;
+        (keeper.list(&workspace)?, keeper.elsewhere(&workspace)?)
+    } else {
+        // Looking makes nothing.
+        (keeper.list_nothing(&context.directory)?, Vec::new())
+    };
     if context.globals.json {
         output::print_json(&list);
         return Ok(ExitCode::SUCCESS);
     }
-    let path = output::tilde(&workspace.subject(), context);
+    let path = output::tilde(&list.workspace.0, context);
     if list.checkpoints.is_empty() {
         println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
-        let elsewhere = keeper.elsewhere(&workspace)?;
         let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));
         output::print_section("There are some for", lines.collect(), context);
     } else {
