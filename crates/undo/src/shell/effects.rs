@@ -183,21 +183,21 @@ const CLOUD: &[(&str, &[&str])] = &[
 
 #[rustfmt::skip]
 const DOCKER: &[&str] = &[
-    "build", "buildx build", "builder prune", "commit", "compose up", "compose down", "compose rm",
-    "compose stop", "compose start", "compose restart", "compose kill", "compose build",
+    "builder prune", "commit", "compose up", "compose down", "compose rm",
+    "compose stop", "compose start", "compose restart", "compose kill",
     "compose exec", "compose run", "compose create", "compose pause", "compose unpause",
     "container rm", "container stop", "container kill", "container prune", "container start",
     "container restart", "container exec", "container run", "container create", "cp", "create",
-    "exec", "image rm", "image prune", "import", "kill", "load", "network create", "network rm",
+    "exec", "image rm", "image prune", "import", "kill", "network create", "network rm",
     "network prune", "network connect", "network disconnect", "pause", "prune", "rename",
     "restart", "rm", "rmi", "run", "stack deploy", "stack rm", "service create", "service update",
-    "service rm", "service scale", "start", "stop", "swarm", "system prune", "tag", "unpause",
+    "service rm", "service scale", "start", "stop", "swarm", "system prune", "unpause",
     "update", "volume create", "volume rm", "volume prune",
 ];
 
 #[rustfmt::skip]
 const COMPOSE: &[&str] =
-    &["up", "down", "rm", "stop", "start", "restart", "kill", "build", "exec", "run", "create"];
+    &["up", "down", "rm", "stop", "start", "restart", "kill", "exec", "run", "create"];
 
 #[rustfmt::skip]
 const KUBECTL: &[&str] = &[

@@ -151,7 +151,7 @@ const VERBS: &[(&str, Rule)] = &[
         after-context= before-context= recurse-submodules max-depth= max-count= column \
         only-matching quiet null threads= full-name exclude-standard no-exclude-standard"))),
     ("hash-object", Rule::Only(only("t:", "stdin stdin-paths path= no-filters literally"))),
-    ("help", Rule::Only(only("ag", "all guides config"))),
+    ("help", Rule::Only(only("ag", "all guides config").most(0))),
     ("log", LOG),
     ("ls-files", Rule::Only(only("cdmoikustvfzx:X:", "cached deleted modified others ignored \
         stage unmerged killed directory no-empty-directory exclude= exclude-from= \

@@ -25,6 +25,9 @@ pub(super) const DEPTH: usize = 48;
 /// A longer script is not looked at.
 pub(super) const LENGTH: usize = 1 << 20;
 
+/// How many commands are read. Nobody writes more, and programs that do can wait.
+const COMMANDS: usize = 10_000;
+
 /// Why a script cannot be parsed.
 pub(super) type Fault = &'static str;
 
@@ -55,6 +58,7 @@ struct Parser<'t> {
     at: usize,
     depth: usize,
     dialect: Dialect,
+    commands: usize,
     /// Here-documents whose bodies start after the next line break.
     pending: Vec<Pending>,
 }
@@ -76,7 +80,7 @@ impl<'t> Parser<'t> {
         if text.contains('\0') {
             return Err("it contains a NUL character");
         }
-        let parser = Parser { text, at: 0, depth, dialect, pending: Vec::new() };
+        let parser = Parser { text, at: 0, depth, dialect, commands: 0, pending: Vec::new() };
         if depth > DEPTH { Err("it is nested too deeply") } else { Ok(parser) }
     }
 

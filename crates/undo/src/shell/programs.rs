@@ -116,7 +116,7 @@ const RULES: &[(&str, Rule)] = &[
     ("bat", Rule::Only(only("npAl:r:", "plain number style= language= line-range= color= \
         decorations="))),
     ("cal", Rule::Any),
-    ("cargo", Rule::Verbs(only("", ""), &[("version", NOTHING), ("help", OPERANDS),
+    ("cargo", Rule::Verbs(only("", ""), &[("version", NOTHING), 
         ("locate-project", Rule::Only(only("", "workspace message-format=")))])),
     ("crontab", Rule::Only(only("l", "").most(0).needs("l"))),
     ("curl", Rule::Check(scripts::curl_reads)),

@@ -198,7 +198,9 @@ pub(super) fn tar_lists(args: &[Arg]) -> bool {
     };
     let long = first == "--list";
     let options = only("vzjJaf:C:", "list verbose file= gzip bzip2 xz zstd directory= wildcards");
-    (long || listing(first)) && Rule::Only(options).allows(rest)
+    // An archive with a colon in its name is on another machine.
+    let remote = |arg: &Arg| arg.known().is_none_or(|text| text.contains(':'));
+    (long || listing(first)) && Rule::Only(options).allows(rest) && !args.iter().any(remote)
 }
 
 /// Whether curl only gets something and prints it.

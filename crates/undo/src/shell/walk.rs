@@ -10,7 +10,7 @@ use super::syntax::{
 use super::wrappers::{self, Inner};
 use super::{Analysis, Effect, Surroundings, builtins, effects, outside, programs, variables};
 
-/// How many commands are looked at. Nobody writes more, and programs that do can wait.
+/// How many commands are looked at, in all scripts within scripts.
 const COMMANDS: usize = 20_000;
 
 /// How many levels a script within a script counts for: it is read once more for each.

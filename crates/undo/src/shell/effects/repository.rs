@@ -7,7 +7,7 @@ use super::Invocation;
 #[rustfmt::skip]
 const VERBS: &[&str] = &[
     "am", "cherry-pick", "commit", "commit-tree", "fast-import", "filter-branch", "filter-repo",
-    "gc", "init", "merge", "mktag", "prune", "pull", "rebase", "replace", "reset", "revert",
+    "gc", "merge", "mktag", "prune", "pull", "rebase", "replace", "reset", "revert",
     "switch", "update-ref", "reflog expire", "reflog delete", "worktree remove", "worktree prune",
     "worktree add", "submodule deinit", "submodule update", "notes add", "notes remove",
     "notes append", "notes prune", "bisect start", "bisect good", "bisect bad", "bisect reset",

@@ -3,7 +3,7 @@
 use crate::shell::syntax::{Command, Compound, Kind, List, Part, Step, Word};
 
 use super::words::is_name;
-use super::{Parsed, Parser};
+use super::{COMMANDS, Parsed, Parser};
 
 /// What separates words without quotes.
 const META: &[char] = &[' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'];
@@ -99,6 +99,10 @@ impl<'t> Parser<'t> {
     }
 
     fn command(&mut self) -> Parsed<Command> {
+        self.commands += 1;
+        if self.commands > COMMANDS {
+            return Err("it has too many commands");
+        }
         if let Some(compound) = self.compound()? {
             return Ok(Command::Compound(compound));
         }

@@ -238,7 +238,7 @@ fn leaves_something(script: &str) -> bool {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(
-        std::env::var("TAKEBACK_SHELL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(4000)
+        std::env::var("TAKEBACK_SHELL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1500)
     ))]
 
     #[test]

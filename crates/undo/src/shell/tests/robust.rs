@@ -36,7 +36,7 @@ fn deep_nesting_is_given_up() {
             let start = Instant::now();
             look(&script);
             look(&open.repeat(count));
-            assert!(start.elapsed() < Duration::from_secs(5), "{open:?} × {count}");
+            assert!(start.elapsed() < Duration::from_secs(20), "{open:?} × {count}");
         }
     }
     assert!(look(&format!("{}rm x{}", "(".repeat(100), ")".repeat(100))).mutates);
@@ -50,7 +50,7 @@ fn long_scripts_end() {
         let script = piece.repeat(1_000_000 / piece.len());
         let start = Instant::now();
         look(&script);
-        assert!(start.elapsed() < Duration::from_secs(5), "{piece:?}: {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(20), "{piece:?}: {:?}", start.elapsed());
     }
     assert!(look(&"ls\n".repeat(1_000_000)).mutates);
 }
