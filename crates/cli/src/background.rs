@@ -38,12 +38,10 @@ pub(crate) fn detach() {
 pub(crate) fn later(context: &Context, later: &Later) {
     let _ = match later {
         Later::Warm(workspace) => start(context, workspace, ["checkpoints", "warm"], None),
-        Later::Tend { workspace, session, over } => {
-            let mut arguments = vec!["checkpoints", "tend", "--session", session.as_str()];
-            if *over {
-                arguments.push("--over");
-            }
-            start(context, workspace, arguments, None)
+        Later::Tend { workspace, session, time } => {
+            let ended = time.0.to_string();
+            let words = ["checkpoints", "tend", "--session", session, "--ended", &ended];
+            start(context, workspace, words, None)
         }
     };
 }

@@ -39,6 +39,8 @@ struct Point {
 /// A call and when it was running.
 struct Span<'h> {
     call: &'h CallOf,
+    /// The number that the next checkpoint had when it began.
+    seq: u64,
     from: u64,
     to: u64,
     late: bool,
@@ -77,7 +79,8 @@ impl<'h> Timeline<'h> {
         let from = 2 * (began.seq + moved) - 1;
         let time = Time::parse(&began.time).unwrap_or_default();
         self.points.push(Point { at: from, time, tree: began.tree });
-        self.spans.push(Span { call, from, to: at, late: began.late, ended: true });
+        let seq = began.seq + moved;
+        self.spans.push(Span { call, seq, from, to: at, late: began.late, ended: true });
     }
 
     /// Calls whose end nobody told run until their session is heard of again; if it is not, until
@@ -99,19 +102,20 @@ impl<'h> Timeline<'h> {
             let next = || self.points.iter().map(|point| point.at).find(|at| *at > from);
             let to = again.map(|again| 2 * again.pin.name.seq).or_else(next);
             let Some(to) = to else { continue };
-            self.spans.push(Span { call, from, to, late: record.late, ended: false });
+            let seq = checkpoint.pin.name.seq;
+            self.spans.push(Span { call, seq, from, to, late: record.late, ended: false });
         }
     }
 
-    /// What the turns that are asked for changed.
+    /// What the calls that are asked for, each with the number it began with, changed.
     pub(crate) fn changes(
         &self,
         store: &Store,
-        is_asked_for: impl Fn(&CallOf) -> bool,
+        is_asked_for: impl Fn(&CallOf, u64) -> bool,
     ) -> Result<Changes, ObjectError> {
         let mut changes = Changes::new();
         let (ours, others): (Vec<&Span<'_>>, Vec<_>) =
-            self.spans.iter().partition(|span| is_asked_for(span.call));
+            self.spans.iter().partition(|span| is_asked_for(span.call, span.seq));
         let Some(begin) = ours.iter().map(|span| span.from).min() else { return Ok(changes) };
         let end = ours.iter().map(|span| span.to).max().unwrap_or(begin);
         let meanwhile = |span: &&&Span<'_>| span.from < end && begin < span.to;

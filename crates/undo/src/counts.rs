@@ -9,6 +9,7 @@ use crate::changes::Timeline;
 use crate::history::{History, Row};
 use crate::keeper::Keeper;
 use crate::notes::{self, Notes};
+use crate::record::Kind;
 
 /// How much changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,14 +77,12 @@ fn last_word(history: &History, row: &Row<'_>) -> Option<u64> {
     let successor = row.successor().map(|next| next.first().pin.name.seq);
     match row.turn() {
         None => successor,
-        Some(turn) => {
-            let newest = &history.all.last()?.pin.name.seq;
-            let of_turn =
-                history.all.iter().rev().find(|known| known.record.turn() == Some(turn))?;
+        Some(_) => {
+            let newest = history.all.last()?.pin.name.seq;
             // A call without an end lasts until something else is known.
-            let last = of_turn.pin.name.seq;
-            (last > row.first().pin.name.seq || *newest > last)
-                .then_some(last.max(successor.unwrap_or(0)))
+            let last = row.last().pin.name.seq;
+            let is_known = last > row.first().pin.name.seq || newest > last;
+            is_known.then_some(last.max(successor.unwrap_or(0)))
         }
     }
 }
@@ -98,18 +97,13 @@ fn count(
     let from = row.first().pin.tree;
     let (to, paths): (Oid, Vec<RelPath>) = match row.turn() {
         None => (row.successor().map_or(from, |next| next.first().pin.tree), Vec::new()),
-        Some(turn) => {
-            let changes =
-                timeline.changes(store, |call| (call.session.as_str(), &call.turn) == turn)?;
-            let last = history.all.iter().rev().find(|known| known.record.turn() == Some(turn));
-            let is_end = |index: &usize| history.all[*index].record.turn() == Some(turn);
-            let after = (0..history.all.len()).rev().find(is_end).map(|index| index + 1);
+        Some(_) => {
+            let changes = timeline.changes(store, |call, seq| row.has(call, seq))?;
+            let last = row.last();
             // Without an end of its own, the next state is the end.
-            let next = after.and_then(|index| history.all.get(index));
-            let ends_itself =
-                last.is_some_and(|last| last.record.kind != crate::record::Kind::Call);
-            let end = if ends_itself { last } else { next.or(last) };
-            (end.map_or(from, |end| end.pin.tree), changes.into_keys().collect())
+            let next = history.all.iter().find(|known| known.pin.name.seq > last.pin.name.seq);
+            let end = if last.record.kind == Kind::Call { next.unwrap_or(last) } else { last };
+            (end.pin.tree, changes.into_keys().collect())
         }
     };
     if from == to || (row.turn().is_some() && paths.is_empty()) {

@@ -90,8 +90,8 @@ impl History {
             match (record.kind, record.turn()) {
                 (Kind::Manual | Kind::Call, None) | (Kind::Manual, _) => rows.push(vec![index]),
                 (Kind::Call, Some(turn)) => match turns.get(&turn) {
-                    Some(row) => rows[*row].push(index),
-                    None => {
+                    Some(row) if !record.first => rows[*row].push(index),
+                    _ => {
                         turns.insert(turn, rows.len());
                         rows.push(vec![index]);
                     }
@@ -193,6 +193,26 @@ impl<'h> Row<'h> {
     /// The row that came after it.
     pub fn successor(&self) -> Option<Row<'h>> {
         self.history.row(self.number - 1).ok()
+    }
+
+    /// Whether a call that began with this number, or the checkpoint of that number, is part of
+    /// its turn. A later turn may have the same name.
+    pub(crate) fn has(&self, call: &CallOf, seq: u64) -> bool {
+        let Some(turn) = self.turn() else { return false };
+        let is_next = |row: &Row<'_>| row.turn() == Some(turn);
+        let newer = (1..self.number).rev().map(|number| Row { history: self.history, number });
+        let next = newer.into_iter().find(is_next).map(|row| row.first().pin.name.seq);
+        (call.session.as_str(), &call.turn) == turn
+            && seq >= self.first().pin.name.seq
+            && next.is_none_or(|next| seq < next)
+    }
+
+    /// Its last checkpoint or state of any kind.
+    pub(crate) fn last(&self) -> &'h Checkpoint {
+        let of_turn = |known: &&Checkpoint| {
+            known.record.call.as_ref().is_some_and(|call| self.has(call, known.pin.name.seq))
+        };
+        self.history.all.iter().rev().find(of_turn).unwrap_or(self.first())
     }
 
     /// Whether a session, or one of its subagents of this name, worked on it.

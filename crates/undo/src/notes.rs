@@ -56,6 +56,16 @@ pub(crate) fn remove(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
+/// Removes notes that were last written before some time.
+pub(crate) fn remove_older(directory: &Path, oldest: Time) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        if modified.is_ok_and(|modified| Time::from(modified) < oldest) {
+            remove(&entry.path());
+        }
+    }
+}
+
 /// What is known of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SessionNote {
@@ -166,20 +176,19 @@ impl Notes {
         entries.flatten().filter_map(|entry| read(&entry.path())).collect()
     }
 
-    /// Calls of a session that have no end will not get one.
-    pub(crate) fn drop_calls(&self, session: &str) {
+    /// Calls that have no end by now will not get one.
+    pub(crate) fn drop_calls(&self, is_over: impl Fn(&OpenCall) -> bool) {
         let Ok(entries) = fs::read_dir(self.directory.join("open")) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
-            if read::<OpenCall>(&path).is_none_or(|call| call.session == session) {
+            if read::<OpenCall>(&path).is_none_or(|call| is_over(&call)) {
                 remove(&path);
             }
         }
     }
 
-    /// The session does not go on here.
-    pub(crate) fn forget(&self, session: &str) {
-        self.drop_calls(session);
-        remove(&self.step_path(session));
+    /// Forgets sessions that were last heard of before some time.
+    pub(crate) fn forget_before(&self, oldest: Time) {
+        remove_older(&self.directory.join("steps"), oldest);
     }
 
     pub(crate) fn index(&self) -> Option<IndexNote> {

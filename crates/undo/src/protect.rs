@@ -51,8 +51,8 @@ pub enum Later {
         workspace: PathBuf,
         /// Whose turn.
         session: String,
-        /// Whether the session is over as well.
-        over: bool,
+        /// When it ended.
+        time: Time,
     },
 }
 
@@ -88,9 +88,22 @@ struct Call<'a> {
 
 impl Keeper {
     /// Does what a report asks for. Nothing in it is fatal: what went wrong is in the answer.
-    ///
-    /// `late`: the agent was told to go on already.
-    pub fn handle(&self, report: &Report, late: bool) -> Handled {
+    pub fn handle(&self, report: &Report) -> Handled {
+        self.handle_in(report, None)
+    }
+
+    /// The same for a call whose agent was told to go on already; `turn` is what
+    /// [`Keeper::current_turn`] said then.
+    pub fn handle_late(&self, report: &Report, turn: TurnId) -> Handled {
+        self.handle_in(report, Some(turn))
+    }
+
+    /// The turn that a call is part of, once its handling has begun.
+    pub fn current_turn(&self, report: &Report) -> Option<TurnId> {
+        Some(self.owner(&self.session_note(&report.session_id())?).1)
+    }
+
+    fn handle_in(&self, report: &Report, late: Option<TurnId>) -> Handled {
         let mut handled = Handled::default();
         let mut note = self.session(report, &mut handled);
         let entries = match &report.event {
@@ -105,28 +118,37 @@ impl Keeper {
             }
             Event::TurnEnd => {
                 note.over = true;
-                handled.later = Some(tend(&note, false));
+                handled.later = Some(self.tend_later(&note));
                 vec![Entry::TurnEnd { session: note.session.clone() }]
             }
             Event::SessionEnd => {
-                handled.later = Some(tend(&note, true));
+                handled.later = Some(self.tend_later(&note));
                 let reason = "ended".to_owned();
                 vec![Entry::SessionEnd { session: note.session.clone(), reason }]
             }
         };
-        if report.event == Event::SessionEnd {
-            self.forget_session(&note.session);
-        } else if self.session_note(&note.session).as_ref() != Some(&note)
-            && let Err(error) = self.set_session_note(&note)
-        {
-            self.fail(
-                &mut handled,
-                &note.workspace.0,
-                &format!("cannot remember the turn: {error}"),
-            );
+        match report.event {
+            Event::SessionEnd => self.forget_session(&note.session),
+            // Noted before its captures.
+            Event::BeforeTool(_) | Event::AfterTool { .. } => {}
+            _ => self.remember(&note, &mut handled),
         }
         self.enter(report, &note, entries, &mut handled);
         handled
+    }
+
+    fn tend_later(&self, note: &SessionNote) -> Later {
+        let (workspace, session) = (note.workspace.0.clone(), note.session.clone());
+        Later::Tend { workspace, session, time: self.now() }
+    }
+
+    fn remember(&self, note: &SessionNote, handled: &mut Handled) {
+        if self.session_note(&note.session).as_ref() != Some(note)
+            && let Err(error) = self.set_session_note(note)
+        {
+            let message = format!("cannot remember the turn: {error}");
+            self.fail(handled, &note.workspace.0, &message);
+        }
     }
 
     /// What is known of the session that reports.
@@ -185,13 +207,17 @@ impl Keeper {
         report: &Report,
         note: &mut SessionNote,
         call: &ToolCall,
-        late: bool,
+        late: Option<TurnId>,
         handled: &mut Handled,
     ) -> Vec<Entry> {
         let is_another = report.turn.is_some() && report.turn != note.turn;
-        // Not every agent says when a turn begins.
-        if note.over || is_another || note.turns == 0 {
-            note.begin_turn(report.turn.clone());
+        // Not every agent says when a turn begins. By the time that a late call is dealt with,
+        // others may have.
+        if late.is_none() {
+            if note.over || is_another || note.turns == 0 {
+                note.begin_turn(report.turn.clone());
+            }
+            self.remember(note, handled);
         }
         let root = self.root_for(report, note);
         let analysis = self.analyse(call, &report.directory, &root);
@@ -203,7 +229,7 @@ impl Keeper {
             input: Some(call.call.input.clone()),
             started_at: Some(call.time),
             workspace: Some(root.display().to_string()),
-            uncertain: late,
+            uncertain: call.late,
             ..CallRecord::default()
         };
         if mutates {
@@ -230,7 +256,7 @@ impl Keeper {
         note: &SessionNote,
         call: &ToolCall,
         outcome: Option<&str>,
-        late: bool,
+        late: Option<TurnId>,
         handled: &mut Handled,
     ) -> Vec<Entry> {
         let root = self.root_for(report, note);
@@ -274,7 +300,7 @@ impl Keeper {
         call: &'a ToolCall,
         note: &SessionNote,
         mutates: bool,
-        late: bool,
+        late: Option<TurnId>,
     ) -> Call<'a> {
         let time = self.now();
         let key = match &call.id {
@@ -289,6 +315,7 @@ impl Keeper {
         };
         let reporter = note.session.clone();
         let (session, turn) = self.owner(note);
+        let (turn, late) = late.map_or((turn, false), |turn| (turn, true));
         Call { report, call, reporter, session, turn, key, id, time, late }
     }
 
@@ -323,9 +350,12 @@ impl Keeper {
         let is_workspace = self.places.refusal(root).is_none();
         let mut places = Vec::new();
         let outside = analysis.map(|analysis| analysis.outside.as_slice()).unwrap_or_default();
-        let paths = call.path().into_iter().chain(outside.iter().cloned());
+        let named = call.path().map(|path| real(&directory.join(path)));
+        // Whoever writes to a link writes to what it leads to.
+        let led_to = named.as_ref().and_then(|path| fs::canonicalize(path).ok());
+        let outside = outside.iter().map(|path| real(&directory.join(path)));
+        let paths = named.into_iter().chain(led_to).chain(outside);
         for path in paths.take(ELSEWHERE) {
-            let path = real(&directory.join(path));
             match path.strip_prefix(root) {
                 Ok(inner) if is_workspace => main.named.extend(rel_path(inner)),
                 _ => places.extend(self.place_elsewhere(&path)),
@@ -406,6 +436,7 @@ impl Keeper {
                 // The same as that of its effects.
                 time: call.time.rfc3339(),
                 call: Some(call.of(&place.named)),
+                first: last.is_none(),
                 late: call.late,
                 ..self.record(&mut lock, kind, &reason)?
             };
@@ -549,10 +580,6 @@ fn mutates(call: &ToolCall, analysis: Option<&Analysis>) -> bool {
     call.always || analysis.map_or(!call.only_reads(), |analysis| analysis.mutates)
 }
 
-fn tend(note: &SessionNote, over: bool) -> Later {
-    Later::Tend { workspace: note.workspace.0.clone(), session: note.session.clone(), over }
-}
-
 /// What a command does that no rollback reverses.
 fn effects<'a>(
     call: &'a Call<'_>,
@@ -574,7 +601,7 @@ fn effects<'a>(
 }
 
 /// A path without `.` and `..`, whose directory is canonical as far as it exists. The last name
-/// is not followed: whoever writes to a link is asked what it leads to elsewhere.
+/// is not followed.
 fn real(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {

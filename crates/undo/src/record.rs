@@ -39,6 +39,9 @@ pub struct Record {
     /// The tool call that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallOf>,
+    /// Whether it is the first of its turn: agents use the same name for a turn again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first: bool,
     /// Whether the time limit had passed, so that the call may have begun before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
@@ -212,6 +215,7 @@ impl Record {
             name: None,
             pinned: false,
             call: None,
+            first: false,
             late: false,
             repository: None,
             rollback: None,

@@ -45,6 +45,9 @@ pub struct Pruned {
     pub over_limit: bool,
     /// Workspaces that were busy and are pruned next time.
     pub busy: Vec<AnyPath>,
+    /// In a dry run: what would be gone by now.
+    #[serde(skip)]
+    gone: HashSet<PinName>,
 }
 
 /// What one workspace lost.
@@ -113,18 +116,18 @@ impl Keeper {
         }
         let store = self.store()?;
         pruned.bytes_before = store.bytes()?;
-        let mut workspaces = workspaces(store)?;
+        let mut workspaces = workspaces(store, self.now())?;
         for workspace in &mut workspaces {
             self.prune_workspace(store, workspace, oldest, options, &mut pruned)?;
         }
         if !options.dry_run {
-            self.forget_old_notes(oldest);
+            self.forget_old_notes(store, &workspaces, oldest);
             store.gc()?;
         }
         let limit = options
             .max_size_mb
             .map_or(self.settings.max_total_size(), |mb| mb.saturating_mul(1 << 20));
-        self.prune_size(store, limit, options.dry_run, &mut pruned)?;
+        self.prune_size(store, limit, &mut pruned)?;
         if !options.dry_run {
             for workspace in workspaces.iter().filter(|workspace| !workspace.path.exists()) {
                 if store.pin_names(&workspace.id)?.is_empty() {
@@ -207,7 +210,9 @@ impl Keeper {
             return Ok(());
         }
         let path = AnyPath(workspace.path.clone());
-        if !pruned.dry_run {
+        if pruned.dry_run {
+            pruned.gone.extend(doomed.iter().cloned());
+        } else {
             // Nothing goes that somebody is just using.
             let guard = store.try_lock_workspace(&workspace.id)?;
             let Some(_guard) = guard.filter(|guard| !guard.has_unfinished_restore()) else {
@@ -240,21 +245,15 @@ impl Keeper {
 
     /// Size: the oldest go first, wherever they are, until it fits; the newest row of each
     /// workspace last.
-    fn prune_size(
-        &self,
-        store: &Store,
-        limit: u64,
-        dry_run: bool,
-        pruned: &mut Pruned,
-    ) -> Result<(), PruneError> {
+    fn prune_size(&self, store: &Store, limit: u64, pruned: &mut Pruned) -> Result<(), PruneError> {
         loop {
             let size = store.bytes()?;
             if size <= limit {
                 return Ok(());
             }
-            let workspaces = workspaces(store)?;
-            let candidates = candidates(&workspaces);
-            let count = excess(store, &candidates, &workspaces, size - limit)?;
+            let workspaces = workspaces(store, self.now())?;
+            let candidates = candidates(&workspaces, &pruned.gone);
+            let count = excess(store, &candidates, &workspaces, &pruned.gone, size - limit)?;
             if count == 0 {
                 return Ok(());
             }
@@ -269,7 +268,7 @@ impl Keeper {
                 self.evict(store, workspace, &doomed, "over max_total_size_mb", pruned)?;
                 evicted |= !doomed.is_empty() && pruned.busy.len() == busy;
             }
-            if dry_run || !evicted {
+            if pruned.dry_run || !evicted {
                 return Ok(());
             }
             store.gc()?;
@@ -311,13 +310,13 @@ impl Keeper {
     }
 
     /// Notes of sessions that are not heard of any more, and failures nobody cares about.
-    fn forget_old_notes(&self, oldest: Time) {
-        let sessions = self.checkpoints_directory().join("sessions");
-        for entry in fs::read_dir(sessions).into_iter().flatten().flatten() {
-            let modified = entry.metadata().and_then(|metadata| metadata.modified());
-            if modified.is_ok_and(|modified| Time::from(modified) < oldest) {
-                notes::remove(&entry.path());
-            }
+    fn forget_old_notes(&self, store: &Store, workspaces: &[Workspace], oldest: Time) {
+        notes::remove_older(&self.checkpoints_directory().join("sessions"), oldest);
+        for workspace in workspaces {
+            let notes = Notes::new(store.notes(&workspace.id));
+            notes.forget_before(oldest);
+            let yesterday = self.now().minus(RUNNING);
+            notes.drop_calls(|call| call.time < yesterday);
         }
         let _ = self.failure_list().forget(oldest);
     }
@@ -344,6 +343,9 @@ impl Keeper {
     }
 }
 
+/// A call that began longer ago does not run any more.
+const RUNNING: Duration = Duration::from_secs(86_400);
+
 /// An archive of an older layout.
 pub(crate) struct Archive {
     pub(crate) name: String,
@@ -367,7 +369,7 @@ pub(crate) fn size_of(directory: &Path) -> u64 {
     size
 }
 
-fn workspaces(store: &Store) -> Result<Vec<Workspace>, StoreError> {
+fn workspaces(store: &Store, now: Time) -> Result<Vec<Workspace>, StoreError> {
     let mut found = Vec::new();
     for id in store.workspaces()? {
         let history = History::of(store, &id)?;
@@ -378,7 +380,8 @@ fn workspaces(store: &Store) -> Result<Vec<Workspace>, StoreError> {
         let path = path.or_else(|| Some(history.all.last()?.record.workspace.0.clone()));
         let last_seen = info.map(|info| Time(info.last_seen)).max(newest).unwrap_or_default();
         let notes = Notes::new(store.notes(&id));
-        let in_use: HashSet<_> = notes.open_calls().into_iter().map(|call| call.tree).collect();
+        let calls = notes.open_calls().into_iter().filter(|call| call.time >= now.minus(RUNNING));
+        let in_use: HashSet<_> = calls.map(|call| call.tree).collect();
         let is_needed = |checkpoint: &&Checkpoint| in_use.contains(&checkpoint.pin.tree);
         let needed = history.all.iter().filter(is_needed).map(|known| known.pin.name.clone());
         let needed = needed.collect();
@@ -423,14 +426,14 @@ impl Workspace {
 }
 
 /// Everything that may go, in the order in which it goes.
-fn candidates(workspaces: &[Workspace]) -> Vec<Candidate> {
+fn candidates(workspaces: &[Workspace], gone: &HashSet<PinName>) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (index, workspace) in workspaces.iter().enumerate() {
         let rows: Vec<&PinName> =
             workspace.history.rows().map(|row| &row.first().pin.name).collect();
         let newest_turn = workspace.history.rows().next().and_then(|row| row.turn());
         for Checkpoint { pin, record } in &workspace.history.all {
-            if record.pinned || workspace.needed.contains(&pin.name) {
+            if record.pinned || workspace.needed.contains(&pin.name) || gone.contains(&pin.name) {
                 continue;
             }
             let is_of_newest = newest_turn.is_some() && record.turn() == newest_turn;
@@ -460,15 +463,17 @@ fn excess(
     store: &Store,
     candidates: &[Candidate],
     workspaces: &[Workspace],
+    gone: &HashSet<PinName>,
     bytes: u64,
 ) -> Result<usize, StoreError> {
-    let going: HashSet<&PinName> = candidates.iter().map(|candidate| &candidate.name).collect();
+    let mut going: HashSet<&PinName> = candidates.iter().map(|candidate| &candidate.name).collect();
+    going.extend(gone);
     let all = workspaces.iter().flat_map(|workspace| &workspace.history.all);
     let staying = all.map(|known| &known.pin.name).filter(|name| !going.contains(name));
     let last_first = candidates.iter().rev().map(|candidate| &candidate.name);
-    let order: Vec<PinName> = staying.chain(last_first).cloned().collect();
-    let weights = store.weigh(&order)?;
-    let mut freed = 0;
+    let order: Vec<PinName> = staying.chain(last_first).chain(gone).cloned().collect();
+    let mut weights = store.weigh(&order)?;
+    let mut freed: u64 = weights.split_off(weights.len() - gone.len()).iter().sum();
     for (count, weight) in weights.iter().rev().take(candidates.len()).enumerate() {
         if freed >= bytes {
             return Ok(count);

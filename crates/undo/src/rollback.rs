@@ -634,7 +634,7 @@ impl<'w> PlannedRollback<'_, 'w> {
         let store = self.workspace.store();
         let timeline = Timeline::of(history, Some(plan.from));
         let changes = timeline
-            .changes(store, |running| running.session == call.session)
+            .changes(store, |running, _| running.session == call.session)
             .map_err(StoreError::from)?;
         let mut others = Vec::new();
         for path in self.view.restored.iter().chain(&self.view.deleted) {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use takeback_ledger::Time;
 use takeback_tree::{Workspace, WorkspaceError};
 
 use crate::history::History;
@@ -20,13 +21,13 @@ impl Keeper {
     }
 
     /// Looks after a workspace at the end of a turn.
-    pub fn tend(&self, directory: &Path, session: &str, over: bool) -> Result<(), TakeError> {
+    pub fn tend(&self, directory: &Path, session: &str, ended: Time) -> Result<(), TakeError> {
         let workspace = match self.store()?.workspace(directory, &self.places) {
             // Nothing was protected there, so there is nothing to tend.
             Err(WorkspaceError::Refused { .. }) => return Ok(()),
             workspace => workspace?,
         };
-        self.conclude_turn(&workspace, session, over)?;
+        self.conclude_turn(&workspace, session, ended)?;
         let history = History::of(workspace.store(), workspace.id())?;
         self.counts(&workspace, &history);
         Ok(())
@@ -37,15 +38,11 @@ impl Keeper {
         &self,
         workspace: &Workspace<'_>,
         session: &str,
-        over: bool,
+        ended: Time,
     ) -> Result<(), TakeError> {
         let mut lock = self.lock(workspace)?;
         let notes = Notes::new(workspace.notes());
-        if over {
-            notes.forget(session);
-        } else {
-            notes.drop_calls(session);
-        }
+        notes.drop_calls(|call| call.session == session && call.time <= ended);
         let names = workspace.store().pin_names(workspace.id())?;
         let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
         let capture = lock.capture(&self.capture_options(&self.rules, &[]))?;

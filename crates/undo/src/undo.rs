@@ -85,8 +85,16 @@ impl Keeper {
             undone.add(store, &present.tree, path, segments, options).map_err(lost)?;
         }
         let Undone { edits, conflicts, uncertain } = undone;
-        let paths: Vec<RelPath> = edits.iter().map(|edit| edit.path.clone()).collect();
+        let mut paths: Vec<RelPath> = edits.iter().map(|edit| edit.path.clone()).collect();
         let tree = lock.edit(present.tree, &edits)?;
+        // Directories that the turn made go with what it made in them.
+        for (path, segments) in &changes {
+            let is_made = segments.first().is_some_and(|segment| segment.before.is_none());
+            if is_made && !paths.contains(path) && store.entry(&tree, path).map_err(lost)?.is_none()
+            {
+                paths.push(path.clone());
+            }
+        }
         let goal = Goal {
             checkpoint: row.first().clone(),
             state: State { tree, filter: present.filter, uncovered: present.uncovered },
@@ -112,8 +120,10 @@ fn turn_to_undo<'h>(
     options: &UndoOptions,
 ) -> Result<(Row<'h>, Changes), RollbackError> {
     let changes_of = |row: &Row<'_>| {
-        let Some(turn) = row.turn() else { return Ok(None) };
-        let changes = timeline.changes(store, |call| (call.session.as_str(), &call.turn) == turn);
+        if row.turn().is_none() {
+            return Ok(None);
+        }
+        let changes = timeline.changes(store, |call, seq| row.has(call, seq));
         changes.map(Some).map_err(|error| RollbackError::TurnLost(row.number, error))
     };
     if let Some(number) = options.row {

@@ -119,7 +119,7 @@ impl Agent<'_> {
             model: None,
             event,
         };
-        match self.keeper.handle(&report, false).failures.first() {
+        match self.keeper.handle(&report).failures.first() {
             Some(failure) => Err(Failure::new(failure)),
             None => Ok(()),
         }

@@ -5,12 +5,11 @@
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Deserialize;
 use serde_json::Value;
 use takeback_undo::{Event, Handled, Report, ToolCall, TurnId};
 
@@ -37,9 +36,9 @@ pub(crate) struct Arguments {
     /// Fail with exit code 1 instead of going on unprotected
     #[arg(long)]
     strict: bool,
-    /// The agent was told to go on already
+    /// The agent was told to go on already: the turn it was in, as JSON
     #[arg(long, hide = true)]
-    late: bool,
+    late: Option<String>,
 }
 
 /// More than this is nothing that an agent says.
@@ -86,26 +85,35 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
     failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
     // Nothing: it cannot be read, or is something that this version does not know.
     let Some(report) = report else { return Ok(failures) };
-    let late = arguments.late;
+    let late: Option<TurnId> = match &arguments.late {
+        Some(turn) => Some(serde_json::from_str(turn).unwrap_or(TurnId::Name(turn.clone()))),
+        None => None,
+    };
     // Only captures may take long; the rest waits for nothing but the ledger, and that not long.
     let captures = matches!(report.event, Event::BeforeTool(_) | Event::AfterTool { .. });
     let limit = Duration::from_millis(keeper.settings().timeout_ms);
-    if late {
+    let is_late = late.is_some();
+    if is_late {
         background::detach();
     }
     let (sender, receiver) = mpsc::channel();
+    let keeper = Arc::new(keeper);
+    let (worker, work) = (keeper.clone(), report.clone());
     thread::spawn(move || {
-        let handled = keeper.handle(&report, late);
+        let handled = match late {
+            Some(turn) => worker.handle_late(&work, turn),
+            None => worker.handle(&work),
+        };
         // Nobody listens any more if it took too long.
-        let _ = sender.send((handled, keeper));
+        let _ = sender.send(handled);
     });
-    let answer = if late || !captures {
+    let answer = if is_late || !captures {
         receiver.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
     } else {
         receiver.recv_timeout(limit)
     };
     match answer {
-        Ok((Handled { failures: new, later, .. }, keeper)) => {
+        Ok(Handled { failures: new, later, .. }) => {
             failures.extend(new);
             match later {
                 Some(later) => background::later(context, &later),
@@ -114,7 +122,9 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
         }
         Err(mpsc::RecvTimeoutError::Timeout) => {
             // This process ends, and with it what it began; another one does it again.
-            let words = ["hook", arguments.agent.as_str(), "--late"];
+            let turn = keeper.current_turn(&report).unwrap_or(TurnId::Number(0));
+            let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
+            let words = ["hook", arguments.agent.as_str(), "--late", turn.as_str()];
             let message =
                 format!("not done within {} ms: it goes on in the background", limit.as_millis());
             failures.push(
@@ -131,62 +141,46 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
     Ok(failures)
 }
 
-/// The format of `generic`.
-#[derive(Deserialize)]
-struct Wire {
-    event: String,
-    agent: Option<String>,
-    session: Option<TurnId>,
-    parent: Option<TurnId>,
-    turn: Option<TurnId>,
-    call: Option<TurnId>,
-    tool: Option<String>,
-    #[serde(default)]
-    input: Value,
-    #[serde(default)]
-    outcome: Value,
-    cwd: Option<PathBuf>,
-    prompt: Option<String>,
-    model: Option<String>,
-}
-
-/// What was reported; nothing if it is of no interest.
+/// What was reported; nothing if it is of no interest. A field that is not what it should be is as
+/// good as none: what can be protected is protected.
 fn report(input: &[u8], context: &Context) -> Result<Option<Report>, String> {
-    let wire: Wire = serde_json::from_slice(input)
-        .map_err(|error| format!("the event on standard input cannot be read: {error}"))?;
-    let text = |id: Option<TurnId>| match id {
-        Some(TurnId::Name(name)) => Some(name),
-        Some(TurnId::Number(number)) => Some(number.to_string()),
-        None => None,
+    let unreadable = |why: &str| format!("the event on standard input cannot be read: {why}");
+    let wire: Value =
+        serde_json::from_slice(input).map_err(|error| unreadable(&error.to_string()))?;
+    let text = |key: &str| match wire.get(key) {
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(Value::Number(number)) => Some(number.to_string()),
+        _ => None,
     };
+    let event = text("event").ok_or_else(|| unreadable("it does not say which it is"))?;
     let call = ToolCall {
-        id: text(wire.call),
-        tool: wire.tool.unwrap_or_default(),
-        input: wire.input,
+        id: text("call").filter(|id| !id.is_empty()),
+        tool: text("tool").unwrap_or_default(),
+        input: wire.get("input").cloned().unwrap_or_default(),
         always: false,
     };
-    let outcome = match wire.outcome {
-        Value::Null => None,
-        Value::String(text) => Some(text),
-        other => Some(other.to_string()),
-    };
-    let event = match wire.event.as_str() {
+    let outcome = wire.get("outcome").filter(|outcome| !outcome.is_null());
+    let outcome = outcome.map(|outcome| text("outcome").unwrap_or_else(|| outcome.to_string()));
+    let event = match event.as_str() {
         "session_start" => Event::SessionStart,
-        "turn_start" => Event::TurnStart { prompt: wire.prompt.unwrap_or_default() },
+        "turn_start" => Event::TurnStart { prompt: text("prompt").unwrap_or_default() },
         "before_tool" => Event::BeforeTool(call),
         "after_tool" => Event::AfterTool { call, outcome },
         "turn_end" => Event::TurnEnd,
         "session_end" => Event::SessionEnd,
         _ => return Ok(None),
     };
-    let directory = wire.cwd.map_or(context.directory.clone(), |cwd| context.directory.join(cwd));
+    let turn = match wire.get("turn") {
+        Some(Value::Number(number)) if number.is_i64() => number.as_i64().map(TurnId::Number),
+        _ => text("turn").map(TurnId::Name),
+    };
     Ok(Some(Report {
-        agent: wire.agent.filter(|agent| !agent.is_empty()).unwrap_or("generic".into()),
-        session: text(wire.session).unwrap_or("default".into()),
-        parent: text(wire.parent),
-        turn: wire.turn,
-        directory,
-        model: wire.model,
+        agent: text("agent").filter(|agent| !agent.is_empty()).unwrap_or("generic".into()),
+        session: text("session").unwrap_or("default".into()),
+        parent: text("parent"),
+        turn,
+        directory: context.directory.join(text("cwd").map(PathBuf::from).unwrap_or_default()),
+        model: text("model"),
         event,
     }))
 }

@@ -99,7 +99,7 @@ impl Work {
     }
 
     fn tell(&self, keeper: &Keeper, event: Event) -> takeback_undo::Handled {
-        keeper.handle(&Report { event, ..self.report.clone() }, false)
+        keeper.handle(&Report { event, ..self.report.clone() })
     }
 
     /// Nothing is run unprotected: who wants that need not ask for takeback.

@@ -66,8 +66,9 @@ enum Sub {
     Tend {
         #[arg(long)]
         session: String,
+        /// In milliseconds since 1970
         #[arg(long)]
-        over: bool,
+        ended: i64,
     },
     /// What runs in the background now and then
     #[command(hide = true)]
@@ -91,9 +92,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             keeper.warm(&context.directory)?;
             Ok(ExitCode::SUCCESS)
         }
-        Sub::Tend { session, over } => {
+        Sub::Tend { session, ended } => {
             background::detach();
-            keeper.tend(&context.directory, session, *over)?;
+            keeper.tend(&context.directory, session, takeback_ledger::Time(*ended))?;
             upkeep(&keeper)
         }
         Sub::Upkeep => {
