@@ -62,9 +62,14 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(globals: Globals) -> Result<Context, Failure> {
-        let current = env::current_dir()
-            .map_err(|error| Failure::new("cannot tell the current directory").because(&error))?;
+    /// `is_hook`: the directory that counts is in what is reported, so this one may be gone.
+    pub(crate) fn new(globals: Globals, is_hook: bool) -> Result<Context, Failure> {
+        let current = match env::current_dir() {
+            Err(_) if is_hook => PathBuf::from("/"),
+            current => current.map_err(|error| {
+                Failure::new("cannot tell the current directory").because(&error)
+            })?,
+        };
         let directory = current.join(globals.directory.as_deref().unwrap_or(Path::new("")));
         let user = env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
         let home =

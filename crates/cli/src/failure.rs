@@ -218,6 +218,7 @@ const LIST: &str = "`takeback rollback` lists the checkpoints of this workspace"
 impl From<CompareError> for Failure {
     fn from(error: CompareError) -> Failure {
         match error {
+            CompareError::NoSuchPath(_) => Failure::of(&error),
             CompareError::Store(error) => error.into(),
             CompareError::Diff(DiffError::Capture(error)) => error.into(),
             CompareError::Diff(DiffError::Object(error)) => StoreError::from(error).into(),

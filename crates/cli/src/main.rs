@@ -42,11 +42,16 @@ Examples:
   takeback demo                     see it work on a scratch project";
 
 fn main() -> ExitCode {
-    let Arguments { globals, command } = Arguments::parse();
+    let Arguments { globals, command } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misused(&error),
+    };
     let json = globals.json;
-    let result = Context::new(globals).and_then(|context| command.run(&context));
+    let is_hook = matches!(command, Command::Hook(_));
+    let result = Context::new(globals, is_hook).and_then(|context| command.run(&context));
     let code = match result {
         Ok(code) => code,
+        Err(failure) if is_hook => commands::hook::give_up(&failure.to_string()),
         Err(failure) => failure.report(json),
     };
     match output::finish() {
@@ -54,4 +59,14 @@ fn main() -> ExitCode {
         // In plain text: standard output is what does not work.
         Err(failure) => failure.report(false),
     }
+}
+
+/// Help, or a complaint about the arguments. A hook of another version must not block its agent.
+fn misused(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && commands::hook::is_asked_for() {
+        return commands::hook::give_up(&error.to_string());
+    }
+    // If it cannot be printed, there is nobody to tell.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

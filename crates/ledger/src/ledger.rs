@@ -131,6 +131,12 @@ impl Ledger {
         self.database.path()
     }
 
+    /// Whether everything that hooks reported is in it: takes in what waits in the spool, for as
+    /// long as writes wait.
+    pub fn catch_up(&mut self) -> Result<bool, LedgerError> {
+        self.take_in_spool()
+    }
+
     /// How long writes wait for other processes from now on.
     pub fn set_wait(&mut self, wait: Duration) {
         self.database.set_wait(wait);

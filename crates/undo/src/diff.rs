@@ -7,10 +7,13 @@ use crate::record::Checkpoint;
 
 /// A checkpoint could not be compared with the present.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
 #[allow(missing_docs, reason = "each says what it is")]
 pub enum CompareError {
+    #[error("{0} is neither in the checkpoint nor in the workspace")]
+    NoSuchPath(RelPath),
+    #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
     Diff(#[from] DiffError),
 }
 
@@ -26,6 +29,13 @@ impl Keeper {
         let options = DiffOptions { paths, ..DiffOptions::new(&self.rules) };
         let capture = self.capture_options(&self.rules, &[]);
         let diff = lock.diff(&checkpoint.pin.tree, &capture, &options)?;
+        for path in paths {
+            let is_in = |tree| Ok(workspace.store().entry(tree, path)?.is_some());
+            let is_known = is_in(&diff.from).and_then(|then| Ok(then || is_in(&diff.to)?));
+            if !is_known.map_err(DiffError::Object)? {
+                return Err(CompareError::NoSuchPath(path.clone()));
+            }
+        }
         // It was only a look; what was captured on the way speeds up the next one.
         let _ = lock.finish(self.system_time());
         Ok(diff)

@@ -158,6 +158,14 @@ impl Keeper {
         Ledger::open(&self.ledger_path(), &options).map(Some)
     }
 
+    /// The ledger with everything that hooks reported; `None` as long as some of it has to wait,
+    /// because then it does not know the latest turns.
+    pub(crate) fn complete_ledger(&self, wait: Duration) -> Option<Ledger> {
+        let mut ledger = self.ledger().ok()??;
+        ledger.set_wait(wait);
+        ledger.catch_up().is_ok_and(|complete| complete).then_some(ledger)
+    }
+
     /// The workspace that a path belongs to: a directory's project, or a single file.
     pub fn workspace(&self, path: &Path) -> Result<Workspace<'_>, TakeError> {
         let store = self.store()?;

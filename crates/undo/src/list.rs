@@ -1,6 +1,7 @@
 //! The list of a workspace's checkpoints, as everybody shows it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
 use takeback_ledger::{Ledger, Time};
@@ -10,6 +11,9 @@ use crate::failures::Failure;
 use crate::history::{History, Row};
 use crate::keeper::Keeper;
 use crate::record::{Checkpoint, TurnId};
+
+/// How long a list waits for the ledger to be complete.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The checkpoints of a workspace.
 #[derive(Debug, Serialize)]
@@ -98,7 +102,7 @@ impl Keeper {
         let history = History::of(workspace.store(), workspace.id())?;
         // Without the ledger the list lacks prompts and effects; that is said where the ledger is
         // looked after.
-        let ledger = self.ledger().ok().flatten();
+        let ledger = self.complete_ledger(PATIENCE);
         let effects = ledger.as_ref().map(|ledger| effects_by_row(ledger, workspace, &history));
         let mut effects = effects.unwrap_or_default().into_iter();
         let mut counts = self.counts(workspace, &history).into_iter();

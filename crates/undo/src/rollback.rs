@@ -1,5 +1,7 @@
 //! The way back: plan, show, save the present, restore, record.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use takeback_ledger::{LedgerError, OpenError, Time};
 use takeback_tree::{
@@ -16,6 +18,9 @@ use crate::protect::chain;
 use crate::record::{Action, Chat, Checkpoint, Kind, Record, Rollback};
 use crate::repository::{Head, IndexError, Repository};
 use crate::undo::Conflict;
+
+/// How long a rollback waits for the ledger to be complete.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What of a checkpoint comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -315,9 +320,13 @@ impl Keeper {
         }
         let moment = found.checkpoint.record.moment();
         let looked_up = (|| {
-            let Some(ledger) = self.ledger().map_err(|error| chain(&error))? else {
+            let Some(mut ledger) = self.ledger().map_err(|error| chain(&error))? else {
                 return Ok(None);
             };
+            ledger.set_wait(PATIENCE);
+            if !ledger.catch_up().map_err(|error| chain(&error))? {
+                return Err("the ledger does not know the latest turns yet".to_owned());
+            }
             let failed = |error: LedgerError| match error {
                 LedgerError::NoSuchSession(_) => None,
                 error => Some(chain(&error)),
@@ -612,8 +621,12 @@ impl<'w> PlannedRollback<'_, 'w> {
             (Ok(done), None) => self.view.undone_messages = done.messages,
             (Ok(done), Some(_)) => self.view.redone_messages = done.messages,
             // They were taken back, or given back, otherwise.
-            (Err(LedgerError::NothingToUndo(_) | LedgerError::NothingToRedo(_)), _) => {
-                self.view.undone_messages = 0;
+            (Err(LedgerError::NothingToUndo(_)), _) => self.view.undone_messages = 0,
+            (Err(LedgerError::NothingToRedo(_)), _) => {
+                let session = &chat.session;
+                self.view.warnings.push(format!(
+                    "the messages of {session} that were taken back then stay so: another undo came after"
+                ));
             }
             (Err(error), _) if self.goal.files => {
                 self.view.undone_messages = 0;

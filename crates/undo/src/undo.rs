@@ -1,6 +1,8 @@
 //! Taking back what an agent did in a turn while keeping what others did since: a three-way merge
 //! per file.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use takeback_tree::{Content, Edit, Entry, Mode, ObjectError, Oid, RelPath, Store, Workspace};
 
@@ -84,6 +86,7 @@ impl Keeper {
         for (path, segments) in &changes {
             undone.add(store, &present.tree, path, segments, options).map_err(lost)?;
         }
+        undone.drop_impossible(store, &present.tree).map_err(lost)?;
         let Undone { edits, conflicts, uncertain } = undone;
         let mut paths: Vec<RelPath> = edits.iter().map(|edit| edit.path.clone()).collect();
         let tree = lock.edit(present.tree, &edits)?;
@@ -178,6 +181,43 @@ impl Undone {
         if let Some(node) = becomes {
             self.edits.push(Edit { path: path.clone(), to: node.map(NewNode::entry) });
         }
+        Ok(())
+    }
+}
+
+impl Undone {
+    /// What should be in a directory that is something else by now is a conflict.
+    fn drop_impossible(&mut self, store: &Store, present: &Oid) -> Result<(), ObjectError> {
+        let becomes: HashMap<RelPath, bool> = self
+            .edits
+            .iter()
+            .map(|edit| {
+                let is_directory = edit.to.as_ref().is_none_or(|entry| entry.mode.is_directory());
+                (edit.path.clone(), is_directory)
+            })
+            .collect();
+        let mut possible = Vec::new();
+        for edit in std::mem::take(&mut self.edits) {
+            let mut above = edit.path.parent();
+            let mut is_possible = true;
+            while let Some(path) = above.filter(|path| edit.to.is_some() && !path.is_root()) {
+                is_possible &= match becomes.get(&path) {
+                    Some(is_directory) => *is_directory,
+                    None => {
+                        let entry = store.entry(present, &path)?;
+                        entry.is_none_or(|(mode, _)| mode.is_directory())
+                    }
+                };
+                above = path.parent();
+            }
+            if is_possible {
+                possible.push(edit);
+            } else {
+                let reason = "its directory is something else since";
+                self.conflicts.push(Conflict { path: edit.path, reason, resolved: false });
+            }
+        }
+        self.edits = possible;
         Ok(())
     }
 }

@@ -56,6 +56,26 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
     }
 }
 
+/// Whether the arguments, right or wrong, ask for a hook.
+pub(crate) fn is_asked_for() -> bool {
+    let mut words = std::env::args_os().skip(1);
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("-C" | "--home" | "--color") => drop(words.next()),
+            Some(option) if option.starts_with('-') => {}
+            word => return word == Some("hook"),
+        }
+    }
+    false
+}
+
+/// Nothing could be done at all. To many agents 2 means: do not run the tool.
+pub(crate) fn give_up(message: &str) -> ExitCode {
+    eprintln!("takeback: {}", output::disarm_lines(message.trim_end()));
+    let is_strict = std::env::args_os().any(|word| word == "--strict");
+    if is_strict { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
 /// What went wrong.
 fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failure> {
     if context.is_switched_off() {
@@ -145,8 +165,9 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
 /// good as none: what can be protected is protected.
 fn report(input: &[u8], context: &Context) -> Result<Option<Report>, String> {
     let unreadable = |why: &str| format!("the event on standard input cannot be read: {why}");
-    let wire: Value =
-        serde_json::from_slice(input).map_err(|error| unreadable(&error.to_string()))?;
+    let wire: Value = serde_json::from_slice(input)
+        .or_else(|error| serde_json::from_slice(&mended(input)).map_err(|_| error))
+        .map_err(|error| unreadable(&error.to_string()))?;
     let text = |key: &str| match wire.get(key) {
         Some(Value::String(text)) => Some(text.clone()),
         Some(Value::Number(number)) => Some(number.to_string()),
@@ -183,4 +204,49 @@ fn report(input: &[u8], context: &Context) -> Result<Option<Report>, String> {
         model: text("model"),
         event,
     }))
+}
+
+/// JSON as some agents write it: with a byte order mark, or with half of a character where they
+/// cut a text.
+fn mended(input: &[u8]) -> Vec<u8> {
+    let input = input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input);
+    let surrogate = |at: usize, range: std::ops::Range<u32>| {
+        let digits = input.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        let code = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        range.contains(&code).then_some(())
+    };
+    let (mut out, mut at) = (Vec::with_capacity(input.len()), 0);
+    while at < input.len() {
+        let length = match input[at] {
+            b'\\' if surrogate(at, 0xd800..0xdc00).is_some() => {
+                if surrogate(at + 6, 0xdc00..0xe000).is_some() { 12 } else { 0 }
+            }
+            b'\\' if surrogate(at, 0xdc00..0xe000).is_some() => 0,
+            b'\\' => 2,
+            _ => 1,
+        };
+        if length == 0 {
+            out.extend_from_slice(br"\ufffd");
+            at += 6;
+        } else {
+            let end = (at + length).min(input.len());
+            out.extend_from_slice(&input[at..end]);
+            at = end;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_characters_are_mended() {
+        let text = |json: &[u8]| serde_json::from_slice::<Value>(&mended(json)).unwrap();
+        assert_eq!(text(br#""a\ud83d""#), "a\u{fffd}");
+        assert_eq!(text(br#""\udc00a""#), "\u{fffd}a");
+        assert_eq!(text(br#""\ud83d\ude00\\ud83d""#), "\u{1f600}\\ud83d");
+        assert_eq!(text(b"\xef\xbb\xbf\"a\""), "a");
+    }
 }

@@ -5,7 +5,7 @@ mod checkpoints;
 mod config;
 mod demo;
 mod explain;
-mod hook;
+pub(crate) mod hook;
 mod rollback;
 mod run;
 mod sessions;
