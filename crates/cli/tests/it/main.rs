@@ -2,9 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod agent;
+mod hooks;
+mod hooks_back;
+mod hooks_trouble;
+mod peers;
+mod retention;
 mod rollback;
+mod run;
 mod session;
 mod sessions;
 mod sessions_care;
 mod sessions_exchange;
 mod store;
+mod undo_merge;

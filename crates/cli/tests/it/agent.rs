@@ -1,0 +1,221 @@
+//! An agent at work: it tells takeback what it does, as its hooks would.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::session::Session;
+
+/// One session of an agent.
+pub(crate) struct Agent {
+    base: PathBuf,
+    /// Where it works.
+    pub(crate) cwd: PathBuf,
+    /// What every event of it has.
+    pub(crate) fields: Value,
+    /// Whether its calls have ids.
+    pub(crate) names_calls: bool,
+    calls: usize,
+}
+
+/// A tool call that has begun.
+#[derive(Clone)]
+pub(crate) struct Call {
+    fields: Value,
+}
+
+impl Agent {
+    /// The agent `mine`, in the project.
+    pub(crate) fn new(session: &Session, name: &str) -> Agent {
+        Agent {
+            base: session.base(),
+            cwd: session.project(),
+            fields: json!({ "agent": "mine", "session": name }),
+            names_calls: true,
+            calls: 0,
+        }
+    }
+
+    /// Reports something; whatever it is, the agent must not notice.
+    pub(crate) fn report(&self, event: Value) -> String {
+        let output = hook(&self.base, &["hook", "generic"], &self.event(event));
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// Reports something of which nothing may go wrong.
+    pub(crate) fn tell(&self, event: Value) {
+        assert_eq!(self.report(event), "");
+    }
+
+    /// An event with what all events have.
+    pub(crate) fn event(&self, mut event: Value) -> Vec<u8> {
+        let all = event.as_object_mut().unwrap();
+        all.entry("cwd").or_insert(json!(self.cwd));
+        for (key, value) in self.fields.as_object().unwrap() {
+            all.entry(key).or_insert(value.clone());
+        }
+        event.to_string().into_bytes()
+    }
+
+    /// The user says something: a turn begins.
+    pub(crate) fn hears(&self, prompt: &str) {
+        self.tell(json!({ "event": "turn_start", "prompt": prompt }));
+    }
+
+    /// What a call has besides its event.
+    pub(crate) fn call(&mut self, tool: &str, input: Value) -> Call {
+        self.calls += 1;
+        let mut fields = json!({ "tool": tool, "input": input });
+        if self.names_calls {
+            fields["call"] = json!(format!("c{}", self.calls));
+        }
+        Call { fields }
+    }
+
+    pub(crate) fn begins(&mut self, tool: &str, input: Value) -> Call {
+        let call = self.call(tool, input);
+        self.tell(call.event("before_tool"));
+        call
+    }
+
+    pub(crate) fn finishes(&self, call: &Call) {
+        self.tell(call.event("after_tool"));
+    }
+
+    /// Writes a file with a tool for it.
+    pub(crate) fn writes(&mut self, path: &str, content: &str) {
+        let call = self.begins("Write", json!({ "path": path, "content": content }));
+        let path = self.cwd.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+        self.finishes(&call);
+    }
+
+    /// Runs a command in a real shell.
+    pub(crate) fn runs(&mut self, command: &str) {
+        let call = self.begins("Bash", json!({ "command": command }));
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", command]).current_dir(&self.cwd).env("HOME", &self.base);
+        assert!(shell.status().unwrap().success(), "{command}");
+        self.finishes(&call);
+    }
+
+    /// Says that it runs a command that is better not run.
+    pub(crate) fn pretends(&mut self, command: &str) {
+        let call = self.begins("Bash", json!({ "command": command }));
+        self.finishes(&call);
+    }
+
+    /// The turn is over.
+    pub(crate) fn is_done(&self) {
+        self.tell(json!({ "event": "turn_end" }));
+    }
+
+    /// A whole turn that writes one file.
+    pub(crate) fn turn(&mut self, prompt: &str, path: &str, content: &str) {
+        self.hears(prompt);
+        self.writes(path, content);
+        self.is_done();
+    }
+}
+
+impl Call {
+    pub(crate) fn event(&self, event: &str) -> Value {
+        let mut fields = self.fields.clone();
+        fields["event"] = json!(event);
+        fields
+    }
+}
+
+/// What takeback makes of an event.
+pub(crate) fn hook(base: &Path, arguments: &[&str], event: &[u8]) -> Output {
+    hook_with(base, arguments, event, &[])
+}
+
+/// The same in another environment.
+pub(crate) fn hook_with(
+    base: &Path,
+    arguments: &[&str],
+    event: &[u8],
+    environment: &[(&str, &str)],
+) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_takeback"))
+        .args(arguments)
+        .current_dir(base.join("project"))
+        .env_clear()
+        .env("HOME", base)
+        .env("TZ", "UTC")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It need not read what it has no use for.
+    let _ = child.stdin.take().unwrap().write_all(event);
+    child.wait_with_output().unwrap()
+}
+
+/// The rows of a workspace's list.
+pub(crate) fn rows(session: &Session) -> Vec<Value> {
+    session.json(&["rollback"])["checkpoints"].as_array().unwrap().clone()
+}
+
+/// The reasons of a row's steps.
+pub(crate) fn steps(row: &Value) -> Vec<&str> {
+    row["steps"].as_array().unwrap().iter().map(|step| step["reason"].as_str().unwrap()).collect()
+}
+
+/// Asks until the answer is yes: for what happens in the background.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("never: {what}");
+}
+
+/// Writes the configuration.
+pub(crate) fn configure(session: &Session, text: &str) {
+    fs::create_dir_all(session.base().join(".takeback")).unwrap();
+    fs::write(session.base().join(".takeback/config.toml"), text).unwrap();
+}
+
+/// The ledger itself.
+pub(crate) fn ledger(session: &Session) -> rusqlite::Connection {
+    rusqlite::Connection::open(session.base().join(".takeback/state.db")).unwrap()
+}
+
+/// Bytes that no compression makes smaller.
+pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// Everything below a directory: paths, modes, contents.
+pub(crate) fn everything(path: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(path).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let content = if metadata.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+        all.push((path.clone(), metadata.mode(), content));
+        if metadata.is_dir() {
+            all.extend(everything(&path));
+        }
+    }
+    all.sort();
+    all
+}

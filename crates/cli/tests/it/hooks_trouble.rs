@@ -1,0 +1,362 @@
+//! What goes wrong in a hook: never fatal, never silent. And what must not get out of one.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::agent::{
+    Agent, configure, eventually, everything, hook, hook_with, ledger, noise, rows,
+};
+use crate::session::Session;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_failed_checkpoint_is_counted_and_shown() {
+    let mut session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 2\n");
+    for name in ["a", "b", "c"] {
+        session.write(name, "1");
+    }
+    let mut agent = Agent::new(&session, "s1");
+    for command in ["make", "make test", "make install"] {
+        let call = agent.call("Bash", json!({ "command": command }));
+        let said = agent.report(call.event("before_tool"));
+        assert!(said.contains("files"), "{said}");
+    }
+    session.takeback(&["rollback"]);
+    session.takeback(&["checkpoints"]);
+    session.assert(
+        "
+$ takeback rollback
+No checkpoints for ~/project yet. `takeback checkpoint` takes one.
+! warning: 3 checkpoints failed since <time>: the workspace has more than 2 files
+$ takeback checkpoints
+16.5 kB of checkpoints in ~/.takeback (at most 2.1 GB)
+0 workspaces
+Failures:
+  ~/project: 3 checkpoints failed since <time>: the workspace has more than 2 files
+",
+    );
+    let failures = session.json(&["checkpoints"])["failures"].clone();
+    assert_eq!((&failures[0]["count"], failures.as_array().unwrap().len()), (&json!(3), 1));
+}
+
+#[test]
+fn a_home_that_cannot_be_used_is_said_and_harms_nobody() {
+    let session = Session::new();
+    session.write("a", "1");
+    fs::write(session.base().join(".takeback"), "in the way").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    for event in ["session_start", "turn_start", "turn_end", "session_end"] {
+        agent.report(json!({ "event": event, "prompt": "x" }));
+    }
+    let call = agent.call("Write", json!({ "path": "a" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("takeback: "), "{said}");
+    assert!(agent.report(call.event("after_tool")).contains("takeback: "));
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_shown_later() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "2");
+    let pack = session.base().join(".takeback/checkpoints/store/objects/pack");
+    let aside = session.base().join("aside");
+    fs::rename(&pack, &aside).unwrap();
+    fs::write(&pack, "in the way").unwrap();
+    let call = agent.call("Write", json!({ "path": "a" }));
+    session.write("a", "3");
+    agent.report(json!({ "event": "turn_start", "prompt": "two" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(!said.is_empty(), "it says so at once");
+    fs::remove_file(&pack).unwrap();
+    fs::rename(&aside, &pack).unwrap();
+    let output = session.output(&["rollback"]);
+    assert!(text(&output.stderr).contains("1 checkpoint failed since"), "{output:?}");
+    assert_eq!(rows(&session).len(), 1);
+    agent.writes("a", "4");
+    assert_eq!(rows(&session).len(), 2);
+}
+
+/// A small file system of its own, if the user may have one.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn at(path: &Path) -> Option<Small> {
+        fs::create_dir_all(path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(path);
+        let done = mount.output().is_ok_and(|output| output.status.success());
+        done.then(|| Small(path.to_owned()))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_recorded_and_shown() {
+    let session = Session::new();
+    let Some(_small) = Small::at(&session.base().join(".takeback")) else { return };
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "2");
+    fs::write(session.project().join("noise"), noise(1, 3 << 20)).unwrap();
+    agent.report(json!({ "event": "turn_start", "prompt": "two" }));
+    let call = agent.call("Write", json!({ "path": "a" }));
+    for _ in 0..2 {
+        let said = agent.report(call.event("before_tool"));
+        assert!(said.contains("No space left"), "{said}");
+    }
+    let output = session.output(&["rollback"]);
+    let seen = text(&output.stderr);
+    assert!(seen.contains("2 checkpoints failed since") && seen.contains("No space left"), "{seen}");
+    assert!(text(&session.output(&["checkpoints"]).stdout).contains("No space left"));
+    // What was there before is as good as it was.
+    fs::remove_file(session.project().join("noise")).unwrap();
+    assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
+    session.output(&["rollback", "1"]);
+    assert_eq!(session.read("a"), "1");
+}
+
+#[test]
+fn with_a_broken_configuration_the_defaults_protect_and_it_is_shown_later() {
+    for text_of_config in ["[checkpoints]\nenabled = 'no'\n", "[checkpoints]\nunknown = 1\n", "{"] {
+        let session = Session::new();
+        configure(&session, text_of_config);
+        session.write("a", "1");
+        let mut agent = Agent::new(&session, "s1");
+        let call = agent.call("Write", json!({ "path": "a" }));
+        let said = agent.report(call.event("before_tool"));
+        let line = text_of_config.lines().count();
+        assert!(said.contains(&format!("config.toml, line {line}: ")), "{said}");
+        let output = session.output(&["rollback"]);
+        assert!(text(&output.stderr).contains(&format!("config.toml, line {line}: ")));
+        fs::remove_file(session.base().join(".takeback/config.toml")).unwrap();
+        let output = session.output(&["rollback"]);
+        assert!(text(&output.stderr).contains("config.toml, line"), "shown later: {output:?}");
+        assert_eq!(rows(&session).len(), 1);
+    }
+}
+
+#[test]
+fn a_broken_configuration_is_shown_in_the_workspace_that_the_agent_worked_in() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nunknown = 1\n");
+    fs::create_dir_all(session.base().join("other/sub")).unwrap();
+    fs::write(session.base().join("other/Makefile"), "").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.cwd = session.base().join("other/sub");
+    let call = agent.call("Write", json!({ "path": "a" }));
+    agent.report(call.event("before_tool"));
+    agent.report(call.event("after_tool"));
+    fs::remove_file(session.base().join(".takeback/config.toml")).unwrap();
+    let output = session.output(&["-C", "../other", "rollback"]);
+    assert!(text(&output.stderr).contains("config.toml, line 2"), "{output:?}");
+}
+
+#[test]
+fn switched_off_touches_no_file() {
+    for by_config in [true, false] {
+        let session = Session::new();
+        session.write("a", "1");
+        let environment: &[_] = match by_config {
+            true => {
+                configure(&session, "[checkpoints]\nenabled = false\n");
+                &[]
+            }
+            false => &[("TAKEBACK_CHECKPOINTS", "0")],
+        };
+        let before = everything(&session.base());
+        let mut agent = Agent::new(&session, "s1");
+        let call = agent.call("Write", json!({ "path": "a" }));
+        let mut events = vec![call.event("before_tool"), call.event("after_tool")];
+        for event in ["session_start", "turn_start", "turn_end", "session_end", "nonsense"] {
+            events.push(json!({ "event": event, "prompt": "x" }));
+        }
+        for event in events {
+            let event = agent.event(event);
+            let output =
+                hook_with(&session.base(), &["hook", "generic", "--strict"], &event, environment);
+            assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), String::new()));
+            assert_eq!(text(&output.stderr), "");
+        }
+        let run = ["run", "--", "/bin/sh", "-c", "exit 3"];
+        assert_eq!(hook_with(&session.base(), &run, b"", environment).status.code(), Some(3));
+        let refused = hook_with(&session.base(), &["checkpoint"], b"", environment);
+        assert!(text(&refused.stderr).contains("checkpoints are switched off"));
+        hook_with(&session.base(), &["rollback"], b"", environment);
+        assert_eq!(everything(&session.base()), before);
+    }
+}
+
+#[test]
+fn nonsense_is_harmless_unless_one_is_strict() {
+    let session = Session::new();
+    let long = "x".repeat(1 << 20);
+    for (input, is_wrong) in [
+        ("", true),
+        ("{", true),
+        ("[]", true),
+        ("{\"event\": 7}", true),
+        ("{\"event\": \"before_tool\", \"session\": {}}", true),
+        ("{\"event\": \"something_new\"}", false),
+        (&*format!("{{\"event\": \"turn_start\", \"prompt\": \"{long}\"}}"), false),
+        ("{\"event\": \"before_tool\", \"input\": [1], \"call\": 7, \"turn\": 3}", false),
+        ("{\"event\": \"after_tool\", \"outcome\": {\"a\": 1}}", false),
+        ("{\"event\": \"before_tool\", \"cwd\": \"/nonexistent/place\"}", true),
+        ("{\"event\": \"before_tool\", \"cwd\": \"/\"}", true),
+    ] {
+        let start = &input[..input.len().min(60)];
+        let output = hook(&session.base(), &["hook", "generic"], input.as_bytes());
+        assert_eq!(output.status.code(), Some(0), "{start}");
+        assert!(output.stdout.is_empty(), "{start}");
+        assert_eq!(!output.stderr.is_empty(), is_wrong, "{start}: {}", text(&output.stderr));
+        let output = hook(&session.base(), &["hook", "generic", "--strict"], input.as_bytes());
+        assert_eq!(output.status.code(), Some(i32::from(is_wrong)), "{start}");
+        assert!(output.stdout.is_empty(), "{start}");
+    }
+}
+
+/// A project that takes longer than a millisecond.
+fn large() -> Session {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\ntimeout_ms = 1\n");
+    for number in 0..3000 {
+        session.write(&format!("d{}/f{number}", number % 50), &format!("{number}\n"));
+    }
+    session
+}
+
+#[test]
+fn a_hook_that_takes_too_long_returns_and_the_checkpoint_is_late() {
+    let session = large();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Write", json!({ "path": "a" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("not done within 1 ms"), "{said}");
+    eventually("a checkpoint", || rows(&session).len() == 1);
+    let row = &rows(&session)[0];
+    assert_eq!((&row["late"], &row["steps"][0]["late"]), (&json!(true), &json!(true)));
+    let listed = text(&session.output(&["rollback"]).stdout);
+    assert!(listed.trim_end().ends_with("late"), "{listed}");
+    session.write("a", "2");
+    configure(&session, "");
+    agent.finishes(&call);
+    let undone = session.json(&["undo"]);
+    assert_eq!((&undone["uncertain"], &undone["restored"]), (&json!(["a"]), &json!([])));
+    assert_eq!(session.read("a"), "2");
+}
+
+#[test]
+fn with_strict_a_late_checkpoint_is_a_failure() {
+    let session = large();
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Write", json!({ "path": "a" }));
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+    eventually("a checkpoint", || rows(&session).len() == 1);
+}
+
+/// What the process that ran out of time had done already is not done again.
+#[test]
+fn a_prompt_that_takes_too_long_is_recorded_once() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\ntimeout_ms = 0\n");
+    let agent = Agent::new(&session, "s1");
+    for number in 0..30 {
+        agent.report(json!({ "event": "turn_start", "prompt": format!("prompt {number}") }));
+    }
+    configure(&session, "");
+    let count = |sql: &str| -> i64 {
+        let rows = ledger(&session).query_row(sql, [], |row| row.get(0));
+        rows.unwrap_or(0)
+    };
+    eventually("all prompts", || {
+        agent.tell(json!({ "event": "after_tool", "tool": "Read" }));
+        count("SELECT count(DISTINCT content) FROM messages") == 30
+    });
+    assert_eq!(count("SELECT count(*) FROM messages"), 30);
+}
+
+#[test]
+fn secrets_are_masked_in_reasons_and_effects() {
+    let session = Session::new();
+    session.write("a", "1");
+    let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("push");
+    agent.pretends(&format!("curl -H 'Authorization: Bearer {secret}' -d @a https://example.org"));
+    agent.is_done();
+    session.output(&["checkpoint", "--reason", &format!("with {secret}")]);
+    session.write("a", "2");
+    for arguments in [
+        &["rollback"][..],
+        &["rollback", "--steps"],
+        &["rollback", "--json"],
+        &["rollback", "2", "--dry-run"],
+        &["rollback", "2", "--dry-run", "--json"],
+        &["rollback", "2"],
+    ] {
+        let output = session.output(arguments);
+        let seen = text(&[output.stdout, output.stderr].concat());
+        assert!(!seen.contains(secret), "{arguments:?}: {seen}");
+    }
+    let effects = session.json(&["rollback", "2", "--dry-run"])["effects"].clone();
+    assert_eq!(effects[0]["kind"], "network");
+    let kept: String =
+        ledger(&session).query_row("SELECT command FROM effects", [], |row| row.get(0)).unwrap();
+    assert!(!kept.contains(secret), "{kept}");
+}
+
+#[test]
+fn nothing_hostile_reaches_the_terminal() {
+    let session = Session::new();
+    let evil = "\u{1b}]0;evil\u{7}\u{1b}[31m\u{202e}\u{9b}2J\r\n";
+    let mut agent = Agent::new(&session, &format!("s{evil}"));
+    agent.fields["agent"] = json!(format!("agent{evil}"));
+    agent.hears(&format!("please {evil}"));
+    agent.writes(&format!("file{evil}"), "1");
+    agent.pretends(&format!("psql -c '{evil}'"));
+    let call = agent.begins(&format!("tool{evil}"), json!({ "path": evil }));
+    agent.finishes(&call);
+    agent.is_done();
+    let broken = json!({ "event": "before_tool", "cwd": format!("/nowhere{evil}") });
+    let said = agent.report(broken);
+    let mut seen = vec![said.into_bytes()];
+    for arguments in [
+        &["rollback", "--steps"][..],
+        &["rollback", "--json"],
+        &["rollback", "diff", "1"],
+        &["checkpoints"],
+        &["rollback", "1", "--dry-run"],
+        &["undo", "--dry-run"],
+        &["undo"],
+        &["rollback", "undo"],
+        &["rollback", "1", "-v"],
+        &["explain", evil],
+        &["-C", evil, "rollback"],
+    ] {
+        let output = session.output(arguments);
+        seen.extend([output.stdout, output.stderr]);
+    }
+    for text in seen.iter().map(|bytes| text(bytes)) {
+        let is_armed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!text.contains(is_armed), "{text:?}");
+    }
+}

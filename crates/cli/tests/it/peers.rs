@@ -1,0 +1,426 @@
+//! The ways in which other tools are known to lose data, each as a promise not to: those of
+//! `hermes.md` and of `myrm.md` that concern checkpoints.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+
+use crate::agent::{Agent, configure, eventually, everything, hook_with, ledger, rows};
+use crate::session::{Session, first_in};
+
+fn git(directory: &Path, arguments: &[&str]) {
+    let status = Command::new("git").args(arguments).current_dir(directory).status().unwrap();
+    assert!(status.success(), "git {arguments:?}");
+}
+
+fn mode(session: &Session, path: &str) -> u32 {
+    fs::metadata(session.project().join(path)).unwrap().permissions().mode() & 0o7777
+}
+
+fn exists(session: &Session, path: &str) -> bool {
+    fs::symlink_metadata(session.project().join(path)).is_ok()
+}
+
+/// Starts the program without waiting for it.
+fn start(session: &Session, arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_takeback"))
+        .args(arguments)
+        .current_dir(session.project())
+        .env_clear()
+        .env("HOME", session.base())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Hermes: the snapshot before a rollback failed, the rollback went on all the same, overwrote
+/// everything and said that a snapshot had been saved.
+#[test]
+fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 3\n");
+    session.write("a", "1");
+    session.output(&["checkpoint"]);
+    for name in ["a", "b", "c", "d", "e"] {
+        session.write(name, "precious");
+    }
+    let before = everything(&session.project());
+    let output = session.output(&["rollback", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("Done"));
+    assert_eq!(everything(&session.project()), before);
+}
+
+/// Hermes: a repository inside the project was stored as a bare link, its files neither captured
+/// nor restored; one without a commit made every checkpoint fail.
+#[test]
+fn a_nested_repository_is_captured_like_any_other_directory() {
+    let session = Session::new();
+    session.write("vendor/lib/code", "1");
+    git(&session.project().join("vendor/lib"), &["init", "-q"]);
+    session.output(&["checkpoint"]);
+    fs::remove_file(session.project().join("vendor/lib/code")).unwrap();
+    let before = everything(&session.project().join("vendor/lib/.git"));
+    session.output(&["rollback", "1"]);
+    assert_eq!(session.read("vendor/lib/code"), "1");
+    assert_eq!(everything(&session.project().join("vendor/lib/.git")), before);
+}
+
+/// Hermes: what was ignored, excluded by default or too large did not come back, without a word.
+#[test]
+fn what_is_not_protected_is_said_and_secrets_are_protected() {
+    let mut session = Session::new();
+    configure(&session, "[checkpoints]\nmax_file_size_mb = 1\n");
+    session.write(".gitignore", ".env\n*.log\nout/\n");
+    session.write(".env", "KEY=1");
+    session.write("x.log", "1");
+    session.write("node_modules/x", "1");
+    session.write("large", &"x".repeat((1 << 20) + 1));
+    session.takeback(&["checkpoint"]);
+    session.assert(
+        "
+$ takeback checkpoint
+Checkpoint <id> of 3 files.
+Not covered:
+  large  (too large (1.0 MB))
+  node_modules  (excluded)
+",
+    );
+    fs::remove_file(session.project().join(".env")).unwrap();
+    fs::remove_file(session.project().join("x.log")).unwrap();
+    session.takeback(&["rollback"]);
+    session.takeback(&["rollback", "1", "-v"]);
+    session.assert(
+        "
+$ takeback rollback
+Checkpoints for ~/project
+   1  <id>  <time>  taken by hand    2 paths not covered
+$ takeback rollback 1 -v
+Restored:
+  .env
+  x.log
+Not covered by the checkpoint:
+  large  (too large (1.0 MB))
+  node_modules  (excluded)
+Done. `takeback rollback undo` takes this back.
+",
+    );
+    assert_eq!(session.read(".env"), "KEY=1");
+}
+
+/// Hermes: attributes of the project and of the user, and variables of git's, changed bytes or
+/// broke the store.
+#[test]
+fn bytes_in_are_bytes_out_whatever_git_is_told() {
+    let session = Session::new();
+    fs::write(session.base().join(".gitconfig"), "[core]\nautocrlf = true\n[broken").unwrap();
+    session.write(".gitattributes", "* text=auto eol=crlf ident\n*.bin -text\n");
+    let content = "$Id$\r\nmixed\nends\r\n";
+    session.write("a", content);
+    fs::write(session.project().join("b.bin"), [0, 13, 10, 255]).unwrap();
+    let environment = [
+        ("GIT_DIR", "/nonexistent"),
+        ("GIT_INDEX_FILE", "/nonexistent"),
+        ("GIT_OBJECT_DIRECTORY", "/nonexistent"),
+        ("GIT_CONFIG_COUNT", "x"),
+    ];
+    let base = session.base();
+    assert!(hook_with(&base, &["checkpoint"], b"", &environment).status.success());
+    let before = everything(&session.project());
+    for name in ["a", "b.bin", ".gitattributes"] {
+        fs::remove_file(session.project().join(name)).unwrap();
+    }
+    assert!(hook_with(&base, &["rollback", "1"], b"", &environment).status.success());
+    assert_eq!(everything(&session.project()), before);
+}
+
+/// Hermes: empty directories were lost and 0600 came back as 0644.
+#[test]
+fn empty_directories_and_all_permission_bits_come_back() {
+    let session = Session::new();
+    session.write("secret", "1");
+    session.write("tool", "1");
+    for (path, mode) in [("secret", 0o600), ("tool", 0o751)] {
+        fs::set_permissions(session.project().join(path), Permissions::from_mode(mode)).unwrap();
+    }
+    fs::create_dir_all(session.project().join("empty/deep")).unwrap();
+    fs::set_permissions(session.project().join("empty"), Permissions::from_mode(0o700)).unwrap();
+    session.output(&["checkpoint"]);
+    let before = everything(&session.project());
+    fs::remove_dir_all(session.project().join("empty")).unwrap();
+    fs::remove_file(session.project().join("secret")).unwrap();
+    fs::set_permissions(session.project().join("tool"), Permissions::from_mode(0o644)).unwrap();
+    session.output(&["rollback", "1"]);
+    assert_eq!(everything(&session.project()), before);
+    assert_eq!((mode(&session, "secret"), mode(&session, "tool")), (0o600, 0o751));
+}
+
+/// Hermes: a checkpoint that was killed left a lock file, and all later ones failed, silently:
+/// 1,666 times in five weeks.
+#[test]
+fn a_checkpoint_that_is_killed_is_in_nobodys_way() {
+    let session = Session::new();
+    for number in 0..1500 {
+        session.write(&format!("d{}/f{number}", number % 30), &format!("{number}\n"));
+    }
+    let mut agent = Agent::new(&session, "s1");
+    for tries in 0..8 {
+        let mut child = start(&session, &["checkpoint"]);
+        // From before it has begun until after it is done.
+        for _ in 0..tries * 2000 {
+            std::hint::black_box(std::process::id());
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    agent.turn("one", "a", "1");
+    assert!(session.output(&["checkpoint"]).status.success());
+    assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
+    assert_eq!(session.json(&["checkpoints"])["failures"], json!([]));
+}
+
+/// Hermes: a restore that was killed left a mixed tree.
+#[test]
+fn a_restore_that_is_killed_is_finished_or_taken_back() {
+    let session = Session::new();
+    let names: Vec<String> = (0..1500).map(|n| format!("d{}/f{n}", n % 30)).collect();
+    for name in &names {
+        session.write(name, "old");
+    }
+    session.output(&["checkpoint", "--name", "old"]);
+    for name in &names {
+        session.write(name, "new");
+    }
+    session.output(&["checkpoint", "--name", "new"]);
+    let workspace = first_in(&session.base().join(".takeback/checkpoints/store/workspaces"));
+    for (round, target) in ["old", "new", "old", "new"].into_iter().enumerate() {
+        let mut child = start(&session, &["rollback", target]);
+        eventually("a journal, or the end", || {
+            workspace.join("journal").exists() || child.try_wait().unwrap().is_some()
+        });
+        for _ in 0..round * 300 {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        session.output(&["rollback", target, "--dry-run"]);
+        let first = session.read(&names[0]);
+        assert!(names.iter().all(|name| session.read(name) == first), "a mixed tree");
+        assert!(!workspace.join("journal").exists());
+        session.output(&["rollback", target]);
+        assert_eq!(session.read(&names[7]), target);
+    }
+}
+
+/// Hermes: one unreadable file, and there was no checkpoint at all.
+#[test]
+fn an_unreadable_file_costs_nothing_but_itself() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("locked", "1");
+    fs::set_permissions(session.project().join("locked"), Permissions::from_mode(0)).unwrap();
+    // Nothing is unreadable for root.
+    for path in ["", "project", "project/a", "project/locked"] {
+        let _ = chown(session.base().join(path), Some(65534), Some(65534));
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_takeback"));
+    command.args(["checkpoint", "--json"]).current_dir(session.project());
+    command.env_clear().env("HOME", session.base());
+    if fs::read(session.project().join("locked")).is_ok() {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().unwrap();
+    let taken: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(taken["files"], 1);
+    assert_eq!(taken["uncovered"][0]["path"], "locked");
+    assert_eq!(taken["uncovered"][0]["reason"], "unreadable");
+}
+
+/// Hermes: a stray marker in the home directory made home the project, which was then refused.
+#[test]
+fn a_marker_in_the_home_directory_makes_no_project_of_it() {
+    let session = Session::new();
+    fs::create_dir(session.base().join(".git")).unwrap();
+    fs::write(session.base().join("package.json"), "{}").unwrap();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "2");
+    assert_eq!(session.json(&["rollback"])["workspace"], json!(session.project()));
+    assert_eq!(rows(&session).len(), 1);
+}
+
+/// Hermes and Myrm: files made after the checkpoint survived a restore.
+#[test]
+fn the_tree_equals_the_checkpoint_but_what_nobody_saw_stays() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.output(&["checkpoint"]);
+    session.write("made/since", "1");
+    session.write("node_modules/never/seen", "1");
+    session.write(".gitignore", "kept\n");
+    session.write("kept", &"x".repeat(2 << 20));
+    session.output(&["rollback", "1"]);
+    assert!(!exists(&session, "made") && !exists(&session, ".gitignore"));
+    assert!(exists(&session, "node_modules/never/seen") && exists(&session, "kept"));
+}
+
+/// Hermes: at the limit, the oldest checkpoint could not be restored, because the snapshot before
+/// it pruned it.
+#[test]
+fn the_oldest_checkpoint_at_the_limit_can_be_restored() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_snapshots = 3\nmin_interval_hours = 0\n");
+    for content in ["1", "2", "3", "4", "5"] {
+        session.write("a", content);
+        session.output(&["checkpoint"]);
+    }
+    session.output(&["checkpoints", "prune"]);
+    assert_eq!(rows(&session).len(), 3);
+    assert!(session.output(&["rollback", "3"]).status.success());
+    assert_eq!(session.read("a"), "3");
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("a"), "5");
+}
+
+/// Hermes: pruning wrote all commits anew, so ids shown earlier were gone and dates changed.
+#[test]
+fn ids_and_times_outlive_pruning() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
+    for content in ["1", "2", "3"] {
+        session.write("a", content);
+        session.output(&["checkpoint"]);
+    }
+    let before = rows(&session);
+    session.output(&["checkpoints", "prune"]);
+    session.output(&["checkpoints", "gc"]);
+    let after = rows(&session);
+    assert_eq!(after.len(), 2);
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!((&before["id"], &before["time"]), (&after["id"], &after["time"]));
+    }
+    session.output(&["rollback", &before[1]["id"].as_str().unwrap()[..10]]);
+    assert_eq!(session.read("a"), "2");
+}
+
+/// Hermes: the hash of another project was accepted and its files written here.
+#[test]
+fn a_checkpoint_of_another_workspace_is_refused() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.output(&["checkpoint"]);
+    let id = rows(&session)[0]["id"].as_str().unwrap().to_owned();
+    fs::create_dir(session.base().join("other")).unwrap();
+    for id in [&id[..], &id[..7]] {
+        let output = session.output(&["-C", "../other", "rollback", id]);
+        assert_eq!(output.status.code(), Some(1));
+        let diff = session.output(&["-C", "../other", "rollback", "diff", id]);
+        assert_eq!(diff.status.code(), Some(1));
+    }
+    assert_eq!(fs::read_dir(session.base().join("other")).unwrap().count(), 0);
+}
+
+/// Hermes: `*.py` as a name acted as a pattern.
+#[test]
+fn a_name_is_a_name_and_not_a_pattern() {
+    let session = Session::new();
+    session.write("*.py", "1");
+    session.write("a.py", "1");
+    session.output(&["checkpoint"]);
+    session.write("*.py", "2");
+    session.write("a.py", "2");
+    session.output(&["rollback", "1", "*.py"]);
+    assert_eq!((session.read("*.py"), session.read("a.py")), ("1".into(), "2".into()));
+    let missing = session.output(&["rollback", "1", "?.py"]);
+    assert_eq!(missing.status.code(), Some(1));
+}
+
+/// Hermes: a checkpoint of an empty tree could not be restored.
+#[test]
+fn a_checkpoint_of_nothing_can_be_restored() {
+    let session = Session::new();
+    session.output(&["checkpoint"]);
+    session.write("a/b", "1");
+    assert!(session.output(&["rollback", "1"]).status.success());
+    assert_eq!(fs::read_dir(session.project()).unwrap().count(), 0);
+}
+
+/// Hermes: a garbage collection that was cut off left temporary packs, until the store had 24 GB.
+#[test]
+fn what_an_interrupted_gc_leaves_is_swept() {
+    let session = Session::new();
+    for number in 0..20 {
+        let content = crate::agent::noise(number, 100_000);
+        fs::write(session.project().join("a"), content).unwrap();
+        session.output(&["checkpoint"]);
+    }
+    for tries in 0..6 {
+        let mut child = start(&session, &["checkpoints", "gc"]);
+        for _ in 0..tries * 1500 {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    session.output(&["checkpoints", "gc"]);
+    let store = session.base().join(".takeback/checkpoints/store");
+    let packs = fs::read_dir(store.join("objects/pack")).unwrap();
+    let names: Vec<_> = packs.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.len() <= 2, "{names:?}");
+    assert!(session.json(&["checkpoints"])["store_bytes"].as_u64().unwrap() < 2_300_000);
+    assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
+}
+
+/// Hermes: `/rollback` said "none" while other directories had checkpoints.
+#[test]
+fn no_checkpoints_here_but_elsewhere_says_where() {
+    let mut session = Session::new();
+    session.write("a", "1");
+    session.output(&["checkpoint"]);
+    fs::create_dir(session.base().join("other")).unwrap();
+    session.takeback(&["-C", "../other", "rollback"]);
+    session.assert(
+        "
+$ takeback -C ../other rollback
+No checkpoints for ~/other yet. `takeback checkpoint` takes one.
+There are some for:
+  ~/project
+",
+    );
+}
+
+/// Hermes: restoring a single file took the conversation back, too.
+#[test]
+fn a_single_file_keeps_the_conversation() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "2");
+    let done = session.json(&["rollback", "1", "a"]);
+    assert_eq!((session.read("a"), &done["undone_messages"]), ("1".into(), &json!(0)));
+    let left: i64 = ledger(&session)
+        .query_row("SELECT count(*) FROM messages WHERE NOT undone", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(left, 1);
+}
+
+/// Hermes: every model call was a "turn", where its documents say every user message.
+#[test]
+fn a_turn_is_one_user_message_and_all_its_work() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("one message");
+    for number in 0..5 {
+        agent.writes("a", &number.to_string());
+    }
+    agent.is_done();
+    assert_eq!(rows(&session).len(), 1);
+    session.output(&["rollback", "1"]);
+    assert!(!exists(&session, "a"));
+}
