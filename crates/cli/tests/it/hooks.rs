@@ -375,10 +375,26 @@ fn what_a_subagent_did_is_undone_with_the_turn_that_asked_for_it() {
     child.is_done();
     parent.finishes(&task);
     parent.is_done();
-    assert_eq!(rows(&session).len(), 1, "one user message is one row");
-    session.output(&["undo"]);
+    let rows = rows(&session);
+    let row = rows.iter().find(|row| row["prompt"] == "delegate it").unwrap();
+    session.output(&["undo", "--turn", &row["number"].to_string()]);
     assert_eq!(session.read("a"), "1");
     assert!(!session.project().join("b").exists());
+}
+
+#[test]
+fn the_effect_of_the_call_that_made_the_checkpoint_is_shown() {
+    let session = Session::new();
+    for number in 0..200 {
+        session.write(&format!("f{number}"), &number.to_string());
+    }
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("drop it");
+    agent.pretends("psql -c 'drop table carts'");
+    agent.is_done();
+    let effects = json!([{ "kind": "database", "command": "psql -c 'drop table carts'" }]);
+    assert_eq!(rows(&session)[0]["effects"], effects);
+    assert_eq!(session.json(&["rollback", "1", "--dry-run"])["effects"], effects);
 }
 
 #[test]
@@ -400,8 +416,7 @@ fn effects_are_known_without_a_checkpoint() {
         ])
     );
     // Neither changes a file here, if the rules say so; the journal has them either way.
-    let count: i64 = ledger(&session)
-        .query_row("SELECT count(*) FROM effects", [], |row| row.get(0))
-        .unwrap();
+    let count: i64 =
+        ledger(&session).query_row("SELECT count(*) FROM effects", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 2);
 }

@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_failed_checkpoint_is_counted_and_shown() {
-    let mut session = Session::new();
+    let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 2\n");
     for name in ["a", "b", "c"] {
         session.write(name, "1");
@@ -28,20 +28,13 @@ fn a_failed_checkpoint_is_counted_and_shown() {
         let said = agent.report(call.event("before_tool"));
         assert!(said.contains("files"), "{said}");
     }
-    session.takeback(&["rollback"]);
-    session.takeback(&["checkpoints"]);
-    session.assert(
-        "
-$ takeback rollback
-No checkpoints for ~/project yet. `takeback checkpoint` takes one.
-! warning: 3 checkpoints failed since <time>: the workspace has more than 2 files
-$ takeback checkpoints
-16.5 kB of checkpoints in ~/.takeback (at most 2.1 GB)
-0 workspaces
-Failures:
-  ~/project: 3 checkpoints failed since <time>: the workspace has more than 2 files
-",
-    );
+    let said = text(&session.output(&["rollback"]).stderr);
+    let expected = "the workspace has more than 2 files to capture\n";
+    assert!(said.starts_with("warning: 3 checkpoints failed since "), "{said}");
+    assert!(said.ends_with(expected), "{said}");
+    let said = text(&session.output(&["checkpoints"]).stdout);
+    assert!(said.contains("\n  ~/project: 3 checkpoints failed since "), "{said}");
+    assert!(said.ends_with(expected), "{said}");
     let failures = session.json(&["checkpoints"])["failures"].clone();
     assert_eq!((&failures[0]["count"], failures.as_array().unwrap().len()), (&json!(3), 1));
 }
@@ -123,7 +116,10 @@ fn a_full_disk_is_recorded_and_shown() {
     }
     let output = session.output(&["rollback"]);
     let seen = text(&output.stderr);
-    assert!(seen.contains("2 checkpoints failed since") && seen.contains("No space left"), "{seen}");
+    assert!(
+        seen.contains("2 checkpoints failed since") && seen.contains("No space left"),
+        "{seen}"
+    );
     assert!(text(&session.output(&["checkpoints"]).stdout).contains("No space left"));
     // What was there before is as good as it was.
     fs::remove_file(session.project().join("noise")).unwrap();
@@ -198,8 +194,16 @@ fn switched_off_touches_no_file() {
         assert_eq!(hook_with(&session.base(), &run, b"", environment).status.code(), Some(3));
         let refused = hook_with(&session.base(), &["checkpoint"], b"", environment);
         assert!(text(&refused.stderr).contains("checkpoints are switched off"));
-        hook_with(&session.base(), &["rollback"], b"", environment);
         assert_eq!(everything(&session.base()), before);
+    }
+}
+
+#[test]
+fn switched_off_looking_makes_nothing() {
+    let session = Session::new();
+    for command in ["rollback", "checkpoints", "config"] {
+        hook_with(&session.base(), &[command], b"", &[("TAKEBACK_CHECKPOINTS", "0")]);
+        assert!(!session.base().join(".takeback").exists(), "{command}");
     }
 }
 
@@ -303,21 +307,23 @@ fn secrets_are_masked_in_reasons_and_effects() {
     agent.hears("push");
     agent.pretends(&format!("curl -H 'Authorization: Bearer {secret}' -d @a https://example.org"));
     agent.is_done();
+    agent.hears("again");
+    agent.pretends(&format!("curl -H 'Authorization: Bearer {secret}' -d @a https://example.org"));
     session.output(&["checkpoint", "--reason", &format!("with {secret}")]);
     session.write("a", "2");
     for arguments in [
         &["rollback"][..],
         &["rollback", "--steps"],
         &["rollback", "--json"],
-        &["rollback", "2", "--dry-run"],
-        &["rollback", "2", "--dry-run", "--json"],
-        &["rollback", "2"],
+        &["rollback", "3", "--dry-run"],
+        &["rollback", "3", "--dry-run", "--json"],
+        &["rollback", "3"],
     ] {
         let output = session.output(arguments);
         let seen = text(&[output.stdout, output.stderr].concat());
         assert!(!seen.contains(secret), "{arguments:?}: {seen}");
     }
-    let effects = session.json(&["rollback", "2", "--dry-run"])["effects"].clone();
+    let effects = session.json(&["rollback", "3", "--dry-run"])["effects"].clone();
     assert_eq!(effects[0]["kind"], "network");
     let kept: String =
         ledger(&session).query_row("SELECT command FROM effects", [], |row| row.get(0)).unwrap();

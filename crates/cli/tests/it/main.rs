@@ -7,6 +7,7 @@ mod hooks;
 mod hooks_back;
 mod hooks_trouble;
 mod peers;
+mod peers_myrm;
 mod retention;
 mod rollback;
 mod run;

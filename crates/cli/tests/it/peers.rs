@@ -371,8 +371,10 @@ fn what_an_interrupted_gc_leaves_is_swept() {
     session.output(&["checkpoints", "gc"]);
     let store = session.base().join(".takeback/checkpoints/store");
     let packs = fs::read_dir(store.join("objects/pack")).unwrap();
-    let names: Vec<_> = packs.map(|entry| entry.unwrap().file_name()).collect();
-    assert!(names.len() <= 2, "{names:?}");
+    let mut ends: Vec<_> =
+        packs.map(|entry| entry.unwrap().path().extension().map(ToOwned::to_owned)).collect();
+    ends.sort();
+    assert_eq!(ends, [None, Some("idx".into()), Some("pack".into())]);
     assert!(session.json(&["checkpoints"])["store_bytes"].as_u64().unwrap() < 2_300_000);
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
 }
@@ -423,4 +425,48 @@ fn a_turn_is_one_user_message_and_all_its_work() {
     assert_eq!(rows(&session).len(), 1);
     session.output(&["rollback", "1"]);
     assert!(!exists(&session, "a"));
+}
+
+/// Hermes: a regular expression for destructive commands missed 38 of 50 real ones. Myrm's missed
+/// what has no telling name at all.
+#[test]
+fn commands_that_their_expressions_missed_make_checkpoints() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    let missed = [
+        "git stash",
+        "git restore .",
+        "find . -name '*.tmp' -delete",
+        "sed -Ei s/a/b/ x",
+        "echo x | tee y",
+        "bash -c 'rm x'",
+        "/bin/rm x",
+        "python gen.py",
+        "npm install",
+        "cargo fmt",
+        "cp a b",
+        "git pull",
+        "perl -pi -e s/a/b/ x",
+    ];
+    for command in missed {
+        agent.hears(command);
+        agent.pretends(command);
+        agent.is_done();
+    }
+    let mut reasons: Vec<_> = rows(&session).iter().map(|row| row["reason"].clone()).collect();
+    reasons.reverse();
+    assert_eq!(reasons, missed.map(|command| json!(format!("before Bash: {command}"))));
+}
+
+/// Hermes and Myrm: harmless commands were taken for destructive ones.
+#[test]
+fn harmless_commands_make_none() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    for command in ["ls 2>/dev/null", "make --version 2>&1 | head -1", "grep -r rm . 2>&1"] {
+        agent.hears(command);
+        agent.pretends(command);
+    }
+    let reasons: Vec<_> = rows(&session).iter().map(|row| row["reason"].clone()).collect();
+    assert!(reasons.iter().all(|reason| reason.as_str().unwrap().contains("make")), "{reasons:?}");
 }

@@ -1,1 +1,228 @@
-//! run
+//! `takeback run`, `takeback explain` and `takeback config`.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::agent::{configure, eventually, hook_with, rows};
+use crate::session::Session;
+
+fn run(session: &Session, script: &str) -> Option<i32> {
+    session.output(&["run", "--", "/bin/sh", "-c", script]).status.code()
+}
+
+#[test]
+fn a_command_between_two_checkpoints_can_be_taken_back() {
+    let mut session = Session::new();
+    session.write("a", "1\n");
+    session.write("mine", "1\n");
+    session.takeback(&["run", "/bin/sh", "-c", "echo out; echo err >&2; echo 2 > a; echo > new"]);
+    session.write("mine", "2\n");
+    session.takeback(&["rollback"]);
+    session.takeback(&["undo"]);
+    session.assert(
+        "
+$ takeback run /bin/sh -c echo out; echo err >&2; echo 2 > a; echo > new
+out
+! err
+$ takeback rollback
+Checkpoints for ~/project
+   1  <id>  <time>  before run: echo out; echo err >&2; echo 2 > a; echo…  (2 files, +2/−1)  “echo out; echo err >&2; echo 2 > a; echo > new”
+$ takeback undo
+Restored:
+  a
+Deleted:
+  new
+Done. `takeback rollback undo` takes this back.
+",
+    );
+    assert_eq!((session.read("a"), session.read("mine")), ("1\n".into(), "2\n".into()));
+}
+
+#[test]
+fn its_exit_code_is_that_of_the_command() {
+    let session = Session::new();
+    for code in [0, 1, 3, 255] {
+        assert_eq!(run(&session, &format!("exit {code}")), Some(code));
+    }
+    assert_eq!(run(&session, "kill -9 $$"), Some(137));
+    assert_eq!(run(&session, "kill -TERM $$"), Some(143));
+    let missing = session.output(&["run", "--", "/nonexistent/program", "x"]);
+    assert_eq!(missing.status.code(), Some(1));
+    let seen = String::from_utf8(missing.stderr).unwrap();
+    assert!(seen.contains("cannot run /nonexistent/program"), "{seen}");
+}
+
+#[test]
+fn options_after_the_command_are_the_commands() {
+    let session = Session::new();
+    let output = session.output(&["run", "/bin/echo", "--json", "-v", "--", "x"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "--json -v -- x\n");
+}
+
+#[test]
+fn a_command_that_only_reads_makes_a_row_all_the_same() {
+    let session = Session::new();
+    session.output(&["run", "/bin/ls"]);
+    let rows = rows(&session);
+    assert_eq!((rows.len(), &rows[0]["agent"]), (1, &json!("run")));
+}
+
+/// Ctrl-C at a terminal reaches both: what the command changed is captured after it has ended.
+#[test]
+fn a_signal_ends_the_command_and_what_it_changed_is_captured() {
+    let session = Session::new();
+    session.write("a", "1");
+    let script =
+        "trap 'echo interrupted > a; exit 7' INT; echo > ready; while :; do sleep 0.05; done";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_takeback"))
+        .args(["run", "--", "/bin/sh", "-c", script])
+        .current_dir(session.project())
+        .env_clear()
+        .env("HOME", session.base())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group()
+        .spawn()
+        .unwrap();
+    eventually("the command runs", || session.project().join("ready").exists());
+    let group = format!("-{}", child.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    assert_eq!(session.read("a"), "interrupted\n");
+    session.output(&["undo"]);
+    assert_eq!(session.read("a"), "1");
+    assert!(!session.project().join("ready").exists());
+}
+
+trait OwnGroup {
+    fn process_group(&mut self) -> &mut Self;
+}
+
+impl OwnGroup for Command {
+    fn process_group(&mut self) -> &mut Command {
+        std::os::unix::process::CommandExt::process_group(self, 0)
+    }
+}
+
+#[test]
+fn its_effects_are_known() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.output(&["checkpoint"]);
+    session.write("a", "2");
+    // There is no such thing here; that it was tried is what counts.
+    run(&session, "psql -c 'drop table x' 2>/dev/null; git push 2>/dev/null");
+    let effects = session.json(&["rollback", "2", "--dry-run"])["effects"].clone();
+    let kinds: Vec<_> = effects.as_array().unwrap().iter().map(|effect| &effect["kind"]).collect();
+    assert_eq!(kinds, ["database", "publish"]);
+}
+
+#[test]
+fn without_a_checkpoint_nothing_is_run() {
+    let mut session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 1\n");
+    session.write("a", "1");
+    session.write("b", "1");
+    session.takeback(&["run", "/bin/rm", "a"]);
+    session.assert(
+        "
+$ takeback run /bin/rm a
+! error: no checkpoint could be taken; the command was not run
+!   because: ~/project: the workspace has more than 1 files to capture
+! hint: put that right, or run the command without takeback
+[exit Some(1)]
+",
+    );
+    assert_eq!(session.read("a"), "1");
+    let home = Session::new();
+    fs::write(home.base().join(".takeback"), "in the way").unwrap();
+    home.write("a", "1");
+    assert_eq!(home.output(&["run", "/bin/rm", "a"]).status.code(), Some(1));
+    assert_eq!(home.read("a"), "1");
+}
+
+#[test]
+fn explain_has_the_documented_shape() {
+    let session = Session::new();
+    assert_eq!(
+        session.json(&["explain", "psql -c 'drop table x' > ../out"]),
+        json!({
+            "mutates": true,
+            "because": session.json(&["explain", "psql -c 'drop table x' > ../out"])["because"],
+            "effects": [{ "kind": "database", "command": "psql -c 'drop table x'" }],
+            "outside": [session.base().join("out")],
+        })
+    );
+    let harmless = session.json(&["explain", "git status 2>&1 | head"]);
+    assert_eq!(harmless["mutates"], false);
+    assert_eq!((&harmless["effects"], &harmless["outside"]), (&json!([]), &json!([])));
+    assert!(!harmless["because"].as_str().unwrap().is_empty());
+    assert_eq!(session.json(&["explain", "if ("])["mutates"], true, "what is no command mutates");
+    assert!(!session.base().join(".takeback").exists(), "explaining makes nothing");
+}
+
+fn setting<'v>(config: &'v Value, key: &str) -> &'v Value {
+    let settings = config["settings"].as_array().unwrap();
+    settings.iter().find(|setting| setting["key"] == key).unwrap()
+}
+
+#[test]
+fn config_says_where_each_value_comes_from() {
+    let session = Session::new();
+    let config = session.json(&["config"]);
+    for (key, value) in [
+        ("enabled", json!(true)),
+        ("granularity", json!("step")),
+        ("max_snapshots", json!(50)),
+        ("max_total_size_mb", json!(2048)),
+        ("max_file_size_mb", json!(10)),
+        ("max_guarded_kb", json!(1024)),
+        ("max_files", json!(50_000)),
+        ("timeout_ms", json!(5000)),
+        ("exclude", json!([])),
+        ("include", json!([])),
+        ("auto_prune", json!(true)),
+        ("retention_days", json!(30)),
+        ("delete_orphans", json!(true)),
+        ("min_interval_hours", json!(24)),
+    ] {
+        let setting = setting(&config, &format!("checkpoints.{key}"));
+        assert_eq!((&setting["value"], &setting["source"]), (&value, &json!("default")), "{key}");
+    }
+    configure(
+        &session,
+        "# mine\n[checkpoints]\n\nmax_snapshots = 7\nexclude = [\n  \"*.iso\",\n]\ngranularity = \"turn\"\n",
+    );
+    let config = session.json(&["config"]);
+    assert_eq!(config["file"], json!(session.base().join(".takeback/config.toml")));
+    for (key, line) in [("max_snapshots", 4), ("exclude", 5), ("granularity", 8)] {
+        let source = &setting(&config, &format!("checkpoints.{key}"))["source"];
+        assert_eq!(*source, format!("config.toml, line {line}"));
+    }
+    let off =
+        hook_with(&session.base(), &["config", "--json"], b"", &[("TAKEBACK_CHECKPOINTS", "0")]);
+    let off: Value = serde_json::from_slice(&off.stdout).unwrap();
+    assert_eq!(setting(&off, "checkpoints.enabled")["value"], false);
+}
+
+#[test]
+fn errors_in_the_configuration_name_the_line() {
+    let mut session = Session::new();
+    for text in [
+        "[checkpoints]\nenabled = true\nunknown = 1\n",
+        "[checkpoints]\n\nmax_files = \"many\"\n",
+        "[checkpoints]\ngranularity = \"call\"\n",
+        "[checkpoints]\nretention_days = -1\n",
+        "[wrong]\n",
+        "[checkpoints]\nenabled = \n",
+    ] {
+        configure(&session, text);
+        session.takeback(&["config"]);
+    }
+    let output = session.output(&["checkpoint"]);
+    assert_eq!(output.status.code(), Some(1), "nothing goes on with a broken one");
+    session.assert("");
+}

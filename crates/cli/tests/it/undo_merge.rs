@@ -119,7 +119,10 @@ fn clean_files_are_undone_although_others_conflict() {
     let undone = session.json(&["undo"]);
     assert_eq!(undone["restored"], json!(["b"]));
     assert_eq!(undone["conflicts"][0]["path"], "a");
-    assert_eq!((session.read("a"), session.read("b")), ("person".into(), TEN.replace("9\n", "person\n")));
+    assert_eq!(
+        (session.read("a"), session.read("b")),
+        ("person".into(), TEN.replace("9\n", "person\n"))
+    );
 }
 
 /// The referee: `git merge-file` with the same three versions.
