@@ -5,6 +5,7 @@
 mod agent;
 mod hooks;
 mod hooks_back;
+mod hooks_together;
 mod hooks_trouble;
 mod peers;
 mod peers_myrm;

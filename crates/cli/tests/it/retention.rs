@@ -332,7 +332,7 @@ fn history_follows_a_workspace_that_was_moved() {
         "
 $ takeback checkpoints move ../nowhere ../new
 ! error: there are no checkpoints for ~/project/../nowhere
-! hint: `takeback checkpoints` lists the workspaces that have some
+! hint: `takeback checkpoints` lists the workspaces that have some; name the old place first
 [exit Some(1)]
 $ takeback checkpoints move ../old ../new
 The history of ~/old is that of ~/new now.
@@ -379,6 +379,33 @@ fn an_older_layout_is_set_aside_and_can_be_brought_in() {
     assert_eq!(pruned["legacy"], json!(["legacy-20200101-000000"]));
     assert!(!checkpoints.join("legacy-20200101-000000").exists());
     assert!(checkpoints.join("legacy-20990101-000000").exists());
+}
+
+/// An agent that died in the middle of a call never says that it ended.
+#[test]
+fn a_call_that_never_ended_keeps_nothing_for_ever() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("one");
+    agent.begins("Write", json!({ "path": "a" }));
+    let prune = ["checkpoints", "prune", "--retention-days", "0"];
+    said(&session, &prune);
+    assert_eq!(rows(&session).len(), 1, "it is needed while the call may be running");
+    for workspace in fs::read_dir(store(&session).join("workspaces")).unwrap() {
+        for entry in everything(&workspace.unwrap().path()) {
+            let Ok(mut note) = serde_json::from_slice::<Value>(&entry.2) else { continue };
+            if note["call"] == "c1" {
+                let of_2020 = match &note["time"] {
+                    Value::Number(time) if time.is_f64() => json!(1_577_934_245.5),
+                    _ => json!(1_577_934_245_000_i64),
+                };
+                note["time"] = of_2020;
+                fs::write(&entry.0, note.to_string()).unwrap();
+            }
+        }
+    }
+    said(&session, &prune);
+    assert_eq!(rows(&session).len(), 0, "a call of 2020 is not running any more");
 }
 
 #[test]

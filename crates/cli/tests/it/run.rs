@@ -151,8 +151,8 @@ fn explain_has_the_documented_shape() {
         session.json(&["explain", "psql -c 'drop table x' > ../out"]),
         json!({
             "mutates": true,
-            "because": session.json(&["explain", "psql -c 'drop table x' > ../out"])["because"],
-            "effects": [{ "kind": "database", "command": "psql -c 'drop table x'" }],
+            "because": "`> ../out` writes a file",
+            "effects": [{ "kind": "database", "command": "psql -c 'drop table x' > ../out" }],
             "outside": [session.base().join("out")],
         })
     );
@@ -224,5 +224,32 @@ fn errors_in_the_configuration_name_the_line() {
     }
     let output = session.output(&["checkpoint"]);
     assert_eq!(output.status.code(), Some(1), "nothing goes on with a broken one");
-    session.assert("");
+    session.assert(
+        "
+$ takeback config
+! error: ~/.takeback/config.toml, line 3: unknown field `unknown`, expected one of `enabled`, `granularity`, `max_snapshots`, `max_total_size_mb`, `max_file_size_mb`, `max_guarded_kb`, `max_files`, `timeout_ms`, `exclude`, `include`, `private`, `auto_prune`, `retention_days`, `delete_orphans`, `min_interval_hours`
+! hint: correct the file, or remove it to get the defaults
+[exit Some(1)]
+$ takeback config
+! error: ~/.takeback/config.toml, line 3: invalid type: string \"many\", expected u64
+! hint: correct the file, or remove it to get the defaults
+[exit Some(1)]
+$ takeback config
+! error: ~/.takeback/config.toml, line 2: unknown variant `call`, expected `step` or `turn`
+! hint: correct the file, or remove it to get the defaults
+[exit Some(1)]
+$ takeback config
+! error: ~/.takeback/config.toml, line 2: invalid value: integer `-1`, expected u64
+! hint: correct the file, or remove it to get the defaults
+[exit Some(1)]
+$ takeback config
+! error: ~/.takeback/config.toml, line 1: unknown field `wrong`, expected `checkpoints` or `ledger`
+! hint: correct the file, or remove it to get the defaults
+[exit Some(1)]
+$ takeback config
+! error: ~/.takeback/config.toml, line 2: string values must be quoted, expected literal string
+! hint: correct the file, or remove it to get the defaults
+[exit Some(1)]
+",
+    );
 }
