@@ -44,6 +44,33 @@ fn many_agents_at_once_get_all_their_rows() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
+/// Calls that overlap and name what they change, without anything in the background.
+#[test]
+fn overlapping_calls_that_name_their_files_are_told_apart() {
+    let session = Session::new();
+    for number in 0..50 {
+        session.write(&format!("f{number}"), "1");
+    }
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let mut agent = Agent::new(&session, &format!("s{number}"));
+            scope.spawn(move || {
+                for turn in 0..3 {
+                    agent.fields["turn"] = json!(turn);
+                    agent.writes(&format!("f{number}"), &format!("changed {turn}"));
+                }
+            });
+        }
+    });
+    let rows = rows(&session);
+    let wrong: Vec<_> = rows.iter().filter(|row| row["files_changed"] != 1).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    for row in &rows {
+        let undone = session.json(&["undo", "--turn", &row["number"].to_string(), "--dry-run"]);
+        assert_eq!(undone["uncertain"], json!(null), "{row}");
+    }
+}
+
 #[test]
 fn a_busy_ledger_costs_nothing() {
     let session = Session::new();
@@ -167,6 +194,42 @@ fn work_in_the_home_directory_protects_the_files_that_are_named() {
     assert_eq!(there["checkpoints"].as_array().map(Vec::len), Some(1), "{there}");
     session.output(&["-C", "../notes.txt", "rollback", "1"]);
     assert_eq!(fs::read_to_string(session.base().join("notes.txt")).unwrap(), "1");
+}
+
+/// The same for a project: whoever works in `~` names `project/a`.
+#[test]
+fn work_in_the_home_directory_protects_the_projects_that_are_named() {
+    let session = Session::new();
+    session.write("Makefile", "");
+    session.write("src/a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.cwd = session.base();
+    for (tool, input) in [
+        ("Write", json!({ "path": "project/src/a" })),
+        ("Bash", json!({ "command": "rm -rf project/src" })),
+    ] {
+        let call = agent.call(tool, input);
+        agent.report(json!({ "event": "turn_start", "prompt": tool }));
+        agent.report(call.event("before_tool"));
+    }
+    assert_eq!(rows(&session).len(), 2);
+}
+
+/// A turn's end is looked after in the background, which may take until the next turn.
+#[test]
+fn the_end_of_a_turn_that_is_looked_after_late_leaves_the_next_one_alone() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "b", "1");
+    agent.hears("two");
+    let call = agent.begins("Write", json!({ "path": "a" }));
+    // What `turn_end` started may get its turn only now.
+    assert!(session.output(&["checkpoints", "tend", "--session", "mine:s1"]).status.success());
+    session.write("a", "2");
+    agent.finishes(&call);
+    let undone = session.json(&["undo"]);
+    assert_eq!((session.read("a"), &undone["uncertain"]), ("1".into(), &json!(null)), "{undone}");
 }
 
 #[test]
