@@ -9,6 +9,7 @@ mod hooks_together;
 mod hooks_trouble;
 mod peers;
 mod peers_myrm;
+mod repository;
 mod retention;
 mod rollback;
 mod run;
