@@ -71,7 +71,8 @@ impl Agent {
     /// What a call has besides its event.
     pub(crate) fn call(&mut self, tool: &str, input: Value) -> Call {
         self.calls += 1;
-        let mut fields = json!({ "tool": tool, "input": input });
+        let mut fields = json!({ "tool": tool });
+        fields["input"] = input;
         if self.names_calls {
             fields["call"] = json!(format!("c{}", self.calls));
         }

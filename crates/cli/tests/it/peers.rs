@@ -224,7 +224,7 @@ fn an_unreadable_file_costs_nothing_but_itself() {
     let session = Session::new();
     session.write("a", "1");
     session.write("locked", "1");
-    fs::set_permissions(session.project().join("locked"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(session.project().join("locked"), Permissions::from_mode(0o000)).unwrap();
     // Nothing is unreadable for root.
     for path in ["", "project", "project/a", "project/locked"] {
         let _ = chown(session.base().join(path), Some(65534), Some(65534));
