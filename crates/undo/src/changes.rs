@@ -11,6 +11,7 @@ use takeback_ledger::Time;
 use takeback_tree::{Mode, ObjectError, Oid, RelPath, Store};
 
 use crate::history::History;
+use crate::notes::OpenCall;
 use crate::record::{CallOf, Checkpoint, Kind};
 
 /// A file, symlink or directory in a tree.
@@ -55,8 +56,9 @@ pub(crate) struct Timeline<'h> {
 }
 
 impl<'h> Timeline<'h> {
-    /// Everything that a history tells. `now`: the present state, if it is known.
-    pub(crate) fn of(history: &'h History, now: Option<Oid>) -> Timeline<'h> {
+    /// Everything that a history tells, with the calls that are still running and the present
+    /// state, if it is known.
+    pub(crate) fn of(history: &'h History, open: &[OpenCall], now: Option<Oid>) -> Timeline<'h> {
         let mut timeline = Timeline { points: Vec::new(), spans: Vec::new() };
         for checkpoint in &history.all {
             timeline.add(checkpoint);
@@ -65,7 +67,7 @@ impl<'h> Timeline<'h> {
         if let Some(tree) = now {
             timeline.points.push(Point { at: u64::MAX, time: Time::default(), tree });
         }
-        timeline.add_unended(history);
+        timeline.add_unended(history, open);
         timeline
     }
 
@@ -83,9 +85,9 @@ impl<'h> Timeline<'h> {
         self.spans.push(Span { call, seq, from, to: at, late: began.late, ended: true });
     }
 
-    /// Calls whose end nobody told run until their session is heard of again; if it is not, until
-    /// the next that is known.
-    fn add_unended(&mut self, history: &'h History) {
+    /// Calls whose end nobody told run until now if they are open; otherwise until their session is
+    /// heard of again, and if it is not, until the next that is known.
+    fn add_unended(&mut self, history: &'h History, open: &[OpenCall]) {
         let name = |call: &'h CallOf| (call.session.as_str(), call.id.as_str());
         let ended: HashSet<_> = self.spans.iter().map(|span| name(span.call)).collect();
         for (index, checkpoint) in history.all.iter().enumerate() {
@@ -95,12 +97,14 @@ impl<'h> Timeline<'h> {
                 continue;
             }
             let from = 2 * checkpoint.pin.name.seq;
+            let is_open = open.iter().any(|open| open.call == call.id && open.seq == record.seq);
             let later = &history.all[index + 1..];
             let again = later.iter().find(|later| {
                 later.record.call.as_ref().is_some_and(|later| later.session == call.session)
             });
             let next = || self.points.iter().map(|point| point.at).find(|at| *at > from);
-            let to = again.map(|again| 2 * again.pin.name.seq).or_else(next);
+            let again = again.map(|again| 2 * again.pin.name.seq);
+            let to = if is_open { Some(u64::MAX) } else { again.or_else(next) };
             let Some(to) = to else { continue };
             let seq = checkpoint.pin.name.seq;
             self.spans.push(Span { call, seq, from, to, late: record.late, ended: false });

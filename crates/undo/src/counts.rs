@@ -39,7 +39,8 @@ impl Keeper {
         history: &History,
     ) -> Vec<Option<Counts>> {
         let store = workspace.store();
-        let path = Notes::new(workspace.notes()).counts();
+        let notes = Notes::new(workspace.notes());
+        let path = notes.counts();
         let known: BTreeMap<u64, Counted> = notes::read(&path).unwrap_or_default();
         let mut counted = BTreeMap::new();
         let mut timeline = None;
@@ -53,7 +54,8 @@ impl Keeper {
             let entry = match known.get(&seq).filter(|known| known.until == until) {
                 Some(known) => Some(*known),
                 None => {
-                    let timeline = timeline.get_or_insert_with(|| Timeline::of(history, None));
+                    let timeline = timeline
+                        .get_or_insert_with(|| Timeline::of(history, &notes.open_calls(), None));
                     // What cannot be read cannot be counted; the list says so elsewhere.
                     let counts = count(store, history, timeline, &row, &self.rules).ok();
                     counts.map(|counts| Counted { until, counts })

@@ -319,10 +319,6 @@ impl Keeper {
     pub(crate) fn set_session_note(&self, note: &SessionNote) -> io::Result<()> {
         notes::write(&self.session_path(&note.session), note)
     }
-
-    pub(crate) fn forget_session(&self, session: &str) {
-        notes::remove(&self.session_path(session));
-    }
 }
 
 impl Record {

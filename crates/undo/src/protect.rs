@@ -122,13 +122,14 @@ impl Keeper {
                 vec![Entry::TurnEnd { session: note.session.clone() }]
             }
             Event::SessionEnd => {
+                // It may go on.
+                note.over = true;
                 handled.later = Some(self.tend_later(&note));
                 let reason = "ended".to_owned();
                 vec![Entry::SessionEnd { session: note.session.clone(), reason }]
             }
         };
         match report.event {
-            Event::SessionEnd => self.forget_session(&note.session),
             // Noted before its captures.
             Event::BeforeTool(_) | Event::AfterTool { .. } => {}
             _ => self.remember(&note, &mut handled),

@@ -10,6 +10,7 @@ use crate::changes::{Changes, Node, Segment, Timeline};
 use crate::history::{History, Row};
 use crate::keeper::Keeper;
 use crate::merge::{self, Conflicts, Merged};
+use crate::notes::Notes;
 use crate::record::Action;
 use crate::rollback::{Goal, PlannedRollback, RollbackError, State};
 
@@ -78,7 +79,8 @@ impl Keeper {
         let store = workspace.store();
         let mut lock = self.lock(workspace)?;
         let present = lock.capture_readable(&self.capture_options(&self.rules, &[]))?;
-        let timeline = Timeline::of(history, Some(present.tree));
+        let open = Notes::new(workspace.notes()).open_calls();
+        let timeline = Timeline::of(history, &open, Some(present.tree));
         let (row, changes) = turn_to_undo(store, history, &timeline, options)?;
 
         let mut undone = Undone { edits: Vec::new(), conflicts: Vec::new(), uncertain: Vec::new() };

@@ -173,7 +173,8 @@ fn report(input: &[u8], context: &Context) -> Result<Option<Report>, String> {
         Some(Value::Number(number)) => Some(number.to_string()),
         _ => None,
     };
-    let event = text("event").ok_or_else(|| unreadable("it does not say which it is"))?;
+    let event = wire.get("event").and_then(Value::as_str);
+    let event = event.ok_or_else(|| unreadable("it does not say which it is"))?;
     let call = ToolCall {
         id: text("call").filter(|id| !id.is_empty()),
         tool: text("tool").unwrap_or_default(),
@@ -182,7 +183,7 @@ fn report(input: &[u8], context: &Context) -> Result<Option<Report>, String> {
     };
     let outcome = wire.get("outcome").filter(|outcome| !outcome.is_null());
     let outcome = outcome.map(|outcome| text("outcome").unwrap_or_else(|| outcome.to_string()));
-    let event = match event.as_str() {
+    let event = match event {
         "session_start" => Event::SessionStart,
         "turn_start" => Event::TurnStart { prompt: text("prompt").unwrap_or_default() },
         "before_tool" => Event::BeforeTool(call),

@@ -356,7 +356,7 @@ fn a_subagent_is_a_child_of_its_parent() {
         )
         .unwrap();
     assert_eq!(lineage, ("mine:s1".into(), "subagent".into()));
-    let done = session.json(&["rollback", "2"]);
+    let done = session.json(&["rollback", "1"]);
     assert_eq!((session.read("a"), &done["undone_messages"]), ("1".into(), &json!(1)));
 }
 

@@ -223,9 +223,12 @@ fn the_end_of_a_turn_that_is_looked_after_late_leaves_the_next_one_alone() {
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "b", "1");
     agent.hears("two");
+    let ended = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let ended = (ended.as_millis() - 1).to_string();
     let call = agent.begins("Write", json!({ "path": "a" }));
     // What `turn_end` started may get its turn only now.
-    assert!(session.output(&["checkpoints", "tend", "--session", "mine:s1"]).status.success());
+    let tend = ["checkpoints", "tend", "--session", "mine:s1", "--ended", &ended];
+    assert!(session.output(&tend).status.success());
     session.write("a", "2");
     agent.finishes(&call);
     let undone = session.json(&["undo"]);
