@@ -67,7 +67,9 @@ impl Context {
         let current = match env::current_dir() {
             Err(_) if is_hook => PathBuf::from("/"),
             current => current.map_err(|error| {
-                Failure::new("cannot tell the current directory").because(&error)
+                Failure::new("cannot tell the current directory")
+                    .because(&error)
+                    .hint("if it is gone: change to another one and name it with -C DIR")
             })?,
         };
         let directory = current.join(globals.directory.as_deref().unwrap_or(Path::new("")));
@@ -202,8 +204,14 @@ impl Context {
         let inner = match path.strip_prefix(workspace.path()) {
             Ok(inner) => inner.to_owned(),
             Err(_) => {
-                let typed = path.strip_prefix(&self.directory).map_err(|_| outside())?;
-                here.join(typed).strip_prefix(workspace.path()).map_err(|_| outside())?.to_owned()
+                let (parent, name) = (path.parent(), path.file_name());
+                let (parent, name) = parent.zip(name).ok_or_else(outside)?;
+                let existing = parent.ancestors().find_map(|ancestor| {
+                    let canonical = std::fs::canonicalize(ancestor).ok()?;
+                    Some(canonical.join(parent.strip_prefix(ancestor).ok()?))
+                });
+                let path = existing.ok_or_else(outside)?.join(name);
+                path.strip_prefix(workspace.path()).map_err(|_| outside())?.to_owned()
             }
         };
         RelPath::new(inner.as_os_str().as_bytes()).map_err(|_| outside())

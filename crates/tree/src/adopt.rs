@@ -420,8 +420,12 @@ impl AdoptLock<'_> {
         if path.exists() {
             return Ok(());
         }
-        let info =
-            WorkspaceInfo { path: AnyPath(self.path.clone()), created_at: now, last_seen: now };
+        let info = WorkspaceInfo {
+            path: AnyPath(self.path.clone()),
+            created_at: now,
+            last_seen: now,
+            single_file: false,
+        };
         let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
         files::replace(&self.store.temporary(), &path, &text, true)
     }

@@ -76,6 +76,9 @@ pub struct WorkspaceInfo {
     pub created_at: i64,
     /// When it was last captured or restored, in milliseconds since 1970.
     pub last_seen: i64,
+    /// Whether it is a single file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub single_file: bool,
 }
 
 impl Store {
@@ -480,6 +483,7 @@ impl<'w> Lock<'w> {
             path: AnyPath(self.workspace.subject()),
             created_at: known.map_or(now, |info| info.created_at),
             last_seen: now,
+            single_file: self.workspace.only.is_some(),
         };
         let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
         let path = self.directory.join("workspace.json");

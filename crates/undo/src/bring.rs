@@ -1,6 +1,5 @@
 //! Histories from elsewhere become histories of ours; histories of ours move.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -131,21 +130,6 @@ impl Keeper {
             ledger.move_workspace(&from, &to).map_err(MoveWorkspaceError::Ledger)?;
         }
         Ok(Moved { from, to: to.path().to_owned(), checkpoints })
-    }
-
-    /// The path that the store knows a workspace by: it need not exist any more.
-    fn known_path(&self, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
-        let store = self.store()?;
-        // Links on the way may still lead there.
-        let parent = typed.parent().and_then(|parent| fs::canonicalize(parent).ok());
-        let canonical = parent.zip(typed.file_name()).map(|(parent, name)| parent.join(name));
-        let given: PathBuf = typed.components().collect();
-        for path in canonical.into_iter().chain([given]) {
-            if !store.pin_names(&store.workspace_id(&path))?.is_empty() {
-                return Ok(Some(path));
-            }
-        }
-        Ok(None)
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use takeback_tree::{DiffOptions, ObjectError, Oid, RelPath, Store, Workspace, diff};
+use takeback_tree::{DiffOptions, ObjectError, Oid, RelPath, Side, Store, diff};
 
 use crate::changes::Timeline;
 use crate::history::{History, Row};
 use crate::keeper::Keeper;
-use crate::notes::{self, Notes};
+use crate::notes;
 use crate::record::Kind;
+use crate::subject::Subject;
 
 /// How much changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,13 +34,9 @@ struct Counted {
 impl Keeper {
     /// How much each row changed, in the order of the rows: a turn by its calls, a manual
     /// checkpoint until the next row. `None` where nothing is known yet.
-    pub(crate) fn counts(
-        &self,
-        workspace: &Workspace<'_>,
-        history: &History,
-    ) -> Vec<Option<Counts>> {
-        let store = workspace.store();
-        let notes = Notes::new(workspace.notes());
+    pub(crate) fn counts(&self, subject: &Subject<'_>, history: &History) -> Vec<Option<Counts>> {
+        let store = subject.store;
+        let notes = subject.notes();
         let path = notes.counts();
         let known: BTreeMap<u64, Counted> = notes::read(&path).unwrap_or_default();
         let mut counted = BTreeMap::new();
@@ -113,7 +110,10 @@ fn count(
     }
     let options = DiffOptions { paths: &paths, ..DiffOptions::new(rules) };
     let diff = diff(store, &from, &to, &options)?;
-    let mut counts = Counts { files: diff.changes.len() as u64, ..Counts::default() };
+    let is_file = |side: &Side| !side.mode.is_directory();
+    let files =
+        diff.changes.iter().filter(|change| change.from.iter().chain(&change.to).any(is_file));
+    let mut counts = Counts { files: files.count() as u64, ..Counts::default() };
     for lines in diff.changes.iter().filter_map(|change| change.lines) {
         counts.insertions += lines.insertions;
         counts.deletions += lines.deletions;

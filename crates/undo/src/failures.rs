@@ -21,6 +21,8 @@ const LENGTH: usize = 16 << 10;
 pub struct Failure {
     /// Where.
     pub workspace: AnyPath,
+    /// Whether a checkpoint is missing because of it.
+    pub checkpoint: bool,
     /// What.
     pub message: String,
     /// The first time.
@@ -56,7 +58,13 @@ impl Failures {
     }
 
     /// Adds one. The same again in the same place only counts.
-    pub(crate) fn add(&self, workspace: &Path, message: &str, now: Time) -> io::Result<()> {
+    pub(crate) fn add(
+        &self,
+        workspace: &Path,
+        checkpoint: bool,
+        message: &str,
+        now: Time,
+    ) -> io::Result<()> {
         let message: String = message.chars().take(500).collect();
         let file = self.open()?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
@@ -68,7 +76,14 @@ impl Failures {
         {
             Some(known) => (known.until, known.count) = (now, known.count + 1),
             None => {
-                failures.push(Failure { workspace, message, since: now, until: now, count: 1 });
+                failures.push(Failure {
+                    workspace,
+                    checkpoint,
+                    message,
+                    since: now,
+                    until: now,
+                    count: 1,
+                });
             }
         }
         write_all(&file, failures)

@@ -296,10 +296,15 @@ impl Keeper {
         Failures::in_directory(&self.checkpoints_directory())
     }
 
-    /// Remembers that something could not be protected.
+    /// Remembers that something went wrong.
     pub fn note_failure(&self, workspace: &Path, message: &str) {
         // If even this cannot be written, the caller still has the message.
-        let _ = self.failure_list().add(workspace, message, self.now());
+        let _ = self.failure_list().add(workspace, false, message, self.now());
+    }
+
+    /// Remembers that a checkpoint could not be taken.
+    pub(crate) fn note_missed(&self, workspace: &Path, message: &str) {
+        let _ = self.failure_list().add(workspace, true, message, self.now());
     }
 
     /// What could not be protected lately.

@@ -25,6 +25,7 @@ mod roots;
 mod settings;
 pub mod shell;
 mod status;
+mod subject;
 mod tend;
 mod undo;
 
@@ -41,11 +42,12 @@ pub use record::{
 };
 pub use report::{Event, Report, ToolCall};
 pub use repository::{Head, IndexError};
-pub use retention::{PruneError, PruneOptions, Pruned, PrunedWorkspace, WorkspaceState};
+pub use retention::{Cleared, PruneError, PruneOptions, Pruned, PrunedWorkspace, WorkspaceState};
 pub use rollback::{
     Direction, HeadMoved, PlannedRollback, RollbackError, RollbackOptions, RollbackView, Scope,
 };
 pub use roots::{Root, root_of};
 pub use settings::{Granularity, Private, Settings, Skip};
 pub use status::{Legacy, Status, StatusError, WorkspaceStatus};
+pub use subject::{Revived, Subject};
 pub use undo::{Conflict, Resolution, UndoOptions};

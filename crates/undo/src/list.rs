@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use takeback_ledger::{Ledger, Time};
-use takeback_tree::{AnyPath, Oid, RelPath, StoreError, Workspace, WorkspaceError};
+use takeback_tree::{AnyPath, Oid, RelPath, StoreError, WorkspaceError};
 
 use crate::failures::Failure;
 use crate::history::{History, Row};
 use crate::keeper::Keeper;
 use crate::record::{Checkpoint, TurnId};
+use crate::subject::Subject;
 
 /// How long a list waits for the ledger to be complete.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -98,14 +99,14 @@ pub struct Elsewhere {
 
 impl Keeper {
     /// The checkpoints of a workspace.
-    pub fn list(&self, workspace: &Workspace<'_>) -> Result<List, StoreError> {
-        let history = History::of(workspace.store(), workspace.id())?;
+    pub fn list(&self, subject: &Subject<'_>) -> Result<List, StoreError> {
+        let history = History::of(subject.store, &subject.id)?;
         // Without the ledger the list lacks prompts and effects; that is said where the ledger is
         // looked after.
         let ledger = self.complete_ledger(PATIENCE);
-        let effects = ledger.as_ref().map(|ledger| effects_by_row(ledger, workspace, &history));
+        let effects = ledger.as_ref().map(|ledger| effects_by_row(ledger, subject, &history));
         let mut effects = effects.unwrap_or_default().into_iter();
-        let mut counts = self.counts(workspace, &history).into_iter();
+        let mut counts = self.counts(subject, &history).into_iter();
         let rows = history.rows().map(|row| {
             let counts = counts.next().flatten();
             RowView {
@@ -118,11 +119,10 @@ impl Keeper {
             }
         });
         let checkpoints = rows.collect();
-        let subject = workspace.subject();
         let mut failures = self.failures();
-        failures.retain(|failure| failure.workspace.0 == subject);
+        failures.retain(|failure| failure.workspace.0 == subject.path);
         Ok(List {
-            workspace: AnyPath(subject),
+            workspace: AnyPath(subject.path.clone()),
             checkpoints,
             failures,
             unreadable: history.unreadable,
@@ -138,10 +138,10 @@ impl Keeper {
     }
 
     /// Other workspaces that have checkpoints, the latest first.
-    pub fn elsewhere(&self, workspace: &Workspace<'_>) -> Result<Vec<Elsewhere>, StoreError> {
-        let store = workspace.store();
+    pub fn elsewhere(&self, subject: &Subject<'_>) -> Result<Vec<Elsewhere>, StoreError> {
+        let store = subject.store;
         let mut found = Vec::new();
-        for id in store.pinned_workspaces()?.into_iter().filter(|id| id != workspace.id()) {
+        for id in store.pinned_workspaces()?.into_iter().filter(|id| *id != subject.id) {
             if let Ok(Some(info)) = store.workspace_info(&id)
                 && !store.pin_names(&id)?.is_empty()
             {
@@ -204,7 +204,7 @@ fn prompt(ledger: &Ledger, row: &Row<'_>) -> Option<String> {
 /// The effects of each row's turn: those of its session from its time until the session's next.
 fn effects_by_row(
     ledger: &Ledger,
-    workspace: &Workspace<'_>,
+    subject: &Subject<'_>,
     history: &History,
 ) -> Vec<Vec<EffectView>> {
     let rows: Vec<Row<'_>> = history.rows().collect();
@@ -212,7 +212,7 @@ fn effects_by_row(
     let Some(oldest) = rows.iter().map(|row| row.first().record.moment()).min() else {
         return effects;
     };
-    let path = workspace.path().display().to_string();
+    let path = subject.path.display().to_string();
     let known = ledger.effects_of(&path, oldest).unwrap_or_default();
     for (session, effect) in known {
         let time = effect.time.unwrap_or_default();

@@ -90,7 +90,12 @@ impl SessionNote {
 
     /// The next turn begins.
     pub(crate) fn begin_turn(&mut self, turn: Option<TurnId>) {
-        self.turns += 1;
+        // Numbers of ours come after those of the agent's.
+        let given = match turn {
+            Some(TurnId::Number(number)) => number,
+            _ => 0,
+        };
+        self.turns = given.max(self.turns.saturating_add(1));
         (self.turn, self.over) = (turn, false);
     }
 }
@@ -119,6 +124,25 @@ pub(crate) struct OpenCall {
     pub(crate) late: bool,
     /// Whether a checkpoint or state was kept for it.
     pub(crate) has_pin: bool,
+}
+
+/// What pairs the end of a call with its beginning: the agent's name for it, or what it looks like.
+#[derive(Clone, Debug)]
+pub(crate) struct CallKey {
+    pub(crate) text: String,
+    pub(crate) is_name: bool,
+}
+
+impl CallKey {
+    /// Names of the notes that it may have.
+    fn names(&self) -> impl Iterator<Item = String> + '_ {
+        const ALIKE: usize = 16;
+        let count = if self.is_name { 1 } else { ALIKE };
+        (0..count).map(|number| match number {
+            0 => self.text.clone(),
+            number => format!("{} {number}", self.text),
+        })
+    }
 }
 
 /// The last copy of a repository's index.
@@ -156,18 +180,24 @@ impl Notes {
         self.directory.join("open").join(file_name(&[session, key]))
     }
 
-    pub(crate) fn open_call(&self, session: &str, key: &str, call: &OpenCall) -> io::Result<()> {
-        write(&self.call_path(session, key), call)
+    /// A call has begun. One without a name of its own does not replace another that looks the
+    /// same.
+    pub(crate) fn open_call(
+        &self,
+        session: &str,
+        key: &CallKey,
+        call: &OpenCall,
+    ) -> io::Result<()> {
+        let mut paths = key.names().map(|name| self.call_path(session, &name));
+        let free = paths.find(|path| key.is_name || !path.exists());
+        write(&free.unwrap_or_else(|| self.call_path(session, &key.text)), call)
     }
 
-    /// A call that has begun.
-    pub(crate) fn call(&self, session: &str, key: &str) -> Option<OpenCall> {
-        read(&self.call_path(session, key))
-    }
-
-    /// It has ended.
-    pub(crate) fn close_call(&self, session: &str, key: &str) {
-        remove(&self.call_path(session, key));
+    /// A call that has begun, the oldest if several look the same, and where its note is.
+    pub(crate) fn call(&self, session: &str, key: &CallKey) -> Option<(OpenCall, PathBuf)> {
+        let paths = key.names().map(|name| self.call_path(session, &name));
+        let calls = paths.filter_map(|path| Some((read::<OpenCall>(&path)?, path)));
+        calls.min_by_key(|(call, _)| (call.seq, call.time))
     }
 
     /// All calls that have begun and not ended.

@@ -12,7 +12,7 @@ use takeback_ledger::{
 use takeback_tree::{Oid, RelPath, Rules, Workspace, WorkspaceError};
 
 use crate::keeper::{Keeper, TakeError, has_pin};
-use crate::notes::{Notes, OpenCall, SessionNote, StepNote, file_name};
+use crate::notes::{self, CallKey, Notes, OpenCall, SessionNote, StepNote, file_name};
 use crate::record::{Began, CallOf, Kind, Record, TurnId};
 use crate::report::{Event, Report, ToolCall};
 use crate::repository::Repository;
@@ -80,7 +80,7 @@ struct Call<'a> {
     session: String,
     turn: TurnId,
     /// What pairs its end with its beginning.
-    key: String,
+    key: CallKey,
     id: String,
     time: Time,
     late: bool,
@@ -241,7 +241,7 @@ impl Keeper {
                         entry.tree_before.get_or_insert(tree.to_string());
                         entry.checkpoint = entry.checkpoint.or(checkpoint.map(|id| id.to_string()));
                     }
-                    Err(error) => self.fail(handled, place.path(), &chain(&error)),
+                    Err(error) => self.miss(handled, place.path(), &chain(&error)),
                 }
             }
         }
@@ -283,7 +283,7 @@ impl Keeper {
                         }
                         has_begun = true;
                     }
-                    Err(error) => self.fail(handled, place.path(), &chain(&error)),
+                    Err(error) => self.miss(handled, place.path(), &chain(&error)),
                 }
             }
         }
@@ -305,14 +305,17 @@ impl Keeper {
     ) -> Call<'a> {
         let time = self.now();
         let key = match &call.id {
-            Some(id) => id.clone(),
-            None => file_name(&[&call.tool, &call.input.to_string()]),
+            Some(id) => CallKey { text: id.clone(), is_name: true },
+            None => {
+                let text = file_name(&[&call.tool, &call.input.to_string()]);
+                CallKey { text, is_name: false }
+            }
         };
         let id = match (&call.id, mutates) {
             (Some(id), _) => id.clone(),
             // The same command may be run many times in a turn.
-            (None, true) => format!("{key}-{}", time.0),
-            (None, false) => format!("{key}-{}", note.turns),
+            (None, true) => format!("{}-{}", key.text, time.0),
+            (None, false) => format!("{}-{}", key.text, note.turns),
         };
         let reporter = note.session.clone();
         let (session, turn) = self.owner(note);
@@ -471,10 +474,14 @@ impl Keeper {
         place: &Place,
         call: &Call<'_>,
     ) -> Result<Option<(OpenCall, Oid)>, TakeError> {
+        if !place.path().exists() && matches!(place.kind, PlaceKind::Directory(_)) {
+            // It is gone altogether: what it was is in the checkpoint before.
+            return Ok(None);
+        }
         let workspace = self.open(place)?;
         let mut lock = self.lock(&workspace)?;
         let notes = Notes::new(workspace.notes());
-        let Some(open) = notes.call(&call.reporter, &call.key) else { return Ok(None) };
+        let Some((open, note)) = notes.call(&call.reporter, &call.key) else { return Ok(None) };
         let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
         let tree = capture.tree;
         // A call that changed nothing is of interest only if its beginning is a checkpoint: then
@@ -496,7 +503,7 @@ impl Keeper {
             let record = Record { call: Some(of), ..self.record(&mut lock, Kind::After, &reason)? };
             self.pin(&mut lock, tree, record.of(capture))?;
         }
-        notes.close_call(&call.reporter, &call.key);
+        notes::remove(&note);
         lock.finish(self.system_time())?;
         Ok(Some((open, tree)))
     }
@@ -506,6 +513,12 @@ impl Keeper {
         if let Err(error) = written {
             self.note_failure(workspace.path(), &format!("cannot take a note: {error}"));
         }
+    }
+
+    /// A checkpoint could not be taken.
+    fn miss(&self, handled: &mut Handled, place: &Path, message: &str) {
+        self.note_missed(place, message);
+        handled.failures.push(format!("{}: {message}", place.display()));
     }
 
     fn fail(&self, handled: &mut Handled, place: &Path, message: &str) {

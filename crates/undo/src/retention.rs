@@ -63,6 +63,17 @@ pub struct PrunedWorkspace {
     pub because: &'static str,
 }
 
+/// What clearing deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are those of SPEC.md")]
+pub struct Cleared {
+    pub checkpoints: usize,
+    pub workspaces: usize,
+    pub bytes: u64,
+    /// Workspaces that somebody is using, and that keep theirs.
+    pub busy: Vec<AnyPath>,
+}
+
 /// Pruning failed; what went before is gone.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -276,29 +287,35 @@ impl Keeper {
     }
 
     /// Deletes all checkpoints of all workspaces, pinned ones included, and frees their space.
-    /// Workspaces that somebody is just using keep theirs: says which.
-    pub fn clear(&self) -> Result<Vec<AnyPath>, PruneError> {
+    /// Workspaces that somebody is just using keep theirs.
+    pub fn clear(&self) -> Result<Cleared, PruneError> {
+        let mut cleared = Cleared::default();
         if !self.has_store() {
-            return Ok(Vec::new());
+            return Ok(cleared);
         }
         let store = self.store()?;
-        let mut busy = Vec::new();
+        let before = store.bytes()?;
         for id in store.workspaces()? {
             let info = store.workspace_info(&id).ok().flatten();
             let path = info.map_or_else(|| AnyPath(id.to_string().into()), |info| info.path);
             match store.try_lock_workspace(&id)? {
                 Some(guard) if !guard.has_unfinished_restore() => {
-                    for name in store.pin_names(&id)? {
+                    let rows = History::of(store, &id)?.rows().count();
+                    let names = store.pin_names(&id)?;
+                    cleared.workspaces += usize::from(!names.is_empty());
+                    for name in names {
                         store.unpin(&name)?;
                     }
+                    cleared.checkpoints += rows;
                 }
-                _ => busy.push(path),
+                _ => cleared.busy.push(path),
             }
             store.forget_workspace(&id)?;
         }
         store.gc()?;
         self.failure_list().forget(Time(i64::MAX))?;
-        Ok(busy)
+        cleared.bytes = before.saturating_sub(store.bytes()?);
+        Ok(cleared)
     }
 
     /// Deletes the archives of older layouts.

@@ -17,6 +17,7 @@ use crate::notes::Notes;
 use crate::notices;
 use crate::protect::chain;
 use crate::record::{Action, Chat, Checkpoint, Kind, Record, Rollback};
+use crate::report::quoted;
 use crate::repository::{Head, IndexError, Repository};
 use crate::undo::Conflict;
 
@@ -73,7 +74,7 @@ pub enum RollbackError {
     Index(#[from] IndexError),
     #[error("the files are restored, but not what was staged")]
     IndexNotRestored(#[source] IndexError),
-    #[error("no turn that changed files is known here")]
+    #[error("no turn is known here that changed files and is not taken back")]
     NoTurn,
     #[error("checkpoint {0} was taken by hand: there is no turn to undo")]
     NotATurn(usize),
@@ -104,6 +105,9 @@ pub enum RollbackError {
 #[allow(missing_docs, reason = "the names are those of SPEC.md")]
 pub struct RollbackView {
     pub action: Action,
+    /// Of an undo of a turn: its row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row: Option<usize>,
     pub checkpoint: Oid,
     /// What was there before; nothing for a plan, or if nothing differed.
     pub safety_checkpoint: Option<Oid>,
@@ -230,7 +234,7 @@ impl Keeper {
         planned.view.effects =
             self.effects_since(workspace, checkpoint, &mut planned.view.warnings);
         planned.view.others = planned.others(history)?;
-        planned.view.repository = head_moved(workspace, checkpoint);
+        planned.view.repository = head_moved(workspace, checkpoint, &mut planned.view.warnings);
         Ok(planned)
     }
 
@@ -275,6 +279,7 @@ impl Keeper {
     ) -> Result<PlannedRollback<'k, 'w>, RollbackError> {
         let view = RollbackView {
             action: goal.action,
+            row: None,
             checkpoint: goal.checkpoint.pin.id,
             safety_checkpoint: None,
             restored: Vec::new(),
@@ -414,17 +419,26 @@ fn stacks(history: &History) -> (Vec<(&Checkpoint, &Rollback)>, Vec<(&Checkpoint
     (undo, redo)
 }
 
-fn head_moved(workspace: &Workspace<'_>, checkpoint: &Checkpoint) -> Option<HeadMoved> {
+/// Whether the workspace's own repository is not where it was, and how git goes back.
+fn head_moved(
+    workspace: &Workspace<'_>,
+    checkpoint: &Checkpoint,
+    warnings: &mut Vec<String>,
+) -> Option<HeadMoved> {
     let then = checkpoint.record.repository.clone()?;
-    let now = Repository::of(workspace.path())?.head();
+    let Some(repository) = Repository::of(workspace.path()) else {
+        warnings.push("the repository's own data (.git) is gone, and no checkpoint has it".into());
+        return Some(HeadMoved { then, now: Head::default(), command: None });
+    };
+    let now = repository.head();
     if then == now {
         return None;
     }
+    // The files are as they were already: only what git thinks of them has to follow.
     let command = match (&then.branch, &then.commit) {
-        // The files are as they were already: only what git thinks of them has to follow.
         (Some(branch), Some(commit)) if then.branch != now.branch => {
-            let back = format!("git symbolic-ref HEAD refs/heads/{branch}");
-            Some(format!("{back} && git reset --soft {}", &commit[..12]))
+            let branch = quoted(&format!("refs/heads/{branch}"));
+            Some(format!("git symbolic-ref HEAD {branch} && git reset --soft {}", &commit[..12]))
         }
         (Some(_), Some(commit)) => Some(format!("git reset --soft {}", &commit[..12])),
         (None, Some(commit)) => Some(format!("git update-ref --no-deref HEAD {}", &commit[..12])),

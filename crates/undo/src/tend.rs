@@ -9,6 +9,7 @@ use crate::history::History;
 use crate::keeper::{Keeper, TakeError};
 use crate::notes::Notes;
 use crate::record::{Kind, Record};
+use crate::subject::Subject;
 
 impl Keeper {
     /// Captures a workspace, so that the next checkpoint only has to look for changes.
@@ -29,7 +30,7 @@ impl Keeper {
         };
         self.conclude_turn(&workspace, session, ended)?;
         let history = History::of(workspace.store(), workspace.id())?;
-        self.counts(&workspace, &history);
+        self.counts(&Subject::of(&workspace), &history);
         Ok(())
     }
 

@@ -81,15 +81,10 @@ impl Keeper {
         let present = lock.capture_readable(&self.capture_options(&self.rules, &[]))?;
         let open = Notes::new(workspace.notes()).open_calls();
         let timeline = Timeline::of(history, &open, Some(present.tree));
-        let (row, changes) = turn_to_undo(store, history, &timeline, options)?;
-
-        let mut undone = Undone { edits: Vec::new(), conflicts: Vec::new(), uncertain: Vec::new() };
-        let lost = |error| RollbackError::TurnLost(row.number, error);
-        for (path, segments) in &changes {
-            undone.add(store, &present.tree, path, segments, options).map_err(lost)?;
-        }
-        undone.drop_impossible(store, &present.tree).map_err(lost)?;
+        let (row, changes, undone) =
+            turn_to_undo(store, history, &timeline, &present.tree, options)?;
         let Undone { edits, conflicts, uncertain } = undone;
+        let lost = |error| RollbackError::TurnLost(row.number, error);
         let mut paths: Vec<RelPath> = edits.iter().map(|edit| edit.path.clone()).collect();
         let tree = lock.edit(present.tree, &edits)?;
         // Directories that the turn made go with what it made in them.
@@ -112,41 +107,50 @@ impl Keeper {
         };
         // No paths would mean all of them; without an edit, all of them are as they should be.
         let mut planned = self.plan(workspace, Some(lock), goal, Vec::new())?;
+        planned.view.row = Some(row.number);
         (planned.view.conflicts, planned.view.uncertain) = (conflicts, uncertain);
         Ok(planned)
     }
 }
 
-/// The turn that is meant, and what it changed.
+/// The turn that is meant, what it changed, and what taking that back comes to.
 fn turn_to_undo<'h>(
     store: &Store,
     history: &'h History,
     timeline: &Timeline<'_>,
+    present: &Oid,
     options: &UndoOptions,
-) -> Result<(Row<'h>, Changes), RollbackError> {
-    let changes_of = |row: &Row<'_>| {
-        if row.turn().is_none() {
-            return Ok(None);
+) -> Result<(Row<'h>, Changes, Undone), RollbackError> {
+    let undo = |row: &Row<'_>| {
+        let changes = timeline.changes(store, |call, seq| row.has(call, seq))?;
+        let mut undone = Undone::default();
+        for (path, segments) in &changes {
+            undone.add(store, present, path, segments, options)?;
         }
-        let changes = timeline.changes(store, |call, seq| row.has(call, seq));
-        changes.map(Some).map_err(|error| RollbackError::TurnLost(row.number, error))
+        undone.drop_impossible(store, present)?;
+        Ok((changes, undone))
     };
+    let lost = |row: &Row<'_>, error| RollbackError::TurnLost(row.number, error);
     if let Some(number) = options.row {
         let row = history.row(number)?;
-        return match changes_of(&row)? {
-            Some(changes) => Ok((row, changes)),
-            None => Err(RollbackError::NotATurn(number)),
-        };
+        if row.turn().is_none() {
+            return Err(RollbackError::NotATurn(number));
+        }
+        let (changes, undone) = undo(&row).map_err(|error| lost(&row, error))?;
+        return Ok((row, changes, undone));
     }
-    for row in history.rows() {
-        if let Some(changes) = changes_of(&row)?.filter(|changes| !changes.is_empty()) {
-            return Ok((row, changes));
+    for row in history.rows().filter(|row| row.turn().is_some()) {
+        let (changes, undone) = undo(&row).map_err(|error| lost(&row, error))?;
+        // One that changed nothing, or of which nothing is left, is not meant.
+        if !undone.is_empty() {
+            return Ok((row, changes, undone));
         }
     }
     Err(RollbackError::NoTurn)
 }
 
 /// What an undo comes to.
+#[derive(Default)]
 struct Undone {
     edits: Vec<Edit>,
     conflicts: Vec<Conflict>,
@@ -154,6 +158,10 @@ struct Undone {
 }
 
 impl Undone {
+    fn is_empty(&self) -> bool {
+        self.edits.is_empty() && self.conflicts.is_empty() && self.uncertain.is_empty()
+    }
+
     fn add(
         &mut self,
         store: &Store,

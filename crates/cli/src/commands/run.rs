@@ -1,14 +1,16 @@
 //! `takeback run`: for agents without hooks.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::thread;
 
 use clap::Args;
+use rustix::process::{Pid, Signal};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
 use takeback_undo::{Event, Keeper, Report, ToolCall};
 
 use crate::background;
@@ -45,27 +47,48 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     if is_on {
         work.begin(&keeper)?;
     }
-    let status = execute(arguments, context)?;
+    let ended = execute(arguments, context);
     if is_on {
-        work.end(&keeper, context, status);
+        work.end(&keeper, context, ended.as_ref().ok());
     }
-    Ok(exit_code(status))
+    match ended {
+        Ok(status) => Ok(exit_code(status)),
+        Err(error) => {
+            let program = arguments.command[0].to_string_lossy();
+            Failure::new(format!("cannot run {program}"))
+                .because(&error)
+                .report(context.globals.json);
+            // As a shell has it.
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
+        }
+    }
 }
 
-/// Runs the command. Signals from the terminal are the command's business: whatever it makes of
-/// them, what it changed is captured.
-fn execute(arguments: &Arguments, context: &Context) -> Result<ExitStatus, Failure> {
-    let failed = |error: std::io::Error| {
-        let program = arguments.command[0].to_string_lossy();
-        Failure::new(format!("cannot run {program}")).because(&error)
-    };
-    let seen = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGQUIT, SIGTERM] {
-        signal_hook::flag::register(signal, seen.clone()).map_err(failed)?;
-    }
+/// Runs the command. Signals from the terminal go to the command as well: whatever it makes of
+/// them, what it changed is captured. Those to this process alone are passed on.
+fn execute(arguments: &Arguments, context: &Context) -> io::Result<ExitStatus> {
+    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     let mut command = Command::new(&arguments.command[0]);
     command.args(&arguments.command[1..]).current_dir(&context.directory);
-    command.status().map_err(failed)
+    let mut child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let handle = signals.handle();
+    let passing_on = thread::spawn(move || {
+        for signal in signals.forever() {
+            let signal = match signal {
+                SIGTERM => Signal::TERM,
+                SIGHUP => Signal::HUP,
+                _ => continue,
+            };
+            // It may be gone already.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    });
+    let status = child.wait();
+    handle.close();
+    let _ = passing_on.join();
+    status
 }
 
 /// A command as a session of its own.
@@ -117,8 +140,12 @@ impl Work {
         }
     }
 
-    fn end(&self, keeper: &Keeper, context: &Context, status: ExitStatus) {
-        let outcome = if status.success() { "ok".to_owned() } else { status.to_string() };
+    fn end(&self, keeper: &Keeper, context: &Context, status: Option<&ExitStatus>) {
+        let outcome = match status {
+            Some(status) if status.success() => "ok".to_owned(),
+            Some(status) => status.to_string(),
+            None => "not run".to_owned(),
+        };
         let after = Event::AfterTool { call: self.call.clone(), outcome: Some(outcome) };
         let handled = self.tell(keeper, after);
         let ended = self.tell(keeper, Event::TurnEnd);

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let keeper = context.keeper()?;
-    let workspace = keeper.workspace(&context.directory)?;
+    let (workspace, _revived) = keeper.workspace_with_history(&context.directory)?;
     let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
     let conflicts = match (arguments.theirs, arguments.ours, arguments.markers) {
         (true, ..) => Resolution::Theirs,

@@ -216,7 +216,7 @@ fn nonsense_is_harmless_unless_one_is_strict() {
         ("{", true),
         ("[]", true),
         ("{\"event\": 7}", true),
-        ("{\"event\": \"before_tool\", \"session\": {}}", true),
+        ("{\"event\": \"before_tool\", \"session\": {}}", false),
         ("{\"event\": \"something_new\"}", false),
         (&*format!("{{\"event\": \"turn_start\", \"prompt\": \"{long}\"}}"), false),
         ("{\"event\": \"before_tool\", \"input\": [1], \"call\": 7, \"turn\": 3}", false),

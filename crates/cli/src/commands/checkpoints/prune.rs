@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Serialize;
 use takeback_undo::{Keeper, PruneOptions, Pruned};
 
 use crate::context::Context;
@@ -83,42 +82,37 @@ fn print(pruned: &Pruned, context: &Context) {
     }
 }
 
-#[derive(Serialize)]
-struct Cleared {
-    checkpoints: usize,
-    workspaces: usize,
-    bytes: u64,
-}
-
 pub(super) fn clear(
     keeper: &Keeper,
     force: &Force,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let status = keeper.status()?;
-    let view = Cleared {
-        checkpoints: status.workspaces.iter().map(|workspace| workspace.checkpoints).sum(),
-        workspaces: status.workspaces.len(),
-        bytes: status.store_bytes,
-    };
-    let what = format!(
-        "all {} of {} ({})",
-        output::count(view.checkpoints, "checkpoint"),
-        output::count(view.workspaces, "workspace"),
-        output::bytes(view.bytes)
-    );
-    confirm(&what, force, context)?;
+    let checkpoints = status.workspaces.iter().map(|workspace| workspace.checkpoints).sum();
+    let what = describe(checkpoints, status.workspaces.len(), status.store_bytes);
+    confirm(&format!("all {what}"), force, context)?;
     let progress = Progress::new("deleting");
-    let busy = keeper.clear()?;
+    let cleared = keeper.clear()?;
     drop(progress);
-    done(&view, &what, context);
-    for path in &busy {
-        eprintln!(
-            "warning: {} is being used and keeps its checkpoints",
-            output::tilde(&path.0, context)
-        );
+    if context.globals.json {
+        output::print_json(&cleared);
+    } else {
+        println!("Deleted {}.", describe(cleared.checkpoints, cleared.workspaces, cleared.bytes));
     }
-    Ok(if busy.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    for path in &cleared.busy {
+        let path = output::tilde(&path.0, context);
+        eprintln!("warning: {path} is being used and keeps its checkpoints");
+    }
+    Ok(if cleared.busy.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn describe(checkpoints: usize, workspaces: usize, bytes: u64) -> String {
+    format!(
+        "{} of {} ({})",
+        output::count(checkpoints, "checkpoint"),
+        output::count(workspaces, "workspace"),
+        output::bytes(bytes)
+    )
 }
 
 pub(super) fn clear_legacy(
@@ -127,20 +121,20 @@ pub(super) fn clear_legacy(
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let legacy = keeper.status()?.legacy;
-    let view = Cleared {
-        checkpoints: 0,
-        workspaces: legacy.len(),
-        bytes: legacy.iter().map(|archive| archive.bytes).sum(),
-    };
     if legacy.is_empty() && !context.globals.json {
         println!("There are no archives of older layouts.");
         return Ok(ExitCode::SUCCESS);
     }
+    let bytes = legacy.iter().map(|archive| archive.bytes).sum();
     let count = output::count(legacy.len(), "archive");
-    let what = format!("{count} of older layouts ({})", output::bytes(view.bytes));
+    let what = format!("{count} of older layouts ({})", output::bytes(bytes));
     confirm(&what, force, context)?;
     keeper.clear_legacy().map_err(takeback_undo::PruneError::from)?;
-    done(&view, &what, context);
+    if context.globals.json {
+        output::print_json(&serde_json::json!({ "archives": legacy.len(), "bytes": bytes }));
+    } else {
+        println!("Deleted {what}.");
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -155,12 +149,4 @@ fn confirm(what: &str, force: &Force, context: &Context) -> Result<(), Failure> 
     }
     println!("This deletes {what}. It cannot be taken back.");
     output::go_on()
-}
-
-fn done(view: &Cleared, what: &str, context: &Context) {
-    if context.globals.json {
-        output::print_json(view);
-    } else {
-        println!("Deleted {what}.");
-    }
 }

@@ -36,7 +36,7 @@ pub(super) fn run(
     let Some((target, paths)) = words.split_first() else {
         return Err(Failure::new("which checkpoint?").hint("as in `takeback rollback diff 2`"));
     };
-    let workspace = keeper.workspace(&context.directory)?;
+    let (workspace, _revived) = keeper.workspace_with_history(&context.directory)?;
     let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
     let found = history.find(workspace.store(), &target.to_string_lossy())?;
     let paths: Vec<RelPath> =

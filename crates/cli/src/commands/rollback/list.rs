@@ -14,8 +14,8 @@ const PROMPT: usize = 48;
 
 pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<ExitCode, Failure> {
     let (list, elsewhere) = if keeper.has_store() {
-        let workspace = keeper.workspace(&context.directory)?;
-        (keeper.list(&workspace)?, keeper.elsewhere(&workspace)?)
+        let subject = keeper.subject(&context.directory)?;
+        (keeper.list(&subject)?, keeper.elsewhere(&subject)?)
     } else {
         // Looking makes nothing.
         (keeper.list_nothing(&context.directory)?, Vec::new())
@@ -41,12 +41,13 @@ pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<Exi
 /// `3 checkpoints failed since 14:02: disk full`
 pub(crate) fn describe(missed: &Missed) -> String {
     let since = jiff::Timestamp::from_millisecond(missed.since.0).map(output::short_local);
-    format!(
-        "{} failed since {}: {}",
-        output::count(missed.count as usize, "checkpoint"),
-        since.unwrap_or_default(),
-        output::disarm(&missed.message)
-    )
+    let (since, message) = (since.unwrap_or_default(), output::disarm(&missed.message));
+    let count = missed.count as usize;
+    if missed.checkpoint {
+        format!("{} failed since {since}: {message}", output::count(count, "checkpoint"))
+    } else {
+        format!("{} since {since}: {message}", output::count(count, "failure"))
+    }
 }
 
 fn print_rows(list: &List, steps: bool, context: &Context) {

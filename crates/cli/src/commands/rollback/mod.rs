@@ -104,7 +104,7 @@ fn roll_back(
     arguments: &Arguments,
     context: &Context,
 ) -> Result<RollbackView, Failure> {
-    let workspace = keeper.workspace(&context.directory)?;
+    let (workspace, _revived) = keeper.workspace_with_history(&context.directory)?;
     let paths: Vec<RelPath> = arguments
         .paths
         .iter()
@@ -133,7 +133,7 @@ fn reverse(
     dry_run: bool,
     context: &Context,
 ) -> Result<RollbackView, Failure> {
-    let workspace = keeper.workspace(&context.directory)?;
+    let (workspace, _revived) = keeper.workspace_with_history(&context.directory)?;
     let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
     let progress = Progress::new("comparing the workspace with what it was");
     let planned = keeper.plan_reverse(&workspace, &history, direction)?;
