@@ -5,10 +5,10 @@
 //! several were running is theirs if they name it, and uncertain otherwise. What changed between
 //! calls belongs to somebody else.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use takeback_ledger::Time;
-use takeback_tree::{Mode, ObjectError, Oid, RelPath, Store};
+use takeback_tree::{Mode, ObjectError, Oid, RelPath, Store, Uncovered};
 
 use crate::history::History;
 use crate::notes::OpenCall;
@@ -26,15 +26,29 @@ pub(crate) struct Segment {
     pub(crate) certain: bool,
 }
 
-/// What some turns changed, by path, each path's changes in order.
-pub(crate) type Changes = BTreeMap<RelPath, Vec<Segment>>;
+/// What some turns changed.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// By path, each path's changes in order.
+    pub(crate) paths: BTreeMap<RelPath, Vec<Segment>>,
+    /// What was there before without being covered, so that it cannot be told what became of it.
+    pub(crate) not_covered: BTreeSet<RelPath>,
+}
 
 /// A state of the workspace that is known.
-struct Point {
+struct Point<'h> {
     /// The order: twice the number of the checkpoint, or one less than that of the next one.
     at: u64,
     time: Time,
     tree: Oid,
+    /// What is not in the tree though it may be there, by topmost paths.
+    uncovered: Vec<&'h RelPath>,
+}
+
+impl Point<'_> {
+    fn covers(&self, path: &RelPath) -> bool {
+        !self.uncovered.iter().any(|uncovered| path.starts_with(uncovered))
+    }
 }
 
 /// A call and when it was running.
@@ -51,21 +65,27 @@ struct Span<'h> {
 
 /// The known states of a workspace and the calls between them.
 pub(crate) struct Timeline<'h> {
-    points: Vec<Point>,
+    points: Vec<Point<'h>>,
     spans: Vec<Span<'h>>,
 }
 
 impl<'h> Timeline<'h> {
     /// Everything that a history tells, with the calls that are still running and the present
     /// state, if it is known.
-    pub(crate) fn of(history: &'h History, open: &[OpenCall], now: Option<Oid>) -> Timeline<'h> {
+    pub(crate) fn of(
+        history: &'h History,
+        open: &[OpenCall],
+        now: Option<(Oid, &'h [Uncovered])>,
+    ) -> Timeline<'h> {
         let mut timeline = Timeline { points: Vec::new(), spans: Vec::new() };
         for checkpoint in &history.all {
             timeline.add(checkpoint);
         }
         timeline.points.sort_by_key(|point| (point.at, point.time));
-        if let Some(tree) = now {
-            timeline.points.push(Point { at: u64::MAX, time: Time::default(), tree });
+        if let Some((tree, uncovered)) = now {
+            let uncovered = uncovered.iter().map(|uncovered| &uncovered.path).collect();
+            let time = Time::default();
+            timeline.points.push(Point { at: u64::MAX, time, tree, uncovered });
         }
         timeline.add_unended(history, open);
         timeline
@@ -73,14 +93,17 @@ impl<'h> Timeline<'h> {
 
     fn add(&mut self, checkpoint: &'h Checkpoint) {
         let (at, record) = (2 * checkpoint.pin.name.seq, &checkpoint.record);
-        self.points.push(Point { at, time: record.moment(), tree: checkpoint.pin.tree });
+        let uncovered = record.uncovered.iter().map(|uncovered| &uncovered.path).collect();
+        let (time, tree) = (record.moment(), checkpoint.pin.tree);
+        self.points.push(Point { at, time, tree, uncovered });
         let Some(call) = &record.call else { return };
         let Some(began) = &call.began else { return };
         // Numbers were given out anew if the history was moved: then they are all later by as much.
         let moved = checkpoint.pin.name.seq.saturating_sub(record.seq);
         let from = 2 * (began.seq + moved) - 1;
         let time = Time::parse(&began.time).unwrap_or_default();
-        self.points.push(Point { at: from, time, tree: began.tree });
+        let uncovered = began.uncovered.iter().collect();
+        self.points.push(Point { at: from, time, tree: began.tree, uncovered });
         let seq = began.seq + moved;
         self.spans.push(Span { call, seq, from, to: at, late: began.late, ended: true });
     }
@@ -117,7 +140,7 @@ impl<'h> Timeline<'h> {
         store: &Store,
         is_asked_for: impl Fn(&CallOf, u64) -> bool,
     ) -> Result<Changes, ObjectError> {
-        let mut changes = Changes::new();
+        let mut changes = Changes::default();
         let (ours, others): (Vec<&Span<'_>>, Vec<_>) =
             self.spans.iter().partition(|span| is_asked_for(span.call, span.seq));
         let Some(begin) = ours.iter().map(|span| span.from).min() else { return Ok(changes) };
@@ -139,11 +162,16 @@ impl<'h> Timeline<'h> {
             }
             for change in store.changed_paths(&from.tree, &to.tree)? {
                 let Some(certain) = attribute(&change.path, &ours, &others) else { continue };
-                let segment = Segment { before: change.from, after: change.to, certain };
-                add(changes.entry(change.path).or_default(), segment);
+                // What came into view was not made, and what went out of it was not deleted.
+                if change.from.is_none() && !from.covers(&change.path) {
+                    changes.not_covered.insert(change.path);
+                } else if change.to.is_some() || to.covers(&change.path) {
+                    let segment = Segment { before: change.from, after: change.to, certain };
+                    add(changes.paths.entry(change.path).or_default(), segment);
+                }
             }
         }
-        changes.retain(|_, segments| {
+        changes.paths.retain(|_, segments| {
             segments.retain(|segment| !is_same(segment.before, segment.after));
             !segments.is_empty()
         });

@@ -102,7 +102,7 @@ fn count(
             // Without an end of its own, the next state is the end.
             let next = history.all.iter().find(|known| known.pin.name.seq > last.pin.name.seq);
             let end = if last.record.kind == Kind::Call { next.unwrap_or(last) } else { last };
-            (end.pin.tree, changes.into_keys().collect())
+            (end.pin.tree, changes.paths.into_keys().collect())
         }
     };
     if from == to || (row.turn().is_some() && paths.is_empty()) {

@@ -89,6 +89,20 @@ impl Failures {
         write_all(&file, failures)
     }
 
+    /// Takes one back: it is put right.
+    pub(crate) fn withdraw(&self, workspace: &Path, message: &str) -> io::Result<()> {
+        let file = self.open()?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        let mut failures = read(&file).unwrap_or_default();
+        for known in &mut failures {
+            if known.workspace.0 == workspace && known.message == message {
+                known.count -= 1;
+            }
+        }
+        failures.retain(|failure| failure.count > 0);
+        write_all(&file, failures)
+    }
+
     /// Forgets what was last seen before a time, or all of it.
     pub(crate) fn forget(&self, before: Time) -> io::Result<()> {
         if !self.path.exists() {

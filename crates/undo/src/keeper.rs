@@ -196,6 +196,7 @@ impl Keeper {
         let lock = workspace.lock()?;
         if let Some(recovery) = lock.recovery() {
             (self.on_recovery)(recovery);
+            self.follow(workspace, recovery);
         }
         Ok(lock)
     }
@@ -303,8 +304,13 @@ impl Keeper {
     }
 
     /// Remembers that a checkpoint could not be taken.
-    pub(crate) fn note_missed(&self, workspace: &Path, message: &str) {
+    pub fn note_missed(&self, workspace: &Path, message: &str) {
         let _ = self.failure_list().add(workspace, true, message, self.now());
+    }
+
+    /// What was missed is there after all.
+    pub fn withdraw_missed(&self, workspace: &Path, message: &str) {
+        let _ = self.failure_list().withdraw(workspace, message);
     }
 
     /// What could not be protected lately.

@@ -116,8 +116,10 @@ pub(crate) struct OpenCall {
     pub(crate) call: String,
     pub(crate) tool: String,
     pub(crate) named: Vec<RelPath>,
-    /// What was there before it.
+    /// What was there before it, and what of that was not covered.
     pub(crate) tree: Oid,
+    #[serde(default)]
+    pub(crate) uncovered: Vec<RelPath>,
     /// The number that the next checkpoint had then.
     pub(crate) seq: u64,
     pub(crate) time: Time,

@@ -430,6 +430,7 @@ impl Keeper {
             }
         };
         let (seq, tree) = (lock.next_seq()?, capture.tree);
+        let uncovered = capture.uncovered.iter().map(|uncovered| uncovered.path.clone()).collect();
         // Even without a step of its own, what the call began with has to be kept.
         let is_known = last.is_some_and(|last| last.tree == tree);
         let mut checkpoint = None;
@@ -458,6 +459,7 @@ impl Keeper {
             tool: call.call.tool.clone(),
             named: place.named.clone(),
             tree,
+            uncovered,
             seq,
             time: call.time,
             late: call.late,
@@ -491,6 +493,7 @@ impl Keeper {
                 tree: open.tree,
                 seq: open.seq,
                 time: open.time.rfc3339(),
+                uncovered: open.uncovered.clone(),
                 late: open.late || call.late,
             };
             let of = CallOf {

@@ -124,6 +124,9 @@ pub struct Began {
     pub seq: u64,
     /// RFC 3339 in UTC.
     pub time: String,
+    /// What the tree did not cover.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncovered: Vec<RelPath>,
     /// Whether it was captured too late.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,

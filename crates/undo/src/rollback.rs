@@ -6,7 +6,8 @@ use serde::Serialize;
 use takeback_ledger::{LedgerError, OpenError, Time};
 use takeback_tree::{
     Blocked, CaptureError, EditError, Filter, Kept, KeptReason, Lock, ObjectError, Oid, Pin,
-    PinError, Plan, PlanError, RelPath, RestoreError, StoreError, Target, Uncovered, Workspace,
+    PinError, Plan, PlanError, Recovery, RelPath, RestoreError, StoreError, Target, Uncovered,
+    Workspace,
 };
 
 use crate::changes::Timeline;
@@ -14,7 +15,7 @@ use crate::history::{FindError, Found, History};
 use crate::keeper::Keeper;
 use crate::list::EffectView;
 use crate::notes::Notes;
-use crate::notices;
+use crate::notices::{self, Told};
 use crate::protect::chain;
 use crate::record::{Action, Chat, Checkpoint, Kind, Record, Rollback};
 use crate::report::quoted;
@@ -393,6 +394,59 @@ impl Keeper {
     }
 }
 
+impl Keeper {
+    /// Takes messages back, or gives them back. Says how many.
+    fn converse(&self, step: &ChatStep, now: Time) -> Result<usize, RollbackError> {
+        let Some(mut ledger) = self.ledger()? else { return Ok(0) };
+        let ChatStep { chat, redo } = step;
+        let done = match redo {
+            None => ledger.undo_from(&chat.session, chat.from_message, now),
+            Some(made) => ledger.redo_of(&chat.session, Some(*made), now),
+        };
+        match done {
+            Ok(done) => Ok(done.messages),
+            // They were taken back otherwise.
+            Err(LedgerError::NothingToUndo(_)) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// After a restore that was cut off: the rest of what it was part of. Its safety checkpoint is
+    /// the newest there is.
+    pub(crate) fn follow(&self, workspace: &Workspace<'_>, recovery: &Recovery) {
+        let Ok(history) = History::of(workspace.store(), workspace.id()) else { return };
+        let Some(safety) = history.all.last() else { return };
+        let Some(done) = &safety.record.rollback else { return };
+        match recovery {
+            // There was no rollback, so there is none to undo.
+            Recovery::Reverted(_) => {
+                let _ = workspace.store().unpin(&safety.pin.name);
+            }
+            Recovery::Finished(_) => {
+                let reversed = history.all.iter().find(|known| done.reverses == Some(known.pin.id));
+                let redo = reversed.filter(|_| done.action == Action::Undo);
+                let redo = redo.map(|reversed| reversed.record.moment());
+                let now = safety.record.moment();
+                let told = match &done.chat {
+                    Some(chat) => {
+                        self.converse(&ChatStep { chat: chat.clone(), redo }, now).map(drop)
+                    }
+                    None => Ok(()),
+                };
+                let told = told.map_err(|error| chain(&error)).and_then(|()| {
+                    notices::leave_after_recovery(self, workspace, safety, done, now)
+                });
+                if let Err(error) = told {
+                    let message =
+                        format!("a rollback was finished, but not its conversation: {error}");
+                    self.note_failure(workspace.path(), &message);
+                }
+            }
+            Recovery::Failed(_) => {}
+        }
+    }
+}
+
 /// Safety checkpoints of what can be undone, and of what can be redone; the latest last.
 #[allow(clippy::type_complexity)]
 fn stacks(history: &History) -> (Vec<(&Checkpoint, &Rollback)>, Vec<(&Checkpoint, &Rollback)>) {
@@ -626,30 +680,23 @@ impl<'w> PlannedRollback<'_, 'w> {
     /// Takes the conversation back, or gives it back. The files are restored by then, so a failure
     /// is only a warning, unless there was nothing else to do.
     fn converse(&mut self, now: Time) -> Result<(), RollbackError> {
-        let Some(ChatStep { chat, redo }) = &self.goal.chat else { return Ok(()) };
-        let Some(mut ledger) = self.keeper.ledger()? else { return Ok(()) };
-        let done = match redo {
-            None => ledger.undo_from(&chat.session, chat.from_message, now),
-            Some(made) => ledger.redo_of(&chat.session, Some(*made), now),
-        };
-        match (done, redo) {
-            (Ok(done), None) => self.view.undone_messages = done.messages,
-            (Ok(done), Some(_)) => self.view.redone_messages = done.messages,
-            // They were taken back, or given back, otherwise.
-            (Err(LedgerError::NothingToUndo(_)), _) => self.view.undone_messages = 0,
-            (Err(LedgerError::NothingToRedo(_)), _) => {
-                let session = &chat.session;
-                self.view.warnings.push(format!(
-                    "the messages of {session} that were taken back then stay so: another undo came after"
+        let Some(step) = &self.goal.chat else { return Ok(()) };
+        let done = self.keeper.converse(step, now);
+        let view = &mut self.view;
+        match (done, step.redo) {
+            (Ok(messages), None) => view.undone_messages = messages,
+            (Ok(messages), Some(_)) => view.redone_messages = messages,
+            (Err(RollbackError::Ledger(LedgerError::NothingToRedo(_))), _) => {
+                view.warnings.push(format!(
+                    "messages of {} stay taken back: another undo came after",
+                    step.chat.session
                 ));
             }
             (Err(error), _) if self.goal.files => {
-                self.view.undone_messages = 0;
-                self.view
-                    .warnings
-                    .push(format!("the conversation stays as it is: {}", chain(&error)));
+                view.undone_messages = 0;
+                view.warnings.push(format!("the conversation stays as it is: {}", chain(&error)));
             }
-            (Err(error), _) => return Err(error.into()),
+            (Err(error), _) => return Err(error),
         }
         Ok(())
     }
@@ -661,7 +708,7 @@ impl<'w> PlannedRollback<'_, 'w> {
         };
         let store = self.workspace.store();
         let open = Notes::new(self.workspace.notes()).open_calls();
-        let timeline = Timeline::of(history, &open, Some(plan.from));
+        let timeline = Timeline::of(history, &open, Some((plan.from, &plan.uncovered)));
         let changes = timeline
             .changes(store, |running, _| running.session == call.session)
             .map_err(StoreError::from)?;
@@ -671,7 +718,7 @@ impl<'w> PlannedRollback<'_, 'w> {
             if present.is_some_and(|(mode, _)| mode.is_directory()) {
                 continue;
             }
-            let last = changes.get(path).and_then(|segments| segments.last());
+            let last = changes.paths.get(path).and_then(|segments| segments.last());
             if last.is_none_or(|last| last.after != present) {
                 others.push(path.clone());
             }
@@ -684,8 +731,14 @@ impl<'w> PlannedRollback<'_, 'w> {
         if self.changes_no_file() && self.view.undone_messages == 0 {
             return;
         }
-        let left =
-            notices::leave(self.keeper, self.workspace, &self.view, &self.goal.state.tree, now);
+        let told = Told {
+            checkpoint: self.view.checkpoint,
+            restored: &self.view.restored,
+            deleted: &self.view.deleted,
+            effects: &self.view.effects,
+        };
+        let tree = &self.goal.state.tree;
+        let left = notices::leave(self.keeper, self.workspace, &told, tree, now);
         if let Err(error) = left {
             self.view.warnings.push(format!("the agents will not be told: {error}"));
         }

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use takeback_tree::{Content, Edit, Entry, Mode, ObjectError, Oid, RelPath, Store, Workspace};
+use takeback_tree::{
+    Content, Edit, Entry, Kept, KeptReason, Mode, ObjectError, Oid, RelPath, Store, Workspace,
+};
 
 use crate::changes::{Changes, Node, Segment, Timeline};
 use crate::history::{History, Row};
@@ -80,7 +82,7 @@ impl Keeper {
         let mut lock = self.lock(workspace)?;
         let present = lock.capture_readable(&self.capture_options(&self.rules, &[]))?;
         let open = Notes::new(workspace.notes()).open_calls();
-        let timeline = Timeline::of(history, &open, Some(present.tree));
+        let timeline = Timeline::of(history, &open, Some((present.tree, &present.uncovered)));
         let (row, changes, undone) =
             turn_to_undo(store, history, &timeline, &present.tree, options)?;
         let Undone { edits, conflicts, uncertain } = undone;
@@ -88,7 +90,7 @@ impl Keeper {
         let mut paths: Vec<RelPath> = edits.iter().map(|edit| edit.path.clone()).collect();
         let tree = lock.edit(present.tree, &edits)?;
         // Directories that the turn made go with what it made in them.
-        for (path, segments) in &changes {
+        for (path, segments) in &changes.paths {
             let is_made = segments.first().is_some_and(|segment| segment.before.is_none());
             if is_made && !paths.contains(path) && store.entry(&tree, path).map_err(lost)?.is_none()
             {
@@ -107,6 +109,9 @@ impl Keeper {
         };
         // No paths would mean all of them; without an edit, all of them are as they should be.
         let mut planned = self.plan(workspace, Some(lock), goal, Vec::new())?;
+        let kept = changes.not_covered.into_iter();
+        let kept = kept.map(|path| Kept { path, reason: KeptReason::NotCovered });
+        planned.view.kept.extend(kept);
         planned.view.row = Some(row.number);
         (planned.view.conflicts, planned.view.uncertain) = (conflicts, uncertain);
         Ok(planned)
@@ -124,7 +129,7 @@ fn turn_to_undo<'h>(
     let undo = |row: &Row<'_>| {
         let changes = timeline.changes(store, |call, seq| row.has(call, seq))?;
         let mut undone = Undone::default();
-        for (path, segments) in &changes {
+        for (path, segments) in &changes.paths {
             undone.add(store, present, path, segments, options)?;
         }
         undone.drop_impossible(store, present)?;

@@ -41,6 +41,9 @@ const AGENT: [&str; 6] = [
 ];
 
 pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    if context.globals.json {
+        return Err(Failure::new("the demonstration is for people: it has no --json"));
+    }
     let failed =
         |error: io::Error| Failure::new("cannot set up the scratch project").because(&error);
     let scratch = Scratch::new().map_err(failed)?;

@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     late: Option<String>,
 }
 
+/// What is said, and remembered until the background is done, if a capture takes too long.
+const LATE: &str = "not done within timeout_ms, so it went on in the background";
+
 /// More than this is nothing that an agent says.
 const MAX_INPUT: u64 = 256 << 20;
 
@@ -134,6 +137,9 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
     };
     match answer {
         Ok(Handled { failures: new, later, .. }) => {
+            if is_late && new.is_empty() {
+                keeper.withdraw_missed(&place, LATE);
+            }
             failures.extend(new);
             match later {
                 Some(later) => background::later(context, &later),
@@ -141,7 +147,9 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
             }
         }
         Err(mpsc::RecvTimeoutError::Timeout) => {
-            // This process ends, and with it what it began; another one does it again.
+            // This process ends, and with it what it began; another one does it again, and says so
+            // when it is done.
+            keeper.note_missed(&place, LATE);
             let turn = keeper.current_turn(&report).unwrap_or(TurnId::Number(0));
             let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
             let words = ["hook", arguments.agent.as_str(), "--late", turn.as_str()];
@@ -155,7 +163,9 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
             );
         }
         Err(mpsc::RecvTimeoutError::Disconnected) => {
-            failures.push("something went wrong inside: please report this".into());
+            let message = "something went wrong inside: please report this";
+            keeper.note_missed(&place, message);
+            failures.push(message.into());
         }
     }
     Ok(failures)
