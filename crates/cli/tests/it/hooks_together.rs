@@ -331,3 +331,44 @@ fn events_without_names_are_of_one_session() {
     let row = &rows(&session)[0];
     assert_eq!((&row["session"], &row["prompt"]), (&json!("generic:default"), &json!("hello")));
 }
+
+/// What a call names is protected although it would be left out otherwise.
+#[test]
+fn what_a_call_names_is_protected_whatever_the_rules_say() {
+    let session = Session::new();
+    session.write(".gitignore", ".env\ndata/\n");
+    for path in [".env", "data/x", "node_modules/pkg/x"] {
+        session.write(path, "1");
+    }
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("change them");
+    for path in [".env", "data/x", "node_modules/pkg/x"] {
+        agent.writes(path, "2");
+    }
+    agent.is_done();
+    session.write("mine", "1");
+    let output = session.output(&["undo"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    for path in [".env", "data/x", "node_modules/pkg/x"] {
+        assert_eq!(session.read(path), "1", "{path}");
+    }
+    assert_eq!(session.read("mine"), "1");
+    session.output(&["rollback", "undo"]);
+    for path in [".env", "data/x", "node_modules/pkg/x"] {
+        assert_eq!(session.read(path), "2", "{path}");
+    }
+}
+
+#[test]
+fn a_call_that_only_its_end_tells_of_is_no_reason_to_fail() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("one");
+    let call = agent.call("Bash", json!({ "command": "git push" }));
+    agent.tell(call.event("after_tool"));
+    agent.is_done();
+    assert!(rows(&session).is_empty());
+    // Nobody told of its beginning, so its end is the first word of its effects.
+    assert_eq!(count(&session, "SELECT count(*) FROM effects"), 1);
+}

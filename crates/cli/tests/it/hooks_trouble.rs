@@ -283,7 +283,7 @@ fn a_prompt_that_takes_too_long_is_recorded_once() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 0\n");
     let agent = Agent::new(&session, "s1");
-    for number in 0..30 {
+    for number in 0..80 {
         agent.report(json!({ "event": "turn_start", "prompt": format!("prompt {number}") }));
     }
     configure(&session, "");
@@ -293,9 +293,9 @@ fn a_prompt_that_takes_too_long_is_recorded_once() {
     };
     eventually("all prompts", || {
         agent.tell(json!({ "event": "after_tool", "tool": "Read" }));
-        count("SELECT count(DISTINCT content) FROM messages") == 30
+        count("SELECT count(DISTINCT content) FROM messages") == 80
     });
-    assert_eq!(count("SELECT count(*) FROM messages"), 30);
+    assert_eq!(count("SELECT count(*) FROM messages"), 80);
 }
 
 #[test]

@@ -381,6 +381,32 @@ fn an_older_layout_is_set_aside_and_can_be_brought_in() {
     assert!(checkpoints.join("legacy-20990101-000000").exists());
 }
 
+#[test]
+fn a_workspace_that_is_being_used_is_left_for_the_next_time() {
+    let session = Session::new();
+    let one = workspace(&session, "one", &[b"1".to_vec()]);
+    let workspaces = fs::read_dir(store(&session).join("workspaces")).unwrap();
+    let lock = workspaces.map(|entry| entry.unwrap().path().join("lock")).next().unwrap();
+    // A file system's lock, which ends with its process.
+    let mut user = Command::new("flock")
+        .arg(&lock)
+        .args(["-c", "echo locked; exec sleep 60"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said_so = [0; 6];
+    std::io::Read::read_exact(user.stdout.as_mut().unwrap(), &mut said_so).unwrap();
+    let prune = ["checkpoints", "prune", "--retention-days", "0"];
+    assert_eq!(said(&session, &prune)["busy"], json!([one]));
+    assert_eq!(count(&session, &one), 1);
+    user.kill().unwrap();
+    user.wait().unwrap();
+    eventually("nobody uses it", || {
+        said(&session, &prune);
+        count(&session, &one) == 0
+    });
+}
+
 /// An agent that died in the middle of a call never says that it ended.
 #[test]
 fn a_call_that_never_ended_keeps_nothing_for_ever() {

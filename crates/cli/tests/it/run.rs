@@ -97,6 +97,48 @@ fn a_signal_ends_the_command_and_what_it_changed_is_captured() {
     assert!(!session.project().join("ready").exists());
 }
 
+/// `timeout 10 takeback run …` and supervisors end what they started, not its children.
+#[test]
+fn a_request_to_end_reaches_the_command() {
+    let session = Session::new();
+    let script = "trap 'echo ended > a; exit 5' TERM; echo > ready; while :; do sleep 0.05; done";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_takeback"))
+        .args(["run", "--", "/bin/sh", "-c", script])
+        .current_dir(session.project())
+        .env_clear()
+        .env("HOME", session.base())
+        .process_group()
+        .spawn()
+        .unwrap();
+    eventually("the command runs", || session.project().join("ready").exists());
+    let kill = |signal: &str, id: String| {
+        Command::new("kill").args([signal, "--", &id]).status().unwrap();
+    };
+    kill("-TERM", child.id().to_string());
+    let ended = (0..150).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        child.try_wait().unwrap().is_some()
+    });
+    kill("-KILL", format!("-{}", child.id()));
+    assert!(ended, "the command goes on as if nobody had asked");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert_eq!(session.read("a"), "ended\n");
+}
+
+#[test]
+fn the_command_has_its_input_and_its_directory() {
+    let session = Session::new();
+    session.write("Makefile", "");
+    session.write("src/a", "1");
+    let output = hook_with(&session.base(), &["run", "--", "/bin/cat"], b"through", &[]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "through");
+    session.output(&["-C", "src", "run", "--", "/bin/sh", "-c", "echo 2 > a"]);
+    assert_eq!(session.read("src/a"), "2\n");
+    assert_eq!(rows(&session).len(), 2);
+    session.output(&["undo"]);
+    assert_eq!(session.read("src/a"), "1");
+}
+
 trait OwnGroup {
     fn process_group(&mut self) -> &mut Self;
 }
