@@ -167,3 +167,18 @@ fn a_diff_of_a_path_that_is_nowhere_says_so() {
     assert_eq!(session.output(&["rollback", "1", "mistyped"]).status.code(), Some(1));
     assert_eq!(session.output(&["rollback", "diff", "1", "mistyped"]).status.code(), Some(1));
 }
+
+/// A call named it, so the checkpoint has it; the rules leave it out otherwise.
+#[test]
+fn a_diff_knows_what_only_a_call_named() {
+    let session = Session::new();
+    session.write("node_modules/pkg/x", "1\n");
+    let mut agent = Agent::new(&session, "s1");
+    agent.writes("node_modules/pkg/x", "2\n");
+    let diff = session.json(&["rollback", "diff", "1"]);
+    assert_eq!((&diff["insertions"], &diff["deletions"]), (&json!(1), &json!(1)), "{diff}");
+    session.output(&["rollback", "1"]);
+    assert_eq!(session.read("node_modules/pkg/x"), "1\n");
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("node_modules/pkg/x"), "2\n");
+}
