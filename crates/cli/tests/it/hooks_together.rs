@@ -372,3 +372,17 @@ fn a_call_that_only_its_end_tells_of_is_no_reason_to_fail() {
     // Nobody told of its beginning, so its end is the first word of its effects.
     assert_eq!(count(&session, "SELECT count(*) FROM effects"), 1);
 }
+
+#[test]
+fn counts_know_what_only_a_call_named() {
+    let session = Session::new();
+    session.write("node_modules/pkg/x", "1\n");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("both");
+    agent.writes("node_modules/pkg/x", "2\n");
+    agent.runs("echo another > b");
+    agent.is_done();
+    let row = &rows(&session)[0];
+    let counts = [&row["files_changed"], &row["insertions"], &row["deletions"]];
+    assert_eq!(counts, [&json!(2), &json!(2), &json!(1)]);
+}

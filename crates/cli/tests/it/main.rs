@@ -18,4 +18,5 @@ mod sessions;
 mod sessions_care;
 mod sessions_exchange;
 mod store;
+mod terminal;
 mod undo_merge;
