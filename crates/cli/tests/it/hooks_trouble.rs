@@ -235,6 +235,48 @@ fn nonsense_is_harmless_unless_one_is_strict() {
     }
 }
 
+/// Without a home, or where the working directory is gone: an agent may remove its own project.
+#[test]
+fn a_hook_ends_well_wherever_it_is_started() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "make" }));
+    fs::write(session.base().join("event"), agent.event(call.event("before_tool"))).unwrap();
+    let program = env!("CARGO_BIN_EXE_takeback");
+    for script in [
+        format!("unset HOME; exec {program} hook generic < event"),
+        format!("mkdir gone; cd gone; rmdir ../gone; exec {program} hook generic < $HOME/event"),
+        format!("exec {program} hook generic < event >&-"),
+        format!("exec {program} hook generic < event 2>/dev/full"),
+        format!("exec {program} hook generic <&-"),
+    ] {
+        let output = Command::new("/bin/sh")
+            .args(["-c", &script])
+            .current_dir(session.base())
+            .env_clear()
+            .env("PATH", "/bin:/usr/bin")
+            .env("HOME", session.base())
+            .output()
+            .unwrap();
+        assert_eq!(
+            (output.status.code(), text(&output.stdout)),
+            (Some(0), String::new()),
+            "{script}"
+        );
+    }
+}
+
+/// Exit code 2 keeps the agents that are like Claude from using the tool at all.
+#[test]
+fn a_hook_line_of_another_version_blocks_no_tool() {
+    let session = Session::new();
+    for arguments in [&["hook", "an-agent-to-come"][..], &["hook", "generic", "--to-come"]] {
+        let output = hook(&session.base(), arguments, b"{}");
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), String::new()));
+        assert!(!output.stderr.is_empty());
+    }
+}
+
 /// A project that takes longer than a millisecond.
 fn large() -> Session {
     let session = Session::new();
