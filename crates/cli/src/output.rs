@@ -174,7 +174,12 @@ pub(crate) fn paint(context: &Context, style: Style, text: &str) -> String {
 const SHOWN: usize = 20;
 
 /// Prints a title and lines below it; nothing without lines.
-pub(crate) fn print_section(title: &str, lines: Vec<String>, context: &Context) {
+pub(crate) fn print_section(
+    title: &str,
+    lines: impl IntoIterator<Item = String>,
+    context: &Context,
+) {
+    let lines: Vec<String> = lines.into_iter().collect();
     if lines.is_empty() {
         return;
     }

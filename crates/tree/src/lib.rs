@@ -46,7 +46,9 @@ mod workspaces;
 pub use adopt::{AdoptError, AdoptLock, Adopted, Adoption, Late};
 pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
 pub use compare::PathChange;
-pub use diff::{Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, diff};
+pub use diff::{
+    Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, count_lines, diff,
+};
 pub use edit::{Content, Edit, EditError, Entry};
 pub use foreign::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};
 pub use gc::{GcError, GcOutcome};

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use takeback_tree::{DiffOptions, ObjectError, Oid, RelPath, Side, Store, diff};
+use takeback_tree::{
+    DiffOptions, ObjectError, Oid, RelPath, Rules, Side, Store, count_lines, diff,
+};
 
 use crate::changes::Timeline;
 use crate::history::{History, Row};
@@ -91,28 +93,52 @@ fn count(
     history: &History,
     timeline: &Timeline<'_>,
     row: &Row<'_>,
-    rules: &takeback_tree::Rules,
+    rules: &Rules,
 ) -> Result<Counts, ObjectError> {
     let from = row.first().pin.tree;
-    let (to, paths): (Oid, Vec<RelPath>) = match row.turn() {
-        None => (row.successor().map_or(from, |next| next.first().pin.tree), Vec::new()),
-        Some(_) => {
-            let changes = timeline.changes(store, |call, seq| row.has(call, seq))?;
-            let last = row.last();
-            // Without an end of its own, the next state is the end.
-            let next = history.all.iter().find(|known| known.pin.name.seq > last.pin.name.seq);
-            let end = if last.record.kind == Kind::Call { next.unwrap_or(last) } else { last };
-            (end.pin.tree, changes.paths.into_keys().collect())
-        }
-    };
-    if from == to || (row.turn().is_some() && paths.is_empty()) {
-        return Ok(Counts::default());
+    if row.turn().is_none() {
+        let to = row.successor().map_or(from, |next| next.first().pin.tree);
+        return count_between(store, rules, from, to, &[]);
     }
-    let options = DiffOptions { paths: &paths, ..DiffOptions::new(rules) };
+    let last = row.last();
+    // Without an end of its own, the next state is the end.
+    let next = history.all.iter().find(|known| known.pin.name.seq > last.pin.name.seq);
+    let to = if last.record.kind == Kind::Call { next.unwrap_or(last) } else { last }.pin.tree;
+    let mut counts = Counts::default();
+    let mut paths = Vec::new();
+    for (path, segments) in timeline.changes(store, |call, seq| row.has(call, seq))?.paths {
+        let before = segments.first().and_then(|segment| segment.before);
+        let after = segments.last().and_then(|segment| segment.after);
+        // Files that were captured only because a call named them are not in both trees.
+        if store.entry(&from, &path)? == before && store.entry(&to, &path)? == after {
+            paths.push(path);
+        } else if let Some(lines) = count_lines(store, rules, &path, before, after)? {
+            counts.files += 1;
+            counts.insertions += lines.insertions;
+            counts.deletions += lines.deletions;
+        }
+    }
+    if !paths.is_empty() {
+        let others = count_between(store, rules, from, to, &paths)?;
+        counts.files += others.files;
+        counts.insertions += others.insertions;
+        counts.deletions += others.deletions;
+    }
+    Ok(counts)
+}
+
+fn count_between(
+    store: &Store,
+    rules: &Rules,
+    from: Oid,
+    to: Oid,
+    paths: &[RelPath],
+) -> Result<Counts, ObjectError> {
+    let options = DiffOptions { paths, ..DiffOptions::new(rules) };
     let diff = diff(store, &from, &to, &options)?;
     let is_file = |side: &Side| !side.mode.is_directory();
-    let files =
-        diff.changes.iter().filter(|change| change.from.iter().chain(&change.to).any(is_file));
+    let files = diff.changes.iter();
+    let files = files.filter(|change| change.from.iter().chain(&change.to).any(is_file));
     let mut counts = Counts { files: files.count() as u64, ..Counts::default() };
     for lines in diff.changes.iter().filter_map(|change| change.lines) {
         counts.insertions += lines.insertions;

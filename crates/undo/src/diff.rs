@@ -2,6 +2,7 @@
 
 use takeback_tree::{Diff, DiffError, DiffOptions, RelPath, StoreError, Workspace};
 
+use crate::history::History;
 use crate::keeper::Keeper;
 use crate::record::Checkpoint;
 
@@ -22,12 +23,14 @@ impl Keeper {
     pub fn diff(
         &self,
         workspace: &Workspace<'_>,
+        history: &History,
         checkpoint: &Checkpoint,
         paths: &[RelPath],
     ) -> Result<Diff, CompareError> {
         let mut lock = self.lock(workspace)?;
         let options = DiffOptions { paths, ..DiffOptions::new(&self.rules) };
-        let capture = self.capture_options(&self.rules, &[]);
+        let named = history.named();
+        let capture = self.capture_options(&self.rules, &named);
         let diff = lock.diff(&checkpoint.pin.tree, &capture, &options)?;
         for path in paths {
             let is_in = |tree| Ok(workspace.store().entry(tree, path)?.is_some());

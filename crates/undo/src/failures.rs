@@ -51,10 +51,7 @@ impl Failures {
     }
 
     pub(crate) fn all(&self) -> Vec<Failure> {
-        match fs::File::open(&self.path).and_then(|file| read(&file)) {
-            Ok(failures) => failures,
-            Err(_) => Vec::new(),
-        }
+        fs::File::open(&self.path).and_then(|file| read(&file)).unwrap_or_default()
     }
 
     /// Adds one. The same again in the same place only counts.

@@ -1,9 +1,9 @@
 //! The history of a workspace: its checkpoints as rows, and which one somebody means.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
-use takeback_tree::{Store, StoreError, WorkspaceId};
+use takeback_tree::{RelPath, Store, StoreError, WorkspaceId};
 
 use crate::record::{CallOf, Checkpoint, Checkpoints, Kind, TurnId};
 
@@ -101,6 +101,13 @@ impl History {
         }
         rows.reverse();
         Ok(History { workspace: workspace.clone(), all, unreadable, rows })
+    }
+
+    /// Everything that calls named: what the rules leave out was captured for them all the same.
+    pub(crate) fn named(&self) -> Vec<RelPath> {
+        let calls = self.all.iter().filter_map(|known| known.record.call.as_ref());
+        let named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
+        named.into_iter().cloned().collect()
     }
 
     /// The rows, newest first.

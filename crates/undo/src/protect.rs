@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use takeback_ledger::{
     CallRecord, EffectRecord, Event as Entry, Ledger, MessageRecord, ParentKind, Recorded,
     SessionRecord, Time,
 };
-use takeback_tree::{Oid, RelPath, Rules, Workspace, WorkspaceError};
+use takeback_tree::{AnyPath, CaptureError, Oid, RelPath, Rules, Workspace, WorkspaceError};
 
 use crate::keeper::{Keeper, TakeError, has_pin};
 use crate::notes::{self, CallKey, Notes, OpenCall, SessionNote, StepNote, file_name};
@@ -57,13 +58,14 @@ pub enum Later {
 }
 
 /// What a call may change: a directory or a single file.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum PlaceKind {
-    Directory(PathBuf),
-    File(PathBuf),
+    Directory(AnyPath),
+    File(AnyPath),
 }
 
 /// The same, and how it is captured.
+#[derive(Clone, Serialize, Deserialize)]
 struct Place {
     kind: PlaceKind,
     rules: Rules,
@@ -234,16 +236,26 @@ impl Keeper {
             ..CallRecord::default()
         };
         if mutates {
-            for place in self.places_of(&root, &report.directory, call.call, analysis.as_ref()) {
+            let mut waiting =
+                self.places_of(&root, &report.directory, call.call, analysis.as_ref());
+            let mut protected = Vec::new();
+            while !waiting.is_empty() {
+                let place = waiting.remove(0);
                 match self.protect(&place, &call) {
                     Ok((tree, checkpoint)) => {
                         handled.checkpoints.extend(checkpoint);
                         entry.tree_before.get_or_insert(tree.to_string());
                         entry.checkpoint = entry.checkpoint.or(checkpoint.map(|id| id.to_string()));
+                        protected.push(place);
                     }
-                    Err(error) => self.miss(handled, place.path(), &chain(&error)),
+                    Err(error) => {
+                        waiting.extend(self.instead(&place, &error, &report.directory));
+                        self.miss(handled, place.path(), &chain(&error));
+                    }
                 }
             }
+            // If it cannot be noted, the places are found anew.
+            let _ = notes::write(&self.places_path(&call), &protected);
         }
         let session = note.session.clone();
         let mut entries = vec![Entry::Call { session, call: entry }];
@@ -273,7 +285,12 @@ impl Keeper {
         };
         let mut has_begun = false;
         if mutates {
-            for place in self.places_of(&root, &report.directory, call.call, analysis.as_ref()) {
+            let noted = self.places_path(&call);
+            let places = notes::read::<Vec<Place>>(&noted).unwrap_or_else(|| {
+                self.places_of(&root, &report.directory, call.call, analysis.as_ref())
+            });
+            notes::remove(&noted);
+            for place in places {
                 match self.conclude(&place, &call) {
                     Ok(None) => {}
                     Ok(Some((open, tree))) => {
@@ -350,7 +367,7 @@ impl Keeper {
         call: &ToolCall,
         analysis: Option<&Analysis>,
     ) -> Vec<Place> {
-        let mut main = self.place(PlaceKind::Directory(root.to_owned()));
+        let mut main = self.place(PlaceKind::Directory(root.into()));
         let is_workspace = self.places.refusal(root).is_none();
         let mut places = Vec::new();
         let outside = analysis.map(|analysis| analysis.outside.as_slice()).unwrap_or_default();
@@ -378,6 +395,21 @@ impl Keeper {
         places
     }
 
+    /// Where it is noted which places a call was protected in: by its end, the agent may be
+    /// somewhere else.
+    fn places_path(&self, call: &Call<'_>) -> PathBuf {
+        let name = file_name(&[&call.reporter, &call.key.text]);
+        self.checkpoints_directory().join("calls").join(name)
+    }
+
+    /// If a session's workspace is too large, the project in it that the call works in.
+    fn instead(&self, place: &Place, error: &TakeError, directory: &Path) -> Option<Place> {
+        let is_too_large = matches!(error, TakeError::Capture(CaptureError::TooManyFiles { .. }));
+        let own = self.root(directory).ok().filter(|_| is_too_large)?;
+        let is_within = own != place.path() && own.starts_with(place.path());
+        is_within.then(|| self.place(PlaceKind::Directory(AnyPath(own))))
+    }
+
     fn place(&self, kind: PlaceKind) -> Place {
         Place { kind, rules: self.rules.clone(), named: Vec::new() }
     }
@@ -389,12 +421,12 @@ impl Keeper {
         let directory = directory.filter(|directory| directory.is_dir())?;
         let root = root_of(directory, &self.places).ok()?;
         if root.is_project {
-            let mut place = self.place(PlaceKind::Directory(root.path.clone()));
+            let mut place = self.place(PlaceKind::Directory(AnyPath(root.path.clone())));
             place.named.extend(path.strip_prefix(&root.path).ok().and_then(rel_path));
             return Some(place);
         }
         if is_directory {
-            let mut place = self.place(PlaceKind::Directory(path.to_owned()));
+            let mut place = self.place(PlaceKind::Directory(path.into()));
             place.rules.max_files = place.rules.max_files.min(MAX_FILES_ELSEWHERE);
             return Some(place);
         }
@@ -403,14 +435,14 @@ impl Keeper {
         if is_temporary && fs::symlink_metadata(path).is_err() {
             return None;
         }
-        Some(self.place(PlaceKind::File(path.to_owned())))
+        Some(self.place(PlaceKind::File(path.into())))
     }
 
     fn open(&self, place: &Place) -> Result<Workspace<'_>, WorkspaceError> {
         let store = self.store()?;
         match &place.kind {
-            PlaceKind::Directory(path) => store.workspace(path, &self.places),
-            PlaceKind::File(path) => store.single_file(path, &self.places),
+            PlaceKind::Directory(path) => store.workspace(&path.0, &self.places),
+            PlaceKind::File(path) => store.single_file(&path.0, &self.places),
         }
     }
 
@@ -565,7 +597,7 @@ impl Keeper {
 impl Place {
     fn path(&self) -> &Path {
         match &self.kind {
-            PlaceKind::Directory(path) | PlaceKind::File(path) => path,
+            PlaceKind::Directory(path) | PlaceKind::File(path) => &path.0,
         }
     }
 }

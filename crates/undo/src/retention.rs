@@ -328,7 +328,9 @@ impl Keeper {
 
     /// Notes of sessions that are not heard of any more, and failures nobody cares about.
     fn forget_old_notes(&self, store: &Store, workspaces: &[Workspace], oldest: Time) {
-        notes::remove_older(&self.checkpoints_directory().join("sessions"), oldest);
+        for directory in ["sessions", "calls"] {
+            notes::remove_older(&self.checkpoints_directory().join(directory), oldest);
+        }
         for workspace in workspaces {
             let notes = Notes::new(store.notes(&workspace.id));
             notes.forget_before(oldest);

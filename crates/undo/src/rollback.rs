@@ -161,6 +161,8 @@ pub(crate) struct Goal {
     /// If this reverses another: its safety checkpoint, and what it led to.
     pub(crate) reverses: Option<(Oid, Oid)>,
     pub(crate) paths: Vec<RelPath>,
+    /// What has to be captured whatever the rules say.
+    pub(crate) named: Vec<RelPath>,
     pub(crate) chat: Option<ChatStep>,
     pub(crate) files: bool,
     pub(crate) index: bool,
@@ -227,6 +229,7 @@ impl Keeper {
             action: Action::Rollback,
             reverses: None,
             paths: options.paths.clone(),
+            named: history.named(),
             chat: chat.map(|chat| ChatStep { chat, redo: None }),
             files: options.scope != Scope::Chat,
             index: options.index,
@@ -263,6 +266,7 @@ impl Keeper {
             reverses: Some((safety.pin.id, done.tree)),
             // One of single paths is reversed for these paths.
             paths: done.paths.clone(),
+            named: history.named(),
             chat,
             files: done.files,
             index: done.index && safety.pin.attachment.is_some(),
@@ -586,7 +590,7 @@ impl<'w> PlannedRollback<'_, 'w> {
 
     fn make_plan(&self, lock: &mut Lock<'_>) -> Result<Plan, PlanError> {
         let keeper = self.keeper;
-        let options = keeper.capture_options(&keeper.rules, &[]);
+        let options = keeper.capture_options(&keeper.rules, &self.goal.named);
         lock.plan(&self.target(), &self.goal.paths, &options)
     }
 

@@ -80,7 +80,8 @@ impl Keeper {
     ) -> Result<PlannedRollback<'k, 'w>, RollbackError> {
         let store = workspace.store();
         let mut lock = self.lock(workspace)?;
-        let present = lock.capture_readable(&self.capture_options(&self.rules, &[]))?;
+        let named = history.named();
+        let present = lock.capture_readable(&self.capture_options(&self.rules, &named))?;
         let open = Notes::new(workspace.notes()).open_calls();
         let timeline = Timeline::of(history, &open, Some((present.tree, &present.uncovered)));
         let (row, changes, undone) =
@@ -101,6 +102,7 @@ impl Keeper {
             checkpoint: row.first().clone(),
             state: State { tree, filter: present.filter, uncovered: present.uncovered },
             action: Action::UndoTurn,
+            named,
             reverses: None,
             files: true,
             chat: None,

@@ -76,6 +76,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let lines = view.uncovered.iter().map(|uncovered| {
         format!("{}  ({})", uncovered.path, output::disarm(&output::reason(uncovered)))
     });
-    output::print_section("Not covered", lines.collect(), context);
+    output::print_section("Not covered", lines, context);
     Ok(ExitCode::SUCCESS)
 }

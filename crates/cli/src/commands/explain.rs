@@ -38,8 +38,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         .effects
         .iter()
         .map(|effect| format!("{}: {}", effect.kind.as_str(), output::disarm(&effect.command)));
-    output::print_section("No rollback reverses", effects.collect(), context);
+    output::print_section("No rollback reverses", effects, context);
     let outside = analysis.outside.iter().map(|path| output::tilde(path, context));
-    output::print_section("Outside of the workspace", outside.collect(), context);
+    output::print_section("Outside of the workspace", outside, context);
     Ok(ExitCode::SUCCESS)
 }

@@ -108,10 +108,8 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
     failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
     // Nothing: it cannot be read, or is something that this version does not know.
     let Some(report) = report else { return Ok(failures) };
-    let late: Option<TurnId> = match &arguments.late {
-        Some(turn) => Some(serde_json::from_str(turn).unwrap_or(TurnId::Name(turn.clone()))),
-        None => None,
-    };
+    let turn = |json: &String| serde_json::from_str(json).unwrap_or(TurnId::Name(json.clone()));
+    let late: Option<TurnId> = arguments.late.as_ref().map(turn);
     // Only captures may take long; the rest waits for nothing but the ledger, and that not long.
     let captures = matches!(report.event, Event::BeforeTool(_) | Event::AfterTool { .. });
     let limit = Duration::from_millis(keeper.settings().timeout_ms);

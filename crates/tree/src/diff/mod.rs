@@ -166,6 +166,24 @@ pub fn diff(
     Ok(Diff { from: *from, to: *to, changes })
 }
 
+/// How many lines differ between two files or symlinks; `None` if there is nothing to count.
+pub fn count_lines(
+    store: &Store,
+    rules: &Rules,
+    path: &RelPath,
+    from: Option<(Mode, Oid)>,
+    to: Option<(Mode, Oid)>,
+) -> Result<Option<LineCounts>, ObjectError> {
+    let side = |node: Option<(Mode, Oid)>| node.map(|(mode, oid)| Side { mode, oid, size: 0 });
+    let (from, to) = (side(from), side(to));
+    let Some(kind) = kind_of_change(from, to) else { return Ok(None) };
+    let private = Matcher::new(rules).is_private(path.as_bytes());
+    let (path, lines, binary) = (path.clone(), None, false);
+    let mut change = Change { path, kind, from, to, lines, binary, private };
+    change.measure(store, true)?;
+    Ok(change.lines)
+}
+
 /// A directory to compare. A side that is not there has the empty tree.
 struct Pending {
     path: RelPath,

@@ -203,7 +203,7 @@ impl Planner<'_, '_> {
                     if swap {
                         steps.push(Step::new(path, Some(from), None, swap));
                     } else if !covers(&not_covered, &path)
-                        && !(self.target.silent && from.oid == Oid::EMPTY_TREE)
+                        && (!self.target.silent || from.oid != Oid::EMPTY_TREE)
                     {
                         emptied.push((path, from));
                     }

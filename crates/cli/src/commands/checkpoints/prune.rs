@@ -65,9 +65,9 @@ fn print(pruned: &Pruned, context: &Context) {
         )
     });
     let legacy = pruned.legacy.iter().map(|name| output::disarm(name));
-    output::print_section(title, lines.chain(legacy).collect(), context);
+    output::print_section(title, lines.chain(legacy), context);
     let busy = pruned.busy.iter().map(|path| output::tilde(&path.0, context));
-    output::print_section("Busy, left for the next time", busy.collect(), context);
+    output::print_section("Busy, left for the next time", busy, context);
     if pruned.workspaces.is_empty() && pruned.legacy.is_empty() {
         println!("Nothing is beyond the limits.");
     }

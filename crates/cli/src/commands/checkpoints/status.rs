@@ -50,9 +50,9 @@ fn print(status: &Status, context: &Context) {
     let legacy = status.legacy.iter().map(|archive| {
         format!("{}  {}", output::disarm(&archive.name), output::bytes(archive.bytes))
     });
-    output::print_section("Archives of older layouts", legacy.collect(), context);
+    output::print_section("Archives of older layouts", legacy, context);
     let failures = status.failures.iter().map(|missed| {
         format!("{}: {}", output::tilde(&missed.workspace.0, context), describe(missed))
     });
-    output::print_section("Failures", failures.collect(), context);
+    output::print_section("Failures", failures, context);
 }

@@ -42,7 +42,7 @@ pub(super) fn run(
     let paths: Vec<RelPath> =
         paths.iter().map(|path| context.inside(&workspace, path)).collect::<Result<_, _>>()?;
     let progress = Progress::new("comparing the workspace with the checkpoint");
-    let diff = keeper.diff(&workspace, found.checkpoint, &paths)?;
+    let diff = keeper.diff(&workspace, &history, found.checkpoint, &paths)?;
     let lines = (!full).then_some(LINES);
     let unified =
         diff.unified(workspace.store(), lines).map_err(takeback_tree::StoreError::from)?;
@@ -80,7 +80,7 @@ fn print(view: &View, context: &Context) {
         &view.checkpoint.to_string()[..7]
     );
     let lines = view.changes.iter().map(describe);
-    output::print_section("Changed", lines.collect(), context);
+    output::print_section("Changed", lines, context);
     println!();
     for line in view.diff.lines() {
         let style = match line.as_bytes().first() {

@@ -28,7 +28,7 @@ pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<Exi
     if list.checkpoints.is_empty() {
         println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
         let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));
-        output::print_section("There are some for", lines.collect(), context);
+        output::print_section("There are some for", lines, context);
     } else {
         println!("Checkpoints for {path}");
     }

@@ -47,9 +47,9 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     print_section(delete, paths(&view.deleted), context);
     let guarded = "Guarded, left as they are (name them to restore them)";
     print_section(guarded, paths(&view.guarded), context);
-    print_section("Kept", view.kept.iter().map(kept).collect(), context);
+    print_section("Kept", view.kept.iter().map(kept), context);
     print_section("Written to meanwhile, kept under these names", paths(&view.saved), context);
-    let blocked = view.blocked.iter().map(blocked).collect();
+    let blocked = view.blocked.iter().map(blocked);
     print_section("In the way, and cannot be saved first", blocked, context);
     let others = "Changed by others since the agent (the safety checkpoint keeps it)";
     print_section(others, paths(&view.others), context);
@@ -57,10 +57,10 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
         view.conflicts.iter().partition(|conflict| conflict.resolved);
     let line =
         |conflict: &takeback_undo::Conflict| format!("{}  ({})", conflict.path, conflict.reason);
-    print_section("Resolved as asked", resolved.into_iter().map(line).collect(), context);
+    print_section("Resolved as asked", resolved.into_iter().map(line), context);
     let conflicts =
         "Left alone, because they changed since (--theirs, --ours or --markers decides)";
-    print_section(conflicts, left.into_iter().map(line).collect(), context);
+    print_section(conflicts, left.into_iter().map(line), context);
     let uncertain =
         "Left alone, because others may have changed them (--uncertain takes them back)";
     print_section(uncertain, paths(&view.uncertain), context);
@@ -68,7 +68,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
         let lines = view.uncovered.iter().map(|uncovered| {
             format!("{}  ({})", uncovered.path, output::disarm(&output::reason(uncovered)))
         });
-        print_section("Not covered by the checkpoint", lines.collect(), context);
+        print_section("Not covered by the checkpoint", lines, context);
     } else if !view.uncovered.is_empty() {
         let count = output::count(view.uncovered.len(), "path");
         println!("Not covered by the checkpoint: {count} (-v lists them).");
@@ -92,7 +92,7 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
         let line = |effect: &takeback_undo::EffectView| {
             format!("{}: {}", effect.kind, output::disarm(&output::shorten(&effect.command, 100)))
         };
-        print_section(&title, view.effects.iter().map(line).collect(), context);
+        print_section(&title, view.effects.iter().map(line), context);
     }
     if let Some(moved) = &view.repository {
         println!(
