@@ -11,7 +11,6 @@ use takeback_ledger::Time;
 use takeback_tree::{Mode, ObjectError, Oid, RelPath, Store, Uncovered};
 
 use crate::history::History;
-use crate::notes::OpenCall;
 use crate::record::{CallOf, Checkpoint, Kind};
 
 /// A file, symlink or directory in a tree.
@@ -72,11 +71,7 @@ pub(crate) struct Timeline<'h> {
 impl<'h> Timeline<'h> {
     /// Everything that a history tells, with the calls that are still running and the present
     /// state, if it is known.
-    pub(crate) fn of(
-        history: &'h History,
-        open: &[OpenCall],
-        now: Option<(Oid, &'h [Uncovered])>,
-    ) -> Timeline<'h> {
+    pub(crate) fn of(history: &'h History, now: Option<(Oid, &'h [Uncovered])>) -> Timeline<'h> {
         let mut timeline = Timeline { points: Vec::new(), spans: Vec::new() };
         for checkpoint in &history.all {
             timeline.add(checkpoint);
@@ -87,7 +82,7 @@ impl<'h> Timeline<'h> {
             let time = Time::default();
             timeline.points.push(Point { at: u64::MAX, time, tree, uncovered });
         }
-        timeline.add_unended(history, open);
+        timeline.add_unended(history);
         timeline
     }
 
@@ -110,7 +105,7 @@ impl<'h> Timeline<'h> {
 
     /// Calls whose end nobody told run until now if they are open; otherwise until their session is
     /// heard of again, and if it is not, until the next that is known.
-    fn add_unended(&mut self, history: &'h History, open: &[OpenCall]) {
+    fn add_unended(&mut self, history: &'h History) {
         let name = |call: &'h CallOf| (call.session.as_str(), call.id.as_str());
         let ended: HashSet<_> = self.spans.iter().map(|span| name(span.call)).collect();
         for (index, checkpoint) in history.all.iter().enumerate() {
@@ -120,7 +115,8 @@ impl<'h> Timeline<'h> {
                 continue;
             }
             let from = 2 * checkpoint.pin.name.seq;
-            let is_open = open.iter().any(|open| open.call == call.id && open.seq == record.seq);
+            let is_open =
+                history.open.iter().any(|open| open.call == call.id && open.seq == record.seq);
             let later = &history.all[index + 1..];
             let again = later.iter().find(|later| {
                 later.record.call.as_ref().is_some_and(|later| later.session == call.session)

@@ -38,8 +38,7 @@ impl Keeper {
     /// checkpoint until the next row. `None` where nothing is known yet.
     pub(crate) fn counts(&self, subject: &Subject<'_>, history: &History) -> Vec<Option<Counts>> {
         let store = subject.store;
-        let notes = subject.notes();
-        let path = notes.counts();
+        let path = subject.notes().counts();
         let known: BTreeMap<u64, Counted> = notes::read(&path).unwrap_or_default();
         let mut counted = BTreeMap::new();
         let mut timeline = None;
@@ -53,8 +52,7 @@ impl Keeper {
             let entry = match known.get(&seq).filter(|known| known.until == until) {
                 Some(known) => Some(*known),
                 None => {
-                    let timeline = timeline
-                        .get_or_insert_with(|| Timeline::of(history, &notes.open_calls(), None));
+                    let timeline = timeline.get_or_insert_with(|| Timeline::of(history, None));
                     // What cannot be read cannot be counted; the list says so elsewhere.
                     let counts = count(store, history, timeline, &row, &self.rules).ok();
                     counts.map(|counts| Counted { until, counts })

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use takeback_tree::{RelPath, Store, StoreError, WorkspaceId};
 
+use crate::notes::{Notes, OpenCall};
 use crate::record::{CallOf, Checkpoint, Checkpoints, Kind, TurnId};
 
 /// All checkpoints of a workspace.
@@ -15,6 +16,8 @@ pub struct History {
     pub(crate) all: Vec<Checkpoint>,
     /// What could not be read, and why.
     pub unreadable: Vec<String>,
+    /// Calls that have begun and not ended.
+    pub(crate) open: Vec<OpenCall>,
     /// Newest first.
     rows: Vec<Vec<usize>>,
 }
@@ -82,7 +85,7 @@ pub enum FindError {
 impl History {
     /// Reads it.
     pub fn of(store: &Store, workspace: &WorkspaceId) -> Result<History, StoreError> {
-        let Checkpoints { mut all, unreadable } = Checkpoints::of(store, workspace)?;
+        let (Checkpoints { mut all, unreadable }, open) = read(store, workspace)?;
         all.reverse();
         let mut rows: Vec<Vec<usize>> = Vec::new();
         let mut turns: HashMap<(&str, &TurnId), usize> = HashMap::new();
@@ -100,7 +103,7 @@ impl History {
             }
         }
         rows.reverse();
-        Ok(History { workspace: workspace.clone(), all, unreadable, rows })
+        Ok(History { workspace: workspace.clone(), all, unreadable, open, rows })
     }
 
     /// Everything that calls named: what the rules leave out was captured for them all the same.
@@ -234,6 +237,27 @@ impl<'h> Row<'h> {
     pub fn turn(&self) -> Option<(&'h str, &'h TurnId)> {
         let record = &self.first().record;
         if record.kind == Kind::Manual { None } else { record.turn() }
+    }
+}
+
+/// Checkpoints and open calls of the same moment, although nobody waits for this: every beginning
+/// and every end of a call makes a new checkpoint.
+fn read(
+    store: &Store,
+    workspace: &WorkspaceId,
+) -> Result<(Checkpoints, Vec<OpenCall>), StoreError> {
+    const ATTEMPTS: usize = 5;
+    let mut names = store.pin_names(workspace)?;
+    let mut attempts = 0;
+    loop {
+        let checkpoints = Checkpoints::of(store, workspace)?;
+        let open = Notes::new(store.notes(workspace)).open_calls();
+        let names_after = store.pin_names(workspace)?;
+        attempts += 1;
+        if names == names_after || attempts == ATTEMPTS {
+            return Ok((checkpoints, open));
+        }
+        names = names_after;
     }
 }
 

@@ -398,8 +398,7 @@ fn workspaces(store: &Store, now: Time) -> Result<Vec<Workspace>, StoreError> {
         let path = info.as_ref().map(|info| info.path.0.clone());
         let path = path.or_else(|| Some(history.all.last()?.record.workspace.0.clone()));
         let last_seen = info.map(|info| Time(info.last_seen)).max(newest).unwrap_or_default();
-        let notes = Notes::new(store.notes(&id));
-        let calls = notes.open_calls().into_iter().filter(|call| call.time >= now.minus(RUNNING));
+        let calls = history.open.iter().filter(|call| call.time >= now.minus(RUNNING));
         let in_use: HashSet<_> = calls.map(|call| call.tree).collect();
         let is_needed = |checkpoint: &&Checkpoint| in_use.contains(&checkpoint.pin.tree);
         let needed = history.all.iter().filter(is_needed).map(|known| known.pin.name.clone());

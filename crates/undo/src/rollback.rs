@@ -14,7 +14,6 @@ use crate::changes::Timeline;
 use crate::history::{FindError, Found, History};
 use crate::keeper::Keeper;
 use crate::list::EffectView;
-use crate::notes::Notes;
 use crate::notices::{self, Told};
 use crate::protect::chain;
 use crate::record::{Action, Chat, Checkpoint, Kind, Record, Rollback};
@@ -711,8 +710,7 @@ impl<'w> PlannedRollback<'_, 'w> {
             return Ok(Vec::new());
         };
         let store = self.workspace.store();
-        let open = Notes::new(self.workspace.notes()).open_calls();
-        let timeline = Timeline::of(history, &open, Some((plan.from, &plan.uncovered)));
+        let timeline = Timeline::of(history, Some((plan.from, &plan.uncovered)));
         let changes = timeline
             .changes(store, |running, _| running.session == call.session)
             .map_err(StoreError::from)?;

@@ -12,7 +12,6 @@ use crate::changes::{Changes, Node, Segment, Timeline};
 use crate::history::{History, Row};
 use crate::keeper::Keeper;
 use crate::merge::{self, Conflicts, Merged};
-use crate::notes::Notes;
 use crate::record::Action;
 use crate::rollback::{Goal, PlannedRollback, RollbackError, State};
 
@@ -82,8 +81,7 @@ impl Keeper {
         let mut lock = self.lock(workspace)?;
         let named = history.named();
         let present = lock.capture_readable(&self.capture_options(&self.rules, &named))?;
-        let open = Notes::new(workspace.notes()).open_calls();
-        let timeline = Timeline::of(history, &open, Some((present.tree, &present.uncovered)));
+        let timeline = Timeline::of(history, Some((present.tree, &present.uncovered)));
         let (row, changes, undone) =
             turn_to_undo(store, history, &timeline, &present.tree, options)?;
         let Undone { edits, conflicts, uncertain } = undone;

@@ -303,11 +303,11 @@ fn undo_without_a_turn_says_so() {
     session.assert(
         "
 $ takeback undo
-! error: no turn that changed files is known here
+! error: no turn is known here that changed files and is not taken back
 ! hint: `takeback rollback` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback undo
-! error: no turn that changed files is known here
+! error: no turn is known here that changed files and is not taken back
 ! hint: `takeback rollback` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback undo --turn 1

@@ -49,7 +49,7 @@ fn its_exit_code_is_that_of_the_command() {
     assert_eq!(run(&session, "kill -9 $$"), Some(137));
     assert_eq!(run(&session, "kill -TERM $$"), Some(143));
     let missing = session.output(&["run", "--", "/nonexistent/program", "x"]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(127));
     let seen = String::from_utf8(missing.stderr).unwrap();
     assert!(seen.contains("cannot run /nonexistent/program"), "{seen}");
 }

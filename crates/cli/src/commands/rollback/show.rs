@@ -39,9 +39,6 @@ pub(crate) fn show(view: &RollbackView, dry_run: bool, context: &Context) -> Exi
 }
 
 pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, context: &Context) {
-    if let Some(row) = view.row {
-        println!("What the turn of row {row} changed:");
-    }
     let paths = |paths: &[RelPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
     print_section(restore, paths(&view.restored), context);
     print_section(delete, paths(&view.deleted), context);
