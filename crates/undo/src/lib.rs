@@ -4,6 +4,7 @@
 //! and undo.
 
 mod bring;
+mod calls;
 mod changes;
 mod counts;
 mod diff;
@@ -15,6 +16,7 @@ mod list;
 pub mod merge;
 mod notes;
 mod notices;
+mod places;
 mod protect;
 mod record;
 mod report;

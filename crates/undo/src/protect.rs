@@ -1,34 +1,27 @@
 //! The way in: what an agent reports becomes checkpoints and entries in the ledger.
 
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use takeback_ledger::{
     CallRecord, EffectRecord, Event as Entry, Ledger, MessageRecord, ParentKind, Recorded,
     SessionRecord, Time,
 };
-use takeback_tree::{AnyPath, CaptureError, Oid, RelPath, Rules, Workspace, WorkspaceError};
+use takeback_tree::Oid;
 
-use crate::keeper::{Keeper, TakeError, has_pin};
-use crate::notes::{self, CallKey, Notes, OpenCall, SessionNote, StepNote, file_name};
-use crate::record::{Began, CallOf, Kind, Record, TurnId};
+use crate::calls::Call;
+use crate::keeper::Keeper;
+use crate::notes::{self, CallKey, SessionNote, file_name};
+use crate::places::Place;
+use crate::record::TurnId;
 use crate::report::{Event, Report, ToolCall};
 use crate::repository::Repository;
-use crate::roots::root_of;
-use crate::settings::Granularity;
 use crate::shell::{self, Analysis, Surroundings};
 
 /// How long a hook waits for others to let it write into the ledger.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// At most so many paths outside of the workspace are looked after per call.
-const ELSEWHERE: usize = 16;
-
-/// A directory outside of any project is captured only if it is small.
-const MAX_FILES_ELSEWHERE: u64 = 2_000;
 
 /// What came of a report.
 #[derive(Debug, Default)]
@@ -55,37 +48,6 @@ pub enum Later {
         /// When it ended.
         time: Time,
     },
-}
-
-/// What a call may change: a directory or a single file.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum PlaceKind {
-    Directory(AnyPath),
-    File(AnyPath),
-}
-
-/// The same, and how it is captured.
-#[derive(Clone, Serialize, Deserialize)]
-struct Place {
-    kind: PlaceKind,
-    rules: Rules,
-    named: Vec<RelPath>,
-}
-
-/// A tool call as it is recorded.
-struct Call<'a> {
-    report: &'a Report,
-    call: &'a ToolCall,
-    /// The session that reports.
-    reporter: String,
-    /// The session and turn that it is part of: its parent's, for a subagent.
-    session: String,
-    turn: TurnId,
-    /// What pairs its end with its beginning.
-    key: CallKey,
-    id: String,
-    time: Time,
-    late: bool,
 }
 
 impl Keeper {
@@ -289,7 +251,6 @@ impl Keeper {
             let places = notes::read::<Vec<Place>>(&noted).unwrap_or_else(|| {
                 self.places_of(&root, &report.directory, call.call, analysis.as_ref())
             });
-            notes::remove(&noted);
             for place in places {
                 match self.conclude(&place, &call) {
                     Ok(None) => {}
@@ -303,6 +264,7 @@ impl Keeper {
                     Err(error) => self.miss(handled, place.path(), &chain(&error)),
                 }
             }
+            notes::remove(&noted);
         }
         let mut entries = vec![Entry::Call { session: note.session.clone(), call: entry }];
         // Nobody told when it began, so its effects are not known either.
@@ -359,197 +321,6 @@ impl Keeper {
         Some(shell::analyse(&call.command()?, &Surroundings { directory, workspace, home }))
     }
 
-    /// Everything that a call may change.
-    fn places_of(
-        &self,
-        root: &Path,
-        directory: &Path,
-        call: &ToolCall,
-        analysis: Option<&Analysis>,
-    ) -> Vec<Place> {
-        let mut main = self.place(PlaceKind::Directory(root.into()));
-        let is_workspace = self.places.refusal(root).is_none();
-        let mut places = Vec::new();
-        let outside = analysis.map(|analysis| analysis.outside.as_slice()).unwrap_or_default();
-        let named = call.path().map(|path| real(&directory.join(path)));
-        // Whoever writes to a link writes to what it leads to.
-        let led_to = named.as_ref().and_then(|path| fs::canonicalize(path).ok());
-        let outside = outside.iter().map(|path| real(&directory.join(path)));
-        let paths = named.into_iter().chain(led_to).chain(outside);
-        for path in paths.take(ELSEWHERE) {
-            match path.strip_prefix(root) {
-                Ok(inner) if is_workspace => main.named.extend(rel_path(inner)),
-                _ => places.extend(self.place_elsewhere(&path)),
-            }
-        }
-        // Without anything else to protect, it is a failure that this place cannot be.
-        if is_workspace || places.is_empty() {
-            places.insert(0, main);
-        }
-        let mut seen = Vec::new();
-        places.retain(|place| {
-            let is_new = !seen.contains(&place.kind);
-            seen.push(place.kind.clone());
-            is_new
-        });
-        places
-    }
-
-    /// Where it is noted which places a call was protected in: by its end, the agent may be
-    /// somewhere else.
-    fn places_path(&self, call: &Call<'_>) -> PathBuf {
-        let name = file_name(&[&call.reporter, &call.key.text]);
-        self.checkpoints_directory().join("calls").join(name)
-    }
-
-    /// If a session's workspace is too large, the project in it that the call works in.
-    fn instead(&self, place: &Place, error: &TakeError, directory: &Path) -> Option<Place> {
-        let is_too_large = matches!(error, TakeError::Capture(CaptureError::TooManyFiles { .. }));
-        let own = self.root(directory).ok().filter(|_| is_too_large)?;
-        let is_within = own != place.path() && own.starts_with(place.path());
-        is_within.then(|| self.place(PlaceKind::Directory(AnyPath(own))))
-    }
-
-    fn place(&self, kind: PlaceKind) -> Place {
-        Place { kind, rules: self.rules.clone(), named: Vec::new() }
-    }
-
-    /// What protects a path that is not in the session's workspace: its own workspace, or itself.
-    fn place_elsewhere(&self, path: &Path) -> Option<Place> {
-        let is_directory = path.is_dir();
-        let directory = if is_directory { Some(path) } else { path.parent() };
-        let directory = directory.filter(|directory| directory.is_dir())?;
-        let root = root_of(directory, &self.places).ok()?;
-        if root.is_project {
-            let mut place = self.place(PlaceKind::Directory(AnyPath(root.path.clone())));
-            place.named.extend(path.strip_prefix(&root.path).ok().and_then(rel_path));
-            return Some(place);
-        }
-        if is_directory {
-            let mut place = self.place(PlaceKind::Directory(path.into()));
-            place.rules.max_files = place.rules.max_files.min(MAX_FILES_ELSEWHERE);
-            return Some(place);
-        }
-        // Of a new file among temporary ones nothing can be lost.
-        let is_temporary = self.places.temporary.iter().any(|root| path.starts_with(real(root)));
-        if is_temporary && fs::symlink_metadata(path).is_err() {
-            return None;
-        }
-        Some(self.place(PlaceKind::File(path.into())))
-    }
-
-    fn open(&self, place: &Place) -> Result<Workspace<'_>, WorkspaceError> {
-        let store = self.store()?;
-        match &place.kind {
-            PlaceKind::Directory(path) => store.workspace(&path.0, &self.places),
-            PlaceKind::File(path) => store.single_file(&path.0, &self.places),
-        }
-    }
-
-    /// Captures a place before a call. Gives the tree, and the checkpoint if one was needed.
-    fn protect(&self, place: &Place, call: &Call<'_>) -> Result<(Oid, Option<Oid>), TakeError> {
-        let workspace = self.open(place)?;
-        let mut lock = self.lock(&workspace)?;
-        let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
-        let notes = Notes::new(workspace.notes());
-        let step = notes.step(&call.session);
-        let last =
-            step.as_ref().filter(|step| step.turn == call.turn && has_pin(&workspace, step.seq));
-        let is_row = match last {
-            None => true,
-            Some(last) => {
-                self.settings.granularity == Granularity::Step && last.tree != capture.tree
-            }
-        };
-        let (seq, tree) = (lock.next_seq()?, capture.tree);
-        let uncovered = capture.uncovered.iter().map(|uncovered| uncovered.path.clone()).collect();
-        // Even without a step of its own, what the call began with has to be kept.
-        let is_known = last.is_some_and(|last| last.tree == tree);
-        let mut checkpoint = None;
-        if is_row || !is_known {
-            let kind = if is_row { Kind::Call } else { Kind::State };
-            let reason = call.call.reason(&call.tool());
-            let record = Record {
-                // The same as that of its effects.
-                time: call.time.rfc3339(),
-                call: Some(call.of(&place.named)),
-                first: last.is_none(),
-                late: call.late,
-                ..self.record(&mut lock, kind, &reason)?
-            };
-            let taken = self.pin(&mut lock, tree, record.of(capture))?;
-            checkpoint = is_row.then_some(taken.pin.id);
-            if is_row {
-                let step = StepNote { turn: call.turn.clone(), tree, seq };
-                self.keep(&workspace, notes.set_step(&call.session, &step));
-            }
-        }
-        let open = OpenCall {
-            session: call.reporter.clone(),
-            turn: call.turn.clone(),
-            call: call.id.clone(),
-            tool: call.call.tool.clone(),
-            named: place.named.clone(),
-            tree,
-            uncovered,
-            seq,
-            time: call.time,
-            late: call.late,
-            has_pin: is_row || !is_known,
-        };
-        self.keep(&workspace, notes.open_call(&call.reporter, &call.key, &open));
-        lock.finish(self.system_time())?;
-        Ok((tree, checkpoint))
-    }
-
-    /// Captures a place after a call. `None` if nothing is known of its beginning.
-    fn conclude(
-        &self,
-        place: &Place,
-        call: &Call<'_>,
-    ) -> Result<Option<(OpenCall, Oid)>, TakeError> {
-        if !place.path().exists() && matches!(place.kind, PlaceKind::Directory(_)) {
-            // It is gone altogether: what it was is in the checkpoint before.
-            return Ok(None);
-        }
-        let workspace = self.open(place)?;
-        let mut lock = self.lock(&workspace)?;
-        let notes = Notes::new(workspace.notes());
-        let Some((open, note)) = notes.call(&call.reporter, &call.key) else { return Ok(None) };
-        let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
-        let tree = capture.tree;
-        // A call that changed nothing is of interest only if its beginning is a checkpoint: then
-        // the next one would be taken for its end.
-        if open.has_pin || tree != open.tree {
-            let began = Began {
-                tree: open.tree,
-                seq: open.seq,
-                time: open.time.rfc3339(),
-                uncovered: open.uncovered.clone(),
-                late: open.late || call.late,
-            };
-            let of = CallOf {
-                turn: open.turn.clone(),
-                id: open.call.clone(),
-                began: Some(began),
-                ..call.of(&open.named)
-            };
-            let reason = format!("after {}", call.tool());
-            let record = Record { call: Some(of), ..self.record(&mut lock, Kind::After, &reason)? };
-            self.pin(&mut lock, tree, record.of(capture))?;
-        }
-        notes::remove(&note);
-        lock.finish(self.system_time())?;
-        Ok(Some((open, tree)))
-    }
-
-    /// A note that cannot be written costs accuracy, not a checkpoint.
-    fn keep(&self, workspace: &Workspace<'_>, written: std::io::Result<()>) {
-        if let Err(error) = written {
-            self.note_failure(workspace.path(), &format!("cannot take a note: {error}"));
-        }
-    }
-
     /// A checkpoint could not be taken.
     fn miss(&self, handled: &mut Handled, place: &Path, message: &str) {
         self.note_missed(place, message);
@@ -594,36 +365,6 @@ impl Keeper {
     }
 }
 
-impl Place {
-    fn path(&self) -> &Path {
-        match &self.kind {
-            PlaceKind::Directory(path) | PlaceKind::File(path) => &path.0,
-        }
-    }
-}
-
-impl Call<'_> {
-    fn tool(&self) -> String {
-        match self.call.tool.as_str() {
-            "" => "a tool".to_owned(),
-            tool => tool.to_owned(),
-        }
-    }
-
-    fn of(&self, named: &[RelPath]) -> CallOf {
-        CallOf {
-            agent: self.report.agent.clone(),
-            session: self.session.clone(),
-            subagent: (self.reporter != self.session).then(|| self.reporter.clone()),
-            turn: self.turn.clone(),
-            id: self.id.clone(),
-            tool: self.call.tool.clone(),
-            named: named.to_vec(),
-            began: None,
-        }
-    }
-}
-
 /// Whether a call may change files.
 fn mutates(call: &ToolCall, analysis: Option<&Analysis>) -> bool {
     call.always || analysis.map_or(!call.only_reads(), |analysis| analysis.mutates)
@@ -647,36 +388,6 @@ fn effects<'a>(
             time: Some(call.time),
         },
     })
-}
-
-/// A path without `.` and `..`, whose directory is canonical as far as it exists. The last name
-/// is not followed.
-fn real(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                plain.pop();
-            }
-            other => plain.push(other),
-        }
-    }
-    match (plain.parent(), plain.file_name()) {
-        (Some(parent), Some(name)) => {
-            let existing = parent.ancestors().find_map(|ancestor| {
-                let canonical = fs::canonicalize(ancestor).ok()?;
-                Some(canonical.join(parent.strip_prefix(ancestor).ok()?))
-            });
-            existing.unwrap_or_else(|| parent.to_owned()).join(name)
-        }
-        _ => plain,
-    }
-}
-
-fn rel_path(path: &Path) -> Option<RelPath> {
-    use std::os::unix::ffi::OsStrExt;
-    RelPath::new(path.as_os_str().as_bytes()).ok().filter(|path| !path.is_root())
 }
 
 /// An error and the errors behind it, in one line.
