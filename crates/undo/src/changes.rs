@@ -42,11 +42,22 @@ struct Point<'h> {
     tree: Oid,
     /// What is not in the tree though it may be there, by topmost paths.
     uncovered: Vec<&'h RelPath>,
+    /// What was captured all the same.
+    named: &'h [RelPath],
+}
+
+/// The present state.
+#[derive(Clone, Copy)]
+pub(crate) struct Now<'h> {
+    pub(crate) tree: Oid,
+    pub(crate) uncovered: &'h [Uncovered],
+    pub(crate) named: &'h [RelPath],
 }
 
 impl Point<'_> {
     fn covers(&self, path: &RelPath) -> bool {
-        !self.uncovered.iter().any(|uncovered| path.starts_with(uncovered))
+        self.named.iter().any(|named| path.starts_with(named))
+            || !self.uncovered.iter().any(|uncovered| path.starts_with(uncovered))
     }
 }
 
@@ -71,16 +82,16 @@ pub(crate) struct Timeline<'h> {
 impl<'h> Timeline<'h> {
     /// Everything that a history tells, with the calls that are still running and the present
     /// state, if it is known.
-    pub(crate) fn of(history: &'h History, now: Option<(Oid, &'h [Uncovered])>) -> Timeline<'h> {
+    pub(crate) fn of(history: &'h History, now: Option<Now<'h>>) -> Timeline<'h> {
         let mut timeline = Timeline { points: Vec::new(), spans: Vec::new() };
         for checkpoint in &history.all {
             timeline.add(checkpoint);
         }
         timeline.points.sort_by_key(|point| (point.at, point.time));
-        if let Some((tree, uncovered)) = now {
+        if let Some(Now { tree, uncovered, named }) = now {
             let uncovered = uncovered.iter().map(|uncovered| &uncovered.path).collect();
             let time = Time::default();
-            timeline.points.push(Point { at: u64::MAX, time, tree, uncovered });
+            timeline.points.push(Point { at: u64::MAX, time, tree, uncovered, named });
         }
         timeline.add_unended(history);
         timeline
@@ -90,7 +101,8 @@ impl<'h> Timeline<'h> {
         let (at, record) = (2 * checkpoint.pin.name.seq, &checkpoint.record);
         let uncovered = record.uncovered.iter().map(|uncovered| &uncovered.path).collect();
         let (time, tree) = (record.moment(), checkpoint.pin.tree);
-        self.points.push(Point { at, time, tree, uncovered });
+        let named = record.call.as_ref().map_or(&[][..], |call| &call.named);
+        self.points.push(Point { at, time, tree, uncovered, named });
         let Some(call) = &record.call else { return };
         let Some(began) = &call.began else { return };
         // Numbers were given out anew if the history was moved: then they are all later by as much.
@@ -98,7 +110,8 @@ impl<'h> Timeline<'h> {
         let from = 2 * (began.seq + moved) - 1;
         let time = Time::parse(&began.time).unwrap_or_default();
         let uncovered = began.uncovered.iter().collect();
-        self.points.push(Point { at: from, time, tree: began.tree, uncovered });
+        let (tree, named) = (began.tree, &call.named[..]);
+        self.points.push(Point { at: from, time, tree, uncovered, named });
         let seq = began.seq + moved;
         self.spans.push(Span { call, seq, from, to: at, late: began.late, ended: true });
     }
@@ -160,7 +173,10 @@ impl<'h> Timeline<'h> {
                 let Some(certain) = attribute(&change.path, &ours, &others) else { continue };
                 // What came into view was not made, and what went out of it was not deleted.
                 if change.from.is_none() && !from.covers(&change.path) {
-                    changes.not_covered.insert(change.path);
+                    // A directory tells nothing that what is in it does not.
+                    if change.to.is_some_and(|(mode, _)| !mode.is_directory()) {
+                        changes.not_covered.insert(change.path);
+                    }
                 } else if change.to.is_some() || to.covers(&change.path) {
                     let segment = Segment { before: change.from, after: change.to, certain };
                     add(changes.paths.entry(change.path).or_default(), segment);

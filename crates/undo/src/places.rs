@@ -33,53 +33,68 @@ pub(crate) struct Place {
 }
 
 impl Keeper {
-    /// Everything that a call may change.
+    /// Everything that a call may change, and how much more it names outside of the workspace.
     pub(crate) fn places_of(
         &self,
         root: &Path,
         directory: &Path,
         call: &ToolCall,
         analysis: Option<&Analysis>,
-    ) -> Vec<Place> {
+    ) -> (Vec<Place>, usize) {
         let mut main = self.place(PlaceKind::Directory(root.into()));
         let is_workspace = self.places.refusal(root).is_none();
-        let mut places = Vec::new();
         let outside = analysis.map(|analysis| analysis.outside.as_slice()).unwrap_or_default();
         let named = call.path().map(|path| real(&directory.join(path)));
         // Whoever writes to a link writes to what it leads to.
         let led_to = named.as_ref().and_then(|path| fs::canonicalize(path).ok());
         let outside = outside.iter().map(|path| real(&directory.join(path)));
-        let paths = named.into_iter().chain(led_to).chain(outside);
-        for path in paths.take(ELSEWHERE) {
+        let mut elsewhere = Vec::new();
+        for path in named.into_iter().chain(led_to).chain(outside) {
             match path.strip_prefix(root) {
                 Ok(inner) if is_workspace => main.named.extend(rel_path(inner)),
-                _ => places.extend(self.place_elsewhere(&path)),
+                _ => elsewhere.push(path),
             }
         }
+        elsewhere.dedup();
+        let left_out = elsewhere.len().saturating_sub(ELSEWHERE);
+        elsewhere.truncate(ELSEWHERE);
+        let mut places: Vec<Place> =
+            elsewhere.iter().filter_map(|path| self.place_elsewhere(path)).collect();
         // Without anything else to protect, it is a failure that this place cannot be.
         if is_workspace || places.is_empty() {
             places.insert(0, main);
         }
-        let mut seen = Vec::new();
-        places.retain(|place| {
-            let is_new = !seen.contains(&place.kind);
-            seen.push(place.kind.clone());
-            is_new
-        });
-        places
+        (distinct(places), left_out)
     }
 
-    /// If a session's workspace is too large, the project in it that the call works in.
+    /// If a session's workspace is too large: the project in it that the call works in, and what
+    /// the call names, each by itself.
     pub(crate) fn instead(
         &self,
         place: &Place,
         error: &TakeError,
         directory: &Path,
-    ) -> Option<Place> {
-        let is_too_large = matches!(error, TakeError::Capture(CaptureError::TooManyFiles { .. }));
-        let own = self.root(directory).ok().filter(|_| is_too_large)?;
-        let is_within = own != place.path() && own.starts_with(place.path());
-        is_within.then(|| self.place(PlaceKind::Directory(AnyPath(own))))
+        call: &ToolCall,
+    ) -> Vec<Place> {
+        if !matches!(error, TakeError::Capture(CaptureError::TooManyFiles { .. })) {
+            return Vec::new();
+        }
+        let own = self.root(directory).ok().filter(|own| own != place.path());
+        let own = own.map(|own| self.place(PlaceKind::Directory(AnyPath(own))));
+        let nowhere = self.analyse(call, directory, Path::new("/"));
+        let outside = nowhere.map(|analysis| analysis.outside).unwrap_or_default();
+        let named = place.named.iter().map(|named| place.path().join(as_path(named)));
+        let paths = named.chain(outside.into_iter().map(|path| real(&directory.join(path))));
+        let named = paths.take(ELSEWHERE).filter_map(|path| {
+            match self.place_elsewhere(&path) {
+                // What is in the same too large place is protected as a single file.
+                Some(same) if same.kind == place.kind => {
+                    path.is_file().then(|| self.place(PlaceKind::File(AnyPath(path))))
+                }
+                other => other,
+            }
+        });
+        distinct(own.into_iter().chain(named).filter(|new| new.kind != place.kind).collect())
     }
 
     fn place(&self, kind: PlaceKind) -> Place {
@@ -127,6 +142,17 @@ impl Place {
     }
 }
 
+/// Each place once.
+fn distinct(mut places: Vec<Place>) -> Vec<Place> {
+    let mut seen = Vec::new();
+    places.retain(|place| {
+        let is_new = !seen.contains(&place.kind);
+        seen.push(place.kind.clone());
+        is_new
+    });
+    places
+}
+
 /// A path without `.` and `..`, whose directory is canonical as far as it exists. The last name
 /// is not followed.
 fn real(path: &Path) -> PathBuf {
@@ -150,6 +176,11 @@ fn real(path: &Path) -> PathBuf {
         }
         _ => plain,
     }
+}
+
+fn as_path(path: &RelPath) -> &Path {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()))
 }
 
 fn rel_path(path: &Path) -> Option<RelPath> {

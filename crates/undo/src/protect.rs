@@ -30,6 +30,8 @@ pub struct Handled {
     pub checkpoints: Vec<Oid>,
     /// What went wrong, if anything. It is remembered as well.
     pub failures: Vec<String>,
+    /// Whether something is not protected because of it.
+    pub missed: bool,
     /// What is to be done when nobody waits any more.
     pub later: Option<Later>,
 }
@@ -198,8 +200,12 @@ impl Keeper {
             ..CallRecord::default()
         };
         if mutates {
-            let mut waiting =
+            let (mut waiting, left_out) =
                 self.places_of(&root, &report.directory, call.call, analysis.as_ref());
+            if left_out > 0 {
+                let message = format!("{left_out} more paths outside of it are not protected");
+                self.miss(handled, &root, &message);
+            }
             let mut protected = Vec::new();
             while !waiting.is_empty() {
                 let place = waiting.remove(0);
@@ -211,7 +217,8 @@ impl Keeper {
                         protected.push(place);
                     }
                     Err(error) => {
-                        waiting.extend(self.instead(&place, &error, &report.directory));
+                        let directory = &report.directory;
+                        waiting.extend(self.instead(&place, &error, directory, call.call));
                         self.miss(handled, place.path(), &chain(&error));
                     }
                 }
@@ -249,7 +256,7 @@ impl Keeper {
         if mutates {
             let noted = self.places_path(&call);
             let places = notes::read::<Vec<Place>>(&noted).unwrap_or_else(|| {
-                self.places_of(&root, &report.directory, call.call, analysis.as_ref())
+                self.places_of(&root, &report.directory, call.call, analysis.as_ref()).0
             });
             for place in places {
                 match self.conclude(&place, &call) {
@@ -312,7 +319,12 @@ impl Keeper {
         self.root(&directory).unwrap_or(directory)
     }
 
-    fn analyse(&self, call: &ToolCall, directory: &Path, workspace: &Path) -> Option<Analysis> {
+    pub(crate) fn analyse(
+        &self,
+        call: &ToolCall,
+        directory: &Path,
+        workspace: &Path,
+    ) -> Option<Analysis> {
         let home = self.places.home.as_deref();
         // In a place that is no workspace, nothing is inside.
         let nowhere = Path::new("/dev/null");
@@ -324,6 +336,7 @@ impl Keeper {
     /// A checkpoint could not be taken.
     fn miss(&self, handled: &mut Handled, place: &Path, message: &str) {
         self.note_missed(place, message);
+        handled.missed = true;
         handled.failures.push(format!("{}: {message}", place.display()));
     }
 

@@ -1,6 +1,7 @@
 //! Which workspace somebody means by a path, though it may be gone.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use takeback_tree::{Store, StoreError, Workspace, WorkspaceError, WorkspaceId};
@@ -67,6 +68,11 @@ impl Keeper {
         let missing = directory.ancestors().take_while(|directory| !directory.exists());
         let revived = Revived(missing.map(Path::to_owned).collect());
         let failed = |source| WorkspaceError::Open { path: directory.to_owned(), source };
+        // Nothing is restored through a link, or over something that is no directory.
+        if fs::symlink_metadata(directory).is_ok_and(|found| !found.is_dir()) {
+            let message = "something else is in its place now: move that away and repeat";
+            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, message)).into());
+        }
         fs::create_dir_all(directory).map_err(failed)?;
         let workspace = match is_file {
             true => store.single_file(&path, &self.places)?,
@@ -83,8 +89,12 @@ impl Keeper {
         let parent = typed.parent().and_then(|parent| fs::canonicalize(parent).ok());
         let beside = parent.zip(typed.file_name()).map(|(parent, name)| parent.join(name));
         let given: PathBuf = typed.components().collect();
-        let candidates = fs::canonicalize(typed).ok().into_iter().chain(beside).chain([given]);
-        for path in candidates {
+        let candidates =
+            fs::canonicalize(typed).ok().into_iter().chain(beside).chain([given.clone()]);
+        // Of what is gone, whatever is above it may have a history.
+        let is_gone = fs::symlink_metadata(typed).is_err();
+        let above = given.ancestors().skip(1).filter(|_| is_gone).map(Path::to_owned);
+        for path in candidates.chain(above.collect::<Vec<_>>()) {
             if !store.pin_names(&store.workspace_id(&path))?.is_empty() {
                 return Ok(Some(path));
             }

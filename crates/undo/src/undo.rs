@@ -5,10 +5,11 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use takeback_tree::{
-    Content, Edit, Entry, Kept, KeptReason, Mode, ObjectError, Oid, RelPath, Store, Workspace,
+    Content, Edit, Entry, Kept, KeptReason, Mode, ObjectError, Oid, RelPath, Store, Uncovered,
+    Workspace,
 };
 
-use crate::changes::{Changes, Node, Segment, Timeline};
+use crate::changes::{Changes, Node, Now, Segment, Timeline};
 use crate::history::{History, Row};
 use crate::keeper::Keeper;
 use crate::merge::{self, Conflicts, Merged};
@@ -81,7 +82,8 @@ impl Keeper {
         let mut lock = self.lock(workspace)?;
         let named = history.named();
         let present = lock.capture_readable(&self.capture_options(&self.rules, &named))?;
-        let timeline = Timeline::of(history, Some((present.tree, &present.uncovered)));
+        let now = Now { tree: present.tree, uncovered: &present.uncovered, named: &named };
+        let timeline = Timeline::of(history, Some(now));
         let (row, changes, undone) =
             turn_to_undo(store, history, &timeline, &present.tree, options)?;
         let Undone { edits, conflicts, uncertain } = undone;
@@ -91,16 +93,21 @@ impl Keeper {
         // Directories that the turn made go with what it made in them.
         for (path, segments) in &changes.paths {
             let is_made = segments.first().is_some_and(|segment| segment.before.is_none());
-            if is_made && !paths.contains(path) && store.entry(&tree, path).map_err(lost)?.is_none()
-            {
+            let is_in = |tree| store.entry(tree, path).map(|entry| entry.is_some()).map_err(lost);
+            if is_made && !paths.contains(path) && is_in(&present.tree)? && !is_in(&tree)? {
                 paths.push(path.clone());
             }
         }
+        // What is taken back was captured before the turn and is captured now.
+        let is_asked_for =
+            |uncovered: &Uncovered| paths.iter().any(|path| path.starts_with(&uncovered.path));
+        let mut uncovered = present.uncovered;
+        uncovered.retain(|uncovered| !is_asked_for(uncovered));
         let goal = Goal {
             checkpoint: row.first().clone(),
-            state: State { tree, filter: present.filter, uncovered: present.uncovered },
+            state: State { tree, filter: present.filter, uncovered },
             action: Action::UndoTurn,
-            named,
+            named: named.clone(),
             reverses: None,
             files: true,
             chat: None,

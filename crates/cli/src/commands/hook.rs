@@ -2,6 +2,7 @@
 //!
 //! Whatever goes wrong inside, the agent must not notice: nothing on standard output, exit code 0.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use takeback_undo::{Event, Handled, Report, ToolCall, TurnId};
 
 use crate::background;
@@ -169,29 +171,32 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
     Ok(failures)
 }
 
-/// What was reported; nothing if it is of no interest. A field that is not what it should be is as
-/// good as none: what can be protected is protected.
+/// What was reported; nothing if it is of no interest. A field that is not what it should be, or
+/// that cannot be read, is as good as none: what can be protected is protected.
 fn report(input: &[u8], context: &Context) -> Result<Option<Report>, String> {
     let unreadable = |why: &str| format!("the event on standard input cannot be read: {why}");
-    let wire: Value = serde_json::from_slice(input)
+    let wire: Fields = serde_json::from_slice(input)
         .or_else(|error| serde_json::from_slice(&mended(input)).map_err(|_| error))
         .map_err(|error| unreadable(&error.to_string()))?;
-    let text = |key: &str| match wire.get(key) {
-        Some(Value::String(text)) => Some(text.clone()),
-        Some(Value::Number(number)) => Some(number.to_string()),
+    let field = |key: &str| serde_json::from_str::<Value>(wire.get(key)?.get()).ok();
+    let string = |key: &str| match field(key) {
+        Some(Value::String(text)) => Some(text),
         _ => None,
     };
-    let event = wire.get("event").and_then(Value::as_str);
-    let event = event.ok_or_else(|| unreadable("it does not say which it is"))?;
+    let text = |key: &str| match field(key) {
+        Some(Value::Number(number)) => Some(number.to_string()),
+        _ => string(key),
+    };
+    let event = string("event").ok_or_else(|| unreadable("it does not say which it is"))?;
     let call = ToolCall {
         id: text("call").filter(|id| !id.is_empty()),
         tool: text("tool").unwrap_or_default(),
-        input: wire.get("input").cloned().unwrap_or_default(),
+        input: wire.get("input").map(|input| value(input)).unwrap_or_default(),
         always: false,
     };
-    let outcome = wire.get("outcome").filter(|outcome| !outcome.is_null());
+    let outcome = field("outcome").filter(|outcome| !outcome.is_null());
     let outcome = outcome.map(|outcome| text("outcome").unwrap_or_else(|| outcome.to_string()));
-    let event = match event {
+    let event = match event.as_str() {
         "session_start" => Event::SessionStart,
         "turn_start" => Event::TurnStart { prompt: text("prompt").unwrap_or_default() },
         "before_tool" => Event::BeforeTool(call),
@@ -200,7 +205,7 @@ fn report(input: &[u8], context: &Context) -> Result<Option<Report>, String> {
         "session_end" => Event::SessionEnd,
         _ => return Ok(None),
     };
-    let turn = match wire.get("turn") {
+    let turn = match field("turn") {
         Some(Value::Number(number)) if number.is_i64() => number.as_i64().map(TurnId::Number),
         _ => text("turn").map(TurnId::Name),
     };
@@ -209,10 +214,24 @@ fn report(input: &[u8], context: &Context) -> Result<Option<Report>, String> {
         session: text("session").unwrap_or("default".into()),
         parent: text("parent"),
         turn,
-        directory: context.directory.join(text("cwd").map(PathBuf::from).unwrap_or_default()),
+        directory: context.directory.join(string("cwd").map(PathBuf::from).unwrap_or_default()),
         model: text("model"),
         event,
     }))
+}
+
+/// The fields of an object, each to be read by itself.
+type Fields = BTreeMap<String, Box<RawValue>>;
+
+/// A value; of an object that cannot be read as a whole (too deep, numbers too large), what can.
+fn value(raw: &RawValue) -> Value {
+    serde_json::from_str(raw.get()).unwrap_or_else(|_| {
+        let fields: Fields = serde_json::from_str(raw.get()).unwrap_or_default();
+        let fields = fields.into_iter();
+        let read =
+            fields.filter_map(|(key, raw)| Some((key, serde_json::from_str(raw.get()).ok()?)));
+        Value::Object(read.collect())
+    })
 }
 
 /// JSON as some agents write it: with a byte order mark, or with half of a character where they

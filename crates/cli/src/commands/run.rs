@@ -130,7 +130,7 @@ impl Work {
         let _progress = Progress::new("taking a checkpoint");
         self.tell(keeper, Event::TurnStart { prompt: self.line.clone() });
         let handled = self.tell(keeper, Event::BeforeTool(self.call.clone()));
-        match handled.failures.first().filter(|_| handled.checkpoints.is_empty()) {
+        match handled.failures.first().filter(|_| handled.missed) {
             Some(failure) => {
                 Err(Failure::new("no checkpoint could be taken; the command was not run")
                     .because_of(failure)

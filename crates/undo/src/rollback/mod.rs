@@ -317,14 +317,15 @@ impl Keeper {
     }
 }
 
-/// Safety checkpoints of what can be undone, and of what can be redone; the latest last.
-#[allow(clippy::type_complexity)]
-fn stacks(history: &History) -> (Vec<(&Checkpoint, &Rollback)>, Vec<(&Checkpoint, &Rollback)>) {
-    let (mut undo, mut redo): (Vec<(&Checkpoint, &Rollback)>, Vec<_>) = (Vec::new(), Vec::new());
+/// A safety checkpoint, and what it was taken for.
+type Done<'h> = (&'h Checkpoint, &'h Rollback);
+
+/// What can be undone, and what can be redone; the latest last.
+fn stacks(history: &History) -> (Vec<Done<'_>>, Vec<Done<'_>>) {
+    let (mut undo, mut redo): (Vec<Done<'_>>, Vec<Done<'_>>) = (Vec::new(), Vec::new());
     for safety in &history.all {
         let Some(done) = &safety.record.rollback else { continue };
-        let is_reversed =
-            |(known, _): &(&Checkpoint, &Rollback)| done.reverses == Some(known.pin.id);
+        let is_reversed = |(known, _): &Done<'_>| done.reverses == Some(known.pin.id);
         match done.action {
             Action::Rollback | Action::UndoTurn => {
                 undo.push((safety, done));

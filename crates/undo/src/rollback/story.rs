@@ -7,7 +7,7 @@ use takeback_ledger::{LedgerError, Time};
 use takeback_tree::{Recovery, RelPath, StoreError, Workspace};
 
 use super::{ChatStep, HeadMoved, PlannedRollback, RollbackError};
-use crate::changes::Timeline;
+use crate::changes::{Now, Timeline};
 use crate::history::{Found, History};
 use crate::keeper::Keeper;
 use crate::list::EffectView;
@@ -103,6 +103,11 @@ impl Keeper {
             None => ledger.undo_from(&chat.session, chat.from_message, now),
             Some(made) => ledger.redo_of(&chat.session, Some(*made), now),
         };
+        // Whatever comes next is another turn, even if the agent gives it the same name.
+        if let Some(mut note) = self.session_note(&chat.session) {
+            note.over = true;
+            let _ = self.set_session_note(&note);
+        }
         match done {
             Ok(done) => Ok(done.messages),
             // They were taken back otherwise.
@@ -154,7 +159,9 @@ impl PlannedRollback<'_, '_> {
             return Ok(Vec::new());
         };
         let store = self.workspace.store();
-        let timeline = Timeline::of(history, Some((plan.from, &plan.uncovered)));
+        let (tree, named) = (plan.from, &self.goal.named[..]);
+        let now = Now { tree, uncovered: &plan.uncovered, named };
+        let timeline = Timeline::of(history, Some(now));
         let changes = timeline
             .changes(store, |running, _| running.session == call.session)
             .map_err(StoreError::from)?;

@@ -91,7 +91,9 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
         };
         print_section(&title, view.effects.iter().map(line), context);
     }
-    if let Some(moved) = &view.repository {
+    // One that is gone is a warning.
+    let moved = view.repository.as_ref().filter(|moved| moved.now != Head::default());
+    if let Some(moved) = moved {
         println!(
             "The repository was at {} then; it is at {} now.",
             head(&moved.then),
