@@ -239,10 +239,12 @@ impl Keeper {
     pub fn plan_reverse<'k, 'w>(
         &'k self,
         workspace: &'w Workspace<'w>,
-        history: &History,
         direction: Direction,
     ) -> Result<PlannedRollback<'k, 'w>, RollbackError> {
-        let (undo, redo) = stacks(history);
+        // Under the lock: a rollback that was cut off is not one until it is finished.
+        let lock = self.lock(workspace)?;
+        let history = History::of(workspace.store(), workspace.id())?;
+        let (undo, redo) = stacks(&history);
         let (stack, action, nothing) = match direction {
             Direction::Undo => (undo, Action::Undo, RollbackError::NothingToUndo),
             Direction::Redo => (redo, Action::Redo, RollbackError::NothingToRedo),
@@ -264,7 +266,7 @@ impl Keeper {
             files: done.files,
             index: done.index && safety.pin.attachment.is_some(),
         };
-        self.plan(workspace, None, goal, Vec::new())
+        self.plan(workspace, Some(lock), goal, Vec::new())
     }
 
     /// Plans what a goal asks for. The workspace may be locked already.

@@ -134,9 +134,8 @@ fn reverse(
     context: &Context,
 ) -> Result<RollbackView, Failure> {
     let (workspace, _revived) = keeper.workspace_with_history(&context.directory)?;
-    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
     let progress = Progress::new("comparing the workspace with what it was");
-    let planned = keeper.plan_reverse(&workspace, &history, direction)?;
+    let planned = keeper.plan_reverse(&workspace, direction)?;
     drop(progress);
     go_through(planned, dry_run, context)
 }
