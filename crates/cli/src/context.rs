@@ -14,26 +14,34 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 
+const GLOBAL: &str = "Options of every command";
+
 /// Options that every command takes.
 #[derive(Args)]
 pub(crate) struct Globals {
     /// Work as if started in DIR
-    #[arg(short = 'C', value_name = "DIR", global = true)]
+    #[arg(short = 'C', value_name = "DIR", global = true, help_heading = GLOBAL)]
     directory: Option<PathBuf>,
     /// Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL)]
     home: Option<PathBuf>,
     /// Print one JSON document instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
     /// Do not ask
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) yes: bool,
-    /// Say more: all paths, and what went on behind
-    #[arg(short, long, global = true)]
+    /// List all paths, however many
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) verbose: bool,
     /// When to use colours
-    #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        global = true,
+        help_heading = GLOBAL
+    )]
     pub(crate) color: Color,
 }
 

@@ -19,7 +19,7 @@ use clap::Parser;
 use crate::commands::Command;
 use crate::context::{Context, Globals};
 
-/// Takes back what an AI agent did to your files.
+/// Takes back what an AI agent did: its files and its conversation, together.
 #[derive(Parser)]
 #[command(name = "takeback", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Arguments {

@@ -6,12 +6,15 @@
 //! calls belongs to somebody else.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use takeback_ledger::Time;
-use takeback_tree::{Mode, ObjectError, Oid, RelPath, Store, Uncovered};
+use takeback_tree::{Mode, ObjectError, Oid, RelPath, Store, StoreError, Uncovered, Workspace};
 
 use crate::history::History;
-use crate::record::{CallOf, Checkpoint, Kind};
+use crate::record::{CallOf, Checkpoint, Kind, Record};
 
 /// A file, symlink or directory in a tree.
 pub(crate) type Node = (Mode, Oid);
@@ -73,28 +76,58 @@ struct Span<'h> {
     ended: bool,
 }
 
+/// A call in a workspace inside of this one, or around it.
+pub(crate) struct Neighbour {
+    session: String,
+    /// What of this workspace it may have changed.
+    within: Vec<RelPath>,
+    from: Time,
+    to: Time,
+}
+
 /// The known states of a workspace and the calls between them.
 pub(crate) struct Timeline<'h> {
     points: Vec<Point<'h>>,
     spans: Vec<Span<'h>>,
+    neighbours: Vec<Neighbour>,
 }
 
 impl<'h> Timeline<'h> {
     /// Everything that a history tells, with the calls that are still running and the present
     /// state, if it is known.
     pub(crate) fn of(history: &'h History, now: Option<Now<'h>>) -> Timeline<'h> {
-        let mut timeline = Timeline { points: Vec::new(), spans: Vec::new() };
+        let mut timeline =
+            Timeline { points: Vec::new(), spans: Vec::new(), neighbours: Vec::new() };
         for checkpoint in &history.all {
             timeline.add(checkpoint);
         }
         timeline.points.sort_by_key(|point| (point.at, point.time));
         if let Some(Now { tree, uncovered, named }) = now {
             let uncovered = uncovered.iter().map(|uncovered| &uncovered.path).collect();
-            let time = Time::default();
+            let time = Time(i64::MAX);
             timeline.points.push(Point { at: u64::MAX, time, tree, uncovered, named });
         }
         timeline.add_unended(history);
         timeline
+    }
+
+    /// Also looks at the calls in workspaces inside of this one, and around it.
+    pub(crate) fn with_neighbours(
+        mut self,
+        workspace: &Workspace<'_>,
+    ) -> Result<Timeline<'h>, StoreError> {
+        let store = workspace.store();
+        for id in store.pinned_workspaces()?.into_iter().filter(|id| id != workspace.id()) {
+            let Ok(Some(info)) = store.workspace_info(&id) else { continue };
+            let (here, there) = (workspace.path(), info.path.0.as_path());
+            if !there.starts_with(here) && !here.starts_with(there) {
+                continue;
+            }
+            for known in &History::of(store, &id)?.all {
+                self.neighbours.extend(Neighbour::of(&known.record, here, there));
+            }
+        }
+        Ok(self)
     }
 
     fn add(&mut self, checkpoint: &'h Checkpoint) {
@@ -171,6 +204,12 @@ impl<'h> Timeline<'h> {
             }
             for change in store.changed_paths(&from.tree, &to.tree)? {
                 let Some(certain) = attribute(&change.path, &ours, &others) else { continue };
+                let is_shared = self.neighbours.iter().any(|neighbour| {
+                    neighbour.is_running(from.time, to.time)
+                        && neighbour.within.iter().any(|within| change.path.starts_with(within))
+                        && ours.iter().all(|span| span.call.session != neighbour.session)
+                });
+                let certain = certain && !is_shared;
                 // What came into view was not made, and what went out of it was not deleted.
                 if change.from.is_none() && !from.covers(&change.path) {
                     // A directory tells nothing that what is in it does not.
@@ -188,6 +227,30 @@ impl<'h> Timeline<'h> {
             !segments.is_empty()
         });
         Ok(changes)
+    }
+}
+
+impl Neighbour {
+    /// What the end of a call in another workspace tells about this one.
+    fn of(record: &Record, here: &Path, there: &Path) -> Option<Neighbour> {
+        let call = record.call.as_ref()?;
+        let from = Time::parse(&call.began.as_ref()?.time)?;
+        let inner = |path: &Path| {
+            let inner = path.strip_prefix(here).ok()?;
+            RelPath::new(inner.as_os_str().as_bytes()).ok()
+        };
+        let path_of = |named: &RelPath| there.join(OsStr::from_bytes(named.as_bytes()));
+        let within: Vec<RelPath> = match call.named.is_empty() {
+            // It may have changed anything that both have.
+            true => vec![inner(there).unwrap_or(RelPath::root())],
+            false => call.named.iter().filter_map(|named| inner(&path_of(named))).collect(),
+        };
+        let to = record.moment();
+        Some(Neighbour { session: call.session.clone(), within, from, to })
+    }
+
+    fn is_running(&self, from: Time, to: Time) -> bool {
+        self.from <= to && from <= self.to
     }
 }
 

@@ -83,7 +83,7 @@ impl Keeper {
         let named = history.named();
         let present = lock.capture_readable(&self.capture_options(&self.rules, &named))?;
         let now = Now { tree: present.tree, uncovered: &present.uncovered, named: &named };
-        let timeline = Timeline::of(history, Some(now));
+        let timeline = Timeline::of(history, Some(now)).with_neighbours(workspace)?;
         let (row, changes, undone) =
             turn_to_undo(store, history, &timeline, &present.tree, options)?;
         let Undone { edits, conflicts, uncertain } = undone;

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// Show what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// In the list: every step of a turn. In a diff: nothing
+    /// In the list: every step of a turn
     #[arg(long)]
     steps: bool,
     /// Keep the conversation as it is
