@@ -254,9 +254,17 @@ impl Keeper {
         // What took messages back gives them back, and the other way round.
         let took = matches!(done.action, Action::Rollback | Action::Redo);
         let chat = done.chat.clone().map(|chat| ChatStep { chat, redo: took.then_some(made) });
+        let mut state = State::of(safety);
+        if done.action == Action::UndoTurn {
+            // Each of its paths was looked at, whatever the rules say.
+            let was_looked_at = |uncovered: &Uncovered| {
+                done.paths.iter().any(|path| path.starts_with(&uncovered.path))
+            };
+            state.uncovered.retain(|uncovered| !was_looked_at(uncovered));
+        }
         let goal = Goal {
             checkpoint: (*safety).clone(),
-            state: State::of(safety),
+            state,
             action,
             reverses: Some((safety.pin.id, done.tree)),
             // One of single paths is reversed for these paths.
