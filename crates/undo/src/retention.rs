@@ -140,7 +140,7 @@ impl Keeper {
             .map_or(self.settings.max_total_size(), |mb| mb.saturating_mul(1 << 20));
         self.prune_size(store, limit, &mut pruned)?;
         if !options.dry_run {
-            for workspace in workspaces.iter().filter(|workspace| !workspace.path.exists()) {
+            for workspace in workspaces.iter().filter(|workspace| workspace.last_seen < oldest) {
                 if store.pin_names(&workspace.id)?.is_empty() {
                     store.forget_workspace(&workspace.id)?;
                 }
@@ -392,12 +392,12 @@ fn workspaces(store: &Store, now: Time) -> Result<Vec<Workspace>, StoreError> {
     let mut found = Vec::new();
     for id in store.workspaces()? {
         let history = History::of(store, &id)?;
-        // Damage must not make a history look old.
+        // If that is lost, the newest checkpoint tells.
         let info = store.workspace_info(&id).ok().flatten();
         let newest = history.all.last().map(|newest| newest.record.moment());
         let path = info.as_ref().map(|info| info.path.0.clone());
         let path = path.or_else(|| Some(history.all.last()?.record.workspace.0.clone()));
-        let last_seen = info.map(|info| Time(info.last_seen)).max(newest).unwrap_or_default();
+        let last_seen = info.map(|info| Time(info.last_seen)).or(newest).unwrap_or_default();
         let calls = history.open.iter().filter(|call| call.time >= now.minus(RUNNING));
         let in_use: HashSet<_> = calls.map(|call| call.tree).collect();
         let is_needed = |checkpoint: &&Checkpoint| in_use.contains(&checkpoint.pin.tree);

@@ -205,9 +205,7 @@ impl Undone {
         }
         Ok(())
     }
-}
 
-impl Undone {
     /// What should be in a directory that is something else by now is a conflict.
     fn drop_impossible(&mut self, store: &Store, present: &Oid) -> Result<(), ObjectError> {
         let becomes: HashMap<RelPath, bool> = self
