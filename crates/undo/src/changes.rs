@@ -67,8 +67,8 @@ impl Point<'_> {
 /// A call and when it was running.
 struct Span<'h> {
     call: &'h CallOf,
-    /// The number that the next checkpoint had when it began.
-    seq: u64,
+    /// The row of its turn.
+    row: Option<usize>,
     from: u64,
     to: u64,
     late: bool,
@@ -99,7 +99,7 @@ impl<'h> Timeline<'h> {
         let mut timeline =
             Timeline { points: Vec::new(), spans: Vec::new(), neighbours: Vec::new() };
         for checkpoint in &history.all {
-            timeline.add(checkpoint);
+            timeline.add(history, checkpoint);
         }
         timeline.points.sort_by_key(|point| (point.at, point.time));
         if let Some(Now { tree, uncovered, named }) = now {
@@ -130,7 +130,7 @@ impl<'h> Timeline<'h> {
         Ok(self)
     }
 
-    fn add(&mut self, checkpoint: &'h Checkpoint) {
+    fn add(&mut self, history: &'h History, checkpoint: &'h Checkpoint) {
         let (at, record) = (2 * checkpoint.pin.name.seq, &checkpoint.record);
         let uncovered = record.uncovered.iter().map(|uncovered| &uncovered.path).collect();
         let (time, tree) = (record.moment(), checkpoint.pin.tree);
@@ -139,14 +139,14 @@ impl<'h> Timeline<'h> {
         let Some(call) = &record.call else { return };
         let Some(began) = &call.began else { return };
         // Numbers were given out anew if the history was moved: then they are all later by as much.
-        let moved = checkpoint.pin.name.seq.saturating_sub(record.seq);
+        let moved = record.shift(&checkpoint.pin);
         let from = 2 * (began.seq + moved) - 1;
         let time = Time::parse(&began.time).unwrap_or_default();
         let uncovered = began.uncovered.iter().collect();
         let (tree, named) = (began.tree, &call.named[..]);
         self.points.push(Point { at: from, time, tree, uncovered, named });
-        let seq = began.seq + moved;
-        self.spans.push(Span { call, seq, from, to: at, late: began.late, ended: true });
+        let row = history.row_of(call, began.seq + moved);
+        self.spans.push(Span { call, row, from, to: at, late: began.late, ended: true });
     }
 
     /// Calls whose end nobody told run until now if they are open; otherwise until their session is
@@ -171,20 +171,20 @@ impl<'h> Timeline<'h> {
             let again = again.map(|again| 2 * again.pin.name.seq);
             let to = if is_open { Some(u64::MAX) } else { again.or_else(next) };
             let Some(to) = to else { continue };
-            let seq = checkpoint.pin.name.seq;
-            self.spans.push(Span { call, seq, from, to, late: record.late, ended: false });
+            let row = history.row_of(call, checkpoint.pin.name.seq);
+            self.spans.push(Span { call, row, from, to, late: record.late, ended: false });
         }
     }
 
-    /// What the calls that are asked for, each with the number it began with, changed.
+    /// What the calls that are asked for, each with the number of its row, changed.
     pub(crate) fn changes(
         &self,
         store: &Store,
-        is_asked_for: impl Fn(&CallOf, u64) -> bool,
+        is_asked_for: impl Fn(&CallOf, Option<usize>) -> bool,
     ) -> Result<Changes, ObjectError> {
         let mut changes = Changes::default();
         let (ours, others): (Vec<&Span<'_>>, Vec<_>) =
-            self.spans.iter().partition(|span| is_asked_for(span.call, span.seq));
+            self.spans.iter().partition(|span| is_asked_for(span.call, span.row));
         let Some(begin) = ours.iter().map(|span| span.from).min() else { return Ok(changes) };
         let end = ours.iter().map(|span| span.to).max().unwrap_or(begin);
         let meanwhile = |span: &&&Span<'_>| span.from < end && begin < span.to;

@@ -104,7 +104,7 @@ fn count(
     let to = if last.record.kind == Kind::Call { next.unwrap_or(last) } else { last }.pin.tree;
     let mut counts = Counts::default();
     let mut paths = Vec::new();
-    for (path, segments) in timeline.changes(store, |call, seq| row.has(call, seq))?.paths {
+    for (path, segments) in timeline.changes(store, |_, of| of == Some(row.number))?.paths {
         let before = segments.first().and_then(|segment| segment.before);
         let after = segments.last().and_then(|segment| segment.after);
         // Files that were captured only because a call named them are not in both trees.

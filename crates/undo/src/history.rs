@@ -19,7 +19,17 @@ pub struct History {
     /// Calls that have begun and not ended.
     pub(crate) open: Vec<OpenCall>,
     /// Newest first.
-    rows: Vec<Vec<usize>>,
+    rows: Vec<RowParts>,
+    /// The rows of each turn, oldest first, by their place in `rows`: names of turns come again.
+    turns: HashMap<(String, TurnId), Vec<usize>>,
+}
+
+/// What makes up a row, by places in `all`.
+#[derive(Debug)]
+struct RowParts {
+    steps: Vec<usize>,
+    /// The last checkpoint or state of any kind.
+    last: usize,
 }
 
 /// A row of the list: a manual checkpoint, or all checkpoints before calls of one turn.
@@ -87,23 +97,52 @@ impl History {
     pub fn of(store: &Store, workspace: &WorkspaceId) -> Result<History, StoreError> {
         let (Checkpoints { mut all, unreadable }, open) = read(store, workspace)?;
         all.reverse();
-        let mut rows: Vec<Vec<usize>> = Vec::new();
-        let mut turns: HashMap<(&str, &TurnId), usize> = HashMap::new();
+        let mut rows: Vec<RowParts> = Vec::new();
+        let mut turns: HashMap<(String, TurnId), Vec<usize>> = HashMap::new();
         for (index, Checkpoint { record, .. }) in all.iter().enumerate() {
-            match (record.kind, record.turn()) {
-                (Kind::Manual | Kind::Call, None) | (Kind::Manual, _) => rows.push(vec![index]),
-                (Kind::Call, Some(turn)) => match turns.get(&turn) {
-                    Some(row) if !record.first => rows[*row].push(index),
-                    _ => {
-                        turns.insert(turn, rows.len());
-                        rows.push(vec![index]);
+            let turn = record.call.as_ref().filter(|_| record.kind == Kind::Call);
+            let turn = turn.map(|call| (call.session.clone(), call.turn.clone()));
+            let known = turn.as_ref().and_then(|turn| turns.get(turn)?.last());
+            match (record.kind, known) {
+                (Kind::Call, Some(row)) if !record.first => rows[*row].steps.push(index),
+                (Kind::Manual | Kind::Call, _) => {
+                    if let Some(turn) = turn {
+                        turns.entry(turn).or_default().push(rows.len());
                     }
-                },
+                    rows.push(RowParts { steps: vec![index], last: index });
+                }
                 (Kind::After | Kind::State | Kind::Safety, _) => {}
             }
         }
+        // From here on by place in the list, newest first.
         rows.reverse();
-        Ok(History { workspace: workspace.clone(), all, unreadable, open, rows })
+        for place in turns.values_mut().flatten() {
+            *place = rows.len() - 1 - *place;
+        }
+        let workspace = workspace.clone();
+        let mut history = History { workspace, all, unreadable, open, rows, turns };
+        history.find_ends();
+        Ok(history)
+    }
+
+    /// Notes with which state each turn is complete for now.
+    fn find_ends(&mut self) {
+        for index in 0..self.all.len() {
+            let Checkpoint { pin, record } = &self.all[index];
+            let Some(call) = &record.call else { continue };
+            let began = call.began.as_ref().map(|began| began.seq + record.shift(pin));
+            if let Some(row) = self.row_of(call, began.unwrap_or(pin.name.seq)) {
+                self.rows[row - 1].last = index;
+            }
+        }
+    }
+
+    /// The number of the row that a call is part of, given the number that the next checkpoint had
+    /// when it began.
+    pub(crate) fn row_of(&self, call: &CallOf, seq: u64) -> Option<usize> {
+        let places = self.turns.get(&(call.session.clone(), call.turn.clone()))?;
+        let begins = |place: &usize| self.all[self.rows[*place].steps[0]].pin.name.seq;
+        places.iter().rev().find(|place| begins(place) <= seq).map(|place| place + 1)
     }
 
     /// Everything that calls named: what the rules leave out was captured for them all the same.
@@ -197,7 +236,8 @@ impl<'h> Row<'h> {
     /// All its checkpoints, in order: the first one included.
     pub fn steps(&self) -> impl Iterator<Item = &'h Checkpoint> + use<'h> {
         let history = self.history;
-        history.rows[self.number - 1].iter().map(|index| &history.all[*index])
+        let steps = history.rows[self.number - 1].steps.iter();
+        steps.map(|index| &history.all[*index])
     }
 
     /// The row that came after it.
@@ -205,24 +245,9 @@ impl<'h> Row<'h> {
         self.history.row(self.number - 1).ok()
     }
 
-    /// Whether a call that began with this number, or the checkpoint of that number, is part of
-    /// its turn. A later turn may have the same name.
-    pub(crate) fn has(&self, call: &CallOf, seq: u64) -> bool {
-        let Some(turn) = self.turn() else { return false };
-        let is_next = |row: &Row<'_>| row.turn() == Some(turn);
-        let newer = (1..self.number).rev().map(|number| Row { history: self.history, number });
-        let next = newer.into_iter().find(is_next).map(|row| row.first().pin.name.seq);
-        (call.session.as_str(), &call.turn) == turn
-            && seq >= self.first().pin.name.seq
-            && next.is_none_or(|next| seq < next)
-    }
-
     /// Its last checkpoint or state of any kind.
     pub(crate) fn last(&self) -> &'h Checkpoint {
-        let of_turn = |known: &&Checkpoint| {
-            known.record.call.as_ref().is_some_and(|call| self.has(call, known.pin.name.seq))
-        };
-        self.history.all.iter().rev().find(of_turn).unwrap_or(self.first())
+        &self.history.all[self.history.rows[self.number - 1].last]
     }
 
     /// Whether a session, or one of its subagents of this name, worked on it.

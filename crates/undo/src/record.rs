@@ -229,6 +229,11 @@ impl Record {
         }
     }
 
+    /// By how much the number of its pin grew since: histories are moved and imported.
+    pub(crate) fn shift(&self, pin: &Pin) -> u64 {
+        pin.name.seq.saturating_sub(self.seq)
+    }
+
     /// When it was taken.
     pub fn moment(&self) -> Time {
         Time::parse(&self.time).unwrap_or_default()

@@ -134,7 +134,7 @@ fn turn_to_undo<'h>(
     options: &UndoOptions,
 ) -> Result<(Row<'h>, Changes, Undone), RollbackError> {
     let undo = |row: &Row<'_>| {
-        let changes = timeline.changes(store, |call, seq| row.has(call, seq))?;
+        let changes = timeline.changes(store, |_, of| of == Some(row.number))?;
         let mut undone = Undone::default();
         for (path, segments) in &changes.paths {
             undone.add(store, present, path, segments, options)?;
