@@ -7,6 +7,7 @@ mod hooks;
 mod hooks_back;
 mod hooks_together;
 mod hooks_trouble;
+mod losses;
 mod peers;
 mod peers_myrm;
 mod repository;
