@@ -286,3 +286,18 @@ fn a_call_ends_where_it_began() {
     session.json(&["-C", "../other", "undo"]);
     assert_eq!(read(&other.join("a")), "0");
 }
+
+/// Something that the turn made, and that somebody removed since, is no obstacle.
+#[test]
+fn what_the_turn_made_and_is_gone_since_is_in_nobodys_way() {
+    let session = Session::new();
+    session.write("a", "0");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("make some");
+    agent.runs("echo 1 > a; echo 1 > new; mkdir d; echo 1 > d/x");
+    agent.is_done();
+    fs::remove_file(session.project().join("new")).unwrap();
+    fs::remove_dir_all(session.project().join("d")).unwrap();
+    let undone = session.json(&["undo"]);
+    assert_eq!((session.read("a"), &undone["restored"]), ("0".into(), &json!(["a"])), "{undone}");
+}
