@@ -8,6 +8,7 @@ mod hooks_back;
 mod hooks_together;
 mod hooks_trouble;
 mod losses;
+mod losses_more;
 mod peers;
 mod peers_myrm;
 mod repository;
