@@ -149,8 +149,9 @@ impl<'h> Timeline<'h> {
         self.spans.push(Span { call, row, from, to: at, late: began.late, ended: true });
     }
 
-    /// Calls whose end nobody told run until now if they are open; otherwise until their session is
-    /// heard of again, and if it is not, until the next that is known.
+    /// Calls whose end nobody told run until now if they are open and their session has not begun
+    /// another turn; otherwise until their session is heard of again, and if it is not, until the
+    /// next that is known.
     fn add_unended(&mut self, history: &'h History) {
         let name = |call: &'h CallOf| (call.session.as_str(), call.id.as_str());
         let ended: HashSet<_> = self.spans.iter().map(|span| name(span.call)).collect();
@@ -163,14 +164,18 @@ impl<'h> Timeline<'h> {
             let from = 2 * checkpoint.pin.name.seq;
             let is_open =
                 history.open.iter().any(|open| open.call == call.id && open.seq == record.seq);
-            let later = &history.all[index + 1..];
-            let again = later.iter().find(|later| {
+            let later = history.all[index + 1..].iter().filter(|later| {
                 later.record.call.as_ref().is_some_and(|later| later.session == call.session)
             });
-            let next = || self.points.iter().map(|point| point.at).find(|at| *at > from);
-            let again = again.map(|again| 2 * again.pin.name.seq);
-            let to = if is_open { Some(u64::MAX) } else { again.or_else(next) };
-            let Some(to) = to else { continue };
+            let is_again = |later: &&Checkpoint| {
+                !is_open || later.record.call.as_ref().is_some_and(|later| later.turn != call.turn)
+            };
+            let again = later.into_iter().find(is_again).map(|again| 2 * again.pin.name.seq);
+            let next = || match is_open {
+                true => Some(u64::MAX),
+                false => self.points.iter().map(|point| point.at).find(|at| *at > from),
+            };
+            let Some(to) = again.or_else(next) else { continue };
             let row = history.row_of(call, checkpoint.pin.name.seq);
             self.spans.push(Span { call, row, from, to, late: record.late, ended: false });
         }

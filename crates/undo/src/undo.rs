@@ -14,7 +14,7 @@ use crate::history::{History, Row};
 use crate::keeper::Keeper;
 use crate::merge::{self, Conflicts, Merged};
 use crate::record::Action;
-use crate::rollback::{Goal, PlannedRollback, RollbackError, State};
+use crate::rollback::{self, Goal, PlannedRollback, RollbackError, State};
 
 /// How to undo a turn.
 #[derive(Clone, Debug, Default)]
@@ -151,7 +151,12 @@ fn turn_to_undo<'h>(
         let (changes, undone) = undo(&row).map_err(|error| lost(&row, error))?;
         return Ok((row, changes, undone));
     }
-    for row in history.rows().filter(|row| row.turn().is_some()) {
+    let taken_back = rollback::taken_back(history);
+    let is_left = |row: &Row<'_>| {
+        let seq = row.first().pin.name.seq;
+        row.turn().is_some() && !taken_back.iter().any(|range| range.contains(&seq))
+    };
+    for row in history.rows().filter(is_left) {
         let (changes, undone) = undo(&row).map_err(|error| lost(&row, error))?;
         // One that changed nothing, or of which nothing is left, is not meant.
         if !undone.is_empty() {

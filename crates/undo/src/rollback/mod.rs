@@ -3,6 +3,8 @@
 mod apply;
 mod story;
 
+use std::ops::Range;
+
 use serde::Serialize;
 use takeback_ledger::{LedgerError, OpenError, Time};
 use takeback_tree::{
@@ -352,4 +354,31 @@ fn stacks(history: &History) -> (Vec<Done<'_>>, Vec<Done<'_>>) {
         }
     }
     (undo, redo)
+}
+
+/// The numbers of checkpoints whose turns a rollback of everything has taken back.
+pub(crate) fn taken_back(history: &History) -> Vec<Range<u64>> {
+    let seq = |id: Oid| {
+        let known = history.all.iter().find(|known| known.pin.id == id);
+        known.map(|known| known.pin.name.seq)
+    };
+    let (undo, _) = stacks(history);
+    let whole = undo.iter().filter(|(_, done)| done.files && done.paths.is_empty());
+    let ranges = whole
+        .filter_map(|(safety, done)| Some(seq(target_of(history, done)?)?..safety.pin.name.seq));
+    ranges.collect()
+}
+
+/// The checkpoint that a rollback, or what redid it, returned to.
+fn target_of(history: &History, done: &Rollback) -> Option<Oid> {
+    let done_by = |safety: Option<Oid>| {
+        let known = history.all.iter().find(|known| Some(known.pin.id) == safety);
+        known.and_then(|known| known.record.rollback.as_ref())
+    };
+    match done.action {
+        Action::Rollback => Some(done.to),
+        // What it reverses is an undo, and that reversed what it did again.
+        Action::Redo => target_of(history, done_by(done_by(done.reverses)?.reverses)?),
+        Action::Undo | Action::UndoTurn => None,
+    }
 }
