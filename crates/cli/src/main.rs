@@ -18,6 +18,7 @@ use clap::Parser;
 
 use crate::commands::Command;
 use crate::context::{Context, Globals};
+use crate::failure::Failure;
 
 /// Takes back what an AI agent did: its files and its conversation, together.
 #[derive(Parser)]
@@ -66,7 +67,14 @@ fn misused(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && commands::hook::is_asked_for() {
         return commands::hook::give_up(&error.to_string());
     }
-    // If it cannot be printed, there is nobody to tell.
-    let _ = error.print();
+    if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
+        let text = error.to_string();
+        let mut lines = text.lines().map(|line| line.trim_start_matches("error: ").trim());
+        let message = lines.find(|line| !line.is_empty()).unwrap_or("wrong usage");
+        Failure::new(message).hint("`takeback --help` shows what there is").report(true);
+    } else {
+        // If it cannot be printed, there is nobody to tell.
+        let _ = error.print();
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

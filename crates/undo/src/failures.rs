@@ -147,3 +147,17 @@ fn write_all(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
         failures.remove(0);
     }
 }
+
+/// An error and the errors behind it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}

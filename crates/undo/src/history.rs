@@ -228,6 +228,11 @@ impl History {
 }
 
 impl<'h> Row<'h> {
+    /// What it is a row of.
+    pub(crate) fn history(&self) -> &'h History {
+        self.history
+    }
+
     /// What `rollback N` returns to.
     pub fn first(&self) -> &'h Checkpoint {
         self.steps().next().expect("a row has a checkpoint")

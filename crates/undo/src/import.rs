@@ -28,6 +28,8 @@ use takeback_tree::{
     Store, StoreError, Uncovered, WorkspaceId,
 };
 
+use crate::failures::chain;
+
 /// The prefix of a shared store's refs.
 const REFS: &str = "refs/hermes/";
 
@@ -147,7 +149,7 @@ impl Search {
             Ok((refs.filter(|name| is_shared(name)).collect::<Vec<_>>(), repository))
         });
         match found {
-            Err(error) => self.problems.push(Problem::new(path, &told(&error))),
+            Err(error) => self.problems.push(Problem::new(path, &chain(&error))),
             Ok((refs, _)) if !refs.is_empty() => refs.into_iter().for_each(|name| {
                 let found = project_directory(path, &name[REFS.len()..]);
                 self.add(path, found, Layout::Shared, Some(name));
@@ -225,12 +227,6 @@ fn absolute(source: &Path, directory: PathBuf) -> Result<PathBuf, Problem> {
     }
 }
 
-/// An error with what caused it.
-fn told(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |said, cause| format!("{said}: {cause}"))
-}
-
 /// A checkpoint where it is found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
@@ -276,7 +272,7 @@ pub fn read(found: &Found) -> Project {
     };
     for history in &found.histories {
         if let Err(error) = project.add(history) {
-            project.problems.push(Problem::new(&history.repository, &told(&error)));
+            project.problems.push(Problem::new(&history.repository, &chain(&error)));
         }
     }
     project
@@ -413,7 +409,7 @@ pub fn bring_in(
         match adoption.take(&history.repository, snapshot.tree) {
             Ok(adopted) => taken.push(imported(snapshot, adopted, &history.exclude)),
             Err(AdoptError::Foreign(problem)) => {
-                skipped.push(Skipped { snapshot: snapshot.clone(), problem: told(&problem) });
+                skipped.push(Skipped { snapshot: snapshot.clone(), problem: chain(&problem) });
             }
             Err(error) => return Err(error.into()),
         }

@@ -201,6 +201,15 @@ fn prompt(ledger: &Ledger, row: &Row<'_>) -> Option<String> {
     ledger.prompt(session, turn.first_seq).ok()?
 }
 
+impl Keeper {
+    /// What a row's turn did that nothing reverses.
+    pub(crate) fn effects_of_row(&self, subject: &Subject<'_>, row: &Row<'_>) -> Vec<EffectView> {
+        let Some(ledger) = self.complete_ledger(PATIENCE) else { return Vec::new() };
+        let mut effects = effects_by_row(&ledger, subject, row.history());
+        effects.swap_remove(row.number - 1)
+    }
+}
+
 /// The effects of each row's turn: those of its session from its time until the session's next.
 fn effects_by_row(
     ledger: &Ledger,

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use takeback_ledger::{LedgerError, Time};
 use takeback_tree::{Oid, RelPath, Workspace};
 
+use crate::failures::chain;
 use crate::keeper::Keeper;
 use crate::list::EffectView;
-use crate::protect::chain;
 use crate::record::{Checkpoint, Checkpoints, Rollback};
 
 /// At most so many paths are named.

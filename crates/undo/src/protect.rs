@@ -12,6 +12,7 @@ use takeback_ledger::{
 use takeback_tree::Oid;
 
 use crate::calls::Call;
+use crate::failures::chain;
 use crate::keeper::Keeper;
 use crate::notes::{self, CallKey, SessionNote, file_name};
 use crate::places::Place;
@@ -50,6 +51,14 @@ pub enum Later {
         /// When it ended.
         time: Time,
     },
+}
+
+/// A tool call, the workspace that it works in, and whether it may change files.
+struct Look<'a> {
+    root: PathBuf,
+    analysis: Option<Analysis>,
+    mutates: bool,
+    call: Call<'a>,
 }
 
 impl Keeper {
@@ -186,10 +195,7 @@ impl Keeper {
             }
             self.remember(note, handled);
         }
-        let root = self.root_for(report, note);
-        let analysis = self.analyse(call, &report.directory, &root);
-        let mutates = mutates(call, analysis.as_ref());
-        let call = self.call(report, call, note, mutates, late);
+        let Look { root, analysis, mutates, call } = self.look(report, note, call, late);
         let mut entry = CallRecord {
             call: call.id.clone(),
             tool: call.call.tool.clone(),
@@ -241,10 +247,7 @@ impl Keeper {
         late: Option<TurnId>,
         handled: &mut Handled,
     ) -> Vec<Entry> {
-        let root = self.root_for(report, note);
-        let analysis = self.analyse(call, &report.directory, &root);
-        let mutates = mutates(call, analysis.as_ref());
-        let call = self.call(report, call, note, mutates, late);
+        let Look { root, analysis, mutates, call } = self.look(report, note, call, late);
         let mut entry = CallRecord {
             call: call.id.clone(),
             tool: call.call.tool.clone(),
@@ -281,14 +284,18 @@ impl Keeper {
         entries
     }
 
-    fn call<'a>(
+    /// What a call is about.
+    fn look<'a>(
         &self,
         report: &'a Report,
-        call: &'a ToolCall,
         note: &SessionNote,
-        mutates: bool,
+        call: &'a ToolCall,
         late: Option<TurnId>,
-    ) -> Call<'a> {
+    ) -> Look<'a> {
+        let root = self.root_for(report, note);
+        let analysis = self.analyse(call, &report.directory, &root);
+        let only_reads = analysis.as_ref().map_or(call.only_reads(), |analysis| !analysis.mutates);
+        let mutates = call.always || !only_reads;
         let time = self.now();
         let key = match &call.id {
             Some(id) => CallKey { text: id.clone(), is_name: true },
@@ -306,7 +313,8 @@ impl Keeper {
         let reporter = note.session.clone();
         let (session, turn) = self.owner(note);
         let (turn, late) = late.map_or((turn, false), |turn| (turn, true));
-        Call { report, call, reporter, session, turn, key, id, time, late }
+        let call = Call { report, call, reporter, session, turn, key, id, time, late };
+        Look { root, analysis, mutates, call }
     }
 
     /// The workspace that a call works in: the session's if it is in there.
@@ -378,11 +386,6 @@ impl Keeper {
     }
 }
 
-/// Whether a call may change files.
-fn mutates(call: &ToolCall, analysis: Option<&Analysis>) -> bool {
-    call.always || analysis.map_or(!call.only_reads(), |analysis| analysis.mutates)
-}
-
 /// What a command does that no rollback reverses.
 fn effects<'a>(
     call: &'a Call<'_>,
@@ -401,18 +404,4 @@ fn effects<'a>(
             time: Some(call.time),
         },
     })
-}
-
-/// An error and the errors behind it, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
 }

@@ -15,6 +15,7 @@ use crate::keeper::Keeper;
 use crate::merge::{self, Conflicts, Merged};
 use crate::record::Action;
 use crate::rollback::{self, Goal, PlannedRollback, RollbackError, State};
+use crate::subject::Subject;
 
 /// How to undo a turn.
 #[derive(Clone, Debug, Default)]
@@ -120,6 +121,7 @@ impl Keeper {
         let kept = kept.map(|path| Kept { path, reason: KeptReason::NotCovered });
         planned.view.kept.extend(kept);
         planned.view.row = Some(row.number);
+        planned.view.effects = self.effects_of_row(&Subject::of(workspace), &row);
         (planned.view.conflicts, planned.view.uncertain) = (conflicts, uncertain);
         Ok(planned)
     }

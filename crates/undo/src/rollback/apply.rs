@@ -7,8 +7,8 @@ use takeback_tree::{
 };
 
 use super::{ChatStep, PlannedRollback, RollbackError, RollbackView, State};
+use crate::failures::chain;
 use crate::notices::{self, Told};
-use crate::protect::chain;
 use crate::record::{Action, Checkpoint, Kind, Record, Rollback};
 use crate::repository::Repository;
 

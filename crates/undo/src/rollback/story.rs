@@ -8,11 +8,11 @@ use takeback_tree::{Recovery, RelPath, StoreError, Workspace};
 
 use super::{ChatStep, HeadMoved, PlannedRollback, RollbackError};
 use crate::changes::{Now, Timeline};
+use crate::failures::chain;
 use crate::history::{Found, History};
 use crate::keeper::Keeper;
 use crate::list::EffectView;
 use crate::notices;
-use crate::protect::chain;
 use crate::record::{Action, Chat, Checkpoint, Kind};
 use crate::report::quoted;
 use crate::repository::{Head, Repository};
