@@ -22,3 +22,4 @@ mod sessions_exchange;
 mod store;
 mod terminal;
 mod undo_merge;
+mod undo_turns;
