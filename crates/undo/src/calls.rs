@@ -6,9 +6,9 @@ use takeback_ledger::Time;
 use takeback_tree::{Oid, RelPath, Workspace};
 
 use crate::keeper::{Keeper, TakeError, has_pin};
-use crate::notes::{self, CallKey, Notes, OpenCall, StepNote, file_name};
+use crate::notes::{self, CallKey, Notes, OpenCall, StepNote, Turn, file_name};
 use crate::places::{Place, PlaceKind};
-use crate::record::{Began, CallOf, Kind, Record, TurnId};
+use crate::record::{Began, CallOf, Kind, Record};
 use crate::report::{Report, ToolCall};
 use crate::settings::Granularity;
 
@@ -20,7 +20,7 @@ pub(crate) struct Call<'a> {
     pub(crate) reporter: String,
     /// The session and turn that it is part of: its parent's, for a subagent.
     pub(crate) session: String,
-    pub(crate) turn: TurnId,
+    pub(crate) turn: Turn,
     /// What pairs its end with its beginning.
     pub(crate) key: CallKey,
     pub(crate) id: String,
@@ -47,8 +47,9 @@ impl Keeper {
         let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
         let notes = Notes::new(workspace.notes());
         let step = notes.step(&call.session);
-        let last =
-            step.as_ref().filter(|step| step.turn == call.turn && has_pin(&workspace, step.seq));
+        let last = step
+            .as_ref()
+            .filter(|step| step.turn == call.turn.number && has_pin(&workspace, step.seq));
         let is_row = match last {
             None => true,
             Some(last) => {
@@ -74,13 +75,13 @@ impl Keeper {
             let taken = self.pin(&mut lock, tree, record.of(capture))?;
             checkpoint = is_row.then_some(taken.pin.id);
             if is_row {
-                let step = StepNote { turn: call.turn.clone(), tree, seq };
+                let step = StepNote { turn: call.turn.number, tree, seq };
                 self.keep(&workspace, notes.set_step(&call.session, &step));
             }
         }
         let open = OpenCall {
             session: call.reporter.clone(),
-            turn: call.turn.clone(),
+            turn: call.turn.id.clone(),
             call: call.id.clone(),
             tool: call.call.tool.clone(),
             named: place.named.clone(),
@@ -158,7 +159,7 @@ impl Call<'_> {
             agent: self.report.agent.clone(),
             session: self.session.clone(),
             subagent: (self.reporter != self.session).then(|| self.reporter.clone()),
-            turn: self.turn.clone(),
+            turn: self.turn.id.clone(),
             id: self.id.clone(),
             tool: self.call.tool.clone(),
             named: named.to_vec(),

@@ -38,6 +38,7 @@ pub use failures::Failure;
 pub use history::{FindError, Found, History, Row};
 pub use keeper::{Keeper, NameError, Setting, TakeError, Wish};
 pub use list::{EffectView, Elsewhere, List, RowView, StepView, UncoveredView};
+pub use notes::Turn;
 pub use protect::{Handled, Later};
 pub use record::{
     Action, Began, CallOf, Chat, Checkpoint, Checkpoints, Kind, Record, Rollback, TurnId,

@@ -84,8 +84,9 @@ pub(crate) struct SessionNote {
 
 impl SessionNote {
     /// The current turn.
-    pub(crate) fn turn_id(&self) -> TurnId {
-        self.turn.clone().unwrap_or(TurnId::Number(self.turns))
+    pub(crate) fn current(&self) -> Turn {
+        let id = self.turn.clone().unwrap_or(TurnId::Number(self.turns));
+        Turn { id, number: self.turns }
     }
 
     /// The next turn begins.
@@ -100,10 +101,20 @@ impl SessionNote {
     }
 }
 
+/// A turn of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// As it is recorded: what the agent calls it. It may use a name again.
+    pub id: TurnId,
+    /// Which of the session's turns it is.
+    pub number: i64,
+}
+
 /// The latest checkpoint of a session in a workspace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StepNote {
-    pub(crate) turn: TurnId,
+    /// Which of the session's turns it is of.
+    pub(crate) turn: i64,
     pub(crate) tree: Oid,
     pub(crate) seq: u64,
 }

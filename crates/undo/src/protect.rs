@@ -14,9 +14,8 @@ use takeback_tree::Oid;
 use crate::calls::Call;
 use crate::failures::chain;
 use crate::keeper::Keeper;
-use crate::notes::{self, CallKey, SessionNote, file_name};
+use crate::notes::{self, CallKey, SessionNote, Turn, file_name};
 use crate::places::Place;
-use crate::record::TurnId;
 use crate::report::{Event, Report, ToolCall};
 use crate::repository::Repository;
 use crate::shell::{self, Analysis, Surroundings};
@@ -69,16 +68,16 @@ impl Keeper {
 
     /// The same for a call whose agent was told to go on already; `turn` is what
     /// [`Keeper::current_turn`] said then.
-    pub fn handle_late(&self, report: &Report, turn: TurnId) -> Handled {
+    pub fn handle_late(&self, report: &Report, turn: Turn) -> Handled {
         self.handle_in(report, Some(turn))
     }
 
     /// The turn that a call is part of, once its handling has begun.
-    pub fn current_turn(&self, report: &Report) -> Option<TurnId> {
+    pub fn current_turn(&self, report: &Report) -> Option<Turn> {
         Some(self.owner(&self.session_note(&report.session_id())?).1)
     }
 
-    fn handle_in(&self, report: &Report, late: Option<TurnId>) -> Handled {
+    fn handle_in(&self, report: &Report, late: Option<Turn>) -> Handled {
         let mut handled = Handled::default();
         let mut note = self.session(report, &mut handled);
         let entries = match &report.event {
@@ -155,12 +154,12 @@ impl Keeper {
     }
 
     /// The session and turn that a session's work belongs to: a subagent's is its parent's.
-    fn owner(&self, note: &SessionNote) -> (String, TurnId) {
+    fn owner(&self, note: &SessionNote) -> (String, Turn) {
         const DEPTH: usize = 8;
         let parent = |note: &SessionNote| self.session_note(note.parent.as_ref()?);
         let ancestors = std::iter::successors(Some(note.clone()), parent).take(DEPTH);
         let oldest = ancestors.last().expect("it begins with itself");
-        (oldest.session.clone(), oldest.turn_id())
+        (oldest.session.clone(), oldest.current())
     }
 
     fn turn_start(&self, report: &Report, note: &mut SessionNote, prompt: &str) -> Vec<Entry> {
@@ -183,7 +182,7 @@ impl Keeper {
         report: &Report,
         note: &mut SessionNote,
         call: &ToolCall,
-        late: Option<TurnId>,
+        late: Option<Turn>,
         handled: &mut Handled,
     ) -> Vec<Entry> {
         let is_another = report.turn.is_some() && report.turn != note.turn;
@@ -244,7 +243,7 @@ impl Keeper {
         note: &SessionNote,
         call: &ToolCall,
         outcome: Option<&str>,
-        late: Option<TurnId>,
+        late: Option<Turn>,
         handled: &mut Handled,
     ) -> Vec<Entry> {
         let Look { root, analysis, mutates, call } = self.look(report, note, call, late);
@@ -290,7 +289,7 @@ impl Keeper {
         report: &'a Report,
         note: &SessionNote,
         call: &'a ToolCall,
-        late: Option<TurnId>,
+        late: Option<Turn>,
     ) -> Look<'a> {
         let root = self.root_for(report, note);
         let analysis = self.analyse(call, &report.directory, &root);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use takeback_ledger::Time;
-use takeback_tree::{AnyPath, GcError, PinName, Store, StoreError, WorkspaceId};
+use takeback_tree::{AnyPath, GcError, PinName, Store, StoreError, WorkspaceGuard, WorkspaceId};
 
 use crate::history::History;
 use crate::keeper::Keeper;
@@ -145,7 +145,10 @@ impl Keeper {
                     store.forget_workspace(&workspace.id)?;
                 }
             }
-            notes::write(&self.last_prune(), &self.now())?;
+            // What was busy is tried again soon.
+            if pruned.busy.is_empty() {
+                notes::write(&self.last_prune(), &self.now())?;
+            }
         }
         pruned.bytes_after = store.bytes()?;
         pruned.over_limit = !options.dry_run && pruned.bytes_after > limit;
@@ -224,9 +227,7 @@ impl Keeper {
         if pruned.dry_run {
             pruned.gone.extend(doomed.iter().cloned());
         } else {
-            // Nothing goes that somebody is just using.
-            let guard = store.try_lock_workspace(&workspace.id)?;
-            let Some(_guard) = guard.filter(|guard| !guard.has_unfinished_restore()) else {
+            let Some(_guard) = wait_for(store, &workspace.id)? else {
                 if !pruned.busy.contains(&path) {
                     pruned.busy.push(path);
                 }
@@ -364,6 +365,20 @@ impl Keeper {
 
 /// A call that began longer ago does not run any more.
 const RUNNING: Duration = Duration::from_secs(86_400);
+
+/// Waits a moment until nobody uses a workspace: nothing goes that somebody needs.
+fn wait_for(store: &Store, id: &WorkspaceId) -> Result<Option<WorkspaceGuard>, StoreError> {
+    const ATTEMPTS: u32 = 50;
+    for attempt in 0..ATTEMPTS {
+        if let Some(guard) = store.try_lock_workspace(id)? {
+            return Ok(Some(guard).filter(|guard| !guard.has_unfinished_restore()));
+        }
+        if attempt + 1 < ATTEMPTS {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    Ok(None)
+}
 
 /// An archive of an older layout.
 pub(crate) struct Archive {

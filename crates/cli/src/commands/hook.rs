@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use takeback_undo::{Event, Handled, Report, ToolCall, TurnId};
+use takeback_undo::{Event, Handled, Report, ToolCall, Turn, TurnId};
 
 use crate::background;
 use crate::config::Config;
@@ -110,8 +110,9 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
     failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
     // Nothing: it cannot be read, or is something that this version does not know.
     let Some(report) = report else { return Ok(failures) };
-    let turn = |json: &String| serde_json::from_str(json).unwrap_or(TurnId::Name(json.clone()));
-    let late: Option<TurnId> = arguments.late.as_ref().map(turn);
+    let unknown = || Turn { id: TurnId::Number(0), number: 0 };
+    let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown());
+    let late: Option<Turn> = arguments.late.as_ref().map(turn);
     // Only captures may take long; the rest waits for nothing but the ledger, and that not long.
     let captures = matches!(report.event, Event::BeforeTool(_) | Event::AfterTool { .. });
     let limit = Duration::from_millis(keeper.settings().timeout_ms);
@@ -150,7 +151,7 @@ fn handle(arguments: &Arguments, context: &Context) -> Result<Vec<String>, Failu
             // This process ends, and with it what it began; another one does it again, and says so
             // when it is done.
             keeper.note_missed(&place, LATE);
-            let turn = keeper.current_turn(&report).unwrap_or(TurnId::Number(0));
+            let turn = keeper.current_turn(&report).unwrap_or_else(unknown);
             let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
             let words = ["hook", arguments.agent.as_str(), "--late", turn.as_str()];
             let message =

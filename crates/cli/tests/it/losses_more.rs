@@ -141,6 +141,30 @@ fn own_numbers_of_turns_are_none_of_the_agents() {
     assert_eq!(session.read("a"), "4");
 }
 
+/// Agents that count anew in each process, and those that count from where a rollback went to.
+#[test]
+fn a_turn_whose_name_comes_again_is_another_one() {
+    let session = Session::new();
+    session.write("a", "0");
+    let mut agent = Agent::new(&session, "s1");
+    agent.fields["turn"] = json!(1);
+    for content in ["1", "2", "3"] {
+        agent.tell(json!({ "event": "session_start" }));
+        agent.turn(content, "a", content);
+        agent.tell(json!({ "event": "session_end" }));
+        session.write(content, "by hand");
+    }
+    let prompts: Vec<_> = rows(&session).iter().map(|row| row["prompt"].clone()).collect();
+    assert_eq!(prompts, ["3", "2", "1"]);
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!((&done["restored"], &done["deleted"]), (&json!(["a"]), &json!(["3"])));
+    assert_eq!(conversation(&session), ["1", "2"]);
+    agent.turn("4", "2", "not by hand");
+    session.json(&["rollback", "1"]);
+    assert_eq!((session.read("a"), session.read("2")), ("2".into(), "by hand".into()));
+    assert_eq!(conversation(&session), ["1", "2"]);
+}
+
 #[test]
 fn rollbacks_of_files_and_of_the_conversation_alone_are_undone_one_by_one() {
     let session = Session::new();
