@@ -90,10 +90,13 @@ fn every_captured_payload_is_understood() {
         let heard = parse(agent, Some(&event), &payload, Path::new("/FALLBACK")).unwrap();
         let shown = heard.as_ref().map_or("nothing".to_owned(), shown);
         seen.push_str(&format!("{} {name}: {shown}\n", agent.name));
-        assert_eq!(heard.is_none_or(|heard| heard.report.agent == agent.name), true);
+        assert!(heard.is_none_or(|heard| heard.report.agent == agent.name));
     }
     let expected = include_str!("expected.txt");
-    assert_eq!(seen, expected, "\n{seen}");
+    for (seen, expected) in seen.lines().zip(expected.lines()) {
+        assert_eq!(seen, expected);
+    }
+    assert_eq!(seen.lines().count(), expected.lines().count());
 }
 
 /// What says itself which event it is needs no argument.
