@@ -108,19 +108,32 @@ pub(crate) fn leave_after_recovery(
 }
 
 /// `tree`: the state that was led to. What a file was then says later whether somebody changed it
-/// again.
+/// again. A directory with something in it is told by that.
 fn body(workspace: &Workspace<'_>, told: &Told<'_>, tree: &Oid) -> Value {
     let store = workspace.store();
-    let content =
-        |path: &RelPath| -> Option<String> { Some(store.entry(tree, path).ok()??.1.to_string()) };
-    let files = told.restored.iter().map(|path| json!({ "path": path, "content": content(path) }));
+    let entry = |path: &RelPath| store.entry(tree, path).ok().flatten();
+    let mut files = Vec::new();
+    let mut count = told.deleted.len();
+    for (number, path) in told.restored.iter().enumerate() {
+        if files.len() == NAMED {
+            count += told.restored.len() - number;
+            break;
+        }
+        let content = match entry(path) {
+            Some((mode, id)) if mode.is_directory() && id != Oid::EMPTY_TREE => continue,
+            entry => entry.map(|(_, id)| id.to_string()),
+        };
+        count += 1;
+        files.push(json!({ "path": path, "content": content }));
+    }
     let gone = told.deleted.iter().map(|path| json!({ "path": path, "content": null }));
+    files.extend(gone.take(NAMED - files.len()));
     json!({
         "kind": "rollback",
         "workspace": workspace.path().display().to_string(),
         "checkpoint": told.checkpoint.to_string(),
-        "files": files.chain(gone).take(NAMED).collect::<Vec<_>>(),
-        "file_count": told.restored.len() + told.deleted.len(),
+        "files": files,
+        "file_count": count,
         "effects": told.effects,
     })
 }
@@ -159,7 +172,7 @@ impl Keeper {
         let taken = ledger.take_notices(session, self.now()).map_err(|error| chain(&error))?;
         let mut seen = BTreeSet::new();
         let mut notices = Vec::new();
-        // The latest first: what it names need not be said again.
+        // The latest first: it decides about what it names.
         for taken in taken.into_iter().rev() {
             let Ok(body) = serde_json::from_value::<Body>(taken.body) else { continue };
             let mut notice = Notice {
@@ -169,8 +182,8 @@ impl Keeper {
             };
             for file in body.files {
                 let Ok(file) = serde_json::from_value::<BodyFile>(file) else { continue };
-                let is_same = is_still(&body.workspace, &file);
-                if is_same && seen.insert((body.workspace.clone(), file.path.clone())) {
+                let is_new = seen.insert((body.workspace.clone(), file.path.clone()));
+                if is_new && is_still(&body.workspace, &file) {
                     let is_gone = file.content.is_none();
                     notice.files.push(NoticeFile { path: file.path, is_gone });
                 }
