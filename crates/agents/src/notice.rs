@@ -18,14 +18,13 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
         if !text.is_empty() {
             text.push('\n');
         }
-        let files = if count == 1 { "This file was" } else { "These files were" };
-        let workspace = notice.workspace.display().to_string();
+        let (which, them) = if count == 1 { ("this file", "it") } else { ("these files", "them") };
+        let workspace = notice.workspace.display();
         line(
             &mut text,
             &format!(
-                "{files} changed back in {workspace} by the user, with takeback. What you know of \
-             {} is out of date: read again before editing.",
-                if count == 1 { "it" } else { "them" },
+                "takeback changed {which} back in {workspace}. What you know of {them} is out of \
+                 date: read {them} again before editing."
             ),
         );
         for file in notice.files.iter().take(NAMED) {
@@ -93,8 +92,8 @@ mod tests {
         let told = notice(&[("src/main.rs", false), ("new\n.txt", true)], 3, &effects);
         assert_eq!(
             notice_text(&[told]).unwrap(),
-            "These files were changed back in /home/me/shop by the user, with takeback. \
-             What you know of them is out of date: read again before editing.\n\
+            "takeback changed these files back in /home/me/shop. What you know of them is out of \
+             date: read them again before editing.\n\
              - src/main.rs\n\
              - new\\n.txt (removed)\n\
              - and 3 more\n\
@@ -116,6 +115,6 @@ mod tests {
         assert_eq!(notice_text(&[]), None);
         assert_eq!(notice_text(&[notice(&[], 0, &[("network", "curl x")])]), None);
         let text = notice_text(&[notice(&[("a", false)], 0, &[]), notice(&[("b", true)], 0, &[])]);
-        assert_eq!(text.unwrap().matches("This file was changed back").count(), 2);
+        assert_eq!(text.unwrap().matches("takeback changed this file back").count(), 2);
     }
 }

@@ -250,7 +250,7 @@ fn a_turn_is_protected_and_its_reversal_told(agent: &str) {
     let answer: Value = serde_json::from_str(&said).unwrap();
     let text = answer.pointer(pointer).unwrap().as_str().unwrap();
     let project = scene.session.project();
-    let opening = format!("were changed back in {} by the user", project.display());
+    let opening = format!("takeback changed these files back in {}. ", project.display());
     assert!(text.contains(&opening), "{text}");
     for line in ["- src/main.rs\n", "- new.txt (removed)", "- written.txt (removed)"] {
         assert_eq!(text.matches(line).count(), 1, "{line} in {text}");
@@ -327,7 +327,7 @@ fn what_was_changed_again_is_not_told() {
     scene.session.write("new.txt", "again\n");
     let answer: Value = serde_json::from_str(&scene.tell("UserPromptSubmit")).unwrap();
     let text = answer.pointer(CONTEXT).unwrap().as_str().unwrap();
-    assert!(text.starts_with("This file was changed back"), "{text}");
+    assert!(text.starts_with("takeback changed this file back"), "{text}");
     assert!(text.ends_with("\n- written.txt (removed)"), "{text}");
 
     // Undone, so that nothing is left of it to be told.
@@ -436,6 +436,29 @@ fn every_file_that_a_patch_names_is_protected() {
 }
 
 #[test]
+fn a_shell_command_elsewhere_is_seen_there() {
+    let scene = Scene::new("gemini");
+    let elsewhere = scene.session.base().join("elsewhere");
+    fs::create_dir_all(elsewhere.join(".git")).unwrap();
+    fs::write(elsewhere.join("a"), "1").unwrap();
+    let at = |command: &'static str, directory: Value| {
+        move |payload: &mut Value| {
+            payload["tool_input"]["command"] = json!(command);
+            payload["tool_input"]["dir_path"] = directory;
+        }
+    };
+    scene.tell_all(&["BeforeAgent"]);
+    let tool = "BeforeTool.run_shell_command";
+    assert_eq!(scene.tell_with(tool, at("ls -l", json!("src"))), "");
+    assert_eq!(rows(&scene.session), Vec::<Value>::new());
+    assert_eq!(scene.tell_with(tool, at("rm a", json!(elsewhere))), "");
+    fs::remove_file(elsewhere.join("a")).unwrap();
+    let path = elsewhere.to_str().unwrap();
+    assert!(scene.session.output(&["-C", path, "rollback", "1", "--yes"]).status.success());
+    assert_eq!(fs::read_to_string(elsewhere.join("a")).unwrap(), "1");
+}
+
+#[test]
 fn an_unknown_agent_is_in_nobodys_way() {
     let session = Session::new();
     for (strict, code) in [(false, 0), (true, 1)] {
@@ -462,7 +485,7 @@ fn what_is_late_tells_nothing() {
     let output = hook(&scene.session.base(), &arguments, payload.as_bytes());
     assert!(output.stdout.is_empty());
     // It is still there for somebody who can pass it on.
-    assert!(scene.tell("UserPromptSubmit").contains("changed back"));
+    assert!(scene.tell("UserPromptSubmit").contains("changed these files back"));
 }
 
 #[test]
