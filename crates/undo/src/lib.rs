@@ -39,11 +39,12 @@ pub use history::{FindError, Found, History, Row};
 pub use keeper::{Keeper, NameError, Setting, TakeError, Wish};
 pub use list::{EffectView, Elsewhere, List, RowView, StepView, UncoveredView};
 pub use notes::Turn;
+pub use notices::{Notice, NoticeFile};
 pub use protect::{Handled, Later};
 pub use record::{
     Action, Began, CallOf, Chat, Checkpoint, Checkpoints, Kind, Record, Rollback, TurnId,
 };
-pub use report::{Event, Report, ToolCall};
+pub use report::{Event, Report, ToolCall, Work, paths_in, quoted, script_in};
 pub use repository::{Head, IndexError};
 pub use retention::{Cleared, PruneError, PruneOptions, Pruned, PrunedWorkspace, WorkspaceState};
 pub use rollback::{

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use takeback_ledger::{Ledger, Time};
 use takeback_tree::{AnyPath, Oid, RelPath, StoreError, WorkspaceError};
 
@@ -73,7 +73,7 @@ pub struct StepView {
 }
 
 /// Something that no rollback reverses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are those of SPEC.md")]
 pub struct EffectView {
     pub kind: String,

@@ -1,6 +1,8 @@
 //! What a call may change: the workspace it works in, and what it names elsewhere.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::iter;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -44,18 +46,24 @@ impl Keeper {
         let mut main = self.place(PlaceKind::Directory(root.into()));
         let is_workspace = self.places.refusal(root).is_none();
         let outside = analysis.map(|analysis| analysis.outside.as_slice()).unwrap_or_default();
-        let named = call.path().map(|path| real(&directory.join(path)));
-        // Whoever writes to a link writes to what it leads to.
-        let led_to = named.as_ref().and_then(|path| fs::canonicalize(path).ok());
+        let named = call.paths().iter().flat_map(|path| {
+            let path = real(&directory.join(path));
+            // Whoever writes to a link writes to what it leads to.
+            let led_to = fs::canonicalize(&path).ok();
+            iter::once(path).chain(led_to)
+        });
         let outside = outside.iter().map(|path| real(&directory.join(path)));
         let mut elsewhere = Vec::new();
-        for path in named.into_iter().chain(led_to).chain(outside) {
+        let mut seen = BTreeSet::new();
+        for path in named.chain(outside) {
+            if !seen.insert(path.clone()) {
+                continue;
+            }
             match path.strip_prefix(root) {
                 Ok(inner) if is_workspace => main.named.extend(rel_path(inner)),
                 _ => elsewhere.push(path),
             }
         }
-        elsewhere.dedup();
         let left_out = elsewhere.len().saturating_sub(ELSEWHERE);
         elsewhere.truncate(ELSEWHERE);
         let mut places: Vec<Place> =

@@ -16,7 +16,7 @@ use crate::failures::chain;
 use crate::keeper::Keeper;
 use crate::notes::{self, CallKey, SessionNote, Turn, file_name};
 use crate::places::Place;
-use crate::report::{Event, Report, ToolCall};
+use crate::report::{Event, Report, ToolCall, Work};
 use crate::repository::Repository;
 use crate::shell::{self, Analysis, Surroundings};
 
@@ -82,10 +82,12 @@ impl Keeper {
         let mut note = self.session(report, &mut handled);
         let entries = match &report.event {
             Event::SessionStart => {
-                handled.later = Some(Later::Warm(note.workspace.0.clone()));
+                // A subagent works where its parent does.
+                let is_first = note.parent.is_none();
+                handled.later = is_first.then(|| Later::Warm(note.workspace.0.clone()));
                 Vec::new()
             }
-            Event::TurnStart { prompt } => self.turn_start(report, &mut note, prompt),
+            Event::TurnStart { prompt } => self.turn_start(report, &mut note, prompt.as_deref()),
             Event::BeforeTool(call) => self.before(report, &mut note, call, late, &mut handled),
             Event::AfterTool { call, outcome } => {
                 self.after(report, &note, call, outcome.as_deref(), late, &mut handled)
@@ -162,12 +164,18 @@ impl Keeper {
         (oldest.session.clone(), oldest.current())
     }
 
-    fn turn_start(&self, report: &Report, note: &mut SessionNote, prompt: &str) -> Vec<Entry> {
+    fn turn_start(
+        &self,
+        report: &Report,
+        note: &mut SessionNote,
+        prompt: Option<&str>,
+    ) -> Vec<Entry> {
         // Some agents report the same turn again.
         if report.turn.is_some() && report.turn == note.turn && !note.over {
             return Vec::new();
         }
         note.begin_turn(report.turn.clone());
+        let Some(prompt) = prompt else { return Vec::new() };
         let message = MessageRecord {
             role: "user".into(),
             content: Some(Value::from(prompt)),
@@ -293,8 +301,7 @@ impl Keeper {
     ) -> Look<'a> {
         let root = self.root_for(report, note);
         let analysis = self.analyse(call, &report.directory, &root);
-        let only_reads = analysis.as_ref().map_or(call.only_reads(), |analysis| !analysis.mutates);
-        let mutates = call.always || !only_reads;
+        let mutates = mutates(call, analysis.as_ref());
         let time = self.now();
         let key = match &call.id {
             Some(id) => CallKey { text: id.clone(), is_name: true },
@@ -337,7 +344,7 @@ impl Keeper {
         let nowhere = Path::new("/dev/null");
         let is_workspace = self.places.refusal(workspace).is_none();
         let workspace = if is_workspace { workspace } else { nowhere };
-        Some(shell::analyse(&call.command()?, &Surroundings { directory, workspace, home }))
+        Some(shell::analyse(call.script()?, &Surroundings { directory, workspace, home }))
     }
 
     /// A checkpoint could not be taken.
@@ -382,6 +389,15 @@ impl Keeper {
             Ok(Recorded::Written | Recorded::Spooled { .. }) => {}
             Err(error) => self.fail(handled, &note.workspace.0, &chain(&error)),
         }
+    }
+}
+
+/// Whether a call may change files.
+fn mutates(call: &ToolCall, analysis: Option<&Analysis>) -> bool {
+    match &call.work {
+        Work::Reads => false,
+        Work::Shell { .. } => analysis.is_none_or(|analysis| analysis.mutates),
+        Work::Changes { .. } => true,
     }
 }
 

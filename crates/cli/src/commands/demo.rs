@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
 use serde_json::json;
-use takeback_undo::{Event, History, Keeper, Report, RollbackOptions, ToolCall};
+use takeback_undo::{Event, History, Keeper, Report, RollbackOptions, ToolCall, Work};
 
 use crate::commands::rollback;
 use crate::context::Context;
@@ -62,7 +62,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     }
     println!("\nAn agent with takeback's hooks is told: “{PROMPT}”");
     let agent = Agent { keeper: &keeper, directory: &project };
-    agent.tell(Event::TurnStart { prompt: PROMPT.into() })?;
+    agent.tell(Event::TurnStart { prompt: Some(PROMPT.into()) })?;
     for (number, line) in AGENT.iter().enumerate() {
         println!("  $ {line}");
         agent.run(number, line).map_err(failed)??;
@@ -133,7 +133,7 @@ impl Agent<'_> {
             id: Some(number.to_string()),
             tool: "Bash".into(),
             input: json!({ "command": line }),
-            always: false,
+            work: Work::shell(line),
         };
         if let Err(failure) = self.tell(Event::BeforeTool(call.clone())) {
             return Ok(Err(failure));

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use takeback_undo::{Event, Keeper, Report, ToolCall};
+use takeback_undo::{Event, Keeper, Report, ToolCall, script_in};
 
 use crate::background;
 use crate::context::Context;
@@ -102,11 +102,13 @@ impl Work {
     fn new(arguments: &Arguments, context: &Context) -> Work {
         let words: Vec<String> =
             arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let input = json!({ "command": words });
+        let line = script_in(&input).expect("words are a command");
         let call = ToolCall {
             id: Some("1".into()),
             tool: "run".into(),
-            input: json!({ "command": words }),
-            always: true,
+            input,
+            work: takeback_undo::Work::Changes { script: Some(line.clone()), paths: Vec::new() },
         };
         let report = Report {
             agent: "run".into(),
@@ -117,7 +119,6 @@ impl Work {
             model: None,
             event: Event::SessionStart,
         };
-        let line = call.command().unwrap_or_default();
         Work { report, call, line }
     }
 
@@ -128,7 +129,7 @@ impl Work {
     /// Nothing is run unprotected: who wants that need not ask for takeback.
     fn begin(&self, keeper: &Keeper) -> Result<(), Failure> {
         let _progress = Progress::new("taking a checkpoint");
-        self.tell(keeper, Event::TurnStart { prompt: self.line.clone() });
+        self.tell(keeper, Event::TurnStart { prompt: Some(self.line.clone()) });
         let handled = self.tell(keeper, Event::BeforeTool(self.call.clone()));
         match handled.failures.first().filter(|_| handled.missed) {
             Some(failure) => {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod agent;
+mod agents;
 mod hooks;
 mod hooks_back;
 mod hooks_together;

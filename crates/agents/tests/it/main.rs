@@ -1,0 +1,7 @@
+//! What agents tell, understood.
+
+#![allow(clippy::unwrap_used)]
+
+mod fixtures;
+mod fuzz;
+mod shapes;
