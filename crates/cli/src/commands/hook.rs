@@ -175,7 +175,9 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String
             failures.push(message.into());
         }
     }
-    if !is_late && agent.speaks_on(event) {
+    // An agent does not read what comes with a failure.
+    let fails = arguments.strict && !failures.is_empty();
+    if !is_late && !fails && agent.speaks_on(event) {
         // What cannot be told now is told later.
         if let Err(failure) = tell(agent, event, &keeper, &report.session_id()) {
             keeper.note_failure(&place, &failure);
