@@ -35,12 +35,15 @@ const TRIES_PER_RUN: u8 = 8;
 /// How far an expression that does not start at its keyword may look ahead.
 const AHEAD: usize = 200;
 
+/// Texts up to this length are searched for keywords one by one first: most have none, and making
+/// the automaton for a single short text takes longer than all else that a hook does with it.
+const SHORT: usize = 2000;
+
 /// Finds secrets and masks them. Cheap to keep, costly to make: make one.
 #[derive(Debug)]
 pub struct Redactor {
-    keywords: AhoCorasick,
-    /// For each keyword, the rules that it starts.
-    rules_of: Vec<Vec<usize>>,
+    /// Made when it is first needed.
+    keywords: OnceLock<Keywords>,
     /// For each rule, made when its keyword is first met: most are never needed.
     regexes: Vec<OnceLock<Regex>>,
 }
@@ -60,25 +63,8 @@ impl Redactor {
 
     /// Knows all the rules.
     pub fn new() -> Redactor {
-        let mut words: Vec<&str> = Vec::new();
-        let mut rules_of: Vec<Vec<usize>> = Vec::new();
-        for (index, rule) in RULES.iter().enumerate() {
-            for keyword in rule.keywords {
-                match words.iter().position(|word| word.eq_ignore_ascii_case(keyword)) {
-                    Some(known) => rules_of[known].push(index),
-                    None => {
-                        words.push(keyword);
-                        rules_of.push(vec![index]);
-                    }
-                }
-            }
-        }
-        let keywords = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(&words)
-            .expect("the table of rules is small");
-        Redactor { keywords, rules_of, regexes: RULES.iter().map(|_| OnceLock::new()).collect() }
+        let regexes = RULES.iter().map(|_| OnceLock::new()).collect();
+        Redactor { keywords: OnceLock::new(), regexes }
     }
 
     /// The text with each secret masked; borrowed if there is none.
@@ -133,9 +119,13 @@ impl Redactor {
 
     /// All secrets, by where they start.
     fn find(&self, text: &str) -> Vec<Secret> {
+        if self.keywords.get().is_none() && text.len() <= SHORT && !has_keyword(text) {
+            return Vec::new();
+        }
         let mut search = Search::new(self, text);
-        for hit in self.keywords.find_overlapping_iter(text) {
-            for &rule in &self.rules_of[hit.pattern().as_usize()] {
+        let Keywords { automaton, rules_of } = self.keywords.get_or_init(Keywords::new);
+        for hit in automaton.find_overlapping_iter(text) {
+            for &rule in &rules_of[hit.pattern().as_usize()] {
                 search.try_rule(rule, hit.start()..hit.end());
             }
         }
@@ -153,6 +143,52 @@ impl Redactor {
             Regex::new(&anchored).expect("a test makes the expression of each rule")
         })
     }
+}
+
+/// Looks for the keywords of all rules at once.
+#[derive(Debug)]
+struct Keywords {
+    automaton: AhoCorasick,
+    /// For each keyword, the rules that it starts.
+    rules_of: Vec<Vec<usize>>,
+}
+
+impl Keywords {
+    fn new() -> Keywords {
+        let mut words: Vec<&str> = Vec::new();
+        let mut rules_of: Vec<Vec<usize>> = Vec::new();
+        for (index, rule) in RULES.iter().enumerate() {
+            for keyword in rule.keywords {
+                match words.iter().position(|word| word.eq_ignore_ascii_case(keyword)) {
+                    Some(known) => rules_of[known].push(index),
+                    None => {
+                        words.push(keyword);
+                        rules_of.push(vec![index]);
+                    }
+                }
+            }
+        }
+        let automaton = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(&words)
+            .expect("the table of rules is small");
+        Keywords { automaton, rules_of }
+    }
+}
+
+/// Whether a text has any keyword of any rule.
+fn has_keyword(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let mut keywords = RULES.iter().flat_map(|rule| rule.keywords);
+    keywords.any(|keyword| {
+        // Most are written as they are looked for.
+        if keyword.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            text.contains(&keyword.to_ascii_lowercase())
+        } else {
+            text.contains(keyword)
+        }
+    })
 }
 
 /// A secret that was found.

@@ -603,3 +603,13 @@ fn same_shape(one: &Value, other: &Value) -> bool {
         _ => one == other,
     }
 }
+
+#[test]
+fn short_texts_are_looked_through_for_every_keyword() {
+    for keyword in RULES.iter().flat_map(|rule| rule.keywords) {
+        for text in [keyword.to_string(), keyword.to_uppercase(), format!("a {keyword} b")] {
+            assert!(has_keyword(&text), "{text}");
+        }
+    }
+    assert!(!has_keyword("taken by hand"));
+}
