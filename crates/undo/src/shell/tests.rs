@@ -12,8 +12,8 @@ use super::{Analysis, EffectKind, Surroundings, analyse};
 
 fn look(script: &str) -> Analysis {
     let surroundings = Surroundings {
-        directory: Path::new("/work/app/src"),
-        workspace: Path::new("/work/app"),
+        directory: Path::new("/srv/app/src"),
+        workspace: Path::new("/srv/app"),
         home: Some(Path::new("/home/me")),
     };
     analyse(script, &surroundings)
@@ -108,9 +108,9 @@ fn paths_outside_are_found() {
         outside(script).into_iter().map(|path| path.to_string_lossy().into_owned()).collect()
     };
     assert_eq!(paths("rm /etc/hosts"), ["/etc/hosts"]);
-    assert_eq!(paths("rm ../x ../../y ../../../z"), ["/work/y", "/z"]);
-    assert_eq!(paths("rm -rf /work/app/target"), Vec::<String>::new());
-    assert_eq!(paths("rm /work/apple"), ["/work/apple"]);
+    assert_eq!(paths("rm ../x ../../y ../../../z"), ["/srv/y", "/z"]);
+    assert_eq!(paths("rm -rf /srv/app/target"), Vec::<String>::new());
+    assert_eq!(paths("rm /srv/apple"), ["/srv/apple"]);
     assert_eq!(
         paths("touch ~/a \"$HOME/b\" ${HOME}/c '~/d'"),
         ["/home/me/a", "/home/me/b", "/home/me/c"]
@@ -125,7 +125,7 @@ fn paths_outside_are_found() {
     assert_eq!(paths("cd /tmp && cd - && rm x"), Vec::<String>::new());
     assert_eq!(paths("cd && rm x"), ["/home/me/x"]);
     assert_eq!(paths("cd .. && rm x"), Vec::<String>::new());
-    assert_eq!(paths("cd ../.. && rm x"), ["/work/x"]);
+    assert_eq!(paths("cd ../.. && rm x"), ["/srv/x"]);
     assert_eq!(paths("if true; then cd /tmp; fi; rm x"), Vec::<String>::new());
     assert_eq!(paths("rm /tmp/*.log /tmp/$x \"/tmp/$y\" ~root/x"), Vec::<String>::new());
     assert_eq!(paths("rm /a /b /a"), ["/a", "/b"]);
