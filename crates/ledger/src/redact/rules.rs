@@ -346,7 +346,7 @@ pub(super) const RULES: &[Rule] = &[
 
     // Kinds that many services share.
     token("jwt", "JSON Web Token",
-        &["eyJ"], r"eyJ[A-Za-z0-9_-]{14,}\.eyJ[A-Za-z0-9_-]{14,}\.[A-Za-z0-9_-]{16,}", 3.5),
+        &["eyJ"], r"eyJ[A-Za-z0-9_-]{14,}\.eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{16,}", 3.5),
     token("url-password", "password in a URL",
         &["://"],
         r#"://[^ \t\r\n/?#@:"'`\\<>\[\](){}]{0,100}:([^ \t\r\n/@"'`\\<>\[\](){}]{4,200})@[A-Za-z0-9\[]"#, 1.5)

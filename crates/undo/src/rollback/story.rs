@@ -123,6 +123,8 @@ impl Keeper {
         let Some(safety) = history.all.last() else { return };
         let Some(done) = &safety.record.rollback else { return };
         match recovery {
+            // What could not be put back is in there.
+            Recovery::Reverted(left) if !left.is_empty() => {}
             // There was no rollback, so there is none to undo.
             Recovery::Reverted(_) => {
                 let _ = workspace.store().unpin(&safety.pin.name);

@@ -74,7 +74,8 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
 
 /// What a person should know besides the files.
 pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
-    if !view.effects.is_empty() {
+    let changes = !view.restored.is_empty() || !view.deleted.is_empty();
+    if changes && !view.effects.is_empty() {
         let mut kinds: Vec<&str> = Vec::new();
         for effect in &view.effects {
             if !kinds.contains(&effect.kind.as_str()) {
