@@ -280,7 +280,7 @@ impl Keeper {
         let Some(stamp) = repository.index_stamp() else { return Ok(None) };
         if let Some(known) = notes.index()
             && known.stamp == stamp
-            && has_pin(workspace, known.seq)
+            && keeps(workspace, &known)
         {
             return Ok(Some(known.attachment));
         }
@@ -342,6 +342,14 @@ impl Record {
             ..self
         }
     }
+}
+
+/// Whether a checkpoint still keeps the copy of an index. Its number alone does not tell: it may be
+/// that of another one by now.
+fn keeps(workspace: &Workspace<'_>, note: &IndexNote) -> bool {
+    let name = PinName { workspace: workspace.id().clone(), seq: note.seq };
+    let pin = workspace.store().pin(&name).ok().flatten();
+    pin.is_some_and(|pin| pin.attachment == Some(note.attachment))
 }
 
 /// Whether a checkpoint is still there.

@@ -182,3 +182,21 @@ fn a_diff_knows_what_only_a_call_named() {
     session.output(&["rollback", "undo"]);
     assert_eq!(session.read("node_modules/pkg/x"), "2\n");
 }
+
+/// The note says which checkpoint keeps the copy; a number can become that of another one.
+#[test]
+fn a_copy_of_the_index_that_nobody_keeps_is_made_anew() {
+    let session = Session::new();
+    git(&session, &["init", "-q"]);
+    session.write("a", "1");
+    git(&session, &["add", "a"]);
+    assert!(session.output(&["checkpoint"]).status.success());
+    let workspaces = session.base().join(".takeback/checkpoints/store/workspaces");
+    let note = crate::session::first_in(&workspaces).join("notes/index");
+    let mut index: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&note).unwrap()).unwrap();
+    index["attachment"] = "0123456789012345678901234567890123456789".into();
+    std::fs::write(&note, index.to_string()).unwrap();
+    assert!(session.output(&["checkpoint"]).status.success());
+    assert_eq!(session.json(&["rollback", "1", "--index"])["index"], true);
+}
