@@ -13,9 +13,10 @@ pub(crate) fn read(body: Value) -> Request {
         Value::String(text) => vec![Message::saying(Role::User, text.clone())],
         input => list(input).iter().filter_map(item).collect(),
     };
-    // Tools of the provider itself have a kind instead of a name.
-    let name = |tool: &Value| string(tool.get("name").unwrap_or(&tool["type"]));
-    let tools = list(&body["tools"]).iter().map(name).collect();
+    // Some tools are offered amid the conversation.
+    let amid = list(&body["input"]).iter().filter(|item| item["type"] == "additional_tools");
+    let offers = std::iter::once(&body).chain(amid);
+    let tools = offers.flat_map(|offer| list(&offer["tools"])).flat_map(names).collect();
     Request {
         provider: Provider::Responses,
         model: string(&body["model"]),
@@ -24,6 +25,15 @@ pub(crate) fn read(body: Value) -> Request {
         messages,
         tools,
         body,
+    }
+}
+
+/// The names of a tool, or of those in a group of them.
+fn names(tool: &Value) -> Vec<String> {
+    match tool.get("tools") {
+        Some(group) => list(group).iter().flat_map(names).collect(),
+        // Tools of the provider itself have a kind instead of a name.
+        None => vec![string(tool.get("name").unwrap_or(&tool["type"]))],
     }
 }
 
