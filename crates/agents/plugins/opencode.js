@@ -1,5 +1,4 @@
-// Tells takeback what opencode does, and opencode's model what takeback did. Written by
-// `takeback install opencode`; `takeback uninstall opencode` removes it.
+// It tells takeback what opencode does, and opencode's model what takeback did.
 
 import { spawn } from "node:child_process"
 
@@ -8,9 +7,10 @@ const TAKEBACK = @TAKEBACK@
 /** Longer than any hook of takeback waits by itself. */
 const LIMIT_MS = 120_000
 
+// /undo is a command of opencode's own.
 const COMMANDS = {
   rollback: "List takeback's checkpoints, or return to one: /rollback [N] [paths]",
-  undo: "Take back what the agent changed in its last turn",
+  "takeback-undo": "Take back what the agent changed in its last turn",
 }
 
 /** Runs takeback. Whatever happens there, this does not fail. */
@@ -84,12 +84,10 @@ export const TakebackPlugin = async ({ directory }) => {
     },
     "command.execute.before": async (input, output) => {
       if (!(input.command in COMMANDS)) return
-      const words = input.arguments.split(/\s+/).filter(Boolean)
-      const flags = ["--yes", "--color", "never"]
-      const said = await run([input.command, ...words, ...flags], directory)
+      const said = await run(["slash", input.command, input.arguments], directory)
       // There is no way to answer without the model, so it is made to repeat this.
       const text =
-        `The user ran \`takeback ${[input.command, ...words].join(" ")}\`, and it is done. ` +
+        `The user ran \`/${input.command} ${input.arguments}\`, and it is done. ` +
         `Show them exactly what it said, and do nothing else:\n\n${said}`
       output.parts.splice(0, output.parts.length, { type: "text", text })
     },

@@ -1,5 +1,4 @@
-// Tells takeback what pi does, and pi's model what takeback did. Written by `takeback install pi`;
-// `takeback uninstall pi` removes it.
+// It tells takeback what pi does, and pi's model what takeback did.
 
 import { spawn } from "node:child_process"
 import type { ExtensionAPI, ExtensionContext } from "@mariozechner/pi-coding-agent"
@@ -74,8 +73,7 @@ export default function takeback(pi: ExtensionAPI) {
     pi.registerCommand(name, {
       description,
       handler: async (rest, ctx) => {
-        const words = rest.split(/\s+/).filter(Boolean)
-        const output = await run([name, ...words, "--yes", "--color", "never"], ctx.cwd)
+        const output = await run(["slash", name, rest], ctx.cwd)
         if (ctx.hasUI) ctx.ui.notify(output.trimEnd(), "info")
         else console.log(output.trimEnd())
       },

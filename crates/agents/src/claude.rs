@@ -39,6 +39,8 @@ fn told(wire: &Object, signal: Signal) -> Told {
         directory: wire.string("cwd"),
         model: wire.name("model"),
         prompt: wire.text("prompt"),
+        command: wire.name("command_name"),
+        arguments: wire.text("command_args"),
         call: wire.name("tool_use_id"),
         tool: wire.text("tool_name"),
         input: wire.unpacked("tool_input"),

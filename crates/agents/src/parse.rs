@@ -1,20 +1,31 @@
 //! What an agent's hook is given becomes a report.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use takeback_undo::{Event, Report, ToolCall, TurnId, Work};
 
+use crate::slash::{Slash, words};
 use crate::spec::{Agent, Signal};
 use crate::wire::Object;
 
 /// What an agent told.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard {
-    /// What happened.
-    pub report: Report,
-    /// The agent's name for that, as in the table.
-    pub event: &'static str,
+pub enum Heard {
+    /// Something happened.
+    Report {
+        /// What.
+        report: Box<Report>,
+        /// The agent's name for that, as in the table.
+        event: &'static str,
+    },
+    /// The user typed something that is meant for takeback.
+    Slash {
+        /// What.
+        slash: Slash,
+        /// Where.
+        directory: PathBuf,
+    },
 }
 
 /// Why nothing could be understood.
@@ -41,6 +52,9 @@ pub(crate) struct Told {
     pub(crate) directory: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) prompt: Option<String>,
+    /// The name of a command that the user typed, and what came after it.
+    pub(crate) command: Option<String>,
+    pub(crate) arguments: Option<String>,
     pub(crate) call: Option<String>,
     pub(crate) tool: Option<String>,
     pub(crate) input: Option<Value>,
@@ -58,8 +72,29 @@ pub fn parse(
     let wire = Object::read(input)?;
     let Some((event, signal)) = event_of(agent, event, &wire)? else { return Ok(None) };
     let Some(told) = (agent.read)(&wire, signal) else { return Ok(None) };
-    let report = report(agent, signal, told, fallback_directory);
-    Ok(report.map(|report| Heard { report, event }))
+    let directory = match told.directory.as_deref().filter(|directory| !directory.is_empty()) {
+        Some(directory) => fallback_directory.join(directory),
+        None => fallback_directory.to_owned(),
+    };
+    if let Some(slash) = typed(agent, event, signal, &told) {
+        return Ok(Some(Heard::Slash { slash, directory }));
+    }
+    let report = report(agent, signal, told, directory);
+    Ok(report.map(|report| Heard::Report { report: Box::new(report), event }))
+}
+
+/// What is meant for takeback, in an event that a hook can answer.
+fn typed(agent: &Agent, event: &str, signal: Signal, told: &Told) -> Option<Slash> {
+    match signal {
+        Signal::Command => Slash::new(
+            told.command.as_deref()?,
+            words(told.arguments.as_deref().unwrap_or_default()),
+        ),
+        Signal::TurnStart if agent.answers_on.contains(&event) => {
+            Slash::in_prompt(told.prompt.as_deref()?)
+        }
+        _ => None,
+    }
 }
 
 /// Which event of the table it is.
@@ -80,11 +115,7 @@ fn event_of(
     Ok(names.iter().find_map(known))
 }
 
-fn report(agent: &Agent, signal: Signal, told: Told, fallback_directory: &Path) -> Option<Report> {
-    let directory = match told.directory.filter(|directory| !directory.is_empty()) {
-        Some(directory) => fallback_directory.join(directory),
-        None => fallback_directory.to_owned(),
-    };
+fn report(agent: &Agent, signal: Signal, told: Told, directory: PathBuf) -> Option<Report> {
     let is_child = matches!(signal, Signal::ChildStart | Signal::ChildEnd);
     if is_child && told.child.is_none() {
         return None;
@@ -94,6 +125,7 @@ fn report(agent: &Agent, signal: Signal, told: Told, fallback_directory: &Path) 
         Signal::SessionEnd | Signal::ChildEnd => Event::SessionEnd,
         Signal::TurnStart => Event::TurnStart { prompt: told.prompt },
         Signal::TurnEnd => Event::TurnEnd,
+        Signal::Command => return None,
         Signal::BeforeTool | Signal::AfterTool | Signal::ToolFailed => {
             let tool = told.tool.unwrap_or_default();
             let input = told.input.unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use crate::parse::Told;
 use crate::wire::Object;
+use crate::wiring::{self, Wiring};
 use crate::{claude, cline, copilot, cursor, generic, goose, plugin};
 
 /// What is known of an agent.
@@ -20,12 +21,34 @@ pub struct Agent {
     pub voice: Voice,
     /// The events on which that is safe.
     pub speaks_on: &'static [&'static str],
+    /// The events in which a hook can answer what the user typed, so that no model is asked.
+    pub answers_on: &'static [&'static str],
     /// What takeback does not see or cannot do there.
     pub uncovered: &'static [&'static str],
+    /// How it is wired; `None` if it has to do that itself.
+    pub(crate) wiring: Option<&'static Wiring>,
     /// Where its payloads name the event; elsewhere the hook is started with its name.
     pub(crate) event_keys: &'static [&'static str],
     /// What a payload says.
     pub(crate) read: fn(&Object, Signal) -> Option<Told>,
+}
+
+impl Agent {
+    /// Whether `install` can wire it.
+    pub fn is_wirable(&self) -> bool {
+        self.wiring.is_some()
+    }
+
+    /// What the user has to do once it is wired.
+    pub fn afterwards(&self) -> Option<&'static str> {
+        self.wiring?.afterwards
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 /// What an agent's event means to us.
@@ -35,6 +58,8 @@ pub enum Signal {
     SessionStart,
     /// The user said something.
     TurnStart,
+    /// The user typed a command of the agent's that stands for a prompt.
+    Command,
     /// A tool is about to be used.
     BeforeTool,
     /// A tool was used.
@@ -101,7 +126,9 @@ pub const AGENTS: &[Agent] = &[
         tools: None,
         voice: Voice::None,
         speaks_on: &[],
+        answers_on: &[],
         uncovered: &[],
+        wiring: None,
         event_keys: &["event"],
         read: generic::read,
     },
@@ -140,7 +167,9 @@ pub const AGENTS: &[Agent] = &[
         voice: Voice::HookSpecificOutput,
         // Never on Stop: it makes the model be called again.
         speaks_on: &["UserPromptSubmit", "PostToolUse"],
+        answers_on: &["UserPromptSubmit", "UserPromptExpansion"],
         uncovered: &["commands that the user runs with ! are not reported"],
+        wiring: Some(&wiring::CLAUDE),
         event_keys: &["hook_event_name"],
         read: claude::claude,
     },
@@ -167,7 +196,9 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::HookSpecificOutput,
         speaks_on: &["UserPromptSubmit", "PostToolUse"],
-        uncovered: &["hooks that the user has not reviewed are skipped without a word"],
+        answers_on: &["UserPromptSubmit"],
+        uncovered: &["in its terminal, type `takeback rollback` instead of /rollback"],
+        wiring: Some(&wiring::CODEX),
         event_keys: &["hook_event_name"],
         read: claude::codex,
     },
@@ -203,7 +234,9 @@ pub const AGENTS: &[Agent] = &[
         voice: Voice::HookSpecificOutput,
         // Not on SessionStart: it would be put in front of the prompt, and commands not be expanded.
         speaks_on: &["BeforeAgent", "AfterTool"],
+        answers_on: &[],
         uncovered: &["calls have no names, so two that are alike at once cannot be told apart"],
+        wiring: Some(&wiring::GEMINI),
         event_keys: &["hook_event_name"],
         read: claude::nameless,
     },
@@ -231,7 +264,9 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::HookSpecificOutput,
         speaks_on: &["UserPromptSubmit", "PostToolUse"],
+        answers_on: &[],
         uncovered: &["/rollback is a command of Qwen's own"],
+        wiring: Some(&wiring::QWEN),
         event_keys: &["hook_event_name"],
         read: claude::qwen,
     },
@@ -269,10 +304,12 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::AdditionalContext,
         speaks_on: &["sessionStart", "postToolUse"],
+        answers_on: &[],
         uncovered: &[
             "calls have no names, so two that are alike at once cannot be told apart",
             "there is no way to add /rollback",
         ],
+        wiring: Some(&wiring::COPILOT),
         event_keys: &["hookName"],
         read: copilot::read,
     },
@@ -288,10 +325,12 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::HookSpecificOutput,
         speaks_on: &["SessionStart", "PostToolUse"],
+        answers_on: &[],
         uncovered: &[
             "droid exec does not report prompts",
             "calls have no names, so two that are alike at once cannot be told apart",
         ],
+        wiring: Some(&wiring::DROID),
         event_keys: &["hook_event_name"],
         read: claude::nameless,
     },
@@ -334,7 +373,9 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::ContextModification,
         speaks_on: &["PreToolUse", "PostToolUse", "tool_call", "tool_result"],
+        answers_on: &[],
         uncovered: &["prompts are not reported", "there is no way to add /rollback"],
+        wiring: Some(&wiring::CLINE),
         event_keys: &["hookName"],
         read: cline::read,
     },
@@ -371,7 +412,9 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::Plugin,
         speaks_on: &["chat.message"],
+        answers_on: &[],
         uncovered: &["tools that fail are not reported"],
+        wiring: Some(&wiring::OPENCODE),
         event_keys: &["type"],
         read: plugin::opencode,
     },
@@ -394,7 +437,9 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::Plugin,
         speaks_on: &["before_agent_start"],
+        answers_on: &[],
         uncovered: &[],
+        wiring: Some(&wiring::PI),
         event_keys: &["ev.type", "type"],
         read: plugin::pi,
     },
@@ -421,7 +466,9 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::SnakeContext,
         speaks_on: &["sessionStart"],
+        answers_on: &[],
         uncovered: &["the model can be told something only when a session begins"],
+        wiring: Some(&wiring::CURSOR),
         event_keys: &["hook_event_name"],
         read: cursor::read,
     },
@@ -445,7 +492,9 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::None,
         speaks_on: &[],
+        answers_on: &[],
         uncovered: &["the model cannot be told that files went back"],
+        wiring: Some(&wiring::GOOSE),
         event_keys: &["event"],
         read: goose::read,
     },
@@ -455,6 +504,7 @@ pub const AGENTS: &[Agent] = &[
 const CLAUDE_EVENTS: &[(&str, Signal)] = &[
     ("SessionStart", Signal::SessionStart),
     ("UserPromptSubmit", Signal::TurnStart),
+    ("UserPromptExpansion", Signal::Command),
     ("PreToolUse", Signal::BeforeTool),
     ("PostToolUse", Signal::AfterTool),
     ("PostToolUseFailure", Signal::ToolFailed),

@@ -29,6 +29,11 @@ impl Agent {
         };
         Some(answer.to_string())
     }
+
+    /// What a hook prints to answer what the user typed, so that no model is asked.
+    pub fn answer(&self, text: &str) -> String {
+        json!({ "decision": "block", "reason": text }).to_string()
+    }
 }
 
 #[cfg(test)]

@@ -132,6 +132,16 @@ impl Context {
         }
     }
 
+    /// A variable of the environment.
+    pub(crate) fn variable(&self, name: &str) -> Option<std::ffi::OsString> {
+        env::var_os(name).filter(|value| !value.is_empty())
+    }
+
+    /// Whether takeback's own directory was named on the command line.
+    pub(crate) fn is_home_given(&self) -> bool {
+        self.globals.home.is_some()
+    }
+
     /// Whether the environment switches checkpoints off.
     pub(crate) fn is_switched_off(&self) -> bool {
         env::var_os(SWITCH).is_some_and(|value| value == "0")

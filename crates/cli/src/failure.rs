@@ -95,6 +95,12 @@ impl std::fmt::Display for Failure {
     }
 }
 
+impl From<takeback_agents::InstallError> for Failure {
+    fn from(error: takeback_agents::InstallError) -> Failure {
+        Failure::of(&error)
+    }
+}
+
 const REPAIR: &str = "run `takeback checkpoints verify` to see what is affected";
 
 impl From<StoreError> for Failure {

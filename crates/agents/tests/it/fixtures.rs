@@ -38,7 +38,13 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
 
 /// What there is to see, on one line.
 fn shown(heard: &Heard) -> String {
-    let report = &heard.report;
+    let report = match heard {
+        Heard::Report { report, .. } => report,
+        Heard::Slash { slash, directory } => {
+            let words = [&[slash.command().to_owned()], slash.rest()].concat().join(" ");
+            return format!("typed {words} | {}", directory.display());
+        }
+    };
     let (what, details) = match &report.event {
         Event::SessionStart => ("session starts", String::new()),
         Event::TurnStart { prompt: None } => ("turn starts", String::new()),
@@ -90,7 +96,11 @@ fn every_captured_payload_is_understood() {
         let heard = parse(agent, Some(&event), &payload, Path::new("/FALLBACK")).unwrap();
         let shown = heard.as_ref().map_or("nothing".to_owned(), shown);
         seen.push_str(&format!("{} {name}: {shown}\n", agent.name));
-        assert!(heard.is_none_or(|heard| heard.report.agent == agent.name));
+        let is_theirs = |heard| match heard {
+            Heard::Report { report, .. } => report.agent == agent.name,
+            Heard::Slash { .. } => !agent.answers_on.is_empty(),
+        };
+        assert!(heard.is_none_or(is_theirs));
     }
     let expected = include_str!("expected.txt");
     for (seen, expected) in seen.lines().zip(expected.lines()) {
@@ -111,7 +121,10 @@ fn most_payloads_say_what_they_are() {
             }
             // Its payloads have other names for them.
             "cline" => {
-                let report = |heard: Option<Heard>| heard.unwrap().report;
+                let report = |heard: Option<Heard>| match heard {
+                    Some(Heard::Report { report, .. }) => report,
+                    other => panic!("{other:?}"),
+                };
                 assert_eq!(report(alone.unwrap()), report(told), "{name}");
             }
             _ => assert_eq!(alone.unwrap(), told, "{name}"),

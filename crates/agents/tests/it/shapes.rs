@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use takeback_agents::{agent, parse};
+use takeback_agents::{Heard, agent, parse};
 use takeback_undo::{Event, Report, Work};
 
 fn heard(name: &str, event: &str, payload: &Value) -> Option<Report> {
     let payload = payload.to_string();
     let heard = parse(agent(name).unwrap(), Some(event), payload.as_bytes(), Path::new("/here"));
-    heard.unwrap().map(|heard| heard.report)
+    match heard.unwrap()? {
+        Heard::Report { report, .. } => Some(*report),
+        Heard::Slash { .. } => None,
+    }
 }
 
 fn work(name: &str, event: &str, payload: &Value) -> Work {

@@ -13,6 +13,7 @@ use clap::Args;
 use takeback_agents::{AGENTS, Agent, Heard, agent, notice_text, parse};
 use takeback_undo::{Event, Handled, Keeper, Turn, TurnId};
 
+use super::slash;
 use crate::background;
 use crate::config::Config;
 use crate::context::Context;
@@ -86,6 +87,18 @@ pub(crate) fn give_up(message: &str) -> ExitCode {
 
 /// What went wrong.
 fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String> {
+    let mut input = Vec::new();
+    let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
+    let heard = match read {
+        Ok(_) => parse(agent, arguments.event.as_deref(), &input, &context.directory)
+            .map_err(|error| error.to_string()),
+        Err(error) => Err(format!("cannot read the event: {error}")),
+    };
+    // Going back is possible also where nothing is captured.
+    if let Ok(Some(Heard::Slash { slash, directory })) = &heard {
+        let text = slash::answer(slash, directory, context);
+        return print(&agent.answer(&text)).err().into_iter().collect();
+    }
     if context.is_switched_off() {
         return Vec::new();
     }
@@ -98,22 +111,18 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String
     if !keeper.settings().enabled {
         return Vec::new();
     }
-    let mut input = Vec::new();
-    let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
-    let heard = match read {
-        Ok(_) => parse(agent, arguments.event.as_deref(), &input, &context.directory)
-            .map_err(|error| error.to_string()),
-        Err(error) => Err(format!("cannot read the event: {error}")),
-    };
     let heard = heard.unwrap_or_else(|message| {
         failures.push(message);
         None
     });
-    let place = heard.as_ref().map_or(&context.directory, |heard| &heard.report.directory);
+    let place = match &heard {
+        Some(Heard::Report { report, .. }) => &report.directory,
+        _ => &context.directory,
+    };
     let place = keeper.root(place).unwrap_or(place.clone());
     failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
     // Nothing: it cannot be read, or is something that this version does not know.
-    let Some(Heard { report, event }) = heard else { return failures };
+    let Some(Heard::Report { report, event }) = heard else { return failures };
     let unknown = || Turn { id: TurnId::Number(0), number: 0 };
     let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown());
     let late: Option<Turn> = arguments.late.as_ref().map(turn);
@@ -192,9 +201,14 @@ fn tell(agent: &Agent, event: &str, keeper: &Keeper, session: &str) -> Result<()
     let notices = keeper.take_notices(session)?;
     let answer = notice_text(&notices).and_then(|text| agent.say(event, &text));
     if let Some(answer) = answer {
-        let mut stdout = std::io::stdout().lock();
-        let written = writeln!(stdout, "{answer}").and_then(|()| stdout.flush());
-        written.map_err(|error| format!("the model could not be told what changed: {error}"))?;
+        let lost = |error| format!("the model could not be told what changed: {error}");
+        print(&answer).map_err(lost)?;
     }
     Ok(())
+}
+
+fn print(answer: &str) -> Result<(), String> {
+    let mut stdout = std::io::stdout().lock();
+    let written = writeln!(stdout, "{answer}").and_then(|()| stdout.flush());
+    written.map_err(|error| error.to_string())
 }

@@ -6,9 +6,11 @@ mod config;
 mod demo;
 mod explain;
 pub(crate) mod hook;
+mod install;
 mod rollback;
 mod run;
 mod sessions;
+mod slash;
 mod undo;
 
 use std::process::ExitCode;
@@ -28,10 +30,14 @@ pub(crate) enum Command {
     Run(run::Arguments),
     Checkpoints(checkpoints::Arguments),
     Sessions(sessions::Arguments),
+    Install(install::Arguments),
+    Uninstall(install::Removal),
     Explain(explain::Arguments),
     Config(config::Arguments),
     Hook(hook::Arguments),
     Demo(demo::Arguments),
+    #[command(hide = true)]
+    Slash(slash::Arguments),
 }
 
 impl Command {
@@ -43,6 +49,9 @@ impl Command {
             Command::Run(arguments) => run::run(&arguments, context),
             Command::Checkpoints(arguments) => checkpoints::run(&arguments, context),
             Command::Sessions(arguments) => sessions::run(&arguments, context),
+            Command::Install(arguments) => install::run(&arguments, context),
+            Command::Uninstall(arguments) => install::remove(&arguments, context),
+            Command::Slash(arguments) => slash::run(&arguments, context),
             Command::Explain(arguments) => explain::run(&arguments, context),
             Command::Config(arguments) => config::run(&arguments, context),
             Command::Hook(arguments) => Ok(hook::run(&arguments, context)),

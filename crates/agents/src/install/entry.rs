@@ -1,0 +1,120 @@
+//! One command of ours for one event, and how it is known again.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+/// What is to stand in an agent's configuration for one event.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) event: &'static str,
+    /// Which tools it is for, where that has to be said.
+    pub(super) matcher: Option<&'static str>,
+    /// The command and what belongs to it.
+    pub(super) hook: Vec<(&'static str, Field)>,
+    /// Whether commands are in groups, `{"matcher": …, "hooks": [command]}`.
+    pub(super) is_nested: bool,
+    /// The format's version, where a new file has to say it.
+    pub(super) version: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Field {
+    Text(String),
+    Number(u64),
+}
+
+impl Entry {
+    /// As it is read back.
+    pub(super) fn value(&self) -> Value {
+        let field = |(key, field): &(&str, Field)| {
+            let value = match field {
+                Field::Text(text) => json!(text),
+                Field::Number(number) => json!(number),
+            };
+            ((*key).to_owned(), value)
+        };
+        let hook = Value::Object(self.hook.iter().map(field).collect());
+        if !self.is_nested {
+            return hook;
+        }
+        let mut group = Map::new();
+        group.extend(self.matcher.map(|matcher| ("matcher".to_owned(), json!(matcher))));
+        group.insert("hooks".into(), json!([hook]));
+        Value::Object(group)
+    }
+}
+
+/// What a command of ours looks like, of whatever version: `takeback`, options, `hook`, the agent.
+pub(super) struct Mark {
+    pub(super) agent: &'static str,
+}
+
+impl Mark {
+    /// Whether something of ours is in an element of a list of hooks.
+    pub(super) fn is_in(&self, element: &Value) -> bool {
+        commands(element).any(|command| self.is_on(command))
+    }
+
+    /// Whether it is ours altogether.
+    pub(super) fn is_all_of(&self, element: &Value) -> bool {
+        self.is_in(element) && commands(element).all(|command| self.is_on(command))
+    }
+
+    fn is_on(&self, command: &str) -> bool {
+        let plain = command.replace(['\'', '"'], "");
+        let words: Vec<&str> =
+            plain.split([' ', ';', '\n']).filter(|word| !word.is_empty()).collect();
+        let is_program =
+            |word: &str| Path::new(word).file_name().is_some_and(|name| name == "takeback");
+        words.iter().enumerate().filter(|(_, word)| is_program(word)).any(|(at, _)| {
+            let rest = &words[at + 1..];
+            let hook = rest.iter().position(|word| *word == "hook");
+            hook.is_some_and(|hook| rest.get(hook + 1) == Some(&self.agent))
+        })
+    }
+}
+
+/// The commands of an element: its own, or those of the group that it is.
+fn commands(element: &Value) -> impl Iterator<Item = &str> {
+    let group = element["hooks"].as_array().into_iter().flatten();
+    group.chain([element]).filter_map(|hook| hook["command"].as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_ours_is_known_again() {
+        let mark = Mark { agent: "claude" };
+        for ours in [
+            "takeback hook claude",
+            "'/opt/my tools/takeback' hook claude",
+            "/x/takeback --home /y hook claude --strict",
+            "command -v takeback >/dev/null 2>&1 || exit 0; exec takeback hook claude",
+        ] {
+            assert!(mark.is_all_of(&json!({ "command": ours })), "{ours}");
+        }
+        for theirs in [
+            "takeback hook codex",
+            "takeback rollback",
+            "my-takeback hook claude",
+            "echo hook claude",
+            "",
+        ] {
+            assert!(!mark.is_in(&json!({ "command": theirs })), "{theirs}");
+        }
+    }
+
+    #[test]
+    fn a_group_may_be_ours_in_part() {
+        let mark = Mark { agent: "claude" };
+        let ours = json!({ "command": "takeback hook claude" });
+        let theirs = json!({ "command": "lint" });
+        assert!(mark.is_all_of(&json!({ "hooks": [ours] })));
+        let both = json!({ "hooks": [ours, theirs] });
+        assert!(mark.is_in(&both) && !mark.is_all_of(&both));
+        assert!(!mark.is_in(&json!({ "hooks": [theirs] })) && !mark.is_in(&json!({ "hooks": [] })));
+    }
+}

@@ -1,0 +1,72 @@
+//! The agents, and whether they are wired.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use takeback_agents::{AGENTS, For, Installer, Wired};
+
+use crate::context::Context;
+use crate::failure::{self, Failure};
+use crate::output::{self, Style, paint};
+
+#[derive(Serialize)]
+struct View {
+    agent: &'static str,
+    title: &'static str,
+    /// Whether it seems to be on this machine.
+    found: bool,
+    /// `installed`, `outdated`, `absent`, or `unreadable`.
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+pub(super) fn run(
+    installer: &Installer<'_>,
+    whom: &For,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let wirable = AGENTS.iter().filter(|agent| agent.is_wirable());
+    let views: Vec<View> = wirable
+        .map(|agent| {
+            let (state, error) = match installer.wired(agent, whom) {
+                Ok(wired) => (super::word(wired), None),
+                Err(error) => ("unreadable", Some(failure::chain(&error))),
+            };
+            let found = installer.is_found(agent);
+            View { agent: agent.name, title: agent.title, found, state, error }
+        })
+        .collect();
+    if context.globals.json {
+        output::print_json(&views);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let is_here = |view: &&View| view.found || view.state != super::word(Wired::Absent);
+    let here: Vec<&View> = views.iter().filter(is_here).collect();
+    match here.is_empty() {
+        true => println!("No agent was found on this machine."),
+        false => println!("Agents on this machine:"),
+    }
+    for view in &here {
+        let state = match view.state {
+            "installed" => paint(context, Style::Good, "installed"),
+            "outdated" => {
+                let again =
+                    format!("outdated: `takeback install {}` brings it up to date", view.agent);
+                paint(context, Style::Warning, &again)
+            }
+            "absent" => format!("not installed: `takeback install {}`", view.agent),
+            _ => {
+                let why = output::disarm(view.error.as_deref().unwrap_or_default());
+                paint(context, Style::Bad, &why)
+            }
+        };
+        println!("  {:<9} {:<12} {state}", view.agent, view.title);
+    }
+    let others: Vec<&str> =
+        views.iter().filter(|view| !is_here(view)).map(|view| view.agent).collect();
+    if !others.is_empty() {
+        println!("Not found: {}", others.join(", "));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,212 @@
+//! `takeback install` and `takeback uninstall`: wiring agents, and taking that back.
+
+mod list;
+mod show;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use takeback_agents::{AGENTS, Agent, For, Installer, Plan, Program, Wired, agent};
+
+use self::show::Outcome;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+
+/// Wire takeback into agents: hooks, and a /rollback command
+///
+/// Without arguments, lists the agents that are found on this machine. The files of an agent's
+/// configuration are edited in place: only entries of takeback are added, and what was there before
+/// is kept, so that `takeback uninstall` puts it back.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback install                     what is here, and what is wired
+  takeback install claude codex        wire these two, for you, wherever you work
+  takeback install --dry-run claude    show what would be written
+  takeback install --project claude    for everybody who works in this project
+  takeback uninstall claude            remove it again")]
+pub(crate) struct Arguments {
+    #[arg(value_name = "AGENT", help = format!("Which: {}", names()))]
+    agents: Vec<String>,
+    #[command(flatten)]
+    scope: Scope,
+    /// Show what would be written, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Remove takeback from agents' configurations
+///
+/// A file that is still as `takeback install` wrote it becomes what it was before, byte for byte. If
+/// you changed it since, only the entries of takeback go. Without arguments: everything that was
+/// ever installed, in all projects. Checkpoints and sessions stay.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback uninstall                   from all agents
+  takeback uninstall claude
+  takeback uninstall --project claude  what was installed for this project
+  takeback uninstall --dry-run         show what would change")]
+pub(crate) struct Removal {
+    #[arg(value_name = "AGENT", help = format!("Which: {}", names()))]
+    agents: Vec<String>,
+    #[command(flatten)]
+    scope: Scope,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Args)]
+struct Scope {
+    /// For you, wherever you work (the default)
+    #[arg(long, conflicts_with = "project")]
+    user: bool,
+    /// For everybody who works in this project
+    #[arg(long)]
+    project: bool,
+}
+
+impl Scope {
+    fn whom(&self, context: &Context) -> Result<For, Failure> {
+        if !self.project {
+            return Ok(For::User);
+        }
+        let root = context.keeper()?.root(&context.directory);
+        let root = root.unwrap_or_else(|_| context.directory.clone());
+        Ok(For::Project(std::fs::canonicalize(&root).unwrap_or(root)))
+    }
+}
+
+fn names() -> String {
+    let wirable = AGENTS.iter().filter(|agent| agent.is_wirable());
+    wirable.map(|agent| agent.name).collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let whom = arguments.scope.whom(context)?;
+    with_installer(&whom, context, |installer| {
+        if arguments.agents.is_empty() {
+            return list::run(installer, &whom, context);
+        }
+        let wanted = known(&arguments.agents)?;
+        let plans = wanted.into_iter().map(|agent| installer.plan_install(agent, &whom));
+        let outcomes = plans.map(Outcome::planned).collect();
+        let apply = |plan: &Plan| installer.install(plan);
+        go_through(outcomes, &apply, "installed", arguments.dry_run, context)
+    })
+}
+
+pub(crate) fn remove(arguments: &Removal, context: &Context) -> Result<ExitCode, Failure> {
+    let whom = arguments.scope.whom(context)?;
+    with_installer(&whom, context, |installer| {
+        let is_scoped = arguments.scope.user || arguments.scope.project;
+        let wanted: Vec<(&'static Agent, For)> = if arguments.agents.is_empty() {
+            let installed = installer.installed()?.into_iter();
+            installed.filter(|(_, by)| !is_scoped || *by == whom).collect()
+        } else {
+            known(&arguments.agents)?.into_iter().map(|agent| (agent, whom.clone())).collect()
+        };
+        let plans = wanted.iter().map(|(agent, whom)| installer.plan_uninstall(agent, whom));
+        let outcomes = plans.map(Outcome::planned).collect();
+        let apply = |plan: &Plan| installer.uninstall(plan);
+        go_through(outcomes, &apply, "uninstalled", arguments.dry_run, context)
+    })
+}
+
+/// Shows what is planned, asks, and does it.
+fn go_through(
+    mut outcomes: Vec<Outcome>,
+    apply: &dyn Fn(&Plan) -> Result<(), takeback_agents::InstallError>,
+    done: &str,
+    dry_run: bool,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let changes = outcomes.iter().any(Outcome::changes);
+    if dry_run || (changes && context.asks()) {
+        show::diffs(&outcomes, context);
+    }
+    if !dry_run {
+        if changes && context.asks() {
+            output::go_on()?;
+        }
+        outcomes.iter_mut().for_each(|outcome| outcome.apply(apply));
+    }
+    Ok(show::show(&outcomes, done, dry_run, context))
+}
+
+fn known(names: &[String]) -> Result<Vec<&'static Agent>, Failure> {
+    let known = |name: &String| {
+        let found = agent(name).filter(|agent| agent.is_wirable());
+        found.ok_or_else(|| {
+            let failure = Failure::new(format!("there is no agent {name:?} that can be wired"));
+            match name.as_str() {
+                "generic" => failure
+                    .hint("an agent of your own runs `takeback hook generic` or `takeback rpc`"),
+                _ => failure.hint(format!("it is one of {}", self::names())),
+            }
+        })
+    };
+    let mut agents: Vec<&'static Agent> = Vec::new();
+    for name in names {
+        let agent = known(name)?;
+        if !agents.iter().any(|other| other.name == agent.name) {
+            agents.push(agent);
+        }
+    }
+    Ok(agents)
+}
+
+/// With everything that wiring depends on.
+pub(super) fn with_installer<T>(
+    whom: &For,
+    context: &Context,
+    work: impl FnOnce(&Installer<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let home = context.user_home().ok_or_else(|| {
+        Failure::new("there is no home directory to find agents in").hint("set HOME")
+    })?;
+    let program = match whom {
+        For::User => Program::own(program(context)?),
+        For::Project(_) => Program::shared(),
+    };
+    let variable = |name: &str| context.variable(name);
+    work(&Installer { own: &context.home, home, variable: &variable, program })
+}
+
+/// What runs takeback for this user: as they would find it, so that it still does after an update.
+fn program(context: &Context) -> Result<Vec<String>, Failure> {
+    let this = std::env::current_exe()
+        .map_err(|error| Failure::new("cannot tell where takeback is").because(&error))?;
+    let path = context.variable("PATH").unwrap_or_default();
+    let is_this = |path: &PathBuf| path.is_absolute() && is_same(path, &this);
+    let typed = std::env::split_paths(&path).map(|at| at.join("takeback")).find(is_this);
+    let text = |path: OsString| {
+        path.into_string().map_err(|path| {
+            Failure::new(format!("{} is not UTF-8", path.display()))
+                .hint("move takeback to another place")
+        })
+    };
+    let mut words = vec![text(typed.unwrap_or(this).into_os_string())?];
+    if context.is_home_given() {
+        words.extend(["--home".to_owned(), text(context.home.clone().into_os_string())?]);
+    }
+    Ok(words)
+}
+
+fn is_same(path: &Path, other: &Path) -> bool {
+    let canonical = |path: &Path| std::fs::canonicalize(path).ok();
+    canonical(path).is_some_and(|path| canonical(other) == Some(path))
+}
+
+/// How an agent is wired, in one word.
+pub(super) fn word(wired: Wired) -> &'static str {
+    match wired {
+        Wired::Current => "installed",
+        Wired::Outdated => "outdated",
+        Wired::Absent => "absent",
+    }
+}

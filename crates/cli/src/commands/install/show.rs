@@ -1,0 +1,170 @@
+//! What became of agents' files, in words.
+
+use std::process::ExitCode;
+
+use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
+use serde::Serialize;
+use takeback_agents::{Change, InstallError, Plan};
+
+use crate::context::Context;
+use crate::failure;
+use crate::output;
+
+/// A plan and what became of it.
+pub(super) struct Outcome {
+    plan: Option<Plan>,
+    error: Option<String>,
+}
+
+impl Outcome {
+    pub(super) fn planned(plan: Result<Plan, InstallError>) -> Outcome {
+        match plan {
+            Ok(plan) => Outcome { plan: Some(plan), error: None },
+            Err(error) => Outcome { plan: None, error: Some(failure::chain(&error)) },
+        }
+    }
+
+    pub(super) fn changes(&self) -> bool {
+        self.plan.as_ref().is_some_and(|plan| !plan.changes.is_empty())
+    }
+
+    pub(super) fn apply(&mut self, apply: &dyn Fn(&Plan) -> Result<(), InstallError>) {
+        if let Some(plan) = &self.plan
+            && let Err(error) = apply(plan)
+        {
+            self.error = Some(failure::chain(&error));
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.error.is_some() || self.plan.as_ref().is_some_and(|plan| !plan.left.is_empty())
+    }
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'static str>,
+    files: Vec<FileView>,
+    left: Vec<LeftView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    afterwards: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct FileView {
+    path: String,
+    /// `made`, `changed` or `removed`.
+    action: &'static str,
+}
+
+#[derive(Serialize)]
+struct LeftView<'a> {
+    path: String,
+    why: &'a str,
+}
+
+/// What would be written.
+pub(super) fn diffs(outcomes: &[Outcome], context: &Context) {
+    if context.globals.json {
+        return;
+    }
+    for change in
+        outcomes.iter().filter_map(|outcome| outcome.plan.as_ref()).flat_map(|p| &p.changes)
+    {
+        let text = |bytes: &Option<Vec<u8>>| {
+            String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned()
+        };
+        let (before, after) = (text(&change.before), text(&change.after));
+        let input = InternedInput::new(before.as_str(), after.as_str());
+        let diff = Diff::compute(Algorithm::Histogram, &input);
+        let printer = BasicLineDiffPrinter(&input.interner);
+        let diff = diff.unified_diff(&printer, UnifiedDiffConfig::default(), &input).to_string();
+        println!("{} {}", sign(change), output::tilde(&change.path, context));
+        println!("{}", output::disarm_lines(diff.trim_end()));
+    }
+}
+
+fn sign(change: &Change) -> &'static str {
+    match (&change.before, &change.after) {
+        (None, _) => "+++",
+        (_, None) => "---",
+        _ => "***",
+    }
+}
+
+pub(super) fn show(outcomes: &[Outcome], done: &str, dry_run: bool, context: &Context) -> ExitCode {
+    let failed = outcomes.iter().any(Outcome::has_failed);
+    let code = if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    let is_install = done == "installed";
+    if context.globals.json {
+        let views: Vec<View<'_>> =
+            outcomes.iter().map(|outcome| view(outcome, is_install)).collect();
+        output::print_json(&views);
+        return code;
+    }
+    if outcomes.is_empty() {
+        println!("Nothing is {}.", if is_install { "to be installed" } else { "installed" });
+    }
+    for outcome in outcomes {
+        if let Some(plan) = &outcome.plan {
+            show_plan(plan, outcome.error.is_none(), done, dry_run, context);
+        }
+        outcome.error.iter().for_each(|error| eprintln!("error: {}", output::disarm(error)));
+    }
+    code
+}
+
+fn show_plan(plan: &Plan, succeeded: bool, done: &str, dry_run: bool, context: &Context) {
+    let title = plan.agent.title;
+    let is_install = done == "installed";
+    if plan.changes.is_empty() && plan.left.is_empty() {
+        match is_install {
+            true => println!("{title}: installed already."),
+            false => println!("{title}: nothing of takeback is there."),
+        }
+    } else if dry_run {
+        println!("{title}: {} would change.", output::count(plan.changes.len(), "file"));
+    } else if succeeded && !plan.changes.is_empty() {
+        println!("{title}: {done}.");
+        for change in &plan.changes {
+            println!("  {:<7} {}", action(change), output::tilde(&change.path, context));
+        }
+    }
+    for (path, why) in &plan.left {
+        eprintln!("warning: {}: {}", output::tilde(path, context), output::disarm(why));
+    }
+    if is_install && succeeded && !plan.changes.is_empty() {
+        plan.agent.afterwards().iter().for_each(|text| println!("  Now: {text}"));
+        plan.agent.uncovered.iter().for_each(|text| println!("  Note: {text}."));
+    }
+}
+
+fn view(outcome: &Outcome, is_install: bool) -> View<'_> {
+    let plan = outcome.plan.as_ref();
+    let file = |change: &Change| FileView {
+        path: change.path.display().to_string(),
+        action: action(change),
+    };
+    View {
+        agent: plan.map(|plan| plan.agent.name),
+        files: plan.into_iter().flat_map(|plan| &plan.changes).map(file).collect(),
+        left: plan
+            .into_iter()
+            .flat_map(|plan| &plan.left)
+            .map(|(path, why)| LeftView { path: path.display().to_string(), why })
+            .collect(),
+        afterwards: plan.filter(|_| is_install).and_then(|plan| plan.agent.afterwards()),
+        error: outcome.error.as_deref(),
+    }
+}
+
+fn action(change: &Change) -> &'static str {
+    match (&change.before, &change.after) {
+        (None, _) => "made",
+        (_, None) => "removed",
+        _ => "changed",
+    }
+}

@@ -1,0 +1,56 @@
+//! `/rollback` and `/undo`, typed inside an agent: the command that was typed is run by a second
+//! process, and what that says is the answer.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use clap::Args;
+use takeback_agents::{Slash, words};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+
+/// Run what was typed as `/rollback …` or `/undo …` inside an agent
+///
+/// For the command files that `takeback install` writes. Nobody is asked, nothing is coloured, and
+/// errors are printed like everything else, because an agent shows only that.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// `rollback` or `undo`
+    command: String,
+    /// The rest, as words or as one text
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let rest = match &arguments.rest[..] {
+        [text] => words(text),
+        words => words.to_vec(),
+    };
+    let slash = Slash::new(&arguments.command, rest)
+        .ok_or_else(|| Failure::new(format!("there is no /{}", arguments.command)))?;
+    println!("{}", answer(&slash, &context.directory, context));
+    // An agent that sees another code shows nothing else.
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What takeback says to that.
+pub(crate) fn answer(slash: &Slash, directory: &Path, context: &Context) -> String {
+    let program = std::env::current_exe();
+    let output = program.and_then(|program| {
+        let mut command = Command::new(program);
+        command.arg("--home").arg(&context.home).arg("-C").arg(directory);
+        command.args(["--yes", "--color", "never", slash.command()]).args(slash.rest());
+        command.stdin(Stdio::null()).output()
+    });
+    match output {
+        Ok(output) => {
+            let text = [output.stdout, output.stderr].concat();
+            let text = output::disarm_lines(String::from_utf8_lossy(&text).trim_end());
+            if text.is_empty() { "Done.".to_owned() } else { text }
+        }
+        Err(error) => format!("takeback could not be run: {error}"),
+    }
+}

@@ -1,0 +1,348 @@
+//! Wiring agents and taking that back, on files as people have them.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::agent::{everything, hook, rows};
+use crate::session::Session;
+
+const ALL: [&str; 11] = [
+    "claude", "codex", "gemini", "opencode", "qwen", "copilot", "droid", "cline", "pi", "cursor",
+    "goose",
+];
+
+/// Settings as somebody might have them: comments, odd spaces, other people's hooks.
+const SETTINGS: &str = "{\r\n\t// mine\r\n\t\"model\" : \"opus\",\r\n\t\"a\": 1,\r\n\t\"hooks\": {\"Stop\": [{\"hooks\": \
+                        [{\"type\": \"command\", \"command\": \"bell\"}]}],},\r\n}";
+
+/// The home directory but for takeback's own.
+fn home(session: &Session) -> Vec<(PathBuf, u32, Vec<u8>)> {
+    let own = session.base().join(".takeback");
+    everything(&session.base()).into_iter().filter(|(path, ..)| !path.starts_with(&own)).collect()
+}
+
+fn put(session: &Session, path: &str, content: &str) -> PathBuf {
+    let path = session.base().join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, content).unwrap();
+    path
+}
+
+fn run(session: &Session, arguments: &[&str], code: i32) -> String {
+    let output = session.output(arguments);
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
+}
+
+fn settings(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn everything_that_install_did_goes_byte_for_byte() {
+    let session = Session::new();
+    put(&session, ".claude/settings.json", SETTINGS);
+    put(&session, ".gemini/settings.json", "");
+    put(&session, ".codex/config.toml", "# mine\n[[hooks.Stop]]\nhooks = [{ command = 'bell' }]\n");
+    let linked = put(&session, "dotfiles/qwen.json", "{}\n");
+    fs::set_permissions(&linked, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::create_dir(session.base().join(".qwen")).unwrap();
+    symlink("../dotfiles/qwen.json", session.base().join(".qwen/settings.json")).unwrap();
+    let before = home(&session);
+
+    let text = run(&session, &[&["install"], &ALL[..]].concat(), 0);
+    assert!(
+        text.contains("Claude Code: installed.\n  changed ~/.claude/settings.json\n"),
+        "{text}"
+    );
+    assert!(text.contains("type /hooks"), "{text}");
+    let wired = home(&session);
+    assert_ne!(wired, before);
+    assert!(fs::symlink_metadata(session.base().join(".qwen/settings.json")).unwrap().is_symlink());
+    assert!(!session.base().join(".codex/hooks.json").exists());
+    let states = session.json(&["install"]);
+    assert!(
+        states.as_array().unwrap().iter().all(|agent| agent["state"] == "installed"),
+        "{states}"
+    );
+
+    // Again: nothing.
+    let text = run(&session, &[&["install"], &ALL[..]].concat(), 0);
+    assert_eq!(text.matches(": installed already.\n").count(), ALL.len());
+    assert_eq!(home(&session), wired);
+
+    run(&session, &["uninstall"], 0);
+    assert_eq!(home(&session), before);
+    assert_eq!(run(&session, &["uninstall"], 0), "Nothing is installed.\n");
+    let states = session.json(&["install"]);
+    assert!(states.as_array().unwrap().iter().all(|agent| agent["state"] == "absent"), "{states}");
+}
+
+#[test]
+fn single_agents_come_and_go_alone() {
+    let session = Session::new();
+    let before = home(&session);
+    for agent in ALL {
+        run(&session, &["install", agent], 0);
+        assert_ne!(home(&session), before, "{agent}");
+        run(&session, &["uninstall", agent], 0);
+        assert_eq!(home(&session), before, "{agent}");
+    }
+}
+
+#[test]
+fn what_the_user_changed_since_stays() {
+    let session = Session::new();
+    let path = put(&session, ".claude/settings.json", SETTINGS);
+    run(&session, &["install", "claude"], 0);
+    let wired = fs::read_to_string(&path).unwrap();
+    fs::write(&path, wired.replace("opus", "haiku")).unwrap();
+    // An update in between must not take the user's change for an entry of ours.
+    run(&session, &["install", "claude"], 0);
+    run(&session, &["uninstall", "claude"], 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), SETTINGS.replace("opus", "haiku"));
+    assert!(!session.base().join(".claude/commands").exists());
+}
+
+#[test]
+fn a_file_made_by_install_stays_if_the_user_put_something_in_it() {
+    let session = Session::new();
+    run(&session, &["install", "gemini"], 0);
+    let path = session.base().join(".gemini/settings.json");
+    let mut now = settings(&path);
+    now["theme"] = json!("dark");
+    fs::write(&path, now.to_string()).unwrap();
+    run(&session, &["uninstall", "gemini"], 0);
+    assert_eq!(settings(&path), json!({ "theme": "dark" }));
+}
+
+#[test]
+fn an_update_keeps_the_first_original() {
+    let session = Session::new();
+    let path = put(&session, ".claude/settings.json", SETTINGS);
+    // Another takeback, as one that was moved or updated.
+    let old = session.base().join("old");
+    fs::create_dir(&old).unwrap();
+    symlink(env!("CARGO_BIN_EXE_takeback"), old.join("takeback")).unwrap();
+    let install = Command::new(old.join("takeback"))
+        .args(["install", "claude"])
+        .current_dir(session.project())
+        .env_clear()
+        .env("HOME", session.base())
+        .env("PATH", &old)
+        .output();
+    assert!(install.unwrap().status.success());
+    let command = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap();
+        text.lines().find(|line| line.contains("hook claude")).unwrap().trim().to_owned()
+    };
+    let by_old = format!("\"command\": \"{}/takeback hook claude\",", old.display());
+    assert_eq!(command(&path), by_old);
+    assert_eq!(session.json(&["install"])[0]["state"], "outdated");
+    run(&session, &["install", "claude"], 0);
+    let by_new = format!("\"command\": \"{} hook claude\",", env!("CARGO_BIN_EXE_takeback"));
+    assert_eq!(command(&path), by_new);
+    assert!(!fs::read_to_string(&path).unwrap().contains(&by_old));
+    assert_eq!(session.json(&["install"])[0]["state"], "installed");
+    run(&session, &["uninstall", "claude"], 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), SETTINGS);
+}
+
+#[test]
+fn without_its_record_uninstall_removes_what_is_ours() {
+    let session = Session::new();
+    let path = put(&session, ".claude/settings.json", SETTINGS);
+    run(&session, &["install", "claude", "cline"], 0);
+    fs::remove_dir_all(session.base().join(".takeback")).unwrap();
+    run(&session, &["uninstall", "claude", "cline"], 0);
+    // Spaces may differ if entries go one by one.
+    let words = |text: &str| text.split_whitespace().collect::<String>();
+    assert_eq!(words(&fs::read_to_string(&path).unwrap()), words(SETTINGS));
+    assert!(!session.base().join(".cline/hooks/PreToolUse.sh").exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_understood_is_left_alone() {
+    let session = Session::new();
+    let path = put(&session, ".claude/settings.json", "{\"hooks\": ");
+    put(&session, ".gemini/settings.json", "{\"hooks\": []}");
+    let text = run(&session, &["install", "claude", "gemini", "pi"], 1);
+    assert!(text.contains(".claude/settings.json cannot be understood, so it is left as it is"));
+    assert!(text.contains(".gemini/settings.json cannot be understood"), "{text}");
+    assert!(text.contains("pi: installed."), "{text}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{\"hooks\": ");
+    assert!(!session.base().join(".claude/commands").exists());
+    let states = session.json(&["install"]);
+    assert_eq!(states[0]["state"], "unreadable");
+}
+
+#[test]
+fn commands_of_the_user_stay() {
+    let session = Session::new();
+    let command = put(&session, ".claude/commands/rollback.md", "my own\n");
+    let hook = put(&session, ".cline/hooks/PreToolUse.sh", "#!/bin/sh\nexit 0\n");
+    let text = run(&session, &["install", "claude", "cline"], 1);
+    assert!(text.contains("rollback.md: there is one of yours, which stays"), "{text}");
+    assert!(text.contains("hooks/PreToolUse.sh: there is one of yours, which stays"), "{text}");
+    run(&session, &["uninstall", "claude", "cline"], 0);
+    assert_eq!(fs::read_to_string(command).unwrap(), "my own\n");
+    assert_eq!(fs::read_to_string(hook).unwrap(), "#!/bin/sh\nexit 0\n");
+}
+
+#[test]
+fn a_command_of_ours_that_the_user_changed_stays_and_is_named() {
+    let session = Session::new();
+    run(&session, &["install", "claude"], 0);
+    let command = session.base().join(".claude/commands/rollback.md");
+    let changed = fs::read_to_string(&command).unwrap() + "And sing.\n";
+    fs::write(&command, &changed).unwrap();
+    let text = run(&session, &["uninstall", "claude"], 1);
+    assert!(text.contains("rollback.md: you changed it, so it stays"), "{text}");
+    assert_eq!(fs::read_to_string(&command).unwrap(), changed);
+}
+
+#[test]
+fn dry_runs_and_lists_write_nothing() {
+    let session = Session::new();
+    put(&session, ".claude/settings.json", SETTINGS);
+    let before = everything(&session.base());
+    let text = run(&session, &["install", "--dry-run", "claude", "codex"], 0);
+    assert!(text.contains("takeback hook claude"), "{text}");
+    assert!(text.contains("Claude Code: 3 files would change."), "{text}");
+    run(&session, &["install"], 0);
+    run(&session, &["uninstall", "--dry-run", "claude"], 0);
+    assert_eq!(everything(&session.base()), before);
+}
+
+#[test]
+fn agents_that_are_here_are_found() {
+    let session = Session::new();
+    fs::create_dir(session.base().join(".factory")).unwrap();
+    let states = session.json(&["install"]);
+    let found = states.as_array().unwrap().iter().filter(|agent| agent["found"] == true);
+    assert_eq!(found.map(|agent| &agent["agent"]).collect::<Vec<_>>(), ["droid"]);
+    let text = run(&session, &["install"], 0);
+    assert!(text.contains("  droid     Droid        not installed: `takeback install droid`\n"));
+    let text = run(&session, &["install", "emacs"], 1);
+    assert!(text.contains("there is no agent \"emacs\""), "{text}");
+}
+
+#[test]
+fn in_a_project_hooks_do_nothing_without_takeback() {
+    let session = Session::new();
+    run(&session, &["install", "--project", "claude"], 0);
+    let path = session.project().join(".claude/settings.json");
+    let command = settings(&path)["hooks"]["PreToolUse"][0]["hooks"][0]["command"].clone();
+    let output = Command::new("/bin/sh")
+        .args(["-c", command.as_str().unwrap()])
+        .env("PATH", "/nothing/here")
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), output.stdout.len(), output.stderr.len()), (Some(0), 0, 0));
+    run(&session, &["uninstall", "--user", "claude"], 0);
+    assert!(path.exists());
+    run(&session, &["uninstall"], 0);
+    assert!(!session.project().join(".claude").exists());
+}
+
+#[test]
+fn the_command_that_is_wired_protects() {
+    let session = Session::new();
+    session.write("a.txt", "one\n");
+    run(&session, &["install", "claude"], 0);
+    let path = session.base().join(".claude/settings.json");
+    let command = settings(&path)["hooks"]["PreToolUse"][0]["hooks"][0]["command"].clone();
+    let payload = json!({
+        "session_id": "s", "hook_event_name": "PreToolUse", "cwd": session.project(),
+        "tool_name": "Write", "tool_input": { "file_path": "a.txt" }, "tool_use_id": "1",
+    });
+    let script = format!("echo '{payload}' | {}", command.as_str().unwrap());
+    let shell = Command::new("/bin/sh").args(["-c", &script]).env("HOME", session.base()).output();
+    let output = shell.unwrap();
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    assert_eq!(rows(&session).len(), 1);
+}
+
+#[test]
+fn a_rollback_typed_inside_an_agent_is_answered_without_its_model() {
+    let session = Session::new();
+    session.write("a.txt", "one\n");
+    let tell = |agent: &str, event: Value| {
+        let mut event = event;
+        event["session_id"] = json!("s");
+        event["cwd"] = json!(session.project());
+        let output = hook(&session.base(), &["hook", agent], event.to_string().as_bytes());
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let write = |content: &str| {
+        tell("claude", json!({ "hook_event_name": "UserPromptSubmit", "prompt": content }));
+        tell(
+            "claude",
+            json!({ "hook_event_name": "PreToolUse", "tool_name": "Write",
+            "tool_use_id": content, "tool_input": { "file_path": "a.txt" } }),
+        );
+        session.write("a.txt", content);
+        tell(
+            "claude",
+            json!({ "hook_event_name": "PostToolUse", "tool_name": "Write",
+            "tool_use_id": content, "tool_input": { "file_path": "a.txt" } }),
+        );
+    };
+    write("two\n");
+    let answer = |agent: &str, event: Value| {
+        let answer: Value = serde_json::from_str(&tell(agent, event)).unwrap();
+        assert_eq!(answer["decision"], "block");
+        answer["reason"].as_str().unwrap().to_owned()
+    };
+    let expanded = |arguments: &str| {
+        json!({ "hook_event_name": "UserPromptExpansion", "command_name": "rollback",
+            "command_args": arguments, "prompt": format!("/rollback {arguments}") })
+    };
+    let list = answer("claude", expanded(""));
+    assert!(list.contains("Checkpoints for ~/project") && list.contains("   1  "), "{list}");
+    let diff = answer("claude", expanded("diff 1"));
+    assert!(diff.contains("-one\n+two"), "{diff}");
+    let done = answer("claude", expanded("1 'a.txt'"));
+    assert!(done.contains("Restored:\n  a.txt\n"), "{done}");
+    assert_eq!(session.read("a.txt"), "one\n");
+    // Another agent, by its prompt.
+    let prompt = |prompt: &str| json!({ "hook_event_name": "UserPromptSubmit", "prompt": prompt });
+    let done = answer("codex", prompt("takeback rollback undo"));
+    assert!(done.contains("Restored:\n  a.txt\n"), "{done}");
+    assert_eq!(session.read("a.txt"), "two\n");
+    let done = answer("codex", prompt("/undo"));
+    assert!(done.contains("Restored:\n  a.txt\n"), "{done}");
+    assert_eq!(session.read("a.txt"), "one\n");
+    let wrong = answer("claude", expanded("99"));
+    assert!(wrong.contains("error: "), "{wrong}");
+    // Somebody else's command is not ours to answer, and no turn began by any of this.
+    let other = json!({ "hook_event_name": "UserPromptExpansion", "command_name": "review" });
+    assert_eq!(tell("claude", other), "");
+    let turns: i64 = crate::agent::ledger(&session)
+        .query_row("select count(*) from messages where role = 'user'", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(turns, 1);
+}
+
+#[test]
+fn command_files_pass_what_was_typed_as_words_or_as_one() {
+    let session = Session::new();
+    session.write("a b.txt", "one\n");
+    run(&session, &["checkpoint"], 0);
+    session.write("a b.txt", "two\n");
+    let text = run(&session, &["slash", "rollback", "1 'a b.txt' --dry-run"], 0);
+    assert!(text.contains("Would restore:\n  a b.txt\n"), "{text}");
+    let text = run(&session, &["slash", "rollback", ""], 0);
+    assert!(text.contains("Checkpoints for"), "{text}");
+    let text = run(&session, &["slash", "takeback-rollback", "1", "a b.txt"], 0);
+    assert!(text.contains("Restored:\n  a b.txt\n"), "{text}");
+    let text = run(&session, &["slash", "rollback", "99"], 0);
+    assert!(text.contains("error: "), "{text}");
+    run(&session, &["slash", "format-disk"], 1);
+}
