@@ -1,16 +1,16 @@
 //! What is tested, in one go: from the installation to its end.
 
-use std::sync::mpsc;
+use std::thread;
 
 use takeback_script::Request;
 
 use super::programs::{Command, Turn};
-use super::script::{DIRECTORY, FILE, GREETING, WORK};
+use super::script::{DIRECTORY, FILE, GREETING, INTRODUCTION, WORK};
 use super::snapshot::Snapshot;
 use super::stage::Stage;
 use crate::Failure;
 
-/// What every notice begins with, and nothing else that is said here.
+/// What every notice of several files has, and nothing else that is said here.
 const NOTICE: &str = "What you know of them is out of date";
 /// What takeback says after a rollback, and nothing else that is said here.
 const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
@@ -22,6 +22,9 @@ struct Steps {
 }
 
 pub(crate) fn all(stage: &Stage) -> Result<(), Failure> {
+    // An agent puts its configuration in order when it is used for the first time.
+    stage.turn(Turn::First(INTRODUCTION), "introduction")?;
+    stage.leave()?;
     let plain = stage.configuration()?;
     install(stage)?;
     let wired = stage.configuration()?;
@@ -33,22 +36,18 @@ pub(crate) fn all(stage: &Stage) -> Result<(), Failure> {
     stage.leave()?;
     played?;
     uninstall(stage)?;
-    let left = stage.configuration()?;
-    left.clone().only_paths_of(&plain).must_be(&plain, "the configuration at the end")?;
-    let ours = wired.paths_beyond(&plain);
-    let theirs = left.paths_beyond(&plain);
-    match ours.iter().find(|path| theirs.contains(path) && !stage.home().join(path).is_dir()) {
-        Some(path) => Err(format!("{} is left after uninstall", path.display())),
-        None => Ok(()),
-    }
+    // Elsewhere the agent itself wrote meanwhile.
+    let touched = |snapshot: Snapshot| snapshot.where_differ(&plain, &wired);
+    let left = touched(stage.configuration()?);
+    left.must_be(&touched(plain.clone()), "the configuration at the end")
 }
 
 fn install(stage: &Stage) -> Result<(), Failure> {
-    stage.takeback(&["install", stage.program.name, "--user", "--yes"], "install").map(drop)
+    stage.takeback(&["install", stage.program.name, "--user", "--yes"], "install")
 }
 
 fn uninstall(stage: &Stage) -> Result<(), Failure> {
-    stage.takeback(&["uninstall", stage.program.name, "--user", "--yes"], "uninstall").map(drop)
+    stage.takeback(&["uninstall", stage.program.name, "--user", "--yes"], "uninstall")
 }
 
 fn play(stage: &Stage) -> Result<(), Failure> {
@@ -58,7 +57,7 @@ fn play(stage: &Stage) -> Result<(), Failure> {
         greet(stage)?;
         steps
     } else {
-        work_interrupted(stage)?
+        work_with_pause(stage)?
     };
     // The other checkpoint is as good.
     rollback(stage, &steps.before_removing)?;
@@ -69,53 +68,45 @@ fn play(stage: &Stage) -> Result<(), Failure> {
 fn work(stage: &Stage) -> Result<Steps, Failure> {
     let start = stage.files()?;
     stage.turn(Turn::First(WORK), "work")?;
-    let written = start.clone().with(FILE.0, FILE.1);
-    let end = written.clone().without(DIRECTORY);
-    stage.files()?.must_be(&end, "the project after the turn")?;
-    steps(stage, start, written)
+    steps(stage, start)
 }
 
-/// The same, with a rollback while the model thinks, because that is the only time at which such an
-/// agent can be told something.
-fn work_interrupted(stage: &Stage) -> Result<Steps, Failure> {
+/// The same with a rollback in the middle of the turn: the only time at which an agent whose
+/// conversations cannot go on can be told something.
+fn work_with_pause(stage: &Stage) -> Result<Steps, Failure> {
     let start = stage.files()?;
-    let written = start.clone().with(FILE.0, FILE.1);
-    let (sender, outcome) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let (reached, reaches) = mpsc::channel();
-        let (done, is_done) = mpsc::channel::<()>();
-        stage.script.interrupt(Box::new(move || {
-            // Whoever waits is gone if the agent failed.
-            let _ = reached.send(());
-            let _ = is_done.recv();
-        }));
-        let (start, written) = (&start, &written);
-        scope.spawn(move || {
-            if reaches.recv().is_err() {
-                return;
-            }
-            let rolled_back = steps(stage, start.clone(), written.clone()).and_then(|steps| {
-                stage
-                    .files()?
-                    .must_be(&written.clone().without(DIRECTORY), "the project so far")?;
-                rollback(stage, &steps.before_writing)?;
-                Ok(steps)
-            });
-            let _ = sender.send(rolled_back);
-            let _ = done.send(());
+    let (begun, end) = stage.script.pause();
+    thread::scope(|scope| {
+        let turn = scope.spawn(|| {
+            let turn = stage.turn(Turn::First(WORK), "work");
+            // If the model was not asked that far, there is no pause to wait for.
+            drop(stage.script.take_pause());
+            turn
         });
-        let turn = stage.turn(Turn::First(WORK), "work");
-        // If the model was never asked that far, nobody waits any more.
-        stage.script.interrupt(Box::new(|| {}));
-        let (_, requests) = turn?;
+        let steps = begun.recv().map_err(|_| "the model did not get to the end of its work".into());
+        let steps = steps.and_then(|()| steps_with_rollback(stage, start));
+        drop(end);
+        let (_, requests) = turn.join().map_err(|_| "the turn was cut off")??;
         let last = requests.last().ok_or("the model was not asked")?;
-        must_be_told_once(last, &requests)
-    })?;
-    outcome.recv().map_err(|_| "the model was not asked what comes after its work")?
+        must_be_told_once(last, &requests)?;
+        steps
+    })
 }
 
-/// The checkpoints that the agent's hooks made.
-fn steps(stage: &Stage, start: Snapshot, written: Snapshot) -> Result<Steps, Failure> {
+fn steps_with_rollback(stage: &Stage, start: Snapshot) -> Result<Steps, Failure> {
+    let steps = steps(stage, start)?;
+    rollback(stage, &steps.before_writing)?;
+    Ok(steps)
+}
+
+/// What the agent did, and the checkpoints that its hooks made.
+fn steps(stage: &Stage, start: Snapshot) -> Result<Steps, Failure> {
+    let end = stage.files()?;
+    if !end.has_file(FILE.0, FILE.1) {
+        return Err(format!("{} was not written", FILE.0));
+    }
+    let written = start.clone().with(FILE.0, &end);
+    end.must_be(&written.clone().without(DIRECTORY), "the project after the work")?;
     let list = stage.ask(&["rollback", "--steps"], "list")?;
     let steps = list["checkpoints"][0]["steps"].as_array().cloned().unwrap_or_default();
     let id = |number: usize| steps.get(number).and_then(|step| step["id"].as_str());
@@ -141,9 +132,10 @@ fn greet(stage: &Stage) -> Result<(), Failure> {
     must_be_told_once(first, &requests)
 }
 
+/// What was said stays in the conversation, so it is in whatever is asked later as well: once.
 fn must_be_told_once(asked: &Request, all: &[Request]) -> Result<(), Failure> {
-    if asked.count(NOTICE) != 1 {
-        let told = asked.count(NOTICE);
+    let told = asked.count(NOTICE);
+    if told != 1 {
         return Err(format!("the model should be told once, not {told} times:\n{asked:#?}"));
     }
     match all.iter().find(|request| request.count(NOTICE) > 1) {
@@ -154,26 +146,25 @@ fn must_be_told_once(asked: &Request, all: &[Request]) -> Result<(), Failure> {
 
 /// A rollback that is typed inside the agent.
 fn type_rollback(stage: &Stage, (files, checkpoint): &(Snapshot, String)) -> Result<(), Failure> {
-    let turn = Turn::Next(&format!("{} {checkpoint}", stage.program.command.typed()));
+    let prompt = format!("{} {checkpoint}", stage.program.command.typed());
     let turn = match stage.program.command {
         Command::None => return Ok(()),
-        Command::Own(_) => Turn::Command(checkpoint),
-        _ => turn,
+        Command::Own => Turn::Command(checkpoint),
+        Command::Answered { .. } | Command::Told(_) => Turn::Next(&prompt),
     };
     let (said, requests) = stage.turn(turn, "typed")?;
+    let said = said.all();
     stage.files()?.must_be(files, "the project after a rollback that was typed in the agent")?;
-    let is_shown = said.contains(ROLLED_BACK);
-    let is_told = requests.iter().any(|request| request.count(ROLLED_BACK) > 0);
-    let shown = match stage.program.command {
-        Command::Answered { is_shown: wanted, .. } => {
+    let is_right = match stage.program.command {
+        Command::Answered { is_shown, .. } => {
             if !requests.is_empty() {
                 return Err(format!("no model should be asked:\n{requests:#?}"));
             }
-            is_shown == wanted
+            said.contains(ROLLED_BACK) == is_shown
         }
-        _ => is_told,
+        _ => requests.iter().any(|request| request.count(ROLLED_BACK) == 1),
     };
-    match shown {
+    match is_right {
         true => Ok(()),
         false => Err(format!("what came of it is not said where it should be:\n{said}")),
     }

@@ -51,18 +51,18 @@ pub(crate) enum Command {
     },
     /// The model reads what came of it, and says so.
     Told(&'static str),
-    /// The same, but it is not typed like a prompt.
-    Own(&'static str),
+    /// The same, but without a terminal it is not typed like a prompt.
+    Own,
     /// There is no way.
     None,
 }
 
 impl Command {
-    /// How it begins.
+    /// How it begins, where it is typed.
     pub(crate) fn typed(&self) -> &'static str {
         match self {
-            Command::Answered { typed, .. } | Command::Told(typed) | Command::Own(typed) => typed,
-            Command::None => "",
+            Command::Answered { typed, .. } | Command::Told(typed) => typed,
+            Command::Own | Command::None => "",
         }
     }
 }
@@ -233,7 +233,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         shell: |command| {
             Reply::call("bash", json!({ "command": command, "description": "A command" }))
         },
-        command: Command::Own("/rollback"),
+        command: Command::Own,
     },
     Program {
         name: "qwen",
@@ -411,7 +411,9 @@ fn droid_session(home: &Path) -> String {
     let read = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let projects = read(&home.join(".factory/sessions"));
     let files = projects.flat_map(|project| read(&project.path()));
-    let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-    let mut sessions = names.filter_map(|name| name.strip_suffix(".jsonl").map(str::to_owned));
-    sessions.next().unwrap_or_default()
+    let sessions = files.filter_map(|file| {
+        let name = file.file_name().to_string_lossy().strip_suffix(".jsonl")?.to_owned();
+        Some((file.metadata().and_then(|metadata| metadata.modified()).ok()?, name))
+    });
+    sessions.max().map(|(_, name)| name).unwrap_or_default()
 }

@@ -1,13 +1,16 @@
 //! What the model does: it writes a file, and then it removes a directory in a shell.
 
 use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use takeback_script::{Message, Reply, Request, Role};
 
 use super::programs::Program;
 
-/// What the user says first, and what they say when things went back.
+/// What the user says before takeback is there, what they want done, and what they say when things
+/// went back.
+pub(crate) const INTRODUCTION: &str = "Please introduce yourself";
 pub(crate) const WORK: &str = "Please do job-one now";
 pub(crate) const GREETING: &str = "Please say hello to visitor-two";
 
@@ -16,25 +19,34 @@ pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
 /// The directory that the model removes.
 pub(crate) const DIRECTORY: &str = "src";
 
-/// Done once, while the model thinks about what came of its work.
-pub(crate) type Meanwhile = Box<dyn FnOnce() + Send>;
+/// Two ends of a pause: one hears that it has begun, the other ends it.
+pub(crate) type Pause = (Receiver<()>, Sender<()>);
 
 /// What the model is asked is all that its answers depend on.
 #[derive(Clone)]
 pub(crate) struct Script {
     program: &'static Program,
     project: PathBuf,
-    meanwhile: Arc<Mutex<Option<Meanwhile>>>,
+    pause: Arc<Mutex<Option<(Sender<()>, Receiver<()>)>>>,
 }
 
 impl Script {
     pub(crate) fn new(program: &'static Program, project: PathBuf) -> Script {
-        Script { program, project, meanwhile: Arc::default() }
+        Script { program, project, pause: Arc::default() }
     }
 
-    /// When the work is done, this is done before the model goes on; then it looks around.
-    pub(crate) fn interrupt(&self, meanwhile: Meanwhile) {
-        *self.meanwhile.lock().unwrap_or_else(PoisonError::into_inner) = Some(meanwhile);
+    /// When its work is done, the model thinks about it until it is let go on; then it looks around
+    /// in a shell.
+    pub(crate) fn pause(&self) -> Pause {
+        let (begins, begun) = mpsc::channel();
+        let (end, ends) = mpsc::channel();
+        *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = Some((begins, ends));
+        (begun, end)
+    }
+
+    /// Takes the pause there may be: whoever waits for it to begin waits no longer.
+    pub(crate) fn take_pause(&self) -> Option<(Sender<()>, Receiver<()>)> {
+        self.pause.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) fn reply(&self, request: &Request) -> Reply {
@@ -50,17 +62,14 @@ impl Script {
                 (self.program.write)(&path.display().to_string(), FILE.1)
             }
             Some(1) => remove,
-            Some(2) => {
-                let meanwhile =
-                    self.meanwhile.lock().unwrap_or_else(PoisonError::into_inner).take();
-                match meanwhile {
-                    Some(meanwhile) => {
-                        meanwhile();
-                        (self.program.shell)("ls")
-                    }
-                    None => Reply::text("Job one is done."),
+            Some(2) => match self.take_pause() {
+                Some((begins, ends)) => {
+                    // It is over as well if the other side is gone.
+                    let _ = begins.send(()).and_then(|()| Ok(ends.recv()));
+                    (self.program.shell)("ls")
                 }
-            }
+                None => Reply::text("Job one is done."),
+            },
             _ => Reply::text("Hello."),
         }
     }

@@ -33,23 +33,25 @@ impl Snapshot {
         self
     }
 
-    /// The same with a new file.
-    pub(crate) fn with(mut self, path: &str, content: &str) -> Snapshot {
-        let file = Thing::File { mode: 0o644, content: content.into() };
-        self.0.insert(PathBuf::from(path), file);
+    /// The same with what another one has at a path.
+    pub(crate) fn with(mut self, path: &str, other: &Snapshot) -> Snapshot {
+        let thing = other.0.get(Path::new(path)).cloned();
+        self.0.extend(thing.map(|thing| (PathBuf::from(path), thing)));
         self
     }
 
-    /// Those of its paths that another one has as well, whatever is there.
-    pub(crate) fn only_paths_of(mut self, other: &Snapshot) -> Snapshot {
-        self.0.retain(|path, _| other.0.contains_key(path));
+    /// The same, but only at paths where these two differ; directories do not count.
+    pub(crate) fn where_differ(mut self, one: &Snapshot, other: &Snapshot) -> Snapshot {
+        self.0.retain(|path, thing| {
+            *thing != Thing::Directory && one.0.get(path) != other.0.get(path)
+        });
         self
     }
 
-    /// Paths that another one does not have.
-    pub(crate) fn paths_beyond(&self, other: &Snapshot) -> Vec<&Path> {
-        let beyond = self.0.keys().filter(|path| !other.0.contains_key(*path));
-        beyond.map(PathBuf::as_path).collect()
+    /// Whether a file with this content is there.
+    pub(crate) fn has_file(&self, path: &str, wanted: &str) -> bool {
+        let thing = self.0.get(Path::new(path));
+        matches!(thing, Some(Thing::File { content, .. }) if content == wanted.as_bytes())
     }
 
     /// It must be like this.
@@ -64,7 +66,7 @@ impl Snapshot {
                 Some(_) => {}
             }
         }
-        let missing = wanted.paths_beyond(self).into_iter();
+        let missing = wanted.0.keys().filter(|path| !self.0.contains_key(*path));
         differences.extend(missing.map(|path| format!("- {}", path.display())));
         match differences.is_empty() {
             true => Ok(()),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use takeback_script::{Request, Server};
 
 use super::npm::Cache;
-use super::process;
+use super::process::{self, Said};
 use super::programs::{Program, Turn};
 use super::script::Script;
 use super::snapshot::Snapshot;
@@ -99,11 +99,7 @@ impl Stage {
     }
 
     /// Lets the agent do a turn, and returns what it said and what the model was asked.
-    pub(crate) fn turn(
-        &self,
-        turn: Turn<'_>,
-        name: &str,
-    ) -> Result<(String, Vec<Request>), Failure> {
+    pub(crate) fn turn(&self, turn: Turn<'_>, name: &str) -> Result<(Said, Vec<Request>), Failure> {
         let before = self.server.requests().len();
         let words = (self.program.words)(&self.home(), turn);
         let said = self.agent(&words, name)?;
@@ -121,21 +117,22 @@ impl Stage {
         }
     }
 
-    fn agent(&self, words: &[String], name: &str) -> Result<String, Failure> {
+    fn agent(&self, words: &[String], name: &str) -> Result<Said, Failure> {
         let mut command = self.command(Path::new(self.program.name));
         command.args(words).envs((self.program.environment)(&self.server.url()));
         self.run(&mut command, name)
     }
 
-    /// Runs takeback, and returns what it says.
-    pub(crate) fn takeback(&self, words: &[&str], name: &str) -> Result<String, Failure> {
-        self.run(self.command(&self.takeback).args(words), name)
+    /// Runs takeback.
+    pub(crate) fn takeback(&self, words: &[&str], name: &str) -> Result<(), Failure> {
+        self.run(self.command(&self.takeback).args(words), name).map(drop)
     }
 
     /// Runs takeback, and returns the document it prints.
     pub(crate) fn ask(&self, words: &[&str], name: &str) -> Result<Value, Failure> {
-        let json = self.run(self.command(&self.takeback).args(words).arg("--json"), name)?;
-        serde_json::from_str(&json).map_err(|error| format!("{name}: {error}\n{json}"))
+        let said = self.run(self.command(&self.takeback).args(words).arg("--json"), name)?;
+        serde_json::from_str(&said.stdout)
+            .map_err(|error| format!("{name}: {error}\n{}", said.all()))
     }
 
     /// A program in the project that knows nothing of whoever runs the tests.
@@ -146,7 +143,7 @@ impl Stage {
         command
     }
 
-    fn run(&self, command: &mut Command, name: &str) -> Result<String, Failure> {
+    fn run(&self, command: &mut Command, name: &str) -> Result<Said, Failure> {
         process::run(command, &self.directory.join("logs"), name)
     }
 }
