@@ -75,7 +75,7 @@ fn work(stage: &Stage) -> Result<Steps, Failure> {
 /// conversations cannot go on can be told something.
 fn work_with_pause(stage: &Stage) -> Result<Steps, Failure> {
     let start = stage.files()?;
-    let (begun, end) = stage.script.pause();
+    let (end, begun) = stage.script.pause();
     thread::scope(|scope| {
         let turn = scope.spawn(|| {
             let turn = stage.turn(Turn::First(WORK), "work");

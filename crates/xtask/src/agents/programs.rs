@@ -214,8 +214,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
             });
             vec![file(".config/opencode/opencode.json", &settings)]
         },
-        environment: |_| {
+        environment: |url| {
             vec![
+                // Before its first plugin runs, it gets a library for plugins, which ours does
+                // without. That may fail, but it may not take a minute.
+                ("NPM_CONFIG_REGISTRY", url.to_owned()),
                 ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),
                 ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
             ]

@@ -19,15 +19,15 @@ pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
 /// The directory that the model removes.
 pub(crate) const DIRECTORY: &str = "src";
 
-/// Two ends of a pause: one hears that it has begun, the other ends it.
-pub(crate) type Pause = (Receiver<()>, Sender<()>);
+/// One side of a pause: what says something to the other side, and what hears it.
+pub(crate) type Side = (Sender<()>, Receiver<()>);
 
 /// What the model is asked is all that its answers depend on.
 #[derive(Clone)]
 pub(crate) struct Script {
     program: &'static Program,
     project: PathBuf,
-    pause: Arc<Mutex<Option<(Sender<()>, Receiver<()>)>>>,
+    pause: Arc<Mutex<Option<Side>>>,
 }
 
 impl Script {
@@ -35,17 +35,17 @@ impl Script {
         Script { program, project, pause: Arc::default() }
     }
 
-    /// When its work is done, the model thinks about it until it is let go on; then it looks around
-    /// in a shell.
-    pub(crate) fn pause(&self) -> Pause {
+    /// When its work is done, the model says so, and thinks about it until it hears something; then
+    /// it looks around in a shell.
+    pub(crate) fn pause(&self) -> Side {
         let (begins, begun) = mpsc::channel();
         let (end, ends) = mpsc::channel();
         *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = Some((begins, ends));
-        (begun, end)
+        (end, begun)
     }
 
     /// Takes the pause there may be: whoever waits for it to begin waits no longer.
-    pub(crate) fn take_pause(&self) -> Option<(Sender<()>, Receiver<()>)> {
+    pub(crate) fn take_pause(&self) -> Option<Side> {
         self.pause.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -65,7 +65,7 @@ impl Script {
             Some(2) => match self.take_pause() {
                 Some((begins, ends)) => {
                     // It is over as well if the other side is gone.
-                    let _ = begins.send(()).and_then(|()| Ok(ends.recv()));
+                    let _ = begins.send(()).map(|()| ends.recv());
                     (self.program.shell)("ls")
                 }
                 None => Reply::text("Job one is done."),
