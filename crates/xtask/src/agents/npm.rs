@@ -69,19 +69,30 @@ impl Cache {
         is_latest: bool,
     ) -> Result<(String, PathBuf), Miss> {
         let version = match is_latest {
-            true => self.latest(program.package)?,
+            true => self.look_up(program.package, "latest")?,
             false => program.version.to_owned(),
         };
         let installed = self.install(program.name, program.package, &version)?;
         Ok((version, installed))
     }
 
-    fn latest(&self, package: &str) -> Result<String, Miss> {
-        let output = self.npm(&self.directory).args(["view", package, "version"]).output();
-        let version = output.ok().filter(|output| output.status.success());
-        let version =
-            version.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        version.ok_or_else(|| self.miss(format!("npm does not know {package}")))
+    /// The number of a version. npm tries again for minutes to install from a registry that is not
+    /// there, so it is asked this first.
+    fn look_up(&self, package: &str, version: &str) -> Result<String, Miss> {
+        let mut npm = self.npm(&self.directory);
+        npm.args(["--fetch-retries=0", "--fetch-timeout=15000"]);
+        let output = npm.args(["view", &format!("{package}@{version}"), "version"]).output();
+        let output = output.map_err(|error| Miss::Failed(format!("cannot run npm: {error}")))?;
+        let number = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let is_answered =
+            output.status.success() || String::from_utf8_lossy(&output.stderr).contains("E404");
+        match is_answered {
+            true if number.is_empty() => {
+                Err(Miss::Failed(format!("there is no {package} {version} in the registry")))
+            }
+            true => Ok(number),
+            false => Err(Miss::Unreachable),
+        }
     }
 
     fn install(&self, name: &str, package: &str, version: &str) -> Result<PathBuf, Miss> {
@@ -89,6 +100,7 @@ impl Cache {
         if installed.exists() {
             return Ok(installed);
         }
+        self.look_up(package, version)?;
         eprintln!("installing {package} {version} …");
         // It gets its name when it is complete.
         let partial = self.directory.join(format!("{name}-{version}.part"));
@@ -113,17 +125,10 @@ impl Cache {
         let output = self.npm(&partial).arg("install").output().map_err(failed)?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Err(self.miss(format!("npm install {package}@{version} failed:\n{said}")));
+            return Err(Miss::Failed(format!("npm install {package}@{version} failed:\n{said}")));
         }
         fs::rename(&partial, &installed).map_err(failed)?;
         Ok(installed)
-    }
-
-    /// Whether it is the registry's fault.
-    fn miss(&self, failure: Failure) -> Miss {
-        let patience = ["--fetch-retries=0", "--fetch-timeout=15000"];
-        let is_there = works(self.npm(&self.directory).arg("ping").args(patience));
-        if is_there { Miss::Failed(failure) } else { Miss::Unreachable }
     }
 
     fn npm(&self, directory: &Path) -> Command {
