@@ -5,18 +5,15 @@
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
-use std::sync::{Arc, mpsc};
-use std::thread;
-use std::time::Duration;
 
 use clap::Args;
 use takeback_agents::{AGENTS, Agent, Heard, agent, notice_text, parse};
-use takeback_undo::{Event, Handled, Keeper, Turn, TurnId};
+use takeback_undo::{Keeper, Turn, TurnId};
 
 use crate::background;
-use crate::config::Config;
 use crate::context::Context;
 use crate::output;
+use crate::reporting::{self, Waited, Work};
 
 /// Report what an agent does: one JSON object on standard input
 ///
@@ -41,9 +38,6 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true)]
     late: Option<String>,
 }
-
-/// What is said, and remembered until the background is done, if a capture takes too long.
-const LATE: &str = "not done within timeout_ms, so it went on in the background";
 
 /// More than this is nothing that an agent says.
 const MAX_INPUT: u64 = 256 << 20;
@@ -86,18 +80,7 @@ pub(crate) fn give_up(message: &str) -> ExitCode {
 
 /// What went wrong.
 fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String> {
-    if context.is_switched_off() {
-        return Vec::new();
-    }
-    // With a configuration that cannot be read, everything is protected as by default.
-    let (config, mut failures) = match Config::read(&context.home) {
-        Ok(config) => (config, Vec::new()),
-        Err(failure) => (Config::default(), vec![failure.to_string()]),
-    };
-    let keeper = context.keeper_with(config);
-    if !keeper.settings().enabled {
-        return Vec::new();
-    }
+    let Some((keeper, mut failures)) = reporting::keeper(context) else { return Vec::new() };
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
     let heard = match read {
@@ -117,51 +100,23 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String
     let unknown = || Turn { id: TurnId::Number(0), number: 0 };
     let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown());
     let late: Option<Turn> = arguments.late.as_ref().map(turn);
-    // Only captures may take long; the rest waits for nothing but the ledger, and that not long.
-    let captures = matches!(report.event, Event::BeforeTool(_) | Event::AfterTool { .. });
-    let limit = Duration::from_millis(keeper.settings().timeout_ms);
     let is_late = late.is_some();
     if is_late {
         background::detach();
     }
-    let (sender, receiver) = mpsc::channel();
-    let keeper = Arc::new(keeper);
-    let (worker, work) = (keeper.clone(), report.clone());
-    thread::spawn(move || {
-        let handled = match late {
-            Some(turn) => worker.handle_late(&work, turn),
-            None => worker.handle(&work),
-        };
-        // Nobody listens any more if it took too long.
-        let _ = sender.send(handled);
-    });
-    let answer = if is_late || !captures {
-        receiver.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
-    } else {
-        receiver.recv_timeout(limit)
-    };
-    match answer {
-        Ok(Handled { failures: new, later, .. }) => {
-            if is_late && new.is_empty() {
-                keeper.withdraw_missed(&place, LATE);
-            }
-            failures.extend(new);
-            match later {
-                Some(later) => background::later(context, &later),
-                None => background::upkeep(context, &keeper),
-            }
+    match Work::begin(&keeper, &place, &report, late).wait() {
+        Waited::Done(handled) => {
+            reporting::leave_for_later(context, &keeper, &handled);
+            failures.extend(handled.failures);
         }
-        Err(mpsc::RecvTimeoutError::Timeout) => {
+        Waited::TooLong { message } => {
             // This process ends, and with it what it began; another one does it again, and says so
             // when it is done.
-            keeper.note_missed(&place, LATE);
             let turn = keeper.current_turn(&report).unwrap_or_else(unknown);
             let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
             let mut words = vec!["hook", agent.name];
             words.extend(arguments.event.as_deref());
             words.extend(["--late", turn.as_str()]);
-            let message =
-                format!("not done within {} ms: it goes on in the background", limit.as_millis());
             failures.push(
                 match background::start(context, &context.directory, words, Some(&input)) {
                     Ok(()) => message,
@@ -169,11 +124,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String
                 },
             );
         }
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            let message = "something went wrong inside: please report this";
-            keeper.note_missed(&place, message);
-            failures.push(message.into());
-        }
+        Waited::Broken { message } => failures.push(message.into()),
     }
     // An agent does not read what comes with a failure.
     let fails = arguments.strict && !failures.is_empty();
