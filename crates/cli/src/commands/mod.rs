@@ -7,6 +7,7 @@ mod demo;
 mod explain;
 pub(crate) mod hook;
 mod rollback;
+mod rpc;
 mod run;
 mod sessions;
 mod undo;
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Explain(explain::Arguments),
     Config(config::Arguments),
     Hook(hook::Arguments),
+    Rpc(rpc::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -46,6 +48,7 @@ impl Command {
             Command::Explain(arguments) => explain::run(&arguments, context),
             Command::Config(arguments) => config::run(&arguments, context),
             Command::Hook(arguments) => Ok(hook::run(&arguments, context)),
+            Command::Rpc(arguments) => rpc::run(&arguments, context),
             Command::Demo(arguments) => demo::run(&arguments, context),
         }
     }
