@@ -2,11 +2,33 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::protocol::Error;
+
+/// A name that an agent gives: a text, or a number as one.
+#[derive(Deserialize)]
+#[serde(from = "Named")]
+pub(super) struct Name(pub(super) String);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a text or a number")]
+enum Named {
+    Number(serde_json::Number),
+    Text(String),
+}
+
+impl From<Named> for Name {
+    fn from(named: Named) -> Name {
+        match named {
+            Named::Number(number) => Name(number.to_string()),
+            Named::Text(text) => Name(text),
+        }
+    }
+}
 
 /// What is left of them.
 pub(super) struct Params {
@@ -28,11 +50,7 @@ impl Params {
         &mut self,
         name: &'static str,
     ) -> Result<Option<T>, Error> {
-        let Some(raw) = self.take(name) else { return Ok(None) };
-        // By way of a value, so that errors do not speak of lines and columns.
-        let value = serde_json::from_str::<Value>(raw.get());
-        let typed = value.and_then(serde_json::from_value::<Option<T>>);
-        typed.map_err(|error| Error::invalid_params(format!("{name}: {error}")))
+        self.take(name).map_or(Ok(None), |raw| typed(name, &raw))
     }
 
     pub(super) fn required<T: DeserializeOwned>(&mut self, name: &'static str) -> Result<T, Error> {
@@ -48,7 +66,17 @@ impl Params {
         Ok(self.optional(name)?.unwrap_or_default())
     }
 
-    /// Takes one as it stands there.
+    /// Takes one that has to be of a type, as it stands there.
+    pub(super) fn raw<T: DeserializeOwned>(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Box<RawValue>>, Error> {
+        let Some(raw) = self.take(name) else { return Ok(None) };
+        typed::<T>(name, &raw)?;
+        Ok(Some(raw))
+    }
+
+    /// Takes one that may be anything, as it stands there.
     pub(super) fn take(&mut self, name: &'static str) -> Option<Box<RawValue>> {
         self.known.push(name);
         self.fields.remove(name)
@@ -66,4 +94,11 @@ impl Params {
             }
         }
     }
+}
+
+fn typed<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<Option<T>, Error> {
+    // By way of a value, so that errors do not speak of lines and columns.
+    let value = serde_json::from_str::<Value>(raw.get());
+    let typed = value.and_then(serde_json::from_value::<Option<T>>);
+    typed.map_err(|error| Error::invalid_params(format!("{name}: {error}")))
 }

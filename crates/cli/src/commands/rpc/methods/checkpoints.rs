@@ -39,7 +39,7 @@ pub(super) fn diff(_: &Server<'_>, context: &Context, mut params: Params) -> Ans
 
 /// What a checkpoint is called: a number of the list (`2`), a step (`"2.3"`), a name, an id.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a row's number, or a text: a step, a name, an id")]
+#[serde(untagged, expecting = "expected a row's number, or a text: a step, a name, an id")]
 pub(super) enum Name {
     Row(u64),
     Text(String),

@@ -8,7 +8,7 @@ use takeback_tree::{AnyPath, RelPath};
 use takeback_undo::{EffectView, Notice};
 
 use super::super::Server;
-use super::super::params::Params;
+use super::super::params::{Name, Params};
 use super::super::protocol::{Answer, Error, answer};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -81,15 +81,11 @@ pub(super) fn record_usage(_: &Server<'_>, context: &Context, mut params: Params
 
 /// The agent, and its session as the ledger knows it: named as in what it reports.
 fn session(params: &mut Params) -> Result<(String, String), Error> {
-    let agent: Option<String> = params.optional("agent")?;
-    let agent = agent.filter(|agent| !agent.is_empty()).unwrap_or("generic".into());
-    let session: Option<serde_json::Value> = params.optional("session")?;
-    let name = match session {
-        None => "default".to_owned(),
-        Some(serde_json::Value::String(text)) => text,
-        Some(serde_json::Value::Number(number)) => number.to_string(),
-        Some(_) => return Err(Error::invalid_params("session is neither a text nor a number")),
-    };
+    let agent: Option<Name> = params.optional("agent")?;
+    let agent = agent.map(|Name(agent)| agent).filter(|agent| !agent.is_empty());
+    let agent = agent.unwrap_or_else(|| "generic".into());
+    let session: Option<Name> = params.optional("session")?;
+    let name = session.map_or_else(|| "default".into(), |Name(name)| name);
     let id = format!("{agent}:{name}");
     Ok((agent, id))
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use takeback_agents::{Heard, agent, parse};
 use takeback_tree::Oid;
 use takeback_undo::Report;
 
 use super::super::Server;
-use super::super::params::Params;
+use super::super::params::{Name, Params};
 use super::super::protocol::{Answer, Error, answer};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -80,9 +80,12 @@ fn read(
 ) -> Result<Report, Error> {
     let mut told: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
     for name in EVERY.iter().chain(fields) {
-        let Some(raw) = params.take(name) else { continue };
-        check(name, &raw)?;
-        told.insert(name, raw);
+        let raw = match *name {
+            // It may be deeper than what can be read, and is of use all the same.
+            "input" | "outcome" => params.take(name),
+            name => params.raw::<Name>(name)?,
+        };
+        told.extend(raw.map(|raw| (*name, raw)));
     }
     params.end()?;
     let told = serde_json::to_vec(&told).expect("JSON becomes JSON");
@@ -92,20 +95,4 @@ fn read(
         Ok(None) => Err(Error::internal()),
         Err(error) => Err(Failure::new("this cannot be understood").because(&error).into()),
     }
-}
-
-/// A name is a text or a number; what a tool was given, and what became of it, is anything.
-fn check(name: &str, raw: &RawValue) -> Result<(), Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    #[allow(dead_code, reason = "only whether it is one of these is of interest")]
-    enum Text {
-        None(()),
-        Number(serde_json::Number),
-        Text(String),
-    }
-    if matches!(name, "input" | "outcome") || serde_json::from_str::<Text>(raw.get()).is_ok() {
-        return Ok(());
-    }
-    Err(Error::invalid_params(format!("{name} is neither a text nor a number")))
 }
