@@ -17,6 +17,7 @@ mod retention;
 mod rollback;
 mod rpc;
 mod rpc_client;
+mod rpc_fuzz;
 mod rpc_trouble;
 mod run;
 mod session;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::agent::{configure, eventually, ledger, rows};
+use crate::agent::{configure, eventually, everything, ledger, rows};
 use crate::rpc_client::Client;
-use crate::session::Session;
+use crate::session::{Session, first_in};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":"ping","method":"config.get"}"#;
 
@@ -174,39 +174,41 @@ fn changed(files: usize) -> Session {
     session
 }
 
+/// Kills a rollback when something is so, or a file is back, and looks what the next one finds.
+fn kill_when(is_so: impl Fn(&Session) -> bool) {
+    const FILES: usize = 400;
+    let session = changed(FILES);
+    let mut client = Client::new(&session);
+    client.begin("rollback.apply", &json!({ "checkpoint": 1 }));
+    while !is_so(&session) && session.read("d0/f0") == "new" {}
+    client.kill();
+    let path = |number: usize| session.project().join(format!("d{}/f{number}", number % 9));
+    let count = |text: &str| {
+        let texts = (0..FILES).filter_map(|number| std::fs::read_to_string(path(number)).ok());
+        texts.filter(|found| found == text).count()
+    };
+    let mut client = Client::new(&session);
+    let plan = client.call("rollback.plan", json!({ "checkpoint": 1 }))["plan"].take();
+    let left = plan["restored"].as_array().unwrap().len();
+    assert!(left == 0 || left == FILES, "{left} left");
+    assert_eq!((count("old"), count("new")), (FILES - left, left));
+    assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
+    client.call("rollback.apply", json!({ "checkpoint": 1 }));
+    assert_eq!(count("old"), FILES);
+    let files = everything(&session.project());
+    assert_eq!(files.len(), FILES + 9, "nothing is left over");
+}
+
 #[test]
 fn after_a_kill_the_next_process_puts_it_right() {
-    const FILES: usize = 400;
-    let mut cut_off = 0;
-    for delay in [0, 10, 20, 30, 45, 60, 80, 100, 130] {
-        let session = changed(FILES);
-        let mut client = Client::new(&session);
-        client.begin("rollback.apply", &json!({ "checkpoint": 1 }));
-        thread::sleep(Duration::from_millis(delay));
-        client.kill();
-        let paths = (0..FILES).map(|number| format!("d{}/f{number}", number % 9));
-        let paths: Vec<String> = paths.collect();
-        // In the middle of it, some are under other names.
-        let read = |path: &String| std::fs::read_to_string(session.project().join(path)).ok();
-        let count = |text: &str| paths.iter().filter(|p| read(p).as_deref() == Some(text)).count();
-        let is_mixed = count("old") > 0 && count("old") < FILES;
-        cut_off += usize::from(is_mixed);
-        let mut client = Client::new(&session);
-        let plan = client.call("rollback.plan", json!({ "checkpoint": 1 }))["plan"].take();
-        let left = plan["restored"].as_array().unwrap().len();
-        assert!(left == 0 || left == FILES, "{delay} ms: {left} left");
-        assert_eq!(count("old"), FILES - left, "{delay} ms");
-        let status = session.json(&["checkpoints", "verify"]);
-        assert_eq!(status["whole"], true, "{delay} ms");
-        client.call("rollback.apply", json!({ "checkpoint": 1 }));
-        assert_eq!(count("old"), FILES);
-        assert_eq!(
-            std::fs::read_dir(session.project()).unwrap().count(),
-            9,
-            "nothing is left over"
-        );
+    kill_when(|_| true);
+    for journal in ["journal.staging", "journal"] {
+        kill_when(|session| {
+            let workspaces = session.base().join(".takeback/checkpoints/store/workspaces");
+            first_in(&workspaces).join(journal).exists()
+        });
     }
-    println!("{cut_off} were cut off half way");
+    kill_when(|_| false);
 }
 
 #[test]
