@@ -71,7 +71,7 @@ fn a_whole_story() {
         (&json!(["a"]), &json!(2))
     );
     assert_eq!(session.read("a"), "2\n");
-    let wanted = json!({ "checkpoint": 1, "token": planned["token"] });
+    let wanted = json!({ "checkpoint": 1, "digest": planned["digest"] });
     let mut done = client.call("rollback.apply", wanted);
     assert!(done["safety_checkpoint"].is_string());
     done["safety_checkpoint"] = Value::Null;
@@ -95,7 +95,7 @@ fn a_whole_story() {
     client.call("rollback.undo", json!({}));
     let turn = client.call("undo.plan", json!({ "turn": 1 }));
     assert_eq!((&turn["plan"]["row"], &turn["plan"]["restored"]), (&json!(1), &json!(["a"])));
-    client.call("undo.apply", json!({ "turn": 1, "token": turn["token"] }));
+    client.call("undo.apply", json!({ "turn": 1, "digest": turn["digest"] }));
     assert_eq!((session.read("a"), session.read("b")), ("1\n".into(), "of two\n".into()));
 
     let found = client.call("sessions.search", json!({ "query": "gizmo" }));
@@ -201,13 +201,13 @@ fn a_plan_that_is_out_of_date_is_not_applied() {
     let old = client.call("rollback.plan", json!({ "checkpoint": 1 }));
     // The same paths, but other content would be lost than was shown.
     session.write("a", "3");
-    let wanted = json!({ "checkpoint": 1, "token": old["token"] });
+    let wanted = json!({ "checkpoint": 1, "digest": old["digest"] });
     let error = client.fail("rollback.apply", wanted);
     assert_eq!(error["code"], -32001);
     assert_eq!(session.read("a"), "3");
     let now = &error["data"]["now"];
-    assert_eq!((&now["plan"], now["token"] == old["token"]), (&old["plan"], false));
-    client.call("rollback.apply", json!({ "checkpoint": 1, "token": now["token"] }));
+    assert_eq!((&now["plan"], now["digest"] == old["digest"]), (&old["plan"], false));
+    client.call("rollback.apply", json!({ "checkpoint": 1, "digest": now["digest"] }));
     assert_eq!(session.read("a"), "1");
 }
 
@@ -244,4 +244,15 @@ fn settings_are_read_for_each_request() {
     assert_eq!(broken["checkpoints"].as_array().unwrap().len(), 1);
     assert!(broken["failures"][0].as_str().unwrap().contains("config.toml, line 1"), "{broken}");
     assert_eq!(client.fail("config.get", json!({}))["code"], -32000);
+}
+
+#[test]
+fn every_method_is_documented() {
+    let spec = include_str!("../../../../SPEC.md");
+    let session = Session::new();
+    let about = Client::new(&session).call("initialize", json!({}));
+    for method in about["methods"].as_array().unwrap() {
+        let name = format!("`{}`", method.as_str().unwrap());
+        assert!(spec.contains(&name), "{name}");
+    }
 }

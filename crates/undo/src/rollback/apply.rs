@@ -31,7 +31,7 @@ impl<'w> PlannedRollback<'_, 'w> {
     }
 
     /// The same for another plan only if that does the same to the same state.
-    pub fn token(&self) -> Oid {
+    pub fn digest(&self) -> Oid {
         let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
         let from = self.plan.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
         let to = self.goal.state.tree.to_string();

@@ -59,7 +59,7 @@ impl Error {
 
     /// `now`: what would be done by now.
     pub(super) fn changed(now: Value) -> Error {
-        let hint = "nothing was changed; look at the new plan and repeat with its token";
+        let hint = "nothing was changed; look at the new plan and repeat with its digest";
         Error {
             data: Some(serde_json::json!({ "hint": hint, "now": now })),
             ..Error::new(CHANGED, "this is not what the plan says any more")

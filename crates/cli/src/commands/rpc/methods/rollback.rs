@@ -21,9 +21,9 @@ pub(super) fn plan(_: &Server<'_>, context: &Context, mut params: Params) -> Ans
 
 pub(super) fn apply(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
     let wanted = wanted(&mut params)?;
-    let token = params.optional("token")?;
+    let digest = params.optional("digest")?;
     params.end()?;
-    answer(&roll_back(&context.keeper()?, &wanted, context, |plan| carry_out(plan, token))?)
+    answer(&roll_back(&context.keeper()?, &wanted, context, |plan| carry_out(plan, digest))?)
 }
 
 pub(super) fn undo(_: &Server<'_>, context: &Context, params: Params) -> Answer {
@@ -52,20 +52,20 @@ pub(super) fn plan_turn(_: &Server<'_>, context: &Context, mut params: Params) -
 
 pub(super) fn apply_turn(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
     let options = undo_options(&mut params)?;
-    let token = params.optional("token")?;
+    let digest = params.optional("digest")?;
     params.end()?;
-    answer(&undo_turn(&context.keeper()?, &options, context, |plan| carry_out(plan, token))?)
+    answer(&undo_turn(&context.keeper()?, &options, context, |plan| carry_out(plan, digest))?)
 }
 
 /// What a plan says, and how to ask for exactly that.
 fn show(plan: PlannedRollback<'_, '_>) -> Result<Value, Error> {
-    let token = plan.token();
-    Ok(json!({ "token": token, "plan": plan.cancel() }))
+    let digest = plan.digest();
+    Ok(json!({ "digest": digest, "plan": plan.cancel() }))
 }
 
-/// Does what a plan says, if it is still the one with this token.
-fn carry_out(plan: PlannedRollback<'_, '_>, token: Option<String>) -> Result<RollbackView, Error> {
-    if token.is_some_and(|token| token != plan.token().to_string()) {
+/// Does what a plan says, if it is still the one with this digest.
+fn carry_out(plan: PlannedRollback<'_, '_>, digest: Option<String>) -> Result<RollbackView, Error> {
+    if digest.is_some_and(|digest| digest != plan.digest().to_string()) {
         return Err(Error::changed(show(plan)?));
     }
     if !plan.view().blocked.is_empty() {
