@@ -21,6 +21,8 @@ pub struct Agent {
     pub voice: Voice,
     /// The events on which that is safe.
     pub speaks_on: &'static [&'static str],
+    /// How a hook keeps it from running a tool.
+    pub refusal: Refusal,
     /// The events in which a hook can answer what the user typed, so that no model is asked.
     pub answers_on: &'static [&'static str],
     /// What takeback does not see or cannot do there.
@@ -104,6 +106,19 @@ pub enum Voice {
     None,
 }
 
+/// How a hook keeps an agent from running a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// By its exit code; why is on standard error.
+    Code(u8),
+    /// `{"permissionDecision": "deny", "permissionDecisionReason": …}`
+    PermissionDecision,
+    /// `{"cancel": true, "errorMessage": …}`
+    Cancel,
+    /// `{"refusal": …}`, for our plugin inside of the agent.
+    Plugin,
+}
+
 /// The agent of this name.
 pub fn agent(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().find(|agent| agent.name == name)
@@ -126,6 +141,7 @@ pub const AGENTS: &[Agent] = &[
         tools: None,
         voice: Voice::None,
         speaks_on: &[],
+        refusal: Refusal::Code(1),
         answers_on: &[],
         uncovered: &[],
         wiring: None,
@@ -167,6 +183,7 @@ pub const AGENTS: &[Agent] = &[
         voice: Voice::HookSpecificOutput,
         // Never on Stop: it makes the model be called again.
         speaks_on: &["UserPromptSubmit", "PostToolUse"],
+        refusal: Refusal::Code(2),
         answers_on: &["UserPromptSubmit", "UserPromptExpansion"],
         uncovered: &["commands that the user runs with ! are not reported"],
         wiring: Some(&wiring::CLAUDE),
@@ -196,6 +213,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::HookSpecificOutput,
         speaks_on: &["UserPromptSubmit", "PostToolUse"],
+        refusal: Refusal::Code(2),
         answers_on: &["UserPromptSubmit"],
         uncovered: &["in its terminal, type `takeback rollback` instead of /rollback"],
         wiring: Some(&wiring::CODEX),
@@ -234,6 +252,7 @@ pub const AGENTS: &[Agent] = &[
         voice: Voice::HookSpecificOutput,
         // Not on SessionStart: it would be put in front of the prompt, and commands not be expanded.
         speaks_on: &["BeforeAgent", "AfterTool"],
+        refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &["calls have no names, so two that are alike at once cannot be told apart"],
         wiring: Some(&wiring::GEMINI),
@@ -264,6 +283,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::HookSpecificOutput,
         speaks_on: &["UserPromptSubmit", "PostToolUse"],
+        refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &["/rollback is a command of Qwen's own"],
         wiring: Some(&wiring::QWEN),
@@ -304,6 +324,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::AdditionalContext,
         speaks_on: &["sessionStart", "postToolUse"],
+        refusal: Refusal::PermissionDecision,
         answers_on: &[],
         uncovered: &[
             "calls have no names, so two that are alike at once cannot be told apart",
@@ -325,6 +346,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::HookSpecificOutput,
         speaks_on: &["SessionStart", "PostToolUse"],
+        refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &[
             "droid exec does not report prompts",
@@ -373,6 +395,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::ContextModification,
         speaks_on: &["PreToolUse", "PostToolUse", "tool_call", "tool_result"],
+        refusal: Refusal::Cancel,
         answers_on: &[],
         uncovered: &["prompts are not reported", "there is no way to add /rollback"],
         wiring: Some(&wiring::CLINE),
@@ -412,6 +435,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::Plugin,
         speaks_on: &["chat.message"],
+        refusal: Refusal::Plugin,
         answers_on: &[],
         uncovered: &["tools that fail are not reported"],
         wiring: Some(&wiring::OPENCODE),
@@ -437,6 +461,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::Plugin,
         speaks_on: &["before_agent_start"],
+        refusal: Refusal::Plugin,
         answers_on: &[],
         uncovered: &[],
         wiring: Some(&wiring::PI),
@@ -466,6 +491,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::SnakeContext,
         speaks_on: &["sessionStart"],
+        refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &["the model can be told something only when a session begins"],
         wiring: Some(&wiring::CURSOR),
@@ -492,6 +518,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::None,
         speaks_on: &[],
+        refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &["the model cannot be told that files went back"],
         wiring: Some(&wiring::GOOSE),

@@ -30,6 +30,14 @@ impl<'w> PlannedRollback<'_, 'w> {
         self.view.restored.is_empty() && self.view.deleted.is_empty()
     }
 
+    /// The same for another plan only if that does the same to the same state.
+    pub fn digest(&self) -> Oid {
+        let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
+        let from = self.plan.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
+        let to = self.goal.state.tree.to_string();
+        Oid::of(takeback_tree::Kind::Blob, &[view, from.into(), to.into()].concat())
+    }
+
     /// Lets others work while somebody thinks.
     pub fn pause(&mut self) -> Result<(), RollbackError> {
         if let Some(lock) = self.lock.take() {
