@@ -162,6 +162,7 @@ impl Context {
             redact: config.ledger.redact,
             clock: SystemTime::now,
             on_recovery: output::report_recovery,
+            resume: takeback_agents::resume,
         })
     }
 
