@@ -33,16 +33,17 @@ function run(words, directory, input = "") {
   })
 }
 
-/** What takeback has to say to the model, if anything. */
-function noticeIn(output) {
+/** What takeback has to say: {notice} for the model, {refusal} of a call. */
+function answerIn(output) {
   for (const line of output.split("\n")) {
     try {
-      const { notice } = JSON.parse(line)
-      if (typeof notice === "string") return notice
+      const answer = JSON.parse(line)
+      if (answer && typeof answer === "object") return answer
     } catch {
       // Something else that was said.
     }
   }
+  return {}
 }
 
 /** A part that the model reads and the user's prompt does not show, behind all others. */
@@ -72,11 +73,14 @@ export const TakebackPlugin = async ({ directory }) => {
       if (ours.includes(event.type)) await tell(event.type, event)
     },
     "chat.message": async (input, output) => {
-      const notice = noticeIn(await tell("chat.message", { input, output }))
+      const { notice } = answerIn(await tell("chat.message", { input, output }))
       if (notice) output.parts.push(synthetic(output.message, output.parts, notice))
     },
     "tool.execute.before": async (input, output) => {
-      await tell("tool.execute.before", { input, output: { args: output.args } })
+      const said = await tell("tool.execute.before", { input, output: { args: output.args } })
+      const { refusal } = answerIn(said)
+      // Only with strict = true in takeback's configuration.
+      if (refusal) throw new Error(refusal)
     },
     "tool.execute.after": async (input, output) => {
       const { title, metadata } = output ?? {}

@@ -33,16 +33,17 @@ function run(words: string[], directory: string, input = ""): Promise<string> {
   })
 }
 
-/** What takeback has to say to the model, if anything. */
-function noticeIn(output: string): string | undefined {
+/** What takeback has to say: a notice for the model, the refusal of a call. */
+function answerIn(output: string): { notice?: string; refusal?: string } {
   for (const line of output.split("\n")) {
     try {
-      const { notice } = JSON.parse(line)
-      if (typeof notice === "string") return notice
+      const answer = JSON.parse(line)
+      if (answer && typeof answer === "object") return answer
     } catch {
       // Something else that was said.
     }
   }
+  return {}
 }
 
 export default function takeback(pi: ExtensionAPI) {
@@ -54,13 +55,14 @@ export default function takeback(pi: ExtensionAPI) {
 
   pi.on("session_start", async (_, ctx) => void (await tell("session_start", ctx)))
   pi.on("before_agent_start", async (event, ctx) => {
-    const output = await tell("before_agent_start", ctx, { prompt: event.prompt })
-    const content = noticeIn(output)
+    const said = await tell("before_agent_start", ctx, { prompt: event.prompt })
+    const { notice: content } = answerIn(said)
     if (content) return { message: { customType: "takeback", content, display: true } }
   })
   pi.on("tool_call", async ({ toolName, toolCallId, input }, ctx) => {
-    await tell("tool_call", ctx, { toolName, toolCallId, input })
-    return undefined
+    const { refusal } = answerIn(await tell("tool_call", ctx, { toolName, toolCallId, input }))
+    // Only with strict = true in takeback's configuration.
+    return refusal ? { block: true, reason: refusal } : undefined
   })
   pi.on("tool_result", async ({ toolName, toolCallId, input, isError }, ctx) => {
     await tell("tool_result", ctx, { toolName, toolCallId, input, isError })

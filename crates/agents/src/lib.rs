@@ -26,5 +26,5 @@ pub use install::{Change, For, InstallError, Installer, Plan, Wired};
 pub use notice::notice_text;
 pub use parse::{Heard, ParseError, parse};
 pub use slash::{Slash, words};
-pub use spec::{AGENTS, Agent, Signal, Tools, Voice, agent};
+pub use spec::{AGENTS, Agent, Refusal, Signal, Tools, Voice, agent, resume};
 pub use wiring::Program;

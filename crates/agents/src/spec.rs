@@ -21,6 +21,10 @@ pub struct Agent {
     pub voice: Voice,
     /// The events on which that is safe.
     pub speaks_on: &'static [&'static str],
+    /// How it takes its own copy of a conversation back, in words; `{}` is the session's id.
+    pub(crate) resume: Option<&'static str>,
+    /// How a hook keeps it from running a tool.
+    pub refusal: Refusal,
     /// The events in which a hook can answer what the user typed, so that no model is asked.
     pub answers_on: &'static [&'static str],
     /// What takeback does not see or cannot do there.
@@ -104,9 +108,31 @@ pub enum Voice {
     None,
 }
 
+/// How a hook keeps an agent from running a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// By its exit code; why is on standard error.
+    Code(u8),
+    /// `{"permissionDecision": "deny", "permissionDecisionReason": …}`
+    PermissionDecision,
+    /// `{"cancel": true, "errorMessage": …}`
+    Cancel,
+    /// `{"refusal": …}`, for our plugin inside of the agent.
+    Plugin,
+}
+
 /// The agent of this name.
 pub fn agent(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().find(|agent| agent.name == name)
+}
+
+/// How the agent of a session takes its own copy of the conversation back, in words; `None` if it
+/// cannot, or nobody knows.
+pub fn resume(session: &str) -> Option<String> {
+    let (name, id) = session.split_once(':')?;
+    // What a subagent did is part of its parent's conversation.
+    let id = id.split('/').next().filter(|id| !id.is_empty())?;
+    Some(agent(name)?.resume?.replace("{}", &takeback_undo::quoted(id)))
 }
 
 /// Every agent that is known.
@@ -126,6 +152,8 @@ pub const AGENTS: &[Agent] = &[
         tools: None,
         voice: Voice::None,
         speaks_on: &[],
+        resume: None,
+        refusal: Refusal::Code(1),
         answers_on: &[],
         uncovered: &[],
         wiring: None,
@@ -167,6 +195,10 @@ pub const AGENTS: &[Agent] = &[
         voice: Voice::HookSpecificOutput,
         // Never on Stop: it makes the model be called again.
         speaks_on: &["UserPromptSubmit", "PostToolUse"],
+        resume: Some(
+            "`claude --resume {} --fork-session`, then press Esc twice and choose the prompt",
+        ),
+        refusal: Refusal::Code(2),
         answers_on: &["UserPromptSubmit", "UserPromptExpansion"],
         uncovered: &["commands that the user runs with ! are not reported"],
         wiring: Some(&wiring::CLAUDE),
@@ -196,6 +228,8 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::HookSpecificOutput,
         speaks_on: &["UserPromptSubmit", "PostToolUse"],
+        resume: Some("`codex fork {}`, then press Esc twice and choose the prompt"),
+        refusal: Refusal::Code(2),
         answers_on: &["UserPromptSubmit"],
         uncovered: &["in its terminal, type `takeback rollback` instead of /rollback"],
         wiring: Some(&wiring::CODEX),
@@ -234,6 +268,8 @@ pub const AGENTS: &[Agent] = &[
         voice: Voice::HookSpecificOutput,
         // Not on SessionStart: it would be put in front of the prompt, and commands not be expanded.
         speaks_on: &["BeforeAgent", "AfterTool"],
+        resume: Some("`gemini --resume {}`, then /rewind, and only the conversation"),
+        refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &["calls have no names, so two that are alike at once cannot be told apart"],
         wiring: Some(&wiring::GEMINI),
@@ -264,6 +300,8 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::HookSpecificOutput,
         speaks_on: &["UserPromptSubmit", "PostToolUse"],
+        resume: Some("`qwen --resume {}`, then /rewind, and only the conversation"),
+        refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &["/rollback is a command of Qwen's own"],
         wiring: Some(&wiring::QWEN),
@@ -304,6 +342,8 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::AdditionalContext,
         speaks_on: &["sessionStart", "postToolUse"],
+        resume: None,
+        refusal: Refusal::PermissionDecision,
         answers_on: &[],
         uncovered: &[
             "calls have no names, so two that are alike at once cannot be told apart",
@@ -325,6 +365,8 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::HookSpecificOutput,
         speaks_on: &["SessionStart", "PostToolUse"],
+        resume: Some("`droid --fork {}`, then /rewind-conversation"),
+        refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &[
             "droid exec does not report prompts",
@@ -373,6 +415,8 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::ContextModification,
         speaks_on: &["PreToolUse", "PostToolUse", "tool_call", "tool_result"],
+        resume: None,
+        refusal: Refusal::Cancel,
         answers_on: &[],
         uncovered: &["prompts are not reported", "there is no way to add /rollback"],
         wiring: Some(&wiring::CLINE),
@@ -412,6 +456,8 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::Plugin,
         speaks_on: &["chat.message"],
+        resume: Some("`opencode --session {} --fork`, then /timeline and fork from the prompt"),
+        refusal: Refusal::Plugin,
         answers_on: &[],
         uncovered: &["tools that fail are not reported"],
         wiring: Some(&wiring::OPENCODE),
@@ -437,6 +483,8 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::Plugin,
         speaks_on: &["before_agent_start"],
+        resume: Some("`pi --session {}`, then /fork and choose the prompt"),
+        refusal: Refusal::Plugin,
         answers_on: &[],
         uncovered: &[],
         wiring: Some(&wiring::PI),
@@ -466,6 +514,8 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::SnakeContext,
         speaks_on: &["sessionStart"],
+        resume: None,
+        refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &["the model can be told something only when a session begins"],
         wiring: Some(&wiring::CURSOR),
@@ -492,6 +542,8 @@ pub const AGENTS: &[Agent] = &[
         }),
         voice: Voice::None,
         speaks_on: &[],
+        resume: None,
+        refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &["the model cannot be told that files went back"],
         wiring: Some(&wiring::GOOSE),
@@ -519,6 +571,16 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn an_agent_may_know_the_way_back_in_its_conversation() {
+        let claude =
+            "`claude --resume 'a b' --fork-session`, then press Esc twice and choose the prompt";
+        assert_eq!(resume("claude:a b/sub").as_deref(), Some(claude));
+        for unknown in ["copilot:1", "mine:1", "claude", "claude:"] {
+            assert_eq!(resume(unknown), None, "{unknown}");
+        }
+    }
 
     #[test]
     fn the_table_is_sound() {

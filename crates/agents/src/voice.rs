@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::spec::{Agent, Voice};
+use crate::spec::{Agent, Refusal, Voice};
 
 impl Agent {
     /// Whether its model may be told something when this happens.
@@ -28,6 +28,20 @@ impl Agent {
             Voice::None => return None,
         };
         Some(answer.to_string())
+    }
+
+    /// What a hook prints, and the code that it exits with, to keep the agent from running a tool.
+    pub fn refuse(&self, why: &str) -> (Option<String>, u8) {
+        let why = format!("takeback could not protect this call, and is told to be strict: {why}");
+        let answer = match self.refusal {
+            Refusal::Code(code) => return (None, code),
+            Refusal::PermissionDecision => {
+                json!({ "permissionDecision": "deny", "permissionDecisionReason": why })
+            }
+            Refusal::Cancel => json!({ "cancel": true, "errorMessage": why }),
+            Refusal::Plugin => json!({ "refusal": why }),
+        };
+        (Some(answer.to_string()), 0)
     }
 
     /// What a hook prints to answer what the user typed, so that no model is asked.

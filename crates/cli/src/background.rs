@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::process::WaitOptions;
 use takeback_undo::Later;
 
 use crate::context::Context;
@@ -26,6 +27,12 @@ pub(crate) fn start<S: AsRef<OsStr>>(
         stdin.write_all(input)?;
     }
     Ok(())
+}
+
+/// For a process that stays: those that have ended are remembered by the system until somebody
+/// asks.
+pub(crate) fn reap() {
+    while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
 }
 
 /// What such a process does first: whoever started it may go, and a signal to their terminal is

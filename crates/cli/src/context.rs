@@ -105,7 +105,7 @@ impl Context {
         Ok(Context { globals, directory, home, places })
     }
 
-    /// The same for another directory and another home: what the demonstration uses.
+    /// The same for another directory and another home, where nobody is asked.
     pub(crate) fn elsewhere(&self, directory: &Path, home: &Path) -> Context {
         let globals = Globals {
             directory: None,
@@ -162,6 +162,7 @@ impl Context {
             redact: config.ledger.redact,
             clock: SystemTime::now,
             on_recovery: output::report_recovery,
+            resume: takeback_agents::resume,
         })
     }
 

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use serde::Serialize;
 use takeback_ledger::{
     ExchangeError, HermesError, LedgerError, OpenError, RepairError as LedgerRepairError,
     TitleError,
@@ -21,11 +22,11 @@ use takeback_undo::{
 use crate::output;
 
 /// Something went wrong, and what to do about it.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Failure {
-    message: String,
-    causes: Vec<String>,
-    hint: Option<String>,
+    pub(crate) message: String,
+    pub(crate) causes: Vec<String>,
+    pub(crate) hint: Option<String>,
 }
 
 impl Failure {
@@ -69,10 +70,7 @@ impl Failure {
     /// Says what is wrong on standard error and gives the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if json {
-            let value = serde_json::json!({
-                "error": { "message": self.message, "causes": self.causes, "hint": self.hint }
-            });
-            println!("{value}");
+            println!("{}", serde_json::json!({ "error": self }));
         } else {
             eprintln!("error: {}", output::disarm(&self.message));
             self.causes.iter().for_each(|cause| eprintln!("  because: {}", output::disarm(cause)));

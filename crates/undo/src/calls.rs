@@ -8,6 +8,7 @@ use takeback_tree::{Oid, RelPath, Workspace};
 use crate::keeper::{Keeper, TakeError, has_pin};
 use crate::notes::{self, CallKey, Notes, OpenCall, StepNote, Turn, file_name};
 use crate::places::{Place, PlaceKind};
+use crate::protect::GoneOn;
 use crate::record::{Began, CallOf, Kind, Record};
 use crate::report::{Report, ToolCall};
 use crate::settings::Granularity;
@@ -25,7 +26,7 @@ pub(crate) struct Call<'a> {
     pub(crate) key: CallKey,
     pub(crate) id: String,
     pub(crate) time: Time,
-    pub(crate) late: bool,
+    pub(crate) gone_on: GoneOn<'a>,
 }
 
 impl Keeper {
@@ -45,6 +46,7 @@ impl Keeper {
         let workspace = self.open(place)?;
         let mut lock = self.lock(&workspace)?;
         let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
+        let late = call.gone_on.yet();
         let notes = Notes::new(workspace.notes());
         let step = notes.step(&call.session);
         let last = step
@@ -69,7 +71,7 @@ impl Keeper {
                 time: call.time.rfc3339(),
                 call: Some(call.of(&place.named)),
                 first: last.is_none(),
-                late: call.late,
+                late,
                 ..self.record(&mut lock, kind, &reason)?
             };
             let taken = self.pin(&mut lock, tree, record.of(capture))?;
@@ -89,7 +91,7 @@ impl Keeper {
             uncovered,
             seq,
             time: call.time,
-            late: call.late,
+            late,
             has_pin: is_row || !is_known,
         };
         self.keep(&workspace, notes.open_call(&call.reporter, &call.key, &open));
@@ -112,7 +114,7 @@ impl Keeper {
         let notes = Notes::new(workspace.notes());
         let Some((open, note)) = notes.call(&call.reporter, &call.key) else { return Ok(None) };
         let capture = lock.capture(&self.capture_options(&place.rules, &place.named))?;
-        let tree = capture.tree;
+        let (tree, late) = (capture.tree, call.gone_on.yet());
         // A call that changed nothing is of interest only if its beginning is a checkpoint: then
         // the next one would be taken for its end.
         if open.has_pin || tree != open.tree {
@@ -121,7 +123,7 @@ impl Keeper {
                 seq: open.seq,
                 time: open.time.rfc3339(),
                 uncovered: open.uncovered.clone(),
-                late: open.late || call.late,
+                late: open.late || late,
             };
             let of = CallOf {
                 turn: open.turn.clone(),

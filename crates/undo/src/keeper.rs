@@ -28,6 +28,7 @@ pub struct Keeper {
     redact: bool,
     clock: fn() -> SystemTime,
     on_recovery: fn(&Recovery),
+    resume: fn(&str) -> Option<String>,
     store: OnceLock<Store>,
 }
 
@@ -45,6 +46,8 @@ pub struct Setting {
     pub clock: fn() -> SystemTime,
     /// Told what became of a restore that was cut off.
     pub on_recovery: fn(&Recovery),
+    /// How the agent of a session takes its own copy of the conversation back, in words.
+    pub resume: fn(&str) -> Option<String>,
 }
 
 /// A checkpoint was not taken.
@@ -84,9 +87,13 @@ pub struct Wish {
 impl Keeper {
     /// Nothing is opened yet.
     pub fn new(setting: Setting) -> Keeper {
-        let Setting { home, places, settings, redact, clock, on_recovery } = setting;
-        let rules = settings.rules();
-        Keeper { home, places, settings, rules, redact, clock, on_recovery, store: OnceLock::new() }
+        let Setting { home, places, settings, redact, clock, on_recovery, resume } = setting;
+        let (rules, store) = (settings.rules(), OnceLock::new());
+        Keeper { home, places, settings, rules, redact, clock, on_recovery, resume, store }
+    }
+
+    pub(crate) fn resume(&self, session: &str) -> Option<String> {
+        (self.resume)(session)
     }
 
     /// Takeback's own directory.

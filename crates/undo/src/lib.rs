@@ -48,7 +48,8 @@ pub use report::{Event, Report, ToolCall, Work, paths_in, quoted, script_in};
 pub use repository::{Head, IndexError};
 pub use retention::{Cleared, PruneError, PruneOptions, Pruned, PrunedWorkspace, WorkspaceState};
 pub use rollback::{
-    Direction, HeadMoved, PlannedRollback, RollbackError, RollbackOptions, RollbackView, Scope,
+    ChatView, Direction, HeadMoved, PlannedRollback, RollbackError, RollbackOptions, RollbackView,
+    Scope,
 };
 pub use roots::{Root, root_of};
 pub use settings::{Granularity, Private, Settings, Skip};

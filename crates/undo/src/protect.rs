@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -52,6 +53,19 @@ pub enum Later {
     },
 }
 
+/// Whether the agent of a call has gone on without waiting any longer.
+#[derive(Clone, Copy)]
+pub(crate) struct GoneOn<'a> {
+    flag: &'a AtomicBool,
+}
+
+impl GoneOn<'_> {
+    /// What was captured before this says no is what the agent left, whatever it does next.
+    pub(crate) fn yet(self) -> bool {
+        self.flag.load(Ordering::SeqCst)
+    }
+}
+
 /// A tool call, the workspace that it works in, and whether it may change files.
 struct Look<'a> {
     root: PathBuf,
@@ -63,13 +77,19 @@ struct Look<'a> {
 impl Keeper {
     /// Does what a report asks for. Nothing in it is fatal: what went wrong is in the answer.
     pub fn handle(&self, report: &Report) -> Handled {
-        self.handle_in(report, None)
+        self.handle_until(report, &AtomicBool::new(false))
+    }
+
+    /// The same for an agent that may stop waiting: what is captured after `gone_on` became true
+    /// is late.
+    pub fn handle_until(&self, report: &Report, gone_on: &AtomicBool) -> Handled {
+        self.handle_in(report, None, GoneOn { flag: gone_on })
     }
 
     /// The same for a call whose agent was told to go on already; `turn` is what
     /// [`Keeper::current_turn`] said then.
     pub fn handle_late(&self, report: &Report, turn: Turn) -> Handled {
-        self.handle_in(report, Some(turn))
+        self.handle_in(report, Some(turn), GoneOn { flag: &AtomicBool::new(true) })
     }
 
     /// The turn that a call is part of, once its handling has begun.
@@ -77,7 +97,8 @@ impl Keeper {
         Some(self.owner(&self.session_note(&report.session_id())?).1)
     }
 
-    fn handle_in(&self, report: &Report, late: Option<Turn>) -> Handled {
+    /// `late`: the turn that a call was part of when its agent went on.
+    fn handle_in(&self, report: &Report, late: Option<Turn>, gone_on: GoneOn<'_>) -> Handled {
         let mut handled = Handled::default();
         let mut note = self.session(report, &mut handled);
         let entries = match &report.event {
@@ -88,9 +109,18 @@ impl Keeper {
                 Vec::new()
             }
             Event::TurnStart { prompt } => self.turn_start(report, &mut note, prompt.as_deref()),
-            Event::BeforeTool(call) => self.before(report, &mut note, call, late, &mut handled),
+            Event::BeforeTool(call) => {
+                // Not every agent says when a turn begins. By the time that a late call is dealt
+                // with, others may have.
+                if late.is_none() {
+                    self.begin_turn_of_call(report, &mut note, &mut handled);
+                }
+                let look = self.look(report, &note, call, late, gone_on);
+                self.before(report, &note, look, &mut handled)
+            }
             Event::AfterTool { call, outcome } => {
-                self.after(report, &note, call, outcome.as_deref(), late, &mut handled)
+                let look = self.look(report, &note, call, late, gone_on);
+                self.after(report, &note, look, outcome.as_deref(), &mut handled)
             }
             Event::TurnEnd => {
                 note.over = true;
@@ -185,31 +215,28 @@ impl Keeper {
         vec![Entry::Messages { session: note.session.clone(), messages: vec![message] }]
     }
 
+    fn begin_turn_of_call(&self, report: &Report, note: &mut SessionNote, handled: &mut Handled) {
+        let is_another = report.turn.is_some() && report.turn != note.turn;
+        if note.over || is_another || note.turns == 0 {
+            note.begin_turn(report.turn.clone());
+        }
+        self.remember(note, handled);
+    }
+
     fn before(
         &self,
         report: &Report,
-        note: &mut SessionNote,
-        call: &ToolCall,
-        late: Option<Turn>,
+        note: &SessionNote,
+        look: Look<'_>,
         handled: &mut Handled,
     ) -> Vec<Entry> {
-        let is_another = report.turn.is_some() && report.turn != note.turn;
-        // Not every agent says when a turn begins. By the time that a late call is dealt with,
-        // others may have.
-        if late.is_none() {
-            if note.over || is_another || note.turns == 0 {
-                note.begin_turn(report.turn.clone());
-            }
-            self.remember(note, handled);
-        }
-        let Look { root, analysis, mutates, call } = self.look(report, note, call, late);
+        let Look { root, analysis, mutates, call } = look;
         let mut entry = CallRecord {
             call: call.id.clone(),
             tool: call.call.tool.clone(),
             input: Some(call.call.input.clone()),
             started_at: Some(call.time),
             workspace: Some(root.display().to_string()),
-            uncertain: call.late,
             ..CallRecord::default()
         };
         if mutates {
@@ -239,6 +266,7 @@ impl Keeper {
             // If it cannot be noted, the places are found anew.
             let _ = notes::write(&self.places_path(&call), &protected);
         }
+        entry.uncertain = call.gone_on.yet();
         let session = note.session.clone();
         let mut entries = vec![Entry::Call { session, call: entry }];
         entries.extend(effects(&call, analysis.as_ref(), &root));
@@ -249,12 +277,11 @@ impl Keeper {
         &self,
         report: &Report,
         note: &SessionNote,
-        call: &ToolCall,
+        look: Look<'_>,
         outcome: Option<&str>,
-        late: Option<Turn>,
         handled: &mut Handled,
     ) -> Vec<Entry> {
-        let Look { root, analysis, mutates, call } = self.look(report, note, call, late);
+        let Look { root, analysis, mutates, call } = look;
         let mut entry = CallRecord {
             call: call.id.clone(),
             tool: call.call.tool.clone(),
@@ -298,6 +325,7 @@ impl Keeper {
         note: &SessionNote,
         call: &'a ToolCall,
         late: Option<Turn>,
+        gone_on: GoneOn<'a>,
     ) -> Look<'a> {
         let root = self.root_for(report, note);
         let analysis = self.analyse(call, &report.directory, &root);
@@ -318,8 +346,8 @@ impl Keeper {
         };
         let reporter = note.session.clone();
         let (session, turn) = self.owner(note);
-        let (turn, late) = late.map_or((turn, false), |turn| (turn, true));
-        let call = Call { report, call, reporter, session, turn, key, id, time, late };
+        let turn = late.unwrap_or(turn);
+        let call = Call { report, call, reporter, session, turn, key, id, time, gone_on };
         Look { root, analysis, mutates, call }
     }
 

@@ -25,6 +25,8 @@ pub struct Settings {
     pub max_files: u64,
     /// How long an agent waits for a checkpoint at most.
     pub timeout_ms: u64,
+    /// Whether a call that cannot be protected is refused, instead of going on unprotected.
+    pub strict: bool,
     /// Patterns of what is not captured.
     pub exclude: Vec<String>,
     /// Patterns of what is captured all the same.
@@ -80,6 +82,7 @@ impl Default for Settings {
             max_guarded_kb: 1024,
             max_files: 50_000,
             timeout_ms: 5000,
+            strict: false,
             exclude: Vec::new(),
             include: Vec::new(),
             private: Private::Patterns(Rules::default().private),

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 
 /// What was taken.
 #[derive(Serialize)]
-struct View {
+pub(crate) struct View {
     id: Oid,
     number: usize,
     created: String,
@@ -46,27 +46,14 @@ struct View {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let keeper = context.keeper()?;
-    super::refuse_if_off(&keeper, context)?;
-    let progress = Progress::new("taking a checkpoint");
-    let workspace = keeper.workspace(&context.directory)?;
     let wish = Wish {
         reason: arguments.reason.clone(),
         name: arguments.name.clone(),
         pinned: arguments.pin,
     };
-    let taken = keeper.checkpoint(&workspace, &wish)?;
+    let progress = Progress::new("taking a checkpoint");
+    let view = take(&wish, context)?;
     drop(progress);
-    background::upkeep(context, &keeper);
-    let view = View {
-        id: taken.pin.id,
-        number: 1,
-        created: taken.record.time,
-        name: taken.record.name,
-        pinned: taken.record.pinned,
-        files: taken.record.files.unwrap_or(0),
-        uncovered: taken.record.uncovered,
-    };
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
@@ -78,4 +65,22 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     });
     output::print_section("Not covered", lines, context);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes one, and starts to look after the store if that is due.
+pub(crate) fn take(wish: &Wish, context: &Context) -> Result<View, Failure> {
+    let keeper = context.keeper()?;
+    super::refuse_if_off(&keeper, context)?;
+    let workspace = keeper.workspace(&context.directory)?;
+    let taken = keeper.checkpoint(&workspace, wish)?;
+    background::upkeep(context, &keeper);
+    Ok(View {
+        id: taken.pin.id,
+        number: 1,
+        created: taken.record.time,
+        name: taken.record.name,
+        pinned: taken.record.pinned,
+        files: taken.record.files.unwrap_or(0),
+        uncovered: taken.record.uncovered,
+    })
 }

@@ -36,12 +36,13 @@ struct Item {
 }
 
 #[derive(Serialize)]
-struct View {
+pub(crate) struct View {
     file: String,
     settings: Vec<Item>,
 }
 
-pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+/// What is in force.
+pub(crate) fn view(context: &Context) -> Result<View, Failure> {
     let config = Config::read(&context.home)?;
     let text = config::text(&context.home)?;
     let set = lines_of_keys(&text);
@@ -63,7 +64,11 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
         enabled.source = "environment, TAKEBACK_CHECKPOINTS=0".into();
     }
     let file = config::path(&context.home).display().to_string();
-    let view = View { file, settings };
+    Ok(View { file, settings })
+}
+
+pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let view = view(context)?;
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_undo::shell::{self, Surroundings};
+use takeback_undo::shell::{self, Analysis, Surroundings};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -21,13 +21,18 @@ pub(crate) struct Arguments {
     command: String,
 }
 
-pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+/// What the command is taken for, in the directory that counts.
+pub(crate) fn analyse(command: &str, context: &Context) -> Result<Analysis, Failure> {
     let keeper = context.keeper()?;
     let directory = std::fs::canonicalize(&context.directory).unwrap_or(context.directory.clone());
     let workspace = keeper.root(&directory).unwrap_or(directory.clone());
     let home = context.user_home();
     let surroundings = Surroundings { directory: &directory, workspace: &workspace, home };
-    let analysis = shell::analyse(&arguments.command, &surroundings);
+    Ok(shell::analyse(command, &surroundings))
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let analysis = analyse(&arguments.command, context)?;
     if context.globals.json {
         output::print_json(&analysis);
         return Ok(ExitCode::SUCCESS);

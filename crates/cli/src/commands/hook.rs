@@ -5,19 +5,16 @@
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
-use std::sync::{Arc, mpsc};
-use std::thread;
-use std::time::Duration;
 
 use clap::Args;
 use takeback_agents::{AGENTS, Agent, Heard, agent, notice_text, parse};
-use takeback_undo::{Event, Handled, Keeper, Turn, TurnId};
+use takeback_undo::{Event, Keeper, Turn, TurnId};
 
 use super::slash;
 use crate::background;
-use crate::config::Config;
 use crate::context::Context;
 use crate::output;
+use crate::reporting::{self, Waited, Work};
 
 /// Report what an agent does: one JSON object on standard input
 ///
@@ -35,7 +32,7 @@ pub(crate) struct Arguments {
     agent: String,
     /// What happened, for agents that do not say it in their JSON
     event: Option<String>,
-    /// Fail with exit code 1 instead of going on unprotected
+    /// Refuse a call that cannot be protected, as `strict = true` does; `generic`: exit code 1
     #[arg(long)]
     strict: bool,
     /// The agent was told to go on already: the turn it was in, as JSON
@@ -43,22 +40,31 @@ pub(crate) struct Arguments {
     late: Option<String>,
 }
 
-/// What is said, and remembered until the background is done, if a capture takes too long.
-const LATE: &str = "not done within timeout_ms, so it went on in the background";
-
 /// More than this is nothing that an agent says.
 const MAX_INPUT: u64 = 256 << 20;
 
+/// What came of an event.
+struct Outcome {
+    failures: Vec<String>,
+    /// Whether the user wants a call refused rather than unprotected.
+    is_strict: bool,
+    /// Whether it was about a call that may still be refused.
+    is_refusable: bool,
+}
+
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
-    let failures = match agent(&arguments.agent) {
-        Some(agent) => handle(agent, arguments, context),
-        None => vec![format!("there is no agent {:?}: it is {}", arguments.agent, names())],
+    let Some(agent) = agent(&arguments.agent) else {
+        return give_up(&format!("there is no agent {:?}: it is {}", arguments.agent, names()));
     };
+    let Outcome { failures, is_strict, is_refusable } = handle(agent, arguments, context);
     failures.iter().for_each(|failure| eprintln!("takeback: {}", output::disarm(failure)));
-    match arguments.strict && !failures.is_empty() {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
+    if failures.is_empty() || !is_strict || !is_refusable {
+        return ExitCode::SUCCESS;
     }
+    let (answer, code) = agent.refuse(&failures.join("; "));
+    // If it cannot be said, there is nobody to say it to.
+    answer.iter().for_each(|answer| drop(print(answer)));
+    ExitCode::from(code)
 }
 
 fn names() -> String {
@@ -85,8 +91,9 @@ pub(crate) fn give_up(message: &str) -> ExitCode {
     if is_strict { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// What went wrong.
-fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String> {
+fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
+    let mut outcome =
+        Outcome { failures: Vec::new(), is_strict: arguments.strict, is_refusable: true };
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
     let heard = match read {
@@ -97,22 +104,15 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String
     // Going back is possible also where nothing is captured.
     if let Ok(Some(Heard::Slash { slash, directory })) = &heard {
         let text = slash::answer(slash, directory, context);
-        return print(&agent.answer(&text)).err().into_iter().collect();
+        outcome.is_refusable = false;
+        outcome.failures.extend(print(&agent.answer(&text)).err());
+        return outcome;
     }
-    if context.is_switched_off() {
-        return Vec::new();
-    }
-    // With a configuration that cannot be read, everything is protected as by default.
-    let (config, mut failures) = match Config::read(&context.home) {
-        Ok(config) => (config, Vec::new()),
-        Err(failure) => (Config::default(), vec![failure.to_string()]),
-    };
-    let keeper = context.keeper_with(config);
-    if !keeper.settings().enabled {
-        return Vec::new();
-    }
+    let Some((keeper, failures)) = reporting::keeper(context) else { return outcome };
+    outcome.failures = failures;
+    outcome.is_strict |= keeper.settings().strict;
     let heard = heard.unwrap_or_else(|message| {
-        failures.push(message);
+        outcome.failures.push(message);
         None
     });
     let place = match &heard {
@@ -120,80 +120,50 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String
         _ => &context.directory,
     };
     let place = keeper.root(place).unwrap_or(place.clone());
-    failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
+    outcome.failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
     // Nothing: it cannot be read, or is something that this version does not know.
-    let Some(Heard::Report { report, event }) = heard else { return failures };
+    let Some(Heard::Report { report, event }) = heard else { return outcome };
+    // Our own format asks for the code of whatever fails.
+    outcome.is_refusable = matches!(report.event, Event::BeforeTool(_)) || agent.name == "generic";
     let unknown = || Turn { id: TurnId::Number(0), number: 0 };
     let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown());
     let late: Option<Turn> = arguments.late.as_ref().map(turn);
-    // Only captures may take long; the rest waits for nothing but the ledger, and that not long.
-    let captures = matches!(report.event, Event::BeforeTool(_) | Event::AfterTool { .. });
-    let limit = Duration::from_millis(keeper.settings().timeout_ms);
     let is_late = late.is_some();
     if is_late {
         background::detach();
     }
-    let (sender, receiver) = mpsc::channel();
-    let keeper = Arc::new(keeper);
-    let (worker, work) = (keeper.clone(), report.clone());
-    thread::spawn(move || {
-        let handled = match late {
-            Some(turn) => worker.handle_late(&work, turn),
-            None => worker.handle(&work),
-        };
-        // Nobody listens any more if it took too long.
-        let _ = sender.send(handled);
-    });
-    let answer = if is_late || !captures {
-        receiver.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
-    } else {
-        receiver.recv_timeout(limit)
-    };
-    match answer {
-        Ok(Handled { failures: new, later, .. }) => {
-            if is_late && new.is_empty() {
-                keeper.withdraw_missed(&place, LATE);
-            }
-            failures.extend(new);
-            match later {
-                Some(later) => background::later(context, &later),
-                None => background::upkeep(context, &keeper),
-            }
+    match Work::begin(&keeper, &place, &report, late).wait() {
+        Waited::Done(handled) => {
+            reporting::leave_for_later(context, &keeper, &handled);
+            outcome.failures.extend(handled.failures);
         }
-        Err(mpsc::RecvTimeoutError::Timeout) => {
+        Waited::TooLong { message } => {
             // This process ends, and with it what it began; another one does it again, and says so
             // when it is done.
-            keeper.note_missed(&place, LATE);
             let turn = keeper.current_turn(&report).unwrap_or_else(unknown);
             let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
             let mut words = vec!["hook", agent.name];
             words.extend(arguments.event.as_deref());
             words.extend(["--late", turn.as_str()]);
-            let message =
-                format!("not done within {} ms: it goes on in the background", limit.as_millis());
-            failures.push(
+            outcome.failures.push(
                 match background::start(context, &context.directory, words, Some(&input)) {
                     Ok(()) => message,
                     Err(error) => format!("{message}, if that can be started: {error}"),
                 },
             );
         }
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            let message = "something went wrong inside: please report this";
-            keeper.note_missed(&place, message);
-            failures.push(message.into());
-        }
+        Waited::Broken { message } => outcome.failures.push(message.into()),
     }
     // An agent does not read what comes with a failure.
-    let fails = arguments.strict && !failures.is_empty();
+    let fails = outcome.is_strict && outcome.is_refusable && !outcome.failures.is_empty();
     if !is_late && !fails && agent.speaks_on(event) {
         // What cannot be told now is told later.
         if let Err(failure) = tell(agent, event, &keeper, &report.session_id()) {
             keeper.note_failure(&place, &failure);
-            failures.push(failure);
+            outcome.failures.push(failure);
         }
     }
-    failures
+    outcome
 }
 
 /// Tells the model what happened to its files behind its back: once, and nothing else.

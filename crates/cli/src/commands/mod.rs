@@ -8,6 +8,7 @@ mod explain;
 pub(crate) mod hook;
 mod install;
 mod rollback;
+mod rpc;
 mod run;
 mod sessions;
 mod slash;
@@ -35,6 +36,7 @@ pub(crate) enum Command {
     Explain(explain::Arguments),
     Config(config::Arguments),
     Hook(hook::Arguments),
+    Rpc(rpc::Arguments),
     Demo(demo::Arguments),
     #[command(hide = true)]
     Slash(slash::Arguments),
@@ -55,6 +57,7 @@ impl Command {
             Command::Explain(arguments) => explain::run(&arguments, context),
             Command::Config(arguments) => config::run(&arguments, context),
             Command::Hook(arguments) => Ok(hook::run(&arguments, context)),
+            Command::Rpc(arguments) => rpc::run(&arguments, context),
             Command::Demo(arguments) => demo::run(&arguments, context),
         }
     }

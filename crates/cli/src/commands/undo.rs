@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_undo::{History, Resolution, UndoOptions};
+use takeback_undo::{History, Keeper, PlannedRollback, Resolution, UndoOptions};
 
 use super::rollback;
 use crate::context::Context;
@@ -46,8 +46,6 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let keeper = context.keeper()?;
-    let (workspace, _revived) = keeper.workspace_with_history(&context.directory)?;
-    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
     let conflicts = match (arguments.theirs, arguments.ours, arguments.markers) {
         (true, ..) => Resolution::Theirs,
         (_, true, _) => Resolution::Ours,
@@ -55,11 +53,26 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         _ => Resolution::Leave,
     };
     let options = UndoOptions { row: arguments.turn, conflicts, uncertain: arguments.uncertain };
-    let progress = Progress::new("comparing the workspace with the turn");
-    let planned = keeper.plan_undo(&workspace, &history, &options)?;
-    drop(progress);
-    let view = rollback::go_through(planned, arguments.dry_run, context)?;
-    let code = rollback::show::show(&view, arguments.dry_run, context);
+    let dry_run = arguments.dry_run;
+    let view =
+        undo(&keeper, &options, context, |plan| rollback::go_through(plan, dry_run, context))?;
+    let code = rollback::show::show(&view, dry_run, context);
     let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
     Ok(if is_left { ExitCode::FAILURE } else { code })
+}
+
+/// Plans to take a turn back; `then` decides about the plan.
+pub(crate) fn undo<T, E: From<Failure>>(
+    keeper: &Keeper,
+    options: &UndoOptions,
+    context: &Context,
+    then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let (workspace, _revived) =
+        keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
+    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
+    let progress = Progress::new("comparing the workspace with the turn");
+    let planned = keeper.plan_undo(&workspace, &history, options);
+    drop(progress);
+    then(planned.map_err(Failure::from)?)
 }

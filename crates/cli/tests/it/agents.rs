@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::agent::{hook, ledger, rows, steps};
+use crate::agent::{configure, hook, ledger, rows, steps};
 use crate::session::Session;
 
 /// A turn of an agent, as its captured payloads tell it.
@@ -501,5 +501,44 @@ fn odd_payloads_are_in_nobodys_way() {
                 assert!(output.stdout.is_empty(), "{arguments:?} {payload}");
             }
         }
+    }
+}
+
+#[test]
+fn who_wants_it_strict_has_unprotected_calls_refused_in_each_agents_way() {
+    for story in &STORIES {
+        let scene = Scene::new(story.agent);
+        configure(&scene.session, "[checkpoints]\nstrict = true\n");
+        fs::write(scene.session.base().join(".takeback/checkpoints"), "in the way").unwrap();
+        let run = |name: &str| {
+            let mut arguments = vec!["hook", story.agent];
+            let event = name.rsplit_once('.').map_or(name, |(event, _)| event);
+            arguments.extend(story.names_events.then_some(event));
+            let payload = scene.payload(name).to_string();
+            hook(&scene.session.base(), &arguments, payload.as_bytes())
+        };
+        let refused = run(story.write[0]);
+        let said = String::from_utf8(refused.stdout).unwrap();
+        let answer: Value = serde_json::from_str(&said).unwrap_or_default();
+        let why = match story.agent {
+            "copilot" => &answer["permissionDecisionReason"],
+            "cline" => &answer["errorMessage"],
+            "opencode" | "pi" => &answer["refusal"],
+            _ => &Value::Null,
+        };
+        if why.is_null() {
+            assert_eq!((refused.status.code(), said.as_str()), (Some(2), ""), "{}", story.agent);
+            assert!(!refused.stderr.is_empty());
+        } else {
+            assert_eq!(refused.status.code(), Some(0), "{}", story.agent);
+            assert!(why.as_str().unwrap().contains("takeback could not protect this call"));
+        }
+        // What is done already cannot be refused.
+        let after = run(story.write[1]);
+        assert_eq!((after.status.code(), after.stdout.len()), (Some(0), 0), "{}", story.agent);
+        // Whoever does not want it is not bothered.
+        configure(&scene.session, "");
+        let output = run(story.write[0]);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0), "{}", story.agent);
     }
 }

@@ -312,6 +312,8 @@ $ takeback -C ../.zshrc rollback 1
 Restored:
   .zshrc
 Conversation: 1 message taken back.
+The prompt was:
+  my shell
 Done. `takeback rollback undo` takes this back.
 ",
     );

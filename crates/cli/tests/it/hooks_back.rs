@@ -52,6 +52,8 @@ $ takeback rollback 2
 Restored:
   a
 Conversation: 2 messages taken back.
+The prompt was:
+  make it 2
 Done. `takeback rollback undo` takes this back.
 ",
     );
@@ -154,6 +156,8 @@ $ takeback rollback redo
 Restored:
   a
 Conversation: 2 messages taken back.
+The prompt was:
+  make it 2
 Done. `takeback rollback undo` takes this back.
 $ takeback rollback redo
 ! error: there is no undone rollback to redo in this workspace
@@ -218,6 +222,8 @@ Would delete:
 Changed by others since the agent (the safety checkpoint keeps it):
   notes
 Conversation: 1 message taken back.
+The prompt was:
+  one
 ",
     );
 }

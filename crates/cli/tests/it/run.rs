@@ -269,7 +269,7 @@ fn errors_in_the_configuration_name_the_line() {
     session.assert(
         "
 $ takeback config
-! error: ~/.takeback/config.toml, line 3: unknown field `unknown`, expected one of `enabled`, `granularity`, `max_snapshots`, `max_total_size_mb`, `max_file_size_mb`, `max_guarded_kb`, `max_files`, `timeout_ms`, `exclude`, `include`, `private`, `auto_prune`, `retention_days`, `delete_orphans`, `min_interval_hours`
+! error: ~/.takeback/config.toml, line 3: unknown field `unknown`, expected one of `enabled`, `granularity`, `max_snapshots`, `max_total_size_mb`, `max_file_size_mb`, `max_guarded_kb`, `max_files`, `timeout_ms`, `strict`, `exclude`, `include`, `private`, `auto_prune`, `retention_days`, `delete_orphans`, `min_interval_hours`
 ! hint: correct the file, or remove it to get the defaults
 [exit Some(1)]
 $ takeback config

@@ -6,7 +6,7 @@ use takeback_tree::{
     Uncovered,
 };
 
-use super::{ChatStep, PlannedRollback, RollbackError, RollbackView, State};
+use super::{ChatStep, ChatView, PlannedRollback, RollbackError, RollbackView, State};
 use crate::failures::chain;
 use crate::notices::{self, Told};
 use crate::record::{Action, Checkpoint, Kind, Record, Rollback};
@@ -28,6 +28,14 @@ impl<'w> PlannedRollback<'_, 'w> {
     /// Whether all files are as they should be.
     pub fn changes_no_file(&self) -> bool {
         self.view.restored.is_empty() && self.view.deleted.is_empty()
+    }
+
+    /// The same for another plan only if that does the same to the same state.
+    pub fn digest(&self) -> Oid {
+        let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
+        let from = self.plan.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
+        let to = self.goal.state.tree.to_string();
+        Oid::of(takeback_tree::Kind::Blob, &[view, from.into(), to.into()].concat())
     }
 
     /// Lets others work while somebody thinks.
@@ -180,12 +188,21 @@ impl<'w> PlannedRollback<'_, 'w> {
         Ok(())
     }
 
-    /// How many messages go or come.
+    /// How many messages go, and of which conversation.
     pub(super) fn count_messages(&mut self) {
         let Some(ChatStep { chat, redo: None }) = &self.goal.chat else { return };
         let Ok(Some(ledger)) = self.keeper.ledger() else { return };
-        self.view.undone_messages =
-            ledger.count_from(&chat.session, chat.from_message).unwrap_or(0);
+        let count = ledger.count_from(&chat.session, chat.from_message).unwrap_or(0);
+        self.view.undone_messages = count;
+        let turns = ledger.turns(&chat.session).unwrap_or_default();
+        let is_prompt = turns.iter().any(|turn| turn.first_seq == chat.from_message);
+        let prompt =
+            is_prompt.then(|| ledger.prompt(&chat.session, chat.from_message).ok().flatten());
+        self.view.chat = (count > 0).then(|| ChatView {
+            session: chat.session.clone(),
+            prompt: prompt.flatten(),
+            resume: self.keeper.resume(&chat.session),
+        });
     }
 
     /// Takes the conversation back, or gives it back. The files are restored by then, so a failure
@@ -204,7 +221,7 @@ impl<'w> PlannedRollback<'_, 'w> {
                 ));
             }
             (Err(error), _) if self.goal.files => {
-                view.undone_messages = 0;
+                (view.undone_messages, view.chat) = (0, None);
                 view.warnings.push(format!("the conversation stays as it is: {}", chain(&error)));
             }
             (Err(error), _) => return Err(error),

@@ -124,6 +124,9 @@ pub struct RollbackView {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uncertain: Vec<RelPath>,
     pub effects: Vec<EffectView>,
+    /// Whose messages are taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat: Option<ChatView>,
     pub undone_messages: usize,
     /// Messages that are part of the conversation again.
     pub redone_messages: usize,
@@ -133,6 +136,17 @@ pub struct RollbackView {
     pub repository: Option<HeadMoved>,
     /// What did not go as it should, although the files are restored.
     pub warnings: Vec<String>,
+}
+
+/// A conversation that goes back with the files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChatView {
+    /// The session.
+    pub session: String,
+    /// What the user said at the beginning of what is taken back, to say it again, or better.
+    pub prompt: Option<String>,
+    /// How its agent takes its own copy of the conversation back, in words.
+    pub resume: Option<String>,
 }
 
 /// HEAD or the branch of the workspace's own repository is not what it was.
@@ -303,6 +317,7 @@ impl Keeper {
             conflicts: Vec::new(),
             uncertain: Vec::new(),
             effects: Vec::new(),
+            chat: None,
             undone_messages: 0,
             redone_messages: 0,
             index: goal.index,

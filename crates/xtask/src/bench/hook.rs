@@ -1,9 +1,9 @@
 //! What an agent waits for: the whole hook, from the start of its process to its end, with its
 //! entry in the ledger.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -21,6 +21,8 @@ pub(crate) const BEFORE: &str = "before";
 const AFTER: &str = "after";
 /// Before one that only reads.
 const READING: &str = "before, reading";
+/// Before one that may change files, asked of a process that stays.
+const RPC: &str = "before, rpc";
 
 pub(crate) fn hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let agent = Agent { bench, home: Home::new(&bench.scratch)?, tree: &on.tree.root };
@@ -32,7 +34,8 @@ pub(crate) fn hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     }
     let mut version = process::command("git");
     version.arg("--version");
-    let (mut begun, mut ended, mut read) = (0, 0, 0);
+    let mut rpc = Rpc::start(&agent)?;
+    let (mut begun, mut ended, mut read, mut asked) = (0, 0, 0, 0);
     let contenders: Vec<Contender<'_>> = vec![
         (GIT_VERSION, Box::new(|| time(|| process::run(&mut version)))),
         (
@@ -54,6 +57,13 @@ pub(crate) fn hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
             Box::new(|| {
                 read += 1;
                 time(|| agent.call("before_tool", &format!("r{read}"), "git status"))
+            }),
+        ),
+        (
+            RPC,
+            Box::new(|| {
+                asked += 1;
+                time(|| rpc.before(&format!("p{asked}"), "make"))
             }),
         ),
         (FLOOR, Box::new(|| time(|| floor::look(&on.tree.files)))),
@@ -84,11 +94,50 @@ impl Agent<'_> {
     }
 
     fn tell(&self, event: &Value) -> Result<(), Failure> {
-        let mut event = event.clone();
-        event["agent"] = "bench".into();
-        event["session"] = "1".into();
-        event["cwd"] = self.tree.display().to_string().into();
+        let event = of_agent(event, self.tree);
         feed(&mut self.bench.program.hook(&self.home), event.to_string().as_bytes())
+    }
+}
+
+/// With what all events of the agent have.
+fn of_agent(event: &Value, tree: &Path) -> Value {
+    let mut event = event.clone();
+    event["agent"] = "bench".into();
+    event["session"] = "1".into();
+    event["cwd"] = tree.display().to_string().into();
+    event
+}
+
+/// The same agent with a process that stays.
+struct Rpc<'a> {
+    /// It ends when its input does.
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    tree: &'a Path,
+}
+
+impl<'a> Rpc<'a> {
+    fn start(agent: &Agent<'a>) -> Result<Rpc<'a>, Failure> {
+        let mut command = agent.bench.program.rpc(&agent.home);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let child = child.map_err(|error| format!("cannot run {command:?}: {error}"))?;
+        let (Some(input), Some(output)) = (child.stdin, child.stdout) else {
+            return Err("no pipes".into());
+        };
+        Ok(Rpc { input, output: BufReader::new(output), tree: agent.tree })
+    }
+
+    fn before(&mut self, call: &str, command: &str) -> Result<(), Failure> {
+        let call = json!({ "call": call, "tool": "Bash", "input": { "command": command } });
+        let params = of_agent(&call, self.tree);
+        let request =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tool.before", "params": params });
+        let mut answer = String::new();
+        let sent = writeln!(self.input, "{request}");
+        let heard = sent.and_then(|()| self.output.read_line(&mut answer));
+        heard.map_err(|error| error.to_string())?;
+        let is_well = answer.contains(r#""failures":[]"#);
+        if is_well { Ok(()) } else { Err(format!("rpc said {answer}")) }
     }
 }
 

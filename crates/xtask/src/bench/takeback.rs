@@ -25,6 +25,13 @@ impl Program {
         command
     }
 
+    /// What an agent keeps running instead.
+    pub(crate) fn rpc(&self, home: &Home) -> Command {
+        let mut command = process::command(&self.0);
+        command.arg("--home").arg(&home.directory).arg("rpc");
+        command
+    }
+
     /// A checkpoint of a tree, as a process of its own.
     pub(crate) fn checkpoint(&self, home: &Home, tree: &Path) -> Command {
         let mut command = process::command(&self.0);

@@ -15,7 +15,7 @@ use crate::output::{self, Progress, Style, paint};
 const LINES: usize = 80;
 
 #[derive(Serialize)]
-struct View {
+pub(crate) struct View {
     checkpoint: Oid,
     files_changed: usize,
     insertions: u64,
@@ -36,21 +36,38 @@ pub(super) fn run(
     let Some((target, paths)) = words.split_first() else {
         return Err(Failure::new("which checkpoint?").hint("as in `takeback rollback diff 2`"));
     };
+    let progress = Progress::new("comparing the workspace with the checkpoint");
+    let view = view(keeper, &target.to_string_lossy(), paths, full, context)?;
+    drop(progress);
+    if context.globals.json {
+        output::print_json(&view);
+    } else {
+        print(&view, context);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What changed since a checkpoint.
+pub(crate) fn view(
+    keeper: &Keeper,
+    target: &str,
+    paths: &[PathBuf],
+    full: bool,
+    context: &Context,
+) -> Result<View, Failure> {
     let (workspace, _revived) = keeper.workspace_with_history(&context.directory)?;
     let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
-    let found = history.find(workspace.store(), &target.to_string_lossy())?;
+    let found = history.find(workspace.store(), target)?;
     let paths: Vec<RelPath> =
         paths.iter().map(|path| context.inside(&workspace, path)).collect::<Result<_, _>>()?;
-    let progress = Progress::new("comparing the workspace with the checkpoint");
     let diff = keeper.diff(&workspace, &history, found.checkpoint, &paths)?;
     let lines = (!full).then_some(LINES);
     let unified =
         diff.unified(workspace.store(), lines).map_err(takeback_tree::StoreError::from)?;
-    drop(progress);
     let counts = diff.changes.iter().filter_map(|change| change.lines);
     let (insertions, deletions) =
         counts.fold((0, 0), |sum, lines| (sum.0 + lines.insertions, sum.1 + lines.deletions));
-    let view = View {
+    Ok(View {
         checkpoint: found.checkpoint.pin.id,
         files_changed: diff.changes.len(),
         insertions,
@@ -58,13 +75,7 @@ pub(super) fn run(
         changes: diff.changes,
         diff: String::from_utf8_lossy(&unified.text).into_owned(),
         left_out: unified.left_out,
-    };
-    if context.globals.json {
-        output::print_json(&view);
-    } else {
-        print(&view, context);
-    }
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn print(view: &View, context: &Context) {

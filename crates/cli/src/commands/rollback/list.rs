@@ -12,14 +12,18 @@ use crate::output::{self, Style, paint};
 const REASON: usize = 52;
 const PROMPT: usize = 48;
 
-pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<ExitCode, Failure> {
-    let (list, elsewhere) = if keeper.has_store() {
-        let subject = keeper.subject(&context.directory)?;
-        (keeper.list(&subject)?, keeper.elsewhere(&subject)?)
+/// The list.
+pub(crate) fn view(keeper: &Keeper, context: &Context) -> Result<List, Failure> {
+    if keeper.has_store() {
+        Ok(keeper.list(&keeper.subject(&context.directory)?)?)
     } else {
         // Looking makes nothing.
-        (keeper.list_nothing(&context.directory)?, Vec::new())
-    };
+        Ok(keeper.list_nothing(&context.directory)?)
+    }
+}
+
+pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<ExitCode, Failure> {
+    let list = view(keeper, context)?;
     if context.globals.json {
         output::print_json(&list);
         return Ok(ExitCode::SUCCESS);
@@ -27,6 +31,10 @@ pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<Exi
     let path = output::tilde(&list.workspace.0, context);
     if list.checkpoints.is_empty() {
         println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
+        let elsewhere = match keeper.has_store() {
+            true => keeper.elsewhere(&keeper.subject(&context.directory)?)?,
+            false => Vec::new(),
+        };
         let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));
         output::print_section("There are some for", lines, context);
     } else {

@@ -1,8 +1,8 @@
 //! `takeback rollback`: lists checkpoints, compares with one, returns to one, undoes and redoes
 //! that.
 
-mod diff;
-mod list;
+pub(crate) mod diff;
+pub(crate) mod list;
 pub(crate) mod show;
 
 pub(crate) use list::{describe, run as list};
@@ -81,14 +81,27 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
                 .hint("`takeback rollback` lists the checkpoints to restore single files from"));
             }
             let direction = if word == "undo" { Direction::Undo } else { Direction::Redo };
-            let view = reverse(&keeper, direction, arguments.dry_run, context)?;
-            Ok(show::show(&view, arguments.dry_run, context))
+            let dry_run = arguments.dry_run;
+            let view =
+                reverse(&keeper, direction, context, |plan| go_through(plan, dry_run, context))?;
+            Ok(show::show(&view, dry_run, context))
         }
         Some(target) => {
-            let view = roll_back(&keeper, target, arguments, context)?;
-            Ok(show::show(&view, arguments.dry_run, context))
+            let (wanted, dry_run) = (arguments.wanted(target)?, arguments.dry_run);
+            let view =
+                roll_back(&keeper, &wanted, context, |plan| go_through(plan, dry_run, context))?;
+            Ok(show::show(&view, dry_run, context))
         }
     }
+}
+
+/// What to return to.
+pub(crate) struct Wanted {
+    pub(crate) checkpoint: String,
+    /// As they were given; none: everything.
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) scope: Scope,
+    pub(crate) index: bool,
 }
 
 impl Arguments {
@@ -96,48 +109,54 @@ impl Arguments {
     fn acts(&self) -> bool {
         self.dry_run || self.files_only || self.chat_only || self.index || self.full
     }
-}
 
-fn roll_back(
-    keeper: &Keeper,
-    target: &str,
-    arguments: &Arguments,
-    context: &Context,
-) -> Result<RollbackView, Failure> {
-    let (workspace, _revived) = keeper.workspace_with_history(&context.directory)?;
-    let paths: Vec<RelPath> = arguments
-        .paths
-        .iter()
-        .map(|path| context.inside(&workspace, path))
-        .collect::<Result<_, _>>()?;
-    if arguments.chat_only && !paths.is_empty() {
-        return Err(Failure::new("--chat-only takes no paths"));
+    fn wanted(&self, target: &str) -> Result<Wanted, Failure> {
+        if self.chat_only && !self.paths.is_empty() {
+            return Err(Failure::new("--chat-only takes no paths"));
+        }
+        let scope = match (self.files_only, self.chat_only) {
+            (true, _) => Scope::Files,
+            (_, true) => Scope::Chat,
+            _ => Scope::Both,
+        };
+        let (checkpoint, paths) = (target.to_owned(), self.paths.clone());
+        Ok(Wanted { checkpoint, paths, scope, index: self.index })
     }
-    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
-    let found = history.find(workspace.store(), target)?;
-    let scope = match (arguments.files_only, arguments.chat_only) {
-        (true, _) => Scope::Files,
-        (_, true) => Scope::Chat,
-        _ => Scope::Both,
-    };
-    let options = RollbackOptions { paths, scope, index: arguments.index };
-    let progress = Progress::new("comparing the workspace with the checkpoint");
-    let planned = keeper.plan_rollback(&workspace, &history, &found, &options)?;
-    drop(progress);
-    go_through(planned, arguments.dry_run, context)
 }
 
-fn reverse(
+/// Plans to return to a checkpoint; `then` decides about the plan.
+pub(crate) fn roll_back<T, E: From<Failure>>(
+    keeper: &Keeper,
+    wanted: &Wanted,
+    context: &Context,
+    then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let (workspace, _revived) =
+        keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
+    let paths = wanted.paths.iter().map(|path| context.inside(&workspace, path));
+    let paths: Vec<RelPath> = paths.collect::<Result<_, _>>()?;
+    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
+    let found = history.find(workspace.store(), &wanted.checkpoint).map_err(Failure::from)?;
+    let options = RollbackOptions { paths, scope: wanted.scope, index: wanted.index };
+    let progress = Progress::new("comparing the workspace with the checkpoint");
+    let planned = keeper.plan_rollback(&workspace, &history, &found, &options);
+    drop(progress);
+    then(planned.map_err(Failure::from)?)
+}
+
+/// The same for taking back the latest rollback, or what took it back.
+pub(crate) fn reverse<T, E: From<Failure>>(
     keeper: &Keeper,
     direction: Direction,
-    dry_run: bool,
     context: &Context,
-) -> Result<RollbackView, Failure> {
-    let (workspace, _revived) = keeper.workspace_with_history(&context.directory)?;
+    then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let (workspace, _revived) =
+        keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
     let progress = Progress::new("comparing the workspace with what it was");
-    let planned = keeper.plan_reverse(&workspace, direction)?;
+    let planned = keeper.plan_reverse(&workspace, direction);
     drop(progress);
-    go_through(planned, dry_run, context)
+    then(planned.map_err(Failure::from)?)
 }
 
 /// Shows a plan, asks, and does it.

@@ -107,6 +107,16 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
     if view.undone_messages > 0 {
         println!("Conversation: {} taken back.", output::count(view.undone_messages, "message"));
     }
+    if let Some(chat) = &view.chat {
+        let lines = chat.prompt.iter().flat_map(|prompt| prompt.trim_end().lines());
+        print_section("The prompt was", lines.map(output::disarm), context);
+        if let Some(resume) = &chat.resume {
+            println!(
+                "To take the agent's own conversation back as well: {}.",
+                output::disarm(resume)
+            );
+        }
+    }
     if view.redone_messages > 0 {
         println!("Conversation: {} back.", output::count(view.redone_messages, "message"));
     }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_ledger::Undone;
+use takeback_ledger::{Ledger, Time, Undone};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -22,18 +22,25 @@ pub(super) struct TitleArguments {
 }
 
 #[derive(Serialize)]
-struct TitleView {
+pub(crate) struct TitleView {
     session: String,
     title: Option<String>,
 }
 
-pub(super) fn title(arguments: &TitleArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let mut ledger = context.ledger()?;
-    let session = ledger.resolve(&arguments.session)?;
-    let title = Some(arguments.title.as_str()).filter(|title| !title.trim().is_empty());
-    ledger.set_title(&session, title)?;
+/// Gives it to a session; an empty one takes it away.
+pub(crate) fn give_title(
+    ledger: &mut Ledger,
+    session: &str,
+    title: &str,
+) -> Result<TitleView, Failure> {
+    let session = ledger.resolve(session)?;
+    ledger.set_title(&session, Some(title).filter(|title| !title.trim().is_empty()))?;
     let title = ledger.session(&session)?.title;
-    let view = TitleView { session, title };
+    Ok(TitleView { session, title })
+}
+
+pub(super) fn title(arguments: &TitleArguments, context: &Context) -> Result<ExitCode, Failure> {
+    let view = give_title(&mut context.ledger()?, &arguments.session, &arguments.title)?;
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
@@ -58,18 +65,27 @@ pub(super) struct ForkArguments {
 }
 
 #[derive(Serialize)]
-struct ForkView {
+pub(crate) struct ForkView {
     session: String,
     parent: String,
     at: i64,
     title: Option<String>,
 }
 
+/// Makes one of a session, up to a message.
+pub(crate) fn make_fork(
+    ledger: &mut Ledger,
+    session: &str,
+    at: i64,
+    now: Time,
+) -> Result<ForkView, Failure> {
+    let parent = ledger.resolve(session)?;
+    let fork = ledger.fork(&parent, at, &new_id()?, now)?;
+    Ok(ForkView { session: fork.id, parent, at, title: fork.title })
+}
+
 pub(super) fn fork(arguments: &ForkArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let mut ledger = context.ledger()?;
-    let parent = ledger.resolve(&arguments.session)?;
-    let fork = ledger.fork(&parent, arguments.at, &new_id()?, context.now())?;
-    let view = ForkView { session: fork.id, parent, at: arguments.at, title: fork.title };
+    let view = make_fork(&mut context.ledger()?, &arguments.session, arguments.at, context.now())?;
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
@@ -126,7 +142,7 @@ pub(super) fn redo(arguments: &RedoArguments, context: &Context) -> Result<ExitC
 
 /// What an undo or a redo did.
 #[derive(Serialize)]
-struct UndoView {
+pub(crate) struct UndoView {
     session: String,
     messages: usize,
     turns: usize,
@@ -136,7 +152,7 @@ struct UndoView {
 }
 
 impl UndoView {
-    fn new(session: String, undone: Undone) -> UndoView {
+    pub(crate) fn new(session: String, undone: Undone) -> UndoView {
         let Undone { messages, turns, from_seq, prompt } = undone;
         UndoView { session, messages, turns, from_message: from_seq, prompt }
     }

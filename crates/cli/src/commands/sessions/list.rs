@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_ledger::{ListOptions, SessionSummary, Time};
+use takeback_ledger::{Ledger, ListOptions, SessionSummary, Time};
 
 use super::text::{self, ShortIds};
 use crate::context::Context;
@@ -14,23 +14,23 @@ use crate::output;
 
 // Neither help nor examples of its own: it is part of two commands.
 #[derive(Args, Default, PartialEq)]
-pub(super) struct ListArguments {
+pub(crate) struct ListArguments {
     /// Only of this agent or platform; may be repeated
     #[arg(long = "source", value_name = "SOURCE")]
-    sources: Vec<String>,
+    pub(crate) sources: Vec<String>,
     /// Only those that worked in this directory
     #[arg(long, value_name = "DIR")]
-    workspace: Option<PathBuf>,
+    pub(crate) workspace: Option<PathBuf>,
     /// At most so many [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    limit: Option<u32>,
+    pub(crate) limit: Option<u32>,
     /// Those that were put away, too
     #[arg(long)]
-    archived: bool,
+    pub(crate) archived: bool,
 }
 
 #[derive(Serialize)]
-struct View<'s> {
+pub(crate) struct View<'s> {
     sessions: Vec<Row<'s>>,
     #[serde(skip)]
     is_all: bool,
@@ -90,22 +90,42 @@ impl<'s> From<&'s SessionSummary> for Row<'s> {
 
 pub(super) fn run(arguments: &ListArguments, context: &Context) -> Result<ExitCode, Failure> {
     let ledger = context.ledger()?;
-    let limit = arguments.limit.unwrap_or(20) as usize;
-    let found = ledger.sessions(&ListOptions {
-        sources: arguments.sources.clone(),
-        workspace: arguments.workspace.as_deref().map(|typed| workspace(typed, context)),
-        archived: arguments.archived,
-        // One more tells whether there are more.
-        limit: Some(limit + 1),
-    })?;
-    let sessions = found.iter().take(limit).map(Row::from).collect();
-    let view = View { sessions, is_all: found.len() <= limit };
+    let found = find(arguments, &ledger, context)?;
+    let view = View::new(arguments, &found);
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
     }
     show(&view, &ShortIds::new(&ledger)?, is_restricted(arguments));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Those that are asked for, and one more if there are more.
+pub(crate) fn find(
+    arguments: &ListArguments,
+    ledger: &Ledger,
+    context: &Context,
+) -> Result<Vec<SessionSummary>, Failure> {
+    Ok(ledger.sessions(&ListOptions {
+        sources: arguments.sources.clone(),
+        workspace: arguments.workspace.as_deref().map(|typed| workspace(typed, context)),
+        archived: arguments.archived,
+        limit: Some(arguments.limit() + 1),
+    })?)
+}
+
+impl ListArguments {
+    fn limit(&self) -> usize {
+        self.limit.unwrap_or(20) as usize
+    }
+}
+
+impl<'s> View<'s> {
+    pub(crate) fn new(arguments: &ListArguments, found: &'s [SessionSummary]) -> View<'s> {
+        let limit = arguments.limit();
+        let sessions = found.iter().take(limit).map(Row::from).collect();
+        View { sessions, is_all: found.len() <= limit }
+    }
 }
 
 /// A directory as sessions name it.

@@ -1,17 +1,17 @@
 //! `takeback sessions`: the ledger of all agents' conversations.
 
 mod care;
-mod edit;
+pub(crate) mod edit;
 mod export;
 mod import;
-mod list;
+pub(crate) mod list;
 mod prune;
-mod search;
-mod show;
-mod stats;
+pub(crate) mod search;
+pub(crate) mod show;
+pub(crate) mod stats;
 mod text;
-mod tree;
-mod when;
+pub(crate) mod tree;
+pub(crate) mod when;
 
 use std::process::ExitCode;
 

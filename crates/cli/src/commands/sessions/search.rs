@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_ledger::{Hit, SearchOptions, Time};
+use takeback_ledger::{Hit, Ledger, SearchOptions, Time};
 
 use super::text::{self, ShortIds};
 use super::when;
@@ -25,32 +25,32 @@ Examples:
   takeback sessions search '\"connection refused\" OR timeout' --role tool --since 7d
   takeback sessions search migrat* NOT rollback --source codex
   takeback sessions search -- --force")]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// What to look for
     #[arg(value_name = "QUERY", required = true)]
-    query: Vec<String>,
+    pub(crate) query: Vec<String>,
     /// Only in sessions of this agent or platform; may be repeated
     #[arg(long = "source", value_name = "SOURCE")]
-    sources: Vec<String>,
+    pub(crate) sources: Vec<String>,
     /// Not in sessions of this one; may be repeated
     #[arg(long = "exclude-source", value_name = "SOURCE")]
-    exclude_sources: Vec<String>,
+    pub(crate) exclude_sources: Vec<String>,
     /// Only what this role said (user, assistant, tool, …); may be repeated
     #[arg(long = "role", value_name = "ROLE")]
-    roles: Vec<String>,
+    pub(crate) roles: Vec<String>,
     /// Only since then: 30m, 12h, 7d, 3w, 6mo, 1y, or a date
     #[arg(long, value_name = "WHEN", value_parser = when::parse)]
-    since: Option<Time>,
+    pub(crate) since: Option<Time>,
     /// Messages that were taken back, too
     #[arg(long)]
-    undone: bool,
+    pub(crate) undone: bool,
     /// At most so many results
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..))]
-    limit: u32,
+    pub(crate) limit: u32,
 }
 
 #[derive(Serialize)]
-struct View {
+pub(crate) struct View {
     query: String,
     results: Vec<Row>,
     /// How many messages match, as far as was counted.
@@ -94,6 +94,19 @@ impl From<Hit> for Row {
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let mut ledger = context.ledger()?;
+    let progress = Progress::new("searching");
+    let view = view(arguments, &mut ledger)?;
+    drop(progress);
+    if context.globals.json {
+        output::print_json(&view);
+    } else {
+        show(&view, &ShortIds::new(&ledger)?);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is found.
+pub(crate) fn view(arguments: &Arguments, ledger: &mut Ledger) -> Result<View, Failure> {
     let query = arguments.query.join(" ");
     let options = SearchOptions {
         sources: arguments.sources.clone(),
@@ -103,17 +116,9 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         undone: arguments.undone,
         limit: arguments.limit as usize,
     };
-    let progress = Progress::new("searching");
     let outcome = ledger.search(&query, &options)?;
-    drop(progress);
     let results = outcome.results.into_iter().map(Row::from).collect();
-    let view = View { query, results, total: outcome.total, more: outcome.more };
-    if context.globals.json {
-        output::print_json(&view);
-    } else {
-        show(&view, &ShortIds::new(&ledger)?);
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(View { query, results, total: outcome.total, more: outcome.more })
 }
 
 fn show(view: &View, ids: &ShortIds) {

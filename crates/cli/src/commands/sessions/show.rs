@@ -46,7 +46,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-fn conversation(
+/// What a model would be sent.
+pub(crate) fn conversation(
     ledger: &Ledger,
     id: &str,
     form: fn(&SessionRecord, &[MessageRecord]) -> Value,

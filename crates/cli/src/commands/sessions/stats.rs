@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
-use takeback_ledger::{Time, UsageBy, UsageTotal};
+use serde::{Deserialize, Serialize};
+use takeback_ledger::{Ledger, Time, UsageBy, UsageTotal};
 
 use super::text;
 use crate::context::Context;
@@ -19,9 +19,11 @@ pub(super) struct Arguments {
     by: By,
 }
 
-#[derive(Clone, Copy, ValueEnum, Serialize)]
+/// What to add up by.
+#[derive(Clone, Copy, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum By {
+pub(crate) enum By {
+    #[default]
     Model,
     Day,
     Workspace,
@@ -40,20 +42,24 @@ impl From<By> for UsageBy {
 }
 
 #[derive(Serialize)]
-struct View {
+pub(crate) struct View {
     by: By,
     totals: Vec<UsageTotal>,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let totals = context.ledger()?.usage_by(arguments.by.into(), &day)?;
-    let view = View { by: arguments.by, totals };
+    let view = view(arguments.by, &context.ledger()?)?;
     if context.globals.json {
         output::print_json(&view);
     } else {
         show(&view);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Everything, added up.
+pub(crate) fn view(by: By, ledger: &Ledger) -> Result<View, Failure> {
+    Ok(View { by, totals: ledger.usage_by(by.into(), &day)? })
 }
 
 /// The day here.

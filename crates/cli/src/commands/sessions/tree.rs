@@ -21,7 +21,7 @@ pub(super) struct Arguments {
 
 /// A session and everything below it.
 #[derive(Serialize)]
-struct Node {
+pub(crate) struct Node {
     id: String,
     title: Option<String>,
     source: String,
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 }
 
 /// The oldest ancestor with all that came out of it.
-fn family(ledger: &Ledger, id: &str) -> Result<Node, Failure> {
+pub(crate) fn family(ledger: &Ledger, id: &str) -> Result<Node, Failure> {
     let root = match ledger.ancestors(id)?.pop() {
         Some(oldest) => oldest,
         None => ledger.session(id)?,

@@ -4,11 +4,11 @@ use jiff::{Span, Timestamp, Zoned, civil};
 use takeback_ledger::Time;
 
 /// How they may be written, for the help.
-pub(super) const FORMS: &str =
+pub(crate) const FORMS: &str =
     "give a time span like 30m, 12h, 7d, 3w, 6mo or 1y, or a date like 2026-01-31";
 
 /// For the command line.
-pub(super) fn parse(text: &str) -> Result<Time, String> {
+pub(crate) fn parse(text: &str) -> Result<Time, String> {
     at(text, &Zoned::now()).ok_or_else(|| FORMS.to_owned())
 }
 

@@ -1,0 +1,39 @@
+//! Reports that take longer than their agent waits, and go on meanwhile.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use takeback_undo::Keeper;
+
+use crate::context::Context;
+use crate::reporting::{self, Work};
+
+/// Those that are not known to be done.
+#[derive(Default)]
+pub(super) struct Late {
+    running: RefCell<Vec<JoinHandle<()>>>,
+}
+
+impl Late {
+    /// Lets one go on.
+    pub(super) fn add(&self, work: Work, keeper: Arc<Keeper>, context: &Context) {
+        let context = context.elsewhere(&context.directory, &context.home);
+        let finish = move || {
+            if let Some(handled) = work.wait_longer() {
+                reporting::leave_for_later(&context, &keeper, &handled);
+            }
+        };
+        let mut running = self.running.borrow_mut();
+        running.retain(|work| !work.is_finished());
+        running.push(thread::spawn(finish));
+    }
+
+    /// The process stays until all are done: a capture that is cut off is a missed one.
+    pub(super) fn wait(self) {
+        for work in self.running.into_inner() {
+            // What went wrong in it is noted by now.
+            let _ = work.join();
+        }
+    }
+}

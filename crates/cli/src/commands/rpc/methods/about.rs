@@ -1,0 +1,44 @@
+//! What there is, and what is in force.
+
+use serde_json::json;
+use takeback_tree::AnyPath;
+
+use super::super::Server;
+use super::super::lines::MAX_LINE;
+use super::super::params::Params;
+use super::super::protocol::{Answer, answer};
+use crate::commands::{config, explain as explaining};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Changes when an old client would not understand the answers any more.
+const PROTOCOL: u32 = 1;
+
+pub(super) fn initialize(_: &Server<'_>, context: &Context, params: Params) -> Answer {
+    params.end()?;
+    let methods: Vec<&str> = super::METHODS.iter().map(|(name, _)| *name).collect();
+    answer(&json!({
+        "protocol": PROTOCOL,
+        "version": env!("CARGO_PKG_VERSION"),
+        "home": AnyPath(context.home.clone()),
+        "cwd": AnyPath(context.directory.clone()),
+        "max_line_bytes": MAX_LINE,
+        "methods": methods,
+    }))
+}
+
+pub(super) fn status(_: &Server<'_>, context: &Context, params: Params) -> Answer {
+    params.end()?;
+    answer(&context.keeper()?.status().map_err(Failure::from)?)
+}
+
+pub(super) fn config(_: &Server<'_>, context: &Context, params: Params) -> Answer {
+    params.end()?;
+    answer(&config::view(context)?)
+}
+
+pub(super) fn explain(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+    let command: String = params.required("command")?;
+    params.end()?;
+    answer(&explaining::analyse(&command, context)?)
+}

@@ -1,0 +1,67 @@
+//! The methods, by subject.
+
+mod about;
+mod checkpoints;
+mod conversation;
+mod reports;
+mod rollback;
+mod sessions;
+
+use super::Server;
+use super::params::Params;
+use super::protocol::Answer;
+use crate::context::Context;
+
+/// `cwd` is in the context by then.
+pub(super) type Method = fn(&Server<'_>, &Context, Params) -> Answer;
+
+/// All there are. Whoever adds one here adds it to SPEC.md.
+const METHODS: [(&str, Method); 31] = [
+    ("initialize", about::initialize),
+    ("status", about::status),
+    ("config.get", about::config),
+    ("explain", about::explain),
+    ("session.start", |server, context, params| {
+        reports::report("session_start", &[], server, context, params)
+    }),
+    ("turn.start", |server, context, params| {
+        reports::report("turn_start", &["prompt"], server, context, params)
+    }),
+    ("tool.before", |server, context, params| {
+        reports::report("before_tool", &reports::CALL, server, context, params)
+    }),
+    ("tool.after", |server, context, params| {
+        reports::report("after_tool", &reports::ENDED_CALL, server, context, params)
+    }),
+    ("turn.end", |server, context, params| {
+        reports::report("turn_end", &[], server, context, params)
+    }),
+    ("session.end", |server, context, params| {
+        reports::report("session_end", &[], server, context, params)
+    }),
+    ("notices.take", conversation::take_notices),
+    ("messages.append", conversation::append),
+    ("usage.record", conversation::record_usage),
+    ("checkpoint.create", checkpoints::create),
+    ("checkpoint.list", checkpoints::list),
+    ("checkpoint.diff", checkpoints::diff),
+    ("rollback.plan", rollback::plan),
+    ("rollback.apply", rollback::apply),
+    ("rollback.undo", rollback::undo),
+    ("rollback.redo", rollback::redo),
+    ("undo.plan", rollback::plan_turn),
+    ("undo.apply", rollback::apply_turn),
+    ("sessions.list", sessions::list),
+    ("sessions.get", sessions::get),
+    ("sessions.search", sessions::search),
+    ("sessions.tree", sessions::tree),
+    ("sessions.title", sessions::title),
+    ("sessions.fork", sessions::fork),
+    ("sessions.undo", sessions::undo),
+    ("sessions.redo", sessions::redo),
+    ("sessions.stats", sessions::stats),
+];
+
+pub(super) fn find(name: &str) -> Option<Method> {
+    METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
+}

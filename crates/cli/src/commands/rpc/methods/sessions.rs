@@ -1,0 +1,129 @@
+//! The sessions of all agents.
+
+use serde::Deserialize;
+use takeback_ledger::{Time, replay};
+use takeback_tree::AnyPath;
+
+use super::super::Server;
+use super::super::params::Params;
+use super::super::protocol::{Answer, Error, answer};
+use crate::commands::sessions::edit::{self, UndoView};
+use crate::commands::sessions::list::{self as listing, ListArguments};
+use crate::commands::sessions::{
+    search as searching, show, stats as totals, tree as lineage, when,
+};
+use crate::context::Context;
+use crate::failure::Failure;
+
+pub(super) fn list(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+    let workspace: Option<AnyPath> = params.optional("workspace")?;
+    let arguments = ListArguments {
+        sources: params.or_default("sources")?,
+        workspace: workspace.map(|AnyPath(path)| path),
+        limit: limit(&mut params)?,
+        archived: params.or_default("archived")?,
+    };
+    params.end()?;
+    let ledger = context.ledger()?;
+    let found = listing::find(&arguments, &ledger, context)?;
+    answer(&listing::View::new(&arguments, &found))
+}
+
+pub(super) fn get(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Format {
+        #[default]
+        Json,
+        Openai,
+        Anthropic,
+    }
+    let session: String = params.required("session")?;
+    let format = params.or_default("format")?;
+    params.end()?;
+    let ledger = context.ledger()?;
+    let id = ledger.resolve(&session).map_err(Failure::from)?;
+    match format {
+        Format::Json => answer(&ledger.transcript(&id).map_err(Failure::from)?),
+        Format::Openai => answer(&show::conversation(&ledger, &id, replay::openai)?),
+        Format::Anthropic => answer(&show::conversation(&ledger, &id, replay::anthropic)?),
+    }
+}
+
+pub(super) fn search(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+    let arguments = searching::Arguments {
+        query: vec![params.required("query")?],
+        sources: params.or_default("sources")?,
+        exclude_sources: params.or_default("exclude_sources")?,
+        roles: params.or_default("roles")?,
+        since: since(&mut params)?,
+        undone: params.or_default("undone")?,
+        limit: limit(&mut params)?.unwrap_or(20),
+    };
+    params.end()?;
+    answer(&searching::view(&arguments, &mut context.ledger()?)?)
+}
+
+pub(super) fn tree(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+    let session: String = params.required("session")?;
+    params.end()?;
+    let ledger = context.ledger()?;
+    let id = ledger.resolve(&session).map_err(Failure::from)?;
+    answer(&lineage::family(&ledger, &id)?)
+}
+
+pub(super) fn title(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+    let session: String = params.required("session")?;
+    let title: String = params.required("title")?;
+    params.end()?;
+    answer(&edit::give_title(&mut context.ledger()?, &session, &title)?)
+}
+
+pub(super) fn fork(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+    let session: String = params.required("session")?;
+    let at = params.required("at")?;
+    params.end()?;
+    answer(&edit::make_fork(&mut context.ledger()?, &session, at, context.now())?)
+}
+
+pub(super) fn undo(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+    let session: String = params.required("session")?;
+    let turns: Option<usize> = params.optional("turns")?;
+    params.end()?;
+    if turns == Some(0) {
+        return Err(Error::invalid_params("turns is at least 1"));
+    }
+    let mut ledger = context.ledger()?;
+    let session = ledger.resolve(&session).map_err(Failure::from)?;
+    let undone = ledger.undo_turns(&session, turns.unwrap_or(1), context.now());
+    answer(&UndoView::new(session, undone.map_err(Failure::from)?))
+}
+
+pub(super) fn redo(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+    let session: String = params.required("session")?;
+    params.end()?;
+    let mut ledger = context.ledger()?;
+    let session = ledger.resolve(&session).map_err(Failure::from)?;
+    let redone = ledger.redo(&session, context.now());
+    answer(&UndoView::new(session, redone.map_err(Failure::from)?))
+}
+
+pub(super) fn stats(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+    let by = params.or_default("by")?;
+    params.end()?;
+    answer(&totals::view(by, &context.ledger()?)?)
+}
+
+fn limit(params: &mut Params) -> Result<Option<u32>, Error> {
+    match params.optional("limit")? {
+        Some(0) => Err(Error::invalid_params("limit is at least 1")),
+        limit => Ok(limit),
+    }
+}
+
+/// A time as people write it.
+fn since(params: &mut Params) -> Result<Option<Time>, Error> {
+    let typed: Option<String> = params.optional("since")?;
+    let wrong = |message| Error::invalid_params(format!("since: {message}"));
+    typed.map(|typed| when::parse(&typed).map_err(wrong)).transpose()
+}

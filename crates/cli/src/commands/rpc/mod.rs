@@ -1,0 +1,168 @@
+//! `takeback rpc`: everything that an agent needs, for as long as it runs.
+//!
+//! Requests come in on standard input, one per line, and are answered in order on standard output,
+//! which carries nothing else.
+
+mod late;
+mod lines;
+mod methods;
+mod params;
+mod protocol;
+
+use std::io::{self, ErrorKind, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::thread;
+
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use takeback_tree::AnyPath;
+
+use self::late::Late;
+use self::lines::{Line, MAX_LINE};
+use self::params::Params;
+use self::protocol::{Answer, Error, Request};
+use crate::background;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Serve an agent for as long as it runs: JSON-RPC 2.0, one message per line
+///
+/// For agent builders: turns, tool calls, checkpoints, diffs, rollback, undo, notices, sessions and
+/// search without a process for each. Requests are read from standard input and answered in order
+/// on standard output, until the input ends. SPEC.md describes the methods.
+#[derive(Args)]
+#[command(after_help = "\
+A session (> to takeback, < from it):
+  > {\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"turn.start\", \"params\": {\"agent\": \"mine\", \"session\": \"1\", \"prompt\": \"tidy up\"}}
+  < {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"session\":\"mine:1\",\"enabled\":true,\"checkpoints\":[],\"missed\":false,\"late\":false,\"failures\":[]}}
+  > {\"jsonrpc\": \"2.0\", \"id\": 2, \"method\": \"tool.before\", \"params\": {\"agent\": \"mine\", \"session\": \"1\", \"call\": \"c1\", \"tool\": \"bash\", \"input\": {\"command\": \"rm -rf src\"}}}
+  < {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"session\":\"mine:1\",\"enabled\":true,\"checkpoints\":[\"4270a8c…\"],\"missed\":false,\"late\":false,\"failures\":[]}}
+  > {\"jsonrpc\": \"2.0\", \"id\": 3, \"method\": \"rollback.apply\", \"params\": {\"checkpoint\": 1}}
+  < {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"action\":\"rollback\",\"restored\":[\"src\",\"src/main.rs\"],…}}
+
+Examples:
+  echo '{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"initialize\"}' | takeback rpc
+  takeback -C ~/code/shop rpc")]
+pub(crate) struct Arguments {}
+
+/// What wakes the server.
+enum Event {
+    Line(Line),
+    /// There will be no more lines, or they cannot be read.
+    End(io::Result<()>),
+    /// Somebody wants it to end.
+    Stop,
+}
+
+pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let (sender, events) = mpsc::sync_channel(1);
+    let stopped = Arc::new(AtomicBool::new(false));
+    end_on_signals(sender.clone(), stopped.clone())
+        .map_err(|error| Failure::new("cannot listen to signals").because(&error))?;
+    thread::spawn(move || read_lines(&sender));
+    let server = Server { context, late: Late::default() };
+    let mut ended = Ok(());
+    for event in events {
+        let response = match event {
+            // Lines that nobody has begun with are as good as not sent.
+            _ if stopped.load(Ordering::SeqCst) => break,
+            Event::Stop => break,
+            Event::End(end) => {
+                ended = end;
+                break;
+            }
+            Event::Line(line) => server.answer(&line),
+        };
+        if let Some(response) = response
+            && let Err(error) = send(&response)
+        {
+            ended = Err(error);
+            break;
+        }
+        background::reap();
+    }
+    server.late.wait();
+    match ended {
+        // The agent is gone: there is nobody to tell.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(Failure::new("the agent cannot be talked to").because(&error)),
+        Ok(()) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Whoever asks is answered first; whoever asks again does not want to wait. What is cut off then
+/// is put right by the next command, as always.
+fn end_on_signals(sender: SyncSender<Event>, stopped: Arc<AtomicBool>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            if stopped.swap(true, Ordering::SeqCst) {
+                let _ = emulate_default_handler(signal);
+            }
+            // If it is full, what is in it wakes the server.
+            let _ = sender.try_send(Event::Stop);
+        }
+    });
+    Ok(())
+}
+
+fn read_lines(sender: &SyncSender<Event>) {
+    let mut input = io::stdin().lock();
+    loop {
+        let event = match lines::next(&mut input) {
+            Ok(Some(line)) => Event::Line(line),
+            Ok(None) => Event::End(Ok(())),
+            Err(error) => Event::End(Err(error)),
+        };
+        let is_end = matches!(event, Event::End(_));
+        if sender.send(event).is_err() || is_end {
+            return;
+        }
+    }
+}
+
+fn send(response: &str) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(response.as_bytes())?;
+    output.write_all(b"\n")?;
+    output.flush()
+}
+
+/// What stays from one request to the next. Store, ledger and configuration do not: others change
+/// them, and opening them costs less than noticing that.
+struct Server<'c> {
+    context: &'c Context,
+    late: Late,
+}
+
+impl Server<'_> {
+    fn answer(&self, line: &Line) -> Option<String> {
+        match line {
+            Line::TooLong => Some(protocol::answer_too_long(MAX_LINE)),
+            Line::Text(line) if line.trim_ascii().is_empty() => None,
+            Line::Text(line) => protocol::answer_line(line, |request| self.serve(request)),
+        }
+    }
+
+    fn serve(&self, request: &Request) -> Answer {
+        let Some(method) = methods::find(&request.method) else {
+            return Err(Error::no_such_method(&request.method));
+        };
+        let mut params = Params::read(request.params.as_deref())?;
+        let cwd: Option<AnyPath> = params.optional("cwd")?;
+        let directory = match cwd {
+            Some(AnyPath(cwd)) => self.context.directory.join(cwd),
+            None => self.context.directory.clone(),
+        };
+        let context = self.context.elsewhere(&directory, &self.context.home);
+        // One that goes wrong does not end the others.
+        catch_unwind(AssertUnwindSafe(|| method(self, &context, params)))
+            .unwrap_or_else(|_| Err(Error::internal()))
+    }
+}

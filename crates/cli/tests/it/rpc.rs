@@ -1,0 +1,259 @@
+//! `takeback rpc`: what it does, and that it says the same as the commands.
+
+use serde_json::{Value, json};
+
+use crate::agent::{configure, eventually};
+use crate::rpc_client::Client;
+use crate::session::Session;
+
+/// The results of methods, and what the commands print for the same.
+#[track_caller]
+fn same(session: &Session, client: &mut Client, method: &str, params: Value, words: &[&str]) {
+    assert_eq!(client.call(method, params), session.json(words), "{method}");
+}
+
+#[test]
+fn a_whole_story() {
+    let session = Session::new();
+    session.write("a", "1\n");
+    let mut client = Client::new(&session);
+    let about = client.call("initialize", json!({}));
+    assert_eq!((&about["protocol"], &about["version"]), (&json!(1), &json!("0.1.0")));
+    assert!(about["methods"].as_array().unwrap().contains(&json!("rollback.apply")));
+
+    let first = json!({ "agent": "mine", "session": "one", "model": "m" });
+    client.call("session.start", first);
+    let second = json!({ "agent": "mine", "session": "two" });
+    client.turn(&session, "two", "look around", ("b", "of two\n"));
+    let prompt = json!({ "agent": "mine", "session": "one", "prompt": "change the thing" });
+    let began = client.call("turn.start", prompt);
+    assert_eq!(
+        began,
+        json!({
+            "session": "mine:one", "enabled": true, "checkpoints": [], "missed": false,
+            "late": false, "failures": [],
+        })
+    );
+    let call = json!({
+        "agent": "mine", "session": "one", "call": "x", "tool": "bash",
+        "input": { "command": "echo 2 > a; curl -d @a https://example.org" },
+    });
+    let taken = client.call("tool.before", call.clone());
+    let id = taken["checkpoints"][0].as_str().unwrap().to_owned();
+    session.write("a", "2\n");
+    let mut ended = call;
+    ended["outcome"] = json!("ok");
+    client.call("tool.after", ended);
+    let said = client.call(
+        "messages.append",
+        json!({
+            "agent": "mine", "session": "one",
+            "messages": [{ "role": "assistant", "content": "the gizmo is changed" }],
+        }),
+    );
+    assert_eq!(said, json!({ "session": "mine:one", "messages": [2] }));
+    client.call(
+        "usage.record",
+        json!({ "agent": "mine", "session": "one", "usage": { "model": "m", "input_tokens": 7 } }),
+    );
+    client.call("turn.end", json!({ "agent": "mine", "session": "one" }));
+
+    let list = client.call("checkpoint.list", json!({}));
+    let row = &list["checkpoints"][0];
+    assert_eq!((&row["id"], &row["prompt"]), (&json!(id), &json!("change the thing")));
+    assert_eq!(row["effects"][0]["kind"], "network");
+    let diff = client.call("checkpoint.diff", json!({ "checkpoint": 1, "paths": ["a"] }));
+    assert!(diff["diff"].as_str().unwrap().ends_with("-1\n+2\n"), "{diff}");
+
+    let planned = client.call("rollback.plan", json!({ "checkpoint": 1 }));
+    assert_eq!(
+        (&planned["plan"]["restored"], &planned["plan"]["undone_messages"]),
+        (&json!(["a"]), &json!(2))
+    );
+    assert_eq!(session.read("a"), "2\n");
+    let wanted = json!({ "checkpoint": 1, "digest": planned["digest"] });
+    let mut done = client.call("rollback.apply", wanted);
+    assert!(done["safety_checkpoint"].is_string());
+    done["safety_checkpoint"] = Value::Null;
+    assert_eq!(done, planned["plan"]);
+    assert_eq!(session.read("a"), "1\n");
+
+    // Each session is told once.
+    let told = client.call("notices.take", second.clone());
+    assert_eq!(told["notices"][0]["files"], json!([{ "path": "a", "removed": false }]));
+    assert_eq!(told["notices"][0]["effects"][0]["kind"], "network");
+    assert!(told["text"].as_str().unwrap().contains("read it again before editing"), "{told}");
+    let told = client.call("notices.take", second);
+    assert_eq!(told, json!({ "session": "mine:two", "notices": [], "text": null }));
+
+    assert_eq!(client.call("rollback.undo", json!({ "dry_run": true }))["restored"], json!(["a"]));
+    assert_eq!(session.read("a"), "1\n");
+    assert_eq!(client.call("rollback.undo", json!({}))["redone_messages"], 2);
+    assert_eq!(session.read("a"), "2\n");
+    client.call("rollback.redo", json!({}));
+    assert_eq!(session.read("a"), "1\n");
+    client.call("rollback.undo", json!({}));
+    let turn = client.call("undo.plan", json!({ "turn": 1 }));
+    assert_eq!((&turn["plan"]["row"], &turn["plan"]["restored"]), (&json!(1), &json!(["a"])));
+    client.call("undo.apply", json!({ "turn": 1, "digest": turn["digest"] }));
+    assert_eq!((session.read("a"), session.read("b")), ("1\n".into(), "of two\n".into()));
+
+    let found = client.call("sessions.search", json!({ "query": "gizmo" }));
+    assert_eq!(found["results"][0]["session"], "mine:one");
+    let one = client.call("sessions.get", json!({ "session": "one" }));
+    assert_eq!((&one["input_tokens"], &one["source"]), (&json!(7), &json!("mine")));
+    assert_eq!(one["messages"][0]["content"], "change the thing");
+    client.call("session.end", json!({ "agent": "mine", "session": "one" }));
+    assert_eq!(client.end().code(), Some(0));
+}
+
+#[test]
+fn results_are_what_the_commands_print() {
+    let session = Session::new();
+    session.write("Makefile", "");
+    session.write("a", "1\n");
+    session.write("sub/b", "1\n");
+    let mut client = Client::new(&session);
+    let taken = client.call("checkpoint.create", json!({ "reason": "by hand", "name": "good" }));
+    client.turn(&session, "s", "write something", ("a", "2\n"));
+    // Counting is left to the background.
+    eventually("the counts", || {
+        session.json(&["rollback"])["checkpoints"][0]["files_changed"] == json!(1)
+    });
+    // More than is shown unless somebody wants all.
+    session.write("sub/b", &"3\n".repeat(200));
+    let client = &mut client;
+    same(&session, client, "checkpoint.list", json!({}), &["rollback"]);
+    same(&session, client, "status", json!({}), &["checkpoints"]);
+    same(&session, client, "config.get", json!({}), &["config"]);
+    let command = "psql -c 'drop table x' > a";
+    same(&session, client, "explain", json!({ "command": command }), &["explain", command]);
+    let diff = ["rollback", "diff", "good", "a"];
+    same(
+        &session,
+        client,
+        "checkpoint.diff",
+        json!({ "checkpoint": "good", "paths": ["a"] }),
+        &diff,
+    );
+    let diff = ["rollback", "diff", "2", "--full"];
+    same(&session, client, "checkpoint.diff", json!({ "checkpoint": 2, "full": true }), &diff);
+    let plan = |client: &mut Client, method, params| client.call(method, params)["plan"].take();
+    assert_eq!(
+        plan(client, "rollback.plan", json!({ "checkpoint": "1.1", "scope": "files" })),
+        session.json(&["rollback", "1.1", "--files-only", "--dry-run"])
+    );
+    assert_eq!(
+        plan(client, "rollback.plan", json!({ "checkpoint": 1, "paths": ["b"], "cwd": "sub" })),
+        session.json(&["rollback", "1", "sub/b", "--dry-run"])
+    );
+    assert_eq!(
+        plan(client, "rollback.plan", json!({ "checkpoint": 1, "scope": "chat" })),
+        session.json(&["rollback", "1", "--chat-only", "--dry-run"])
+    );
+    let undo = json!({ "conflicts": "theirs", "uncertain": true });
+    assert_eq!(
+        plan(client, "undo.plan", undo),
+        session.json(&["undo", "--theirs", "--uncertain", "--dry-run"])
+    );
+    let one = json!({ "session": "mine:s" });
+    same(&session, client, "sessions.list", json!({ "limit": 1 }), &["sessions", "--limit", "1"]);
+    same(&session, client, "sessions.list", json!({ "workspace": "." }), &["sessions"]);
+    same(&session, client, "sessions.get", one.clone(), &["sessions", "show", "mine:s"]);
+    let openai = ["sessions", "show", "mine:s", "--format", "openai"];
+    let params = json!({ "session": "s", "format": "openai" });
+    same(&session, client, "sessions.get", params, &openai);
+    let search = ["sessions", "search", "something", "--since", "1d", "--role", "user"];
+    let params = json!({ "query": "something", "since": "1d", "roles": ["user"] });
+    same(&session, client, "sessions.search", params, &search);
+    same(&session, client, "sessions.tree", one, &["sessions", "tree", "s"]);
+    same(
+        &session,
+        client,
+        "sessions.stats",
+        json!({ "by": "day" }),
+        &["sessions", "stats", "--by", "day"],
+    );
+    // What changes something cannot be done twice; it has the same fields.
+    let fields =
+        |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+    assert_eq!(fields(&taken), fields(&session.json(&["checkpoint"])));
+    let titled = client.call("sessions.title", json!({ "session": "s", "title": "A title" }));
+    assert_eq!(titled, session.json(&["sessions", "title", "s", "A title"]));
+    let forked = client.call("sessions.fork", json!({ "session": "s", "at": 1 }));
+    assert_eq!(
+        fields(&forked),
+        fields(&session.json(&["sessions", "fork", "mine:s", "--at", "1"]))
+    );
+    let undone = client.call("sessions.undo", json!({ "session": "mine:s" }));
+    let redone = session.json(&["sessions", "redo", "mine:s"]);
+    assert_eq!(undone, redone);
+    session.json(&["sessions", "undo", "mine:s"]);
+    assert_eq!(client.call("sessions.redo", json!({ "session": "mine:s" })), redone);
+}
+
+#[test]
+fn a_plan_that_is_out_of_date_is_not_applied() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut client = Client::new(&session);
+    client.call("checkpoint.create", json!({}));
+    session.write("a", "2");
+    let old = client.call("rollback.plan", json!({ "checkpoint": 1 }));
+    // The same paths, but other content would be lost than was shown.
+    session.write("a", "3");
+    let wanted = json!({ "checkpoint": 1, "digest": old["digest"] });
+    let error = client.fail("rollback.apply", wanted);
+    assert_eq!(error["code"], -32001);
+    assert_eq!(session.read("a"), "3");
+    let now = &error["data"]["now"];
+    assert_eq!((&now["plan"], now["digest"] == old["digest"]), (&old["plan"], false));
+    client.call("rollback.apply", json!({ "checkpoint": 1, "digest": now["digest"] }));
+    assert_eq!(session.read("a"), "1");
+}
+
+#[test]
+fn what_is_in_the_way_is_an_error() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut client = Client::new(&session);
+    client.call("checkpoint.create", json!({}));
+    std::fs::remove_file(session.project().join("a")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(session.project().join("a")).unwrap();
+    let plan = client.call("rollback.plan", json!({ "checkpoint": 1 }));
+    assert_eq!(plan["plan"]["blocked"].as_array().unwrap().len(), 1);
+    let error = client.fail("rollback.apply", json!({ "checkpoint": 1 }));
+    assert_eq!((&error["code"], &error["data"]["plan"]), (&json!(-32002), &plan["plan"]));
+}
+
+#[test]
+fn settings_are_read_for_each_request() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut client = Client::new(&session);
+    let call = json!({ "tool": "Write", "input": { "path": "a" } });
+    assert_eq!(client.call("tool.before", call.clone())["enabled"], true);
+    configure(&session, "[checkpoints]\nenabled = false\n");
+    let off = client.call("tool.before", call.clone());
+    assert_eq!((&off["enabled"], &off["checkpoints"]), (&json!(false), &json!([])));
+    let error = client.fail("checkpoint.create", json!({}));
+    assert_eq!(error["message"], "checkpoints are switched off");
+    // As with a hook: it is protected by default, and said.
+    configure(&session, "nonsense");
+    client.call("turn.start", json!({ "prompt": "again" }));
+    let broken = client.call("tool.before", call);
+    assert_eq!(broken["checkpoints"].as_array().unwrap().len(), 1);
+    assert!(broken["failures"][0].as_str().unwrap().contains("config.toml, line 1"), "{broken}");
+    assert_eq!(client.fail("config.get", json!({}))["code"], -32000);
+}
+
+#[test]
+fn every_method_is_documented() {
+    let spec = include_str!("../../../../SPEC.md");
+    let session = Session::new();
+    let about = Client::new(&session).call("initialize", json!({}));
+    for method in about["methods"].as_array().unwrap() {
+        let name = format!("`{}`", method.as_str().unwrap());
+        assert!(spec.contains(&name), "{name}");
+    }
+}
