@@ -93,6 +93,18 @@ fn responses() {
 }
 
 #[test]
+fn tools_that_are_offered_in_groups_amid_the_conversation() {
+    let server = server();
+    let group = json!({ "type": "namespace", "name": "all", "tools": [{ "name": "bash" }] });
+    let offer = json!({ "type": "additional_tools", "tools": [group] });
+    let said = json!({ "role": "user", "content": "look around" });
+    post(&server, "/v1/responses", &json!({ "model": "m", "input": [offer, said] }));
+    let request = &server.requests()[0];
+    assert_eq!(request.tools, ["bash"]);
+    assert_eq!(request.messages.len(), 1);
+}
+
+#[test]
 fn tools_that_take_a_plain_text() {
     let script = |request: &Request| match request.last_result() {
         Some(_) => Reply::text("Done."),

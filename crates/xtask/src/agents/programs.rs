@@ -124,9 +124,8 @@ pub(crate) const PROGRAMS: &[Program] = &[
         version: "0.166.0",
         configuration: |url, project| {
             let project = project.display();
-            // Newer models have only one tool, in which they write programs that use the others.
             let configuration = format!(
-                "# mine\nmodel = \"gpt-5.5\"\nmodel_provider = \"script\"\n\n\
+                "# mine\nmodel = \"gpt-6-sol\"\nmodel_provider = \"script\"\n\n\
                  [model_providers.script]\nname = \"script\"\nbase_url = \"{url}/v1\"\n\
                  env_key = \"SCRIPT_KEY\"\nwire_api = \"responses\"\n\n\
                  [projects.\"{project}\"]\ntrust_level = \"trusted\"\n"
@@ -154,9 +153,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
         write: |path, content| {
             let lines: String = content.lines().map(|line| format!("+{line}\n")).collect();
             let patch = format!("*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n");
-            Reply::call("apply_patch", Value::String(patch))
+            codex_program(&format!("await tools.apply_patch({});", json!(patch)))
         },
-        shell: |command| Reply::call("exec_command", json!({ "cmd": command })),
+        shell: |command| {
+            codex_program(&format!("await tools.exec_command({});", json!({ "cmd": command })))
+        },
         command: Command::Answered { typed: "/rollback", is_shown: false },
     },
     Program {
@@ -408,6 +409,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
         command: Command::Answered { typed: "/rollback", is_shown: true },
     },
 ];
+
+/// Newer models of Codex have only one tool, in which they write programs that use the others.
+fn codex_program(javascript: &str) -> Reply {
+    Reply::call("exec", Value::String(javascript.to_owned()))
+}
 
 /// Droid goes on with a conversation only by its name, which it does not say.
 fn droid_session(home: &Path) -> String {
