@@ -23,7 +23,7 @@ pub(crate) const ALWAYS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 enum Outcome {
     Good,
     /// It could not be had.
-    Skipped(String),
+    Skipped(&'static str),
     Bad(Failure),
 }
 
@@ -89,8 +89,7 @@ fn test_each(programs: &[&'static Program], is_latest: bool) -> Result<(), Failu
 fn test_one(program: &'static Program, cache: &Cache, is_latest: bool) -> (String, Outcome) {
     let (version, installed) = match cache.get(program, is_latest) {
         Ok(found) => found,
-        Err(npm::Miss::Unreachable) => {
-            let why = "the npm registry cannot be reached".to_owned();
+        Err(npm::Miss::Absent(why)) => {
             return (program.version.to_owned(), Outcome::Skipped(why));
         }
         Err(npm::Miss::Failed(failure)) => {

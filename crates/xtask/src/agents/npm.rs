@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::programs::Program;
 use crate::Failure;
-use crate::run::{repository, works};
+use crate::run::repository;
 
 /// What some of them need, and a Node of their own is had from the package `node`.
 const NODE: (&str, &str) = ("node", "22.23.3");
@@ -23,8 +23,8 @@ pub(crate) struct Cache {
 
 /// Why there is none.
 pub(crate) enum Miss {
-    /// Nobody answers.
-    Unreachable,
+    /// It cannot be had here and now, and this is why.
+    Absent(&'static str),
     Failed(Failure),
 }
 
@@ -33,9 +33,6 @@ impl Cache {
         let directory = repository().join("target").join("agents");
         fs::create_dir_all(&directory)
             .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
-        if !works(Command::new("npm").arg("--version")) {
-            return Err("real agents need npm and Node 20 or newer: install them".to_owned());
-        }
         Ok(Cache { directory, node: None }.with_node())
     }
 
@@ -82,7 +79,7 @@ impl Cache {
         let mut npm = self.npm(&self.directory);
         npm.args(["--fetch-retries=0", "--fetch-timeout=15000"]);
         let output = npm.args(["view", &format!("{package}@{version}"), "version"]).output();
-        let output = output.map_err(|error| Miss::Failed(format!("cannot run npm: {error}")))?;
+        let output = output.map_err(|_| Miss::Absent("npm is not installed"))?;
         let number = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         let is_answered =
             output.status.success() || String::from_utf8_lossy(&output.stderr).contains("E404");
@@ -91,7 +88,7 @@ impl Cache {
                 Err(Miss::Failed(format!("there is no {package} {version} in the registry")))
             }
             true => Ok(number),
-            false => Err(Miss::Unreachable),
+            false => Err(Miss::Absent("the npm registry cannot be reached")),
         }
     }
 
