@@ -22,7 +22,7 @@ mod voice;
 mod wire;
 mod wiring;
 
-pub use install::{Change, For, InstallError, Installer, Plan, Wired};
+pub use install::{Change, For, InstallError, Installer, Plan, Review, Wired};
 pub use notice::notice_text;
 pub use parse::{Heard, ParseError, parse};
 pub use slash::{Slash, words};

@@ -19,7 +19,7 @@ impl Object {
     }
 
     fn field(&self, key: &str) -> Option<Value> {
-        serde_json::from_str(self.0.get(key)?.get()).ok()
+        read(self.0.get(key)?)
     }
 
     /// A text.
@@ -83,15 +83,19 @@ impl Object {
     }
 }
 
+/// A value, mended if need be: whoever only looks for its end does not see halves of characters.
+fn read(raw: &RawValue) -> Option<Value> {
+    let mended = || serde_json::from_slice(&mended(raw.get().as_bytes()));
+    serde_json::from_str(raw.get()).or_else(|_| mended()).ok()
+}
+
 /// A value; of an object that cannot be read as a whole (too deep, numbers too large), what can.
 fn value(raw: &RawValue) -> Value {
-    serde_json::from_str(raw.get()).unwrap_or_else(|_| {
+    read(raw).unwrap_or_else(|| {
         let fields: BTreeMap<String, Box<RawValue>> =
             serde_json::from_str(raw.get()).unwrap_or_default();
         let fields = fields.into_iter();
-        let read =
-            fields.filter_map(|(key, raw)| Some((key, serde_json::from_str(raw.get()).ok()?)));
-        Value::Object(read.collect())
+        Value::Object(fields.filter_map(|(key, raw)| Some((key, read(&raw)?))).collect())
     })
 }
 
@@ -143,6 +147,10 @@ mod tests {
         assert_eq!(text(br#""\udc00a""#), "\u{fffd}a");
         assert_eq!(text(br#""\ud83d\ude00\\ud83d""#), "\u{1f600}\\ud83d");
         assert_eq!(text(b"\xef\xbb\xbf\"a\""), "a");
+        let whole =
+            Object::read(br#"{"prompt": "hi \ud83d", "input": {"a": ["\ude00"]}}"#).unwrap();
+        assert_eq!(whole.text("prompt").as_deref(), Some("hi \u{fffd}"));
+        assert_eq!(whole.value("input"), Some(json!({ "a": ["\u{fffd}"] })));
     }
 
     #[test]

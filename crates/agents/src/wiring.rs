@@ -15,6 +15,8 @@ pub(crate) struct Wiring {
     pub(crate) project: &'static str,
     /// What is added.
     pub(crate) parts: &'static [Part],
+    /// Whether it runs only hooks that the user has reviewed.
+    pub(crate) is_reviewed: bool,
     /// What the user has to do then.
     pub(crate) afterwards: Option<&'static str>,
 }
@@ -149,6 +151,7 @@ pub(crate) const CLAUDE: Wiring = Wiring {
             executable: false,
         }),
     ],
+    is_reviewed: false,
     afterwards: None,
 };
 
@@ -164,6 +167,7 @@ pub(crate) const CODEX: Wiring = Wiring {
         events: CLAUDE_HOOKS,
         limits: &[("SessionEnd", 3)],
     })],
+    is_reviewed: true,
     afterwards: Some(
         "Codex runs no hook that you have not reviewed, and says nothing: start codex, type /hooks \
          and trust those of takeback.",
@@ -202,6 +206,7 @@ pub(crate) const GEMINI: Wiring = Wiring {
             executable: false,
         }),
     ],
+    is_reviewed: false,
     afterwards: None,
 };
 
@@ -230,6 +235,7 @@ pub(crate) const QWEN: Wiring = Wiring {
             executable: false,
         }),
     ],
+    is_reviewed: false,
     afterwards: None,
 };
 
@@ -243,6 +249,7 @@ pub(crate) const COPILOT: Wiring = Wiring {
         content: files::copilot,
         executable: false,
     })],
+    is_reviewed: false,
     afterwards: None,
 };
 
@@ -270,6 +277,7 @@ pub(crate) const DROID: Wiring = Wiring {
             executable: true,
         }),
     ],
+    is_reviewed: false,
     afterwards: None,
 };
 
@@ -287,6 +295,7 @@ pub(crate) const CLINE: Wiring = Wiring {
         cline("hooks/TaskComplete.sh", |program| files::cline(program, "TaskComplete")),
         cline("hooks/TaskCancel.sh", |program| files::cline(program, "TaskCancel")),
     ],
+    is_reviewed: false,
     afterwards: None,
 };
 
@@ -304,6 +313,7 @@ pub(crate) const OPENCODE: Wiring = Wiring {
         content: files::opencode_plugin,
         executable: false,
     })],
+    is_reviewed: false,
     afterwards: None,
 };
 
@@ -317,6 +327,7 @@ pub(crate) const PI: Wiring = Wiring {
         content: files::pi_extension,
         executable: false,
     })],
+    is_reviewed: false,
     afterwards: None,
 };
 
@@ -340,6 +351,7 @@ pub(crate) const CURSOR: Wiring = Wiring {
         ],
         limits: &[],
     })],
+    is_reviewed: false,
     afterwards: None,
 };
 
@@ -356,5 +368,6 @@ pub(crate) const GOOSE: Wiring = Wiring {
         }),
         Part::Own(Own { file: "hooks/hooks.json", content: files::goose, executable: false }),
     ],
+    is_reviewed: false,
     afterwards: None,
 };

@@ -54,10 +54,14 @@ pub(super) fn remove(text: &str, mark: &Mark) -> Result<Option<String>, Unreadab
     Ok(Some(format!("{signature}{root}")))
 }
 
+/// What the text says; null if that is nothing.
+pub(super) fn value_of(text: &str) -> Result<Value, Unreadable> {
+    Ok(parse(signed(text).1)?.to_serde_value().unwrap_or_default())
+}
+
 /// Whether two texts say the same.
 pub(super) fn is_same(text: &str, other: &str) -> bool {
-    let value = |text: &str| parse(signed(text).1).ok()?.to_serde_value();
-    value(text).is_some_and(|value_of| value(other) == Some(value_of))
+    value_of(text).is_ok_and(|value| value_of(other).is_ok_and(|other| other == value))
 }
 
 /// Agents read files with a byte order mark; the parser does not.

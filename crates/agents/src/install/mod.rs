@@ -8,6 +8,7 @@ mod apply;
 mod entry;
 mod json;
 mod record;
+mod review;
 mod toml;
 
 #[cfg(test)]
@@ -17,6 +18,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+
+pub use self::review::Review;
 
 use self::entry::{Entry, Field, Mark};
 use self::record::Book;

@@ -1,7 +1,7 @@
 //! Hooks in a TOML file that belongs to the user: as in JSON, in tables.
 
 use serde_json::{Map, Value, json};
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
 
 use super::Unreadable;
 use super::entry::{Entry, Field, Mark};
@@ -56,6 +56,11 @@ pub(super) fn remove(text: &str, mark: &Mark) -> Result<Option<String>, Unreadab
         document.remove("hooks");
     }
     Ok(Some(document.to_string()))
+}
+
+/// What the text says.
+pub(super) fn value(text: &str) -> Result<Value, Unreadable> {
+    Ok(json_of(parse(text)?.as_table()))
 }
 
 fn parse(text: &str) -> Result<DocumentMut, Unreadable> {
@@ -125,14 +130,14 @@ fn table(entry: &Entry) -> Table {
     let mut hook = Table::new();
     for (key, field) in &entry.hook {
         hook[key] = match field {
-            Field::Text(text) => value(text.as_str()),
+            Field::Text(text) => toml_edit::value(text.as_str()),
             // No time is longer than that.
-            Field::Number(number) => value(i64::try_from(*number).unwrap_or(i64::MAX)),
+            Field::Number(number) => toml_edit::value(i64::try_from(*number).unwrap_or(i64::MAX)),
         };
     }
     let mut group = Table::new();
     if let Some(matcher) = entry.matcher {
-        group["matcher"] = value(matcher);
+        group["matcher"] = toml_edit::value(matcher);
     }
     let mut hooks = ArrayOfTables::new();
     hooks.push(hook);

@@ -13,6 +13,7 @@ use takeback_undo::{Event, Keeper, Turn, TurnId};
 use super::slash;
 use crate::background;
 use crate::context::Context;
+use crate::fired;
 use crate::output;
 use crate::reporting::{self, Waited, Work};
 
@@ -111,6 +112,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     let Some((keeper, failures)) = reporting::keeper(context) else { return outcome };
     outcome.failures = failures;
     outcome.is_strict |= keeper.settings().strict;
+    fired::now(&context.home, agent.name);
     let heard = heard.unwrap_or_else(|message| {
         outcome.failures.push(message);
         None

@@ -4,6 +4,7 @@ mod checkpoint;
 mod checkpoints;
 mod config;
 mod demo;
+mod doctor;
 mod explain;
 pub(crate) mod hook;
 mod install;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Sessions(sessions::Arguments),
     Install(install::Arguments),
     Uninstall(install::Removal),
+    Doctor(doctor::Arguments),
     Explain(explain::Arguments),
     Config(config::Arguments),
     Hook(hook::Arguments),
@@ -53,6 +55,7 @@ impl Command {
             Command::Sessions(arguments) => sessions::run(&arguments, context),
             Command::Install(arguments) => install::run(&arguments, context),
             Command::Uninstall(arguments) => install::remove(&arguments, context),
+            Command::Doctor(arguments) => doctor::run(&arguments, context),
             Command::Slash(arguments) => slash::run(&arguments, context),
             Command::Explain(arguments) => explain::run(&arguments, context),
             Command::Config(arguments) => config::run(&arguments, context),

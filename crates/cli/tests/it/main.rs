@@ -4,6 +4,7 @@
 
 mod agent;
 mod agents;
+mod doctor;
 mod hooks;
 mod hooks_back;
 mod hooks_together;

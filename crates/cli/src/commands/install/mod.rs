@@ -11,6 +11,7 @@ use clap::Args;
 use takeback_agents::{AGENTS, Agent, For, Installer, Plan, Program, Wired, agent};
 
 use self::show::Outcome;
+use crate::config::Config;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
@@ -71,14 +72,17 @@ struct Scope {
 }
 
 impl Scope {
-    fn whom(&self, context: &Context) -> Result<For, Failure> {
-        if !self.project {
-            return Ok(For::User);
-        }
-        let root = context.keeper()?.root(&context.directory);
-        let root = root.unwrap_or_else(|_| context.directory.clone());
-        Ok(For::Project(std::fs::canonicalize(&root).unwrap_or(root)))
+    fn whom(&self, context: &Context) -> For {
+        if self.project { project(context) } else { For::User }
     }
+}
+
+/// The project that one is in.
+pub(super) fn project(context: &Context) -> For {
+    // Settings do not matter for that, not even ones that cannot be read.
+    let root = context.keeper_with(Config::default()).root(&context.directory);
+    let root = root.unwrap_or_else(|_| context.directory.clone());
+    For::Project(std::fs::canonicalize(&root).unwrap_or(root))
 }
 
 fn names() -> String {
@@ -87,7 +91,7 @@ fn names() -> String {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let whom = arguments.scope.whom(context)?;
+    let whom = arguments.scope.whom(context);
     with_installer(&whom, context, |installer| {
         if arguments.agents.is_empty() {
             return list::run(installer, &whom, context);
@@ -101,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 }
 
 pub(crate) fn remove(arguments: &Removal, context: &Context) -> Result<ExitCode, Failure> {
-    let whom = arguments.scope.whom(context)?;
+    let whom = arguments.scope.whom(context);
     with_installer(&whom, context, |installer| {
         let is_scoped = arguments.scope.user || arguments.scope.project;
         let wanted: Vec<(&'static Agent, For)> = if arguments.agents.is_empty() {
@@ -138,7 +142,7 @@ fn go_through(
     Ok(show::show(&outcomes, done, dry_run, context))
 }
 
-fn known(names: &[String]) -> Result<Vec<&'static Agent>, Failure> {
+pub(super) fn known(names: &[String]) -> Result<Vec<&'static Agent>, Failure> {
     let known = |name: &String| {
         let found = agent(name).filter(|agent| agent.is_wirable());
         found.ok_or_else(|| {

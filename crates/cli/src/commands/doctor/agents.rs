@@ -1,0 +1,104 @@
+//! The agents: wired, reviewed, at work?
+
+use serde::Serialize;
+use takeback_agents::{AGENTS, Agent, For, Installer, Review, Wired};
+use takeback_ledger::Time;
+
+use super::Problem;
+use crate::commands::install;
+use crate::context::Context;
+use crate::failure::{self, Failure};
+use crate::fired;
+
+#[derive(Serialize)]
+pub(super) struct AgentView {
+    pub(super) agent: &'static str,
+    pub(super) title: &'static str,
+    /// Whether all of it was seen in the real program, or only read about.
+    pub(super) proven: bool,
+    pub(super) found: bool,
+    /// `installed`, `outdated`, `absent` or `unreadable`: for the user.
+    pub(super) user: &'static str,
+    /// The same for the project that one is in.
+    pub(super) project: &'static str,
+    /// When a hook of it last ran: RFC 3339 in UTC.
+    pub(super) last_fired: Option<String>,
+    /// Of an agent that runs only what its user has reviewed: how many hooks, of how many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reviewed: Option<[usize; 2]>,
+    pub(super) not_covered: &'static [&'static str],
+}
+
+/// Looks at the agents that are here, or at those that are asked for.
+pub(super) fn look(
+    names: &[String],
+    context: &Context,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<AgentView>, Failure> {
+    let asked = install::known(names)?;
+    let project = install::project(context);
+    let mut views = Vec::new();
+    for agent in AGENTS.iter().filter(|agent| agent.is_wirable()) {
+        let is_asked = asked.iter().any(|other| other.name == agent.name);
+        if !names.is_empty() && !is_asked {
+            continue;
+        }
+        let mut state = |whom: &For| {
+            install::with_installer(whom, context, |installer| {
+                Ok(state(agent, installer, whom, problems))
+            })
+        };
+        let (user, mut review, found) = state(&For::User)?;
+        let (in_project, project_review, _) = state(&project)?;
+        review = review.or(project_review);
+        let is_wired =
+            [user, in_project].iter().any(|state| *state != install::word(Wired::Absent));
+        if !found && !is_wired && !is_asked {
+            continue;
+        }
+        views.push(AgentView {
+            agent: agent.name,
+            title: agent.title,
+            proven: agent.proven,
+            found,
+            user,
+            project: in_project,
+            last_fired: fired::last(&context.home, agent.name).map(Time::rfc3339),
+            reviewed: review.map(|review| [review.reviewed, review.all]),
+            not_covered: agent.uncovered,
+        });
+    }
+    Ok(views)
+}
+
+fn state(
+    agent: &'static Agent,
+    installer: &Installer<'_>,
+    whom: &For,
+    problems: &mut Vec<Problem>,
+) -> (&'static str, Option<Review>, bool) {
+    let found = installer.is_found(agent);
+    let wired = match installer.wired(agent, whom) {
+        Ok(wired) => wired,
+        Err(error) => {
+            let hint = "correct that file; until then it is not touched";
+            problems.push(Problem::new(failure::chain(&error), hint));
+            return ("unreadable", None, found);
+        }
+    };
+    let option = if *whom == For::User { "" } else { " --project" };
+    if wired == Wired::Outdated {
+        let message = format!("the hooks in {} are not those of this version", agent.title);
+        let hint = format!("`takeback install{option} {}` brings them up to date", agent.name);
+        problems.push(Problem::new(message, hint));
+    }
+    let review = match wired {
+        Wired::Absent => None,
+        _ => installer.review(agent, whom).ok().flatten(),
+    };
+    if let Some(Review { reviewed, all }) = review.filter(|review| review.reviewed < review.all) {
+        let message = format!("{} runs {reviewed} of {all} hooks of takeback", agent.title);
+        problems.push(Problem::new(message, agent.afterwards().unwrap_or_default()));
+    }
+    (install::word(wired), review, found)
+}

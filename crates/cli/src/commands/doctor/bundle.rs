@@ -1,0 +1,98 @@
+//! A report for others: what they need to help, and nothing that is nobody's business.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use takeback_ledger::Redactor;
+
+use super::View;
+use crate::config::{self, Config};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+
+pub(super) fn write(view: &View, file: &Path, context: &Context) -> Result<(), Failure> {
+    let mut report = json!({
+        "takeback": view,
+        "system": system(),
+        "git": said(Command::new("git").arg("--version")),
+        "config": config::text(&context.home).unwrap_or_default(),
+    });
+    mask(&mut report, &names(context));
+    if file == Path::new("-") {
+        output::print_json(&report);
+        return Ok(());
+    }
+    let path = context.directory.join(file);
+    let failed = |error: std::io::Error| {
+        let failure = Failure::new(format!("cannot write {}", path.display())).because(&error);
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => failure.hint("name another file"),
+            _ => failure,
+        }
+    };
+    let mut new =
+        File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+    writeln!(new, "{report:#}").map_err(failed)?;
+    println!(
+        "Written to {}. Look at it before you show it to others.",
+        output::tilde(&path, context)
+    );
+    Ok(())
+}
+
+fn system() -> Value {
+    let system = rustix::system::uname();
+    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    json!({
+        "name": text(system.sysname()),
+        "release": text(system.release()),
+        "machine": text(system.machine()),
+    })
+}
+
+fn said(command: &mut Command) -> Option<String> {
+    let output = command.output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Texts that say who or where somebody is, and what stands for them. The longest come first, so
+/// that none is masked in part only.
+fn names(context: &Context) -> Vec<(String, String)> {
+    let mut names = Vec::new();
+    let keeper = context.keeper_with(Config::default());
+    let workspaces = keeper.status().map(|status| status.workspaces);
+    for (number, known) in workspaces.unwrap_or_default().into_iter().enumerate() {
+        names.push((known.path.0.display().to_string(), format!("<workspace {}>", number + 1)));
+        names.push((output::tilde(&known.path.0, context), format!("<workspace {}>", number + 1)));
+    }
+    names.push((context.directory.display().to_string(), "<here>".into()));
+    names.push((context.home.display().to_string(), "<takeback>".into()));
+    if let Some(home) = context.user_home() {
+        names.push((home.display().to_string(), "~".into()));
+        let user = home.file_name().map(|name| name.to_string_lossy().into_owned());
+        // Short ones are parts of words.
+        names.extend(user.filter(|user| user.len() > 3).map(|user| (user, "<user>".into())));
+    }
+    names.retain(|(name, _)| name.len() > 1);
+    names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+    names
+}
+
+fn mask(value: &mut Value, names: &[(String, String)]) {
+    match value {
+        Value::String(text) => {
+            for (name, instead) in names {
+                *text = text.replace(name, instead);
+            }
+            *text = Redactor::shared().text(text).into_owned();
+        }
+        Value::Array(list) => list.iter_mut().for_each(|value| mask(value, names)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| mask(value, names)),
+        _ => {}
+    }
+}

@@ -1,0 +1,131 @@
+//! `takeback doctor`: what it finds, and what it shows to others.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::agent::{Agent, configure, hook};
+use crate::session::Session;
+
+fn of<'a>(view: &'a Value, agent: &str) -> Option<&'a Value> {
+    view["agents"].as_array().unwrap().iter().find(|view| view["agent"] == agent)
+}
+
+fn messages(view: &Value) -> Vec<&str> {
+    let problems = view["problems"].as_array().unwrap();
+    problems.iter().map(|problem| problem["message"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn where_nothing_is_nothing_is_made_and_nothing_is_wrong() {
+    let session = Session::new();
+    let output = session.output(&["doctor"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("No agent was found on this machine.\n"), "{text}");
+    assert!(text.contains("Everything is as it should be.\n"), "{text}");
+    assert!(!session.base().join(".takeback").exists());
+}
+
+#[test]
+fn an_agent_is_followed_from_its_installation_on() {
+    let session = Session::new();
+    fs::create_dir(session.base().join(".claude")).unwrap();
+    let view = session.json(&["doctor"]);
+    assert_eq!(of(&view, "claude").unwrap()["user"], "absent");
+    assert!(of(&view, "codex").is_none());
+    session.output(&["install", "claude"]);
+    let view = session.json(&["doctor"]);
+    let claude = of(&view, "claude").unwrap();
+    assert_eq!((&claude["user"], &claude["last_fired"]), (&json!("installed"), &Value::Null));
+    let event =
+        json!({ "session_id": "s", "hook_event_name": "SessionStart", "cwd": session.project() });
+    hook(&session.base(), &["hook", "claude"], event.to_string().as_bytes());
+    let view = session.json(&["doctor", "claude"]);
+    assert!(of(&view, "claude").unwrap()["last_fired"].as_str().unwrap().starts_with("20"));
+    assert!(messages(&view).is_empty(), "{view}");
+    // Somebody takes a hook out by hand.
+    let path = session.base().join(".claude/settings.json");
+    let mut settings: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    settings["hooks"].as_object_mut().unwrap().remove("PreToolUse");
+    fs::write(&path, settings.to_string()).unwrap();
+    let output = session.output(&["doctor"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("the hooks in Claude Code are not those of this version"), "{text}");
+    fs::write(&path, "{").unwrap();
+    let view = session.json(&["doctor"]);
+    assert_eq!(of(&view, "claude").unwrap()["user"], "unreadable");
+}
+
+#[test]
+fn codex_hooks_that_are_not_reviewed_are_called_out() {
+    let session = Session::new();
+    session.output(&["install", "codex"]);
+    let view = session.json(&["doctor"]);
+    assert_eq!(of(&view, "codex").unwrap()["reviewed"], json!([0, 9]));
+    assert!(messages(&view)[0].contains("Codex runs 0 of 9 hooks of takeback"), "{view}");
+    // As Codex writes it when its user trusts a hook.
+    let path = session.base().join(".codex/hooks.json");
+    let command = format!("{} hook codex", env!("CARGO_BIN_EXE_takeback"));
+    let hook = json!({
+        "event_name": "stop",
+        "hooks": [{ "async": false, "command": command, "timeout": 120, "type": "command" }],
+    });
+    let hash: String =
+        Sha256::digest(hook.to_string()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let state = format!(
+        "[hooks.state.\"{}:stop:0:0\"]\ntrusted_hash = \"sha256:{hash}\"\n",
+        path.display()
+    );
+    fs::write(session.base().join(".codex/config.toml"), state).unwrap();
+    let view = session.json(&["doctor"]);
+    assert_eq!(of(&view, "codex").unwrap()["reviewed"], json!([1, 9]));
+}
+
+#[test]
+fn what_is_wrong_with_the_rest_is_said() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "2");
+    let view = session.json(&["doctor"]);
+    assert!(messages(&view).is_empty(), "{view}");
+    assert_eq!(view["store"]["checkpoints"], 1);
+    assert_eq!(view["ledger"]["sessions"], 1);
+    assert!(view["hook"]["hook_ms"].as_f64().unwrap() > 0.0);
+    configure(&session, "[checkpoints]\nenabled = false\n");
+    assert_eq!(messages(&session.json(&["doctor"])), ["checkpoints are switched off"]);
+    configure(&session, "[checkpoints]\nwrong = 1\n");
+    assert!(messages(&session.json(&["doctor"]))[0].contains("config.toml, line 2"));
+    fs::remove_file(session.base().join(".takeback/config.toml")).unwrap();
+    fs::write(session.base().join(".takeback/state.db"), "no database").unwrap();
+    // Everything may still be in the log.
+    let _ = fs::remove_file(session.base().join(".takeback/state.db-wal"));
+    assert_eq!(messages(&session.json(&["doctor"])).len(), 1);
+}
+
+#[test]
+fn a_report_for_others_names_nobody() {
+    let session = Session::new();
+    session.write("a", "1");
+    let secret = "ghp_Q7hf72Kd02mVn41bXc9sLw83TzRp65AyEu1G";
+    configure(&session, &format!("[checkpoints]\nexclude = [\"{secret}\"]\n"));
+    session.output(&["install", "claude"]);
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("a prompt that is private", "a", "2");
+    let output = session.output(&["doctor", "--bundle", "report.json"]);
+    assert!(output.status.success(), "{output:?}");
+    let report = session.read("report.json");
+    let parsed: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(parsed["takeback"]["store"]["workspaces"], 1);
+    assert!(parsed["git"].is_string() || parsed["git"].is_null());
+    for private in [session.base().to_str().unwrap(), secret, "a prompt that is private"] {
+        assert!(!report.contains(private), "{private}: {report}");
+    }
+    // Nothing is written over.
+    let again = session.output(&["doctor", "--bundle", "report.json"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert_eq!(session.read("report.json"), report);
+}
