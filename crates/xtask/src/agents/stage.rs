@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use takeback_script::{Request, Server};
 
 use super::npm::Cache;
@@ -67,7 +67,7 @@ impl Stage {
         if self.directory.exists() {
             fs::remove_dir_all(&self.directory)?;
         }
-        fs::create_dir_all(self.directory.join("logs"))?;
+        fs::create_dir_all(self.logs())?;
         let project = self.project();
         write(&project, FILES.map(|(path, content)| (path.to_owned(), content.to_owned())))?;
         fs::create_dir_all(project.join("src/empty"))?;
@@ -78,6 +78,11 @@ impl Stage {
 
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// What all programs said, and what the model was asked.
+    fn logs(&self) -> PathBuf {
+        self.directory.join("logs")
     }
 
     pub(crate) fn project(&self) -> PathBuf {
@@ -100,10 +105,18 @@ impl Stage {
 
     /// Lets the agent do a turn, and returns what it said and what the model was asked.
     pub(crate) fn turn(&self, turn: Turn<'_>, name: &str) -> Result<(Said, Vec<Request>), Failure> {
-        let before = self.server.requests().len();
+        let before = self.server.log().len();
         let words = (self.program.words)(&self.home(), turn);
-        let said = self.agent(&words, name)?;
-        Ok((said, self.server.requests().split_off(before)))
+        let said = self.agent(&words, name);
+        let asked = self.server.log().split_off(before);
+        // For whoever wants to know why it failed.
+        let lines = asked.iter().map(|entry| {
+            let body = entry.request.as_ref().map(|request| &request.body);
+            format!("{}\n", json!({ "method": entry.method, "path": entry.path, "body": body }))
+        });
+        let log = self.logs().join(format!("{name}.requests"));
+        fs::write(log, lines.collect::<String>()).map_err(|error| format!("{name}: {error}"))?;
+        Ok((said?, asked.into_iter().filter_map(|entry| entry.request).collect()))
     }
 
     /// Ends what the agent left running.
@@ -144,7 +157,7 @@ impl Stage {
     }
 
     fn run(&self, command: &mut Command, name: &str) -> Result<Said, Failure> {
-        process::run(command, &self.directory.join("logs"), name)
+        process::run(command, &self.logs(), name)
     }
 }
 
