@@ -22,7 +22,9 @@ mod voice;
 mod wire;
 mod wiring;
 
-pub use install::{Change, For, InstallError, Installer, Plan, Review, Wired};
+pub use install::{
+    Change, For, InstallError, Installer, PackageFile, Plan, Review, Wired, package,
+};
 pub use notice::notice_text;
 pub use parse::{Heard, ParseError, parse};
 pub use slash::{Slash, words};

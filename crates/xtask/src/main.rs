@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to its terminal")]
 
 mod bench;
+mod plugins;
 mod run;
 mod test;
 
@@ -12,6 +13,7 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
   test    all checks and tests, with the set-up they need
+  plugins packages for agents that have plugins, in target/plugins
   bench   how fast and how small, next to git and to what the machine can do at best
           [--quick] fewer rounds   [--json FILE] also as JSON   [--keep] leave the scratch files
           [filter…] only measurements whose name (as in 10000/first) contains one of these
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test(),
+        ["plugins"] => plugins::plugins(),
         [bench::ledger::WRITER, ref options @ ..] => bench::ledger::write(options),
         ["bench", ref options @ ..] => bench::bench(options),
         _ => Err(USAGE.to_owned()),
