@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::Failure;
+use crate::agents;
 use crate::run::{cargo, step, works};
 
 /// Programs that the tests run, each with the Debian package it is in.
@@ -22,6 +23,7 @@ pub(crate) fn test() -> Result<(), Failure> {
         eprintln!("\nnot checked: licences and sources of dependencies (no cargo-deny here)");
     }
     step(cargo().args(["test", "--workspace", "--doc"]))?;
+    agents::test_always()?;
     // The tests last: their summary is what stays in sight.
     if works(cargo().args(["nextest", "--version"])) {
         step(cargo().args(["nextest", "run", "--workspace", "--all-features"]))

@@ -1,0 +1,63 @@
+//! A client that sends what it is told and reads to the end.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+use takeback_script::Server;
+
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) head: String,
+    pub(crate) body: String,
+    /// Whether a stream came to its end.
+    pub(crate) is_whole: bool,
+}
+
+pub(crate) fn send(server: &Server, raw: &str) -> Answer {
+    let address = server.url().replace("http://", "");
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(raw.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let is_chunked = head.contains("transfer-encoding: chunked");
+    let (body, is_whole) = if is_chunked { unchunked(body) } else { (body.to_owned(), true) };
+    Answer { head: head.to_owned(), body, is_whole }
+}
+
+pub(crate) fn post(server: &Server, path: &str, body: &Value) -> Answer {
+    let body = body.to_string();
+    let length = body.len();
+    send(
+        server,
+        &format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}"),
+    )
+}
+
+fn unchunked(mut rest: &str) -> (String, bool) {
+    let mut body = String::new();
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            return (body, true);
+        }
+        body.push_str(&after[..size]);
+        rest = &after[size + 2..];
+    }
+    (body, false)
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// The data of a stream's events.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let data = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.filter(|data| *data != "[DONE]")
+            .map(|data| serde_json::from_str(data).unwrap())
+            .collect()
+    }
+}

@@ -1,0 +1,428 @@
+//! The agents: where they come from, how they are run, and what their tools are called.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use takeback_script::Reply;
+
+pub(crate) struct Program {
+    /// What it is called, as a program and by takeback.
+    pub(crate) name: &'static str,
+    /// Its package in the npm registry.
+    pub(crate) package: &'static str,
+    /// The version that is known to work.
+    pub(crate) version: &'static str,
+    /// What is in the user's home before takeback is installed: above all, where the model is.
+    pub(crate) configuration: fn(url: &str, project: &Path) -> Vec<(String, String)>,
+    /// Where the model is, and what keeps it from talking to anybody else.
+    pub(crate) environment: fn(url: &str) -> Vec<(&'static str, String)>,
+    /// Its arguments, for a turn without a terminal that asks for no permission.
+    pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
+    /// Its arguments, for ending what it leaves running.
+    pub(crate) leave: &'static [&'static str],
+    /// Whether a conversation can go on without a terminal.
+    pub(crate) can_continue: bool,
+    /// How the model writes a file.
+    pub(crate) write: fn(path: &str, content: &str) -> Reply,
+    /// How the model runs a command in a shell.
+    pub(crate) shell: fn(command: &str) -> Reply,
+    /// What becomes of `/rollback`.
+    pub(crate) command: Command,
+}
+
+/// What the user does.
+#[derive(Clone, Copy)]
+pub(crate) enum Turn<'a> {
+    /// Says something in a new conversation.
+    First(&'a str),
+    /// Says something in the same one.
+    Next(&'a str),
+    /// Runs the command with these arguments, where that is not said like everything else.
+    Command(&'a str),
+}
+
+/// How a rollback is typed inside the agent, and what comes of it.
+pub(crate) enum Command {
+    /// No model is asked.
+    Answered {
+        typed: &'static str,
+        /// Whether the user sees what came of it, without a terminal.
+        is_shown: bool,
+    },
+    /// The model reads what came of it, and says so.
+    Told(&'static str),
+    /// The same, but without a terminal it is not typed like a prompt.
+    Own,
+    /// There is no way.
+    None,
+}
+
+impl Command {
+    /// How it begins, where it is typed.
+    pub(crate) fn typed(&self) -> &'static str {
+        match self {
+            Command::Answered { typed, .. } | Command::Told(typed) => typed,
+            Command::Own | Command::None => "",
+        }
+    }
+}
+
+impl Program {
+    pub(crate) fn title(&self) -> String {
+        takeback_agents::agent(self.name)
+            .map_or_else(|| self.name.to_owned(), |agent| agent.title.to_owned())
+    }
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).to_vec()
+}
+
+fn file(path: &str, content: &Value) -> (String, String) {
+    (path.to_owned(), format!("{content:#}\n"))
+}
+
+/// Any text will do.
+const KEY: &str = "sk-not-a-secret";
+
+/// Every agent that the npm registry has.
+pub(crate) const PROGRAMS: &[Program] = &[
+    Program {
+        name: "claude",
+        package: "@anthropic-ai/claude-code",
+        version: "2.1.325",
+        configuration: |_, _| vec![file(".claude/settings.json", &json!({ "theme": "dark" }))],
+        environment: |url| {
+            vec![
+                ("ANTHROPIC_BASE_URL", url.to_owned()),
+                ("ANTHROPIC_API_KEY", KEY.to_owned()),
+                ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+                ("DISABLE_AUTOUPDATER", "1".to_owned()),
+                // As root it skips permissions only in a sandbox.
+                ("IS_SANDBOX", "1".to_owned()),
+            ]
+        },
+        words: |_, turn| match turn {
+            Turn::First(prompt) => words(["-p", prompt, "--dangerously-skip-permissions"]),
+            Turn::Next(prompt) | Turn::Command(prompt) => {
+                words(["-p", prompt, "--continue", "--dangerously-skip-permissions"])
+            }
+        },
+        leave: &[],
+        can_continue: true,
+        write: |path, content| {
+            Reply::call("Write", json!({ "file_path": path, "content": content }))
+        },
+        shell: |command| {
+            Reply::call("Bash", json!({ "command": command, "description": "A command" }))
+        },
+        command: Command::Answered { typed: "/rollback", is_shown: true },
+    },
+    Program {
+        name: "codex",
+        package: "@openai/codex",
+        version: "0.166.0",
+        configuration: |url, project| {
+            let project = project.display();
+            let configuration = format!(
+                "# mine\nmodel = \"gpt-6-sol\"\nmodel_provider = \"script\"\n\n\
+                 [model_providers.script]\nname = \"script\"\nbase_url = \"{url}/v1\"\n\
+                 env_key = \"SCRIPT_KEY\"\nwire_api = \"responses\"\n\n\
+                 [projects.\"{project}\"]\ntrust_level = \"trusted\"\n"
+            );
+            vec![(".codex/config.toml".to_owned(), configuration)]
+        },
+        environment: |_| vec![("SCRIPT_KEY", KEY.to_owned())],
+        words: |_, turn| {
+            let mut all = words([
+                "exec",
+                "--dangerously-bypass-approvals-and-sandbox",
+                // People review hooks in its terminal.
+                "--dangerously-bypass-hook-trust",
+            ]);
+            match turn {
+                Turn::First(prompt) => all.push(prompt.to_owned()),
+                Turn::Next(prompt) | Turn::Command(prompt) => {
+                    all.extend(words(["resume", "--last", prompt]));
+                }
+            }
+            all
+        },
+        leave: &[],
+        can_continue: true,
+        write: |path, content| {
+            let lines: String = content.lines().map(|line| format!("+{line}\n")).collect();
+            let patch = format!("*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n");
+            codex_program(&format!("await tools.apply_patch({});", json!(patch)))
+        },
+        shell: |command| {
+            codex_program(&format!("await tools.exec_command({});", json!({ "cmd": command })))
+        },
+        command: Command::Answered { typed: "/rollback", is_shown: false },
+    },
+    Program {
+        name: "gemini",
+        package: "@google/gemini-cli",
+        version: "0.61.0",
+        configuration: |_, _| {
+            let auth = json!({ "auth": { "selectedType": "gemini-api-key" } });
+            let settings = json!({ "security": auth, "general": { "disableAutoUpdate": true } });
+            vec![file(".gemini/settings.json", &settings)]
+        },
+        environment: |url| {
+            vec![
+                ("GOOGLE_GEMINI_BASE_URL", url.to_owned()),
+                ("GEMINI_API_KEY", KEY.to_owned()),
+                ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned()),
+                ("GEMINI_TELEMETRY_ENABLED", "false".to_owned()),
+            ]
+        },
+        words: |_, turn| {
+            let mut all = words(["--yolo", "-m", "gemini-2.5-flash", "-p"]);
+            match turn {
+                Turn::First(prompt) => all.push(prompt.to_owned()),
+                Turn::Next(prompt) | Turn::Command(prompt) => {
+                    all.extend(words([prompt, "--resume", "latest"]));
+                }
+            }
+            all
+        },
+        leave: &[],
+        can_continue: true,
+        write: |path, content| {
+            Reply::call("write_file", json!({ "file_path": path, "content": content }))
+        },
+        shell: |command| {
+            let input = json!({ "command": command, "description": "A command" });
+            Reply::call("run_shell_command", input)
+        },
+        command: Command::Told("/rollback"),
+    },
+    Program {
+        name: "opencode",
+        package: "opencode-ai",
+        version: "1.18.33",
+        configuration: |url, _| {
+            let limit = json!({ "context": 100_000, "output": 10_000 });
+            let model = json!({ "name": "m", "tool_call": true, "limit": limit });
+            let provider = json!({
+                "npm": "@ai-sdk/openai-compatible", "name": "script", "models": { "m": model },
+                "options": { "baseURL": format!("{url}/v1"), "apiKey": KEY },
+            });
+            let settings = json!({
+                "provider": { "script": provider }, "model": "script/m", "permission": "allow",
+                "autoupdate": false, "share": "disabled",
+            });
+            vec![file(".config/opencode/opencode.json", &settings)]
+        },
+        environment: |url| {
+            vec![
+                // Before its first plugin runs, it gets a library for plugins, which ours does
+                // without. That may fail, but it may not take a minute.
+                ("NPM_CONFIG_REGISTRY", url.to_owned()),
+                ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),
+                ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
+            ]
+        },
+        words: |_, turn| match turn {
+            Turn::First(prompt) => words(["run", prompt]),
+            Turn::Next(prompt) => words(["run", "--continue", prompt]),
+            Turn::Command(rest) => words(["run", "--continue", "--command", "rollback", rest]),
+        },
+        leave: &[],
+        can_continue: true,
+        write: |path, content| {
+            Reply::call("write", json!({ "filePath": path, "content": content }))
+        },
+        shell: |command| {
+            Reply::call("bash", json!({ "command": command, "description": "A command" }))
+        },
+        command: Command::Own,
+    },
+    Program {
+        name: "qwen",
+        package: "@qwen-code/qwen-code",
+        version: "0.24.4",
+        configuration: |_, _| {
+            let settings = json!({
+                "security": { "auth": { "selectedType": "openai" } },
+                "telemetry": { "enabled": false },
+                "privacy": { "usageStatisticsEnabled": false },
+            });
+            vec![file(".qwen/settings.json", &settings)]
+        },
+        environment: |url| {
+            vec![
+                ("OPENAI_BASE_URL", format!("{url}/v1")),
+                ("OPENAI_API_KEY", KEY.to_owned()),
+                ("OPENAI_MODEL", "m".to_owned()),
+            ]
+        },
+        words: |_, turn| match turn {
+            Turn::First(prompt) => words(["--yolo", "-p", prompt]),
+            Turn::Next(prompt) | Turn::Command(prompt) => {
+                words(["--yolo", "--continue", "-p", prompt])
+            }
+        },
+        leave: &[],
+        can_continue: true,
+        write: |path, content| {
+            Reply::call("write_file", json!({ "file_path": path, "content": content }))
+        },
+        shell: |command| {
+            let input =
+                json!({ "command": command, "description": "A command", "is_background": false });
+            Reply::call("run_shell_command", input)
+        },
+        command: Command::Told("/takeback-rollback"),
+    },
+    Program {
+        name: "copilot",
+        package: "@github/copilot",
+        version: "1.0.102",
+        configuration: |_, _| vec![file(".copilot/config.json", &json!({ "banner": "never" }))],
+        environment: |url| {
+            vec![
+                ("COPILOT_PROVIDER_BASE_URL", format!("{url}/v1")),
+                ("COPILOT_PROVIDER_API_KEY", KEY.to_owned()),
+                ("COPILOT_MODEL", "gpt-4.1".to_owned()),
+                ("COPILOT_OFFLINE", "true".to_owned()),
+                ("COPILOT_AUTO_UPDATE", "false".to_owned()),
+            ]
+        },
+        words: |_, turn| match turn {
+            Turn::First(prompt) => words(["--allow-all", "-p", prompt]),
+            Turn::Next(prompt) | Turn::Command(prompt) => {
+                words(["--allow-all", "--continue", "-p", prompt])
+            }
+        },
+        leave: &[],
+        can_continue: true,
+        write: |path, content| Reply::call("create", json!({ "path": path, "file_text": content })),
+        shell: |command| {
+            Reply::call("bash", json!({ "command": command, "description": "A command" }))
+        },
+        command: Command::None,
+    },
+    Program {
+        name: "droid",
+        package: "droid",
+        version: "0.215.0",
+        configuration: |url, _| {
+            let model = json!({
+                "model": "m", "displayName": "M", "baseUrl": format!("{url}/v1"), "apiKey": KEY,
+                "provider": "generic-chat-completion-api", "maxOutputTokens": 8192,
+            });
+            let settings = json!({ "customModels": [model], "cloudSessionSync": false });
+            vec![file(".factory/settings.json", &settings)]
+        },
+        environment: |url| {
+            vec![
+                ("FACTORY_API_KEY", "fk-not-a-secret".to_owned()),
+                // A conversation goes on only if somebody says that it is not there.
+                ("FACTORY_API_BASE_URL", url.to_owned()),
+                ("DROID_AUTO_UPDATE_ENABLED", "false".to_owned()),
+            ]
+        },
+        words: |home, turn| {
+            let mut all = words(["exec", "--skip-permissions-unsafe", "-m", "custom:m"]);
+            match turn {
+                Turn::First(prompt) => all.push(prompt.to_owned()),
+                Turn::Next(prompt) | Turn::Command(prompt) => {
+                    all.extend(words(["-s", &droid_session(home), prompt]));
+                }
+            }
+            all
+        },
+        leave: &[],
+        can_continue: true,
+        write: |path, content| {
+            Reply::call("Create", json!({ "file_path": path, "content": content }))
+        },
+        shell: |command| {
+            let input = json!({
+                "command": command, "summary": "A command", "timeout": 60,
+                "riskLevelReason": "none", "riskLevel": "high",
+            });
+            Reply::call("Execute", input)
+        },
+        command: Command::Told("/rollback"),
+    },
+    Program {
+        name: "cline",
+        package: "cline",
+        version: "3.0.65",
+        configuration: |url, _| {
+            let settings = json!({
+                "provider": "openai-compatible", "apiKey": KEY, "model": "m",
+                "baseUrl": format!("{url}/v1"),
+            });
+            let provider = json!({
+                "settings": settings, "updatedAt": "2026-11-16T00:00:00.000Z",
+                "tokenSource": "manual",
+            });
+            let providers = json!({
+                "version": 1, "lastUsedProvider": "openai-compatible", "modes": {},
+                "providers": { "openai-compatible": provider },
+            });
+            vec![file(".cline/data/settings/providers.json", &providers)]
+        },
+        environment: |_| vec![("CLINE_TELEMETRY_DISABLED", "1".to_owned())],
+        words: |_, turn| match turn {
+            Turn::First(prompt) | Turn::Next(prompt) | Turn::Command(prompt) => {
+                words(["-P", "openai-compatible", "-m", "m", "--auto-approve", "true", prompt])
+            }
+        },
+        leave: &["hub", "stop"],
+        can_continue: false,
+        write: |path, content| Reply::call("editor", json!({ "path": path, "new_text": content })),
+        shell: |command| Reply::call("run_commands", json!({ "commands": [command] })),
+        command: Command::None,
+    },
+    Program {
+        name: "pi",
+        package: "@mariozechner/pi-coding-agent",
+        version: "0.73.1",
+        configuration: |url, _| {
+            let provider = json!({
+                "baseUrl": format!("{url}/v1"), "apiKey": KEY, "api": "openai-completions",
+                "models": [{ "id": "m" }],
+            });
+            let models = json!({ "providers": { "script": provider } });
+            vec![file(".pi/agent/models.json", &models)]
+        },
+        environment: |_| vec![("PI_OFFLINE", "1".to_owned())],
+        words: |_, turn| {
+            let mut all = words(["--provider", "script", "--model", "m", "-p"]);
+            match turn {
+                Turn::First(prompt) => all.push(prompt.to_owned()),
+                Turn::Next(prompt) | Turn::Command(prompt) => {
+                    all.extend(words([prompt, "--continue"]));
+                }
+            }
+            all
+        },
+        leave: &[],
+        can_continue: true,
+        write: |path, content| Reply::call("write", json!({ "path": path, "content": content })),
+        shell: |command| Reply::call("bash", json!({ "command": command })),
+        command: Command::Answered { typed: "/rollback", is_shown: true },
+    },
+];
+
+/// Newer models of Codex have only one tool, in which they write programs that use the others.
+fn codex_program(javascript: &str) -> Reply {
+    Reply::call("exec", Value::String(javascript.to_owned()))
+}
+
+/// Droid goes on with a conversation only by its name, which it does not say.
+fn droid_session(home: &Path) -> String {
+    let read = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let projects = read(&home.join(".factory/sessions"));
+    let files = projects.flat_map(|project| read(&project.path()));
+    let sessions = files.filter_map(|file| {
+        let name = file.file_name().to_string_lossy().strip_suffix(".jsonl")?.to_owned();
+        Some((file.metadata().and_then(|metadata| metadata.modified()).ok()?, name))
+    });
+    sessions.max().map(|(_, name)| name).unwrap_or_default()
+}
