@@ -1,6 +1,6 @@
 //! What an agent's hook is given becomes a report.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use takeback_undo::{Event, Report, ToolCall, TurnId, Work};
@@ -15,6 +15,8 @@ pub struct Heard {
     pub report: Report,
     /// The agent's name for that, as in the table.
     pub event: &'static str,
+    /// The agent's own log of the conversation, if it says where that is.
+    pub log: Option<PathBuf>,
 }
 
 /// Why nothing could be understood.
@@ -59,8 +61,12 @@ pub fn parse(
     let Some((event, signal)) = event_of(agent, event, &wire)? else { return Ok(None) };
     let Some(told) = (agent.read)(&wire, signal) else { return Ok(None) };
     let report = report(agent, signal, told, fallback_directory);
-    Ok(report.map(|report| Heard { report, event }))
+    let log = LOG_KEYS.iter().find_map(|key| wire.name(key)).map(PathBuf::from);
+    Ok(report.map(|report| Heard { report, event, log }))
 }
+
+/// Where payloads say which file the log is.
+const LOG_KEYS: [&str; 2] = ["transcript_path", "transcriptPath"];
 
 /// Which event of the table it is.
 fn event_of(

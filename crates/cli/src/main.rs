@@ -11,6 +11,7 @@ mod commands;
 mod config;
 mod context;
 mod failure;
+mod logs;
 
 use std::process::ExitCode;
 

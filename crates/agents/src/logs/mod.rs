@@ -129,9 +129,9 @@ pub const LOGS: &[LogFormat] = &[
     },
     LogFormat {
         agent: "opencode",
-        variable: None,
-        home: ".local/share/opencode",
-        logs: "",
+        variable: Some("XDG_DATA_HOME"),
+        home: ".local/share",
+        logs: "opencode",
         shape: Shape::Database,
         endings: &["opencode.db"],
     },
@@ -242,9 +242,7 @@ impl LogFormat {
             // Somebody else has read on meanwhile: from there, then.
             let Some(taken) = ledger.take_in_page(&read.page, now)? else { continue };
             caught_up.bad.extend(read.bad);
-            caught_up.taken.messages += taken.messages;
-            caught_up.taken.sessions.extend(taken.sessions);
-            caught_up.taken.new_sessions.extend(taken.new_sessions);
+            caught_up.taken.add(taken);
             if !read.more {
                 return Ok(caught_up);
             }

@@ -113,7 +113,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String
     let place = keeper.root(place).unwrap_or(place.clone());
     failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
     // Nothing: it cannot be read, or is something that this version does not know.
-    let Some(Heard { report, event }) = heard else { return failures };
+    let Some(Heard { report, event, log }) = heard else { return failures };
     let unknown = || Turn { id: TurnId::Number(0), number: 0 };
     let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown());
     let late: Option<Turn> = arguments.late.as_ref().map(turn);
@@ -147,7 +147,9 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Vec<String
             }
             failures.extend(new);
             match later {
-                Some(later) => background::later(context, &later),
+                Some(later) => {
+                    background::later(context, &later, &report.session_id(), log.as_deref());
+                }
                 None => background::upkeep(context, &keeper),
             }
         }

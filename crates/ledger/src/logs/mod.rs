@@ -89,6 +89,15 @@ pub struct TakenIn {
     pub messages: usize,
 }
 
+impl TakenIn {
+    /// With what another part brought in.
+    pub fn add(&mut self, other: TakenIn) {
+        self.sessions.extend(other.sessions);
+        self.new_sessions.extend(other.new_sessions);
+        self.messages += other.messages;
+    }
+}
+
 impl Ledger {
     /// How far a log has been read.
     pub fn bookmark(&self, log: &str) -> Result<Option<Bookmark>, LedgerError> {

@@ -8,6 +8,7 @@ use takeback_ledger::Undone;
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output;
 
 /// Give a session a title, or take it away
@@ -28,7 +29,7 @@ struct TitleView {
 }
 
 pub(super) fn title(arguments: &TitleArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let mut ledger = context.ledger()?;
+    let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&arguments.session)?;
     let title = Some(arguments.title.as_str()).filter(|title| !title.trim().is_empty());
     ledger.set_title(&session, title)?;
@@ -66,7 +67,7 @@ struct ForkView {
 }
 
 pub(super) fn fork(arguments: &ForkArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let mut ledger = context.ledger()?;
+    let mut ledger = logs::current_ledger(context)?;
     let parent = ledger.resolve(&arguments.session)?;
     let fork = ledger.fork(&parent, arguments.at, &new_id()?, context.now())?;
     let view = ForkView { session: fork.id, parent, at: arguments.at, title: fork.title };
@@ -101,7 +102,7 @@ pub(super) struct UndoArguments {
 }
 
 pub(super) fn undo(arguments: &UndoArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let mut ledger = context.ledger()?;
+    let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&arguments.session)?;
     let undone = ledger.undo_turns(&session, arguments.turns as usize, context.now())?;
     show(&UndoView::new(session, undone), "Undone", context);
@@ -117,7 +118,7 @@ pub(super) struct RedoArguments {
 }
 
 pub(super) fn redo(arguments: &RedoArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let mut ledger = context.ledger()?;
+    let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&arguments.session)?;
     let redone = ledger.redo(&session, context.now())?;
     show(&UndoView::new(session, redone), "Redone", context);

@@ -10,6 +10,7 @@ use takeback_ledger::{ListOptions, SessionSummary, Time};
 use super::text::{self, ShortIds};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output;
 
 // Neither help nor examples of its own: it is part of two commands.
@@ -89,7 +90,7 @@ impl<'s> From<&'s SessionSummary> for Row<'s> {
 }
 
 pub(super) fn run(arguments: &ListArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let ledger = context.ledger()?;
+    let ledger = logs::current_ledger(context)?;
     let limit = arguments.limit.unwrap_or(20) as usize;
     let found = ledger.sessions(&ListOptions {
         sources: arguments.sources.clone(),

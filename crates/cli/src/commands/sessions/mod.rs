@@ -3,7 +3,7 @@
 mod care;
 mod edit;
 mod export;
-mod import;
+pub(crate) mod import;
 mod list;
 mod prune;
 mod search;

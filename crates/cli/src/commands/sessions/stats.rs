@@ -9,6 +9,7 @@ use takeback_ledger::{Time, UsageBy, UsageTotal};
 use super::text;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output;
 
 /// Add up sessions, tokens and cost
@@ -46,7 +47,7 @@ struct View {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let totals = context.ledger()?.usage_by(arguments.by.into(), &day)?;
+    let totals = logs::current_ledger(context)?.usage_by(arguments.by.into(), &day)?;
     let view = View { by: arguments.by, totals };
     if context.globals.json {
         output::print_json(&view);
