@@ -170,6 +170,12 @@ impl Context {
         self.places.home.as_deref()
     }
 
+    /// The root of the workspace that a directory is in; itself if it is gone.
+    pub(crate) fn root(&self, directory: &Path) -> PathBuf {
+        takeback_undo::root_of(directory, &self.places)
+            .map_or_else(|_| directory.to_owned(), |root| root.path)
+    }
+
     /// Where an agent keeps its logs.
     pub(crate) fn logs_of(&self, format: &LogFormat) -> Option<PathBuf> {
         let told = format.variable.and_then(env::var_os).filter(|told| !told.is_empty());

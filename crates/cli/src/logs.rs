@@ -56,7 +56,7 @@ fn read(
     // A prompt that waits in the spool comes before what the log says about it.
     if ledger.catch_up()? {
         for found in logs {
-            format.catch_up(ledger, found, context.now())?;
+            format.catch_up(ledger, found, &|directory| context.root(directory), context.now())?;
         }
     }
     Ok(())
@@ -88,7 +88,12 @@ fn catch_up_recent(ledger: &mut Ledger, context: &Context) {
         let found = Found::named(format, &bookmark.log);
         databases += usize::from(found.session.is_some());
         if has_more(&found, &bookmark) && databases <= RECENT_IN_DATABASES {
-            let _ = format.catch_up(ledger, &found, context.now());
+            let _ = format.catch_up(
+                ledger,
+                &found,
+                &|directory| context.root(directory),
+                context.now(),
+            );
         }
     }
 }

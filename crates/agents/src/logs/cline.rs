@@ -36,7 +36,8 @@ fn facts(reading: &Reading<'_>) -> Facts {
         workspace: text(&about, "workspace_root").or_else(|| text(&about, "cwd")),
         branch: text(&about["metadata"]["git"], "branch"),
         model: text(&about, "model"),
-        title: text(&about["metadata"], "title"),
+        // Without a name of its own it is called what was said first.
+        title: text(&about["metadata"], "title").filter(|title| about["prompt"] != **title),
         parent: text(&about, "parent_session_id"),
     }
 }

@@ -1,8 +1,11 @@
 //! Droid: messages as Anthropic's API has them, with those of hooks in between.
 
+use std::fs;
+
 use serde_json::Value;
 
-use super::page::{At, Facts, text, time};
+use super::page::{At, Facts, text, time, tokens};
+use super::state::Tokens;
 use super::{Reading, anthropic};
 
 pub(super) fn read(line: &Value, reading: &mut Reading<'_>) {
@@ -14,8 +17,30 @@ pub(super) fn read(line: &Value, reading: &mut Reading<'_>) {
                 reading.out.summary(at, &summary);
             }
         }
+        Some("agent_turn_outcome") => usage(line, reading),
         _ => {}
     }
+}
+
+/// Tokens are counted in a file beside the log, all of them together.
+fn usage(line: &Value, reading: &mut Reading<'_>) {
+    let (Some(session), Some(turn)) = (reading.state.session.clone(), text(line, "turnId")) else {
+        return;
+    };
+    let settings = fs::read(reading.path.with_extension("settings.json")).ok();
+    let settings = settings.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    let usage = &settings.unwrap_or_default()["tokenUsage"];
+    let total = Tokens {
+        input: tokens(usage, "inputTokens"),
+        output: tokens(usage, "outputTokens"),
+        cache_read: tokens(usage, "cacheReadTokens"),
+        cache_write: tokens(usage, "cacheCreationTokens"),
+        reasoning: tokens(usage, "thinkingTokens"),
+    };
+    let (spent, _) = reading.state.count("session", total);
+    let at = At { session, origin: turn, time: None };
+    let model = reading.state.model.clone();
+    reading.out.usage(&at, spent.usage(model.as_deref(), 0));
 }
 
 fn at(line: &Value, reading: &Reading<'_>) -> Option<At> {
@@ -27,7 +52,8 @@ fn session(line: &Value, reading: &mut Reading<'_>) {
     let Some(own) = text(line, "id") else { return };
     let facts = Facts {
         workspace: text(line, "cwd"),
-        title: text(line, "title"),
+        // Otherwise it is what was said first.
+        title: text(line, "title").filter(|_| line["isSessionTitleManuallySet"] == true),
         parent: text(line, "callingSessionId"),
         ..Facts::default()
     };

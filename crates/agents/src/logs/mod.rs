@@ -24,7 +24,7 @@ mod state;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use takeback_ledger::{Bookmark, Ledger, LedgerError, LogPage, TakenIn, Time};
+use takeback_ledger::{Bookmark, Ledger, LedgerError, LogPage, TakenIn, Time, Told};
 
 pub use find::Found;
 
@@ -225,19 +225,28 @@ impl LogFormat {
         })
     }
 
-    /// Brings a log into the ledger, as far as it goes.
+    /// Brings a log into the ledger, as far as it goes. `root` gives the workspace that a directory
+    /// belongs to.
     pub fn catch_up(
         &self,
         ledger: &mut Ledger,
         found: &Found,
+        root: &dyn Fn(&Path) -> PathBuf,
         now: Time,
     ) -> Result<CaughtUp, LogError> {
         let mut caught_up = CaughtUp::default();
         let log = found.name();
         loop {
-            let read = self.read(found, ledger.bookmark(&log)?)?;
+            let mut read = self.read(found, ledger.bookmark(&log)?)?;
             if read.page.from.as_ref() == Some(&read.page.to) {
                 return Ok(caught_up);
+            }
+            for entry in &mut read.page.entries {
+                if let Told::Session(record) = &mut entry.told
+                    && let Some(directory) = &mut record.workspace
+                {
+                    *directory = root(Path::new(directory)).display().to_string();
+                }
             }
             // Somebody else has read on meanwhile: from there, then.
             let Some(taken) = ledger.take_in_page(&read.page, now)? else { continue };

@@ -180,7 +180,8 @@ pub(crate) fn from_agent(
     let total = logs.len() as u64;
     let (mut taken, mut bad) = (TakenIn::default(), Vec::new());
     for (number, log) in (1..).zip(&logs) {
-        match format.catch_up(&mut ledger, log, context.now()) {
+        match format.catch_up(&mut ledger, log, &|directory| context.root(directory), context.now())
+        {
             Ok(caught_up) => {
                 taken.add(caught_up.taken);
                 bad.extend(unreadable(log, &caught_up.bad));
