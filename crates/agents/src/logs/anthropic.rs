@@ -31,12 +31,13 @@ fn add(parts: &mut Parts, block: &Value) {
             }
         }
         Some("tool_result") => {
-            parts.results.extend(text(block, "tool_use_id").map(|call| Outcome {
+            let Some(call) = text(block, "tool_use_id") else { return };
+            parts.results.push(Outcome {
                 call,
                 tool: text(block, "name"),
                 text: plain(&block["content"]),
                 succeeded: block["is_error"].as_bool().map(|is_error| !is_error),
-            }))
+            });
         }
         Some(kind @ ("image" | "document")) => parts.attachments.push(attachment(kind, block)),
         _ => {}

@@ -66,7 +66,7 @@ fn said(text: &str) -> String {
     let inside = text
         .trim()
         .strip_prefix("<user_input")
-        .and_then(|rest| Some(rest.split_once('>')?.1.strip_suffix("</user_input>")?));
+        .and_then(|rest| rest.split_once('>')?.1.strip_suffix("</user_input>"));
     inside.unwrap_or(text).to_owned()
 }
 

@@ -40,7 +40,8 @@ pub(super) fn read(
     let is_same = from.as_ref().is_some_and(|from| from.identity == identity);
     if !is_same && !bytes.is_empty() {
         let value = serde_json::from_slice::<Value>(&bytes)
-            .or_else(|error| serde_json::from_slice(&wire::mended(&bytes)).map_err(|_| error))?;
+            .or_else(|error| serde_json::from_slice(&wire::mended(&bytes)).map_err(|_| error))
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let mut reading = Reading { path, offset: 0, state: &mut state, out: &mut out };
         read(&value, &mut reading);
     }

@@ -8,6 +8,7 @@ mod hooks;
 mod hooks_back;
 mod hooks_together;
 mod hooks_trouble;
+mod logs;
 mod losses;
 mod losses_more;
 mod peers;

@@ -189,8 +189,12 @@ pub(crate) fn from_agent(
             // Nothing else would come in either.
             Err(LogError::Ledger(error)) => return Err(error.into()),
             Err(error) => {
-                let (file, message) = (Some(log.name()), failure::chain(&error));
-                bad.push(Bad { file, line: None, message });
+                let message = match &error {
+                    LogError::Malformed { reason, .. } => reason.clone(),
+                    LogError::Io { source, .. } => source.to_string(),
+                    error => failure::chain(error),
+                };
+                bad.push(Bad { file: Some(log.name()), line: None, message });
             }
         }
         bar.step(number, Some(total));
