@@ -112,14 +112,22 @@ impl LogFormat {
             }
             None => {
                 self.walk(place, DEPTH, &mut files);
-                files.retain(|path| {
-                    let mut names = path.iter().rev().take(3).filter_map(|name| name.to_str());
-                    names.any(|name| name.contains(session))
-                });
+                files.retain(|path| is_of(path, session));
             }
         }
         files.sort();
         files.dedup();
         files.into_iter().map(|path| Found { path, session: None }).collect()
     }
+}
+
+/// Whether a log's path has the name of a session in it: a file's, or that of a directory above.
+fn is_of(path: &Path, session: &str) -> bool {
+    // A short one may be part of any name.
+    const LONG: usize = 8;
+    let is_it = |name: &str| {
+        let stem = name.split('.').next().unwrap_or(name);
+        stem == session || (session.len() >= LONG && name.contains(session))
+    };
+    path.iter().rev().take(3).filter_map(|name| name.to_str()).any(is_it)
 }

@@ -132,7 +132,7 @@ impl<'s> Claude<'s> {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }
 
-    fn log(&mut self, role: &str, content: Value) {
+    fn log(&mut self, role: &str, content: &Value) {
         self.entries += 1;
         let now = takeback_ledger::Time::from(std::time::SystemTime::now()).rfc3339();
         let line = json!({
@@ -148,7 +148,7 @@ impl<'s> Claude<'s> {
     fn hears(&mut self, prompt: &str) {
         self.tell(json!({ "hook_event_name": "UserPromptSubmit", "prompt": prompt,
             "prompt_id": prompt }));
-        self.log("user", json!(prompt));
+        self.log("user", &json!(prompt));
     }
 
     fn writes(&mut self, turn: &str, path: &str, content: &str) {
@@ -157,7 +157,7 @@ impl<'s> Claude<'s> {
         let input = json!({ "file_path": path, "content": content });
         self.log(
             "assistant",
-            json!([{ "type": "tool_use", "id": id, "name": "Write", "input": input }]),
+            &json!([{ "type": "tool_use", "id": id, "name": "Write", "input": input }]),
         );
         let mut event = json!({ "hook_event_name": "PreToolUse", "tool_name": "Write",
             "tool_input": input, "tool_use_id": id, "prompt_id": turn });
@@ -168,12 +168,12 @@ impl<'s> Claude<'s> {
         self.tell(event);
         self.log(
             "user",
-            json!([{ "type": "tool_result", "tool_use_id": id, "content": "written" }]),
+            &json!([{ "type": "tool_result", "tool_use_id": id, "content": "written" }]),
         );
     }
 
     fn says(&mut self, text: &str) {
-        self.log("assistant", json!([{ "type": "text", "text": text }]));
+        self.log("assistant", &json!([{ "type": "text", "text": text }]));
     }
 
     fn stops(&self) {

@@ -16,7 +16,8 @@ use serde_json::Value;
 use self::place::Said;
 use crate::sessions::{self, head, parse};
 use crate::{
-    Ledger, LedgerError, MessageRecord, SessionRecord, Time, UsageRecord, mask, turns, usage,
+    Ledger, LedgerError, MessageRecord, Redactor, SessionRecord, Time, UsageRecord, mask, turns,
+    usage,
 };
 
 /// How far a log has been read.
@@ -135,7 +136,10 @@ fn masked(page: &LogPage) -> LogPage {
         match &mut entry.told {
             Told::Session(record) => mask::session(record),
             Told::Message(message) | Told::Summary(message) => mask::message(message),
-            Told::Usage(_) | Told::Outcome { .. } => {}
+            Told::Outcome { outcome, .. } => {
+                *outcome = Redactor::shared().text(outcome).into_owned();
+            }
+            Told::Usage(_) => {}
         }
     }
     page
