@@ -35,11 +35,11 @@ use self::state::State;
 pub struct LogFormat {
     /// The agent.
     pub agent: &'static str,
-    /// The variable of the environment that says where its own directory is.
+    /// The variable of the environment that says where its files are.
     pub variable: Option<&'static str>,
-    /// Where that is otherwise, in the user's home directory.
+    /// Where they are otherwise, in the user's home directory.
     pub home: &'static str,
-    /// Where its logs are in there.
+    /// Where its logs are among them.
     pub logs: &'static str,
     shape: Shape,
     /// How the names of its logs end.
@@ -89,15 +89,15 @@ pub const LOGS: &[LogFormat] = &[
     },
     LogFormat {
         agent: "gemini",
-        variable: None,
-        home: ".gemini",
-        logs: "tmp",
+        variable: Some("GEMINI_CLI_HOME"),
+        home: "",
+        logs: ".gemini/tmp",
         shape: Shape::Either(gemini::read, gemini::read_document),
         endings: &[".jsonl", ".json"],
     },
     LogFormat {
         agent: "qwen",
-        variable: None,
+        variable: Some("QWEN_HOME"),
         home: ".qwen",
         logs: "projects",
         shape: Shape::Lines(qwen::read),
@@ -105,9 +105,9 @@ pub const LOGS: &[LogFormat] = &[
     },
     LogFormat {
         agent: "droid",
-        variable: None,
-        home: ".factory",
-        logs: "sessions",
+        variable: Some("FACTORY_HOME_OVERRIDE"),
+        home: "",
+        logs: ".factory/sessions",
         shape: Shape::Lines(droid::read),
         endings: &[".jsonl"],
     },

@@ -334,6 +334,9 @@ fn a_document_is_read_on_from_its_last_message() {
     assert!(copy.format.read(&copy.found, Some(first.page.to.clone())).is_err());
     fs::write(&copy.found.path, whole.to_string()).unwrap();
     let second = copy.read(Some(first.page.to.clone()));
+    // What was deleted meanwhile must not come in again.
+    let is_known = |entry: &LogEntry| first.page.entries.iter().any(|known| known == entry);
+    assert!(!second.page.entries.iter().any(is_known));
     let mut parts = Seen::default();
     first.page.entries.into_iter().chain(second.page.entries).for_each(|entry| parts.add(entry));
     let mut all = Seen::default();
