@@ -78,15 +78,12 @@ fn read_session(
         let id: String = row.get(0)?;
         let time = Time(row.get(1)?);
         let data = json(&row.get::<_, String>(2)?);
-        // It is still being written, and so is whatever comes after it.
-        if data["role"] == "assistant"
-            && data["time"]["completed"].is_null()
-            && data["error"].is_null()
-        {
+        let parts = parts(&connection, &id)?;
+        if is_being_written(&connection, session, &id, &data, &parts)? {
             break;
         }
         let at = At { session: session.to_owned(), origin: id.clone(), time: Some(time) };
-        message(&at, &data, &parts(&connection, &id)?, &mut out);
+        message(&at, &data, &parts, &mut out);
         state.last = Some(id);
         count += 1;
     }
@@ -99,6 +96,30 @@ fn read_session(
     };
     let page = LogPage { from, to, entries: out.entries };
     Ok(Read { page, bad: Vec::new(), more: count == PART })
+}
+
+/// Whether more of a message is to come. One that was cut off gets no more once the agent has
+/// answered again.
+fn is_being_written(
+    connection: &Connection,
+    session: &str,
+    id: &str,
+    data: &Value,
+    parts: &[Value],
+) -> rusqlite::Result<bool> {
+    let is_open = match data["role"].as_str() {
+        Some("assistant") => data["time"]["completed"].is_null() && data["error"].is_null(),
+        // First comes the message, then what it says.
+        _ => parts.is_empty(),
+    };
+    if !is_open {
+        return Ok(false);
+    }
+    let mut later = connection.prepare_cached(
+        "SELECT NOT EXISTS (SELECT 1 FROM message
+         WHERE session_id = ?1 AND id > ?2 AND data ->> 'role' = 'assistant')",
+    )?;
+    later.query_row([session, id], |row| row.get(0))
 }
 
 fn facts(connection: &Connection, session: &str) -> rusqlite::Result<Option<(Time, Facts)>> {

@@ -355,6 +355,7 @@ fn opencode_is_read_while_it_writes() {
     let session = copy.found.session.clone().unwrap();
     let insert = "INSERT INTO message VALUES (?1, ?2, 1794811960000, 1794811960000, ?3)";
     agent.execute(insert, ["msg_2", &session, r#"{"role":"user"}"#]).unwrap();
+    assert_eq!(copy.read(Some(end.clone())).page.to, end);
     let part = "INSERT INTO part VALUES (?1, ?2, ?3, 0, 0, ?4)";
     agent.execute(part, ["prt_2", "msg_2", &session, r#"{"type":"text","text":"more"}"#]).unwrap();
     agent.execute(insert, ["msg_3", &session, r#"{"role":"assistant","time":{}}"#]).unwrap();
@@ -367,7 +368,17 @@ fn opencode_is_read_while_it_writes() {
     agent.execute(part, ["prt_3", "msg_3", &session, r#"{"type":"text","text":"done"}"#]).unwrap();
     let read = copy.read(Some(read.page.to));
     assert_eq!(read.page.entries.len(), 1);
-    assert!(copy.read(Some(read.page.to)).page.entries.is_empty());
+    let end = read.page.to;
+    assert!(copy.read(Some(end.clone())).page.entries.is_empty());
+    // One that was cut off is in nobody's way.
+    agent.execute(insert, ["msg_4", &session, r#"{"role":"assistant","time":{}}"#]).unwrap();
+    agent.execute(insert, ["msg_5", &session, r#"{"role":"user"}"#]).unwrap();
+    agent
+        .execute(part, ["prt_5", "msg_5", &session, r#"{"type":"text","text":"hello?"}"#])
+        .unwrap();
+    assert_eq!(copy.read(Some(end.clone())).page.to, end);
+    agent.execute(insert, ["msg_6", &session, done]).unwrap();
+    assert_eq!(copy.read(Some(end)).page.entries.len(), 1);
 }
 
 #[test]
