@@ -18,6 +18,8 @@ pub enum Heard {
         report: Box<Report>,
         /// The agent's name for that, as in the table.
         event: &'static str,
+        /// The agent's own log of the conversation, if it says where that is.
+        log: Option<PathBuf>,
     },
     /// The user typed something that is meant for takeback.
     Slash {
@@ -80,7 +82,8 @@ pub fn parse(
         return Ok(Some(Heard::Slash { slash, directory }));
     }
     let report = report(agent, signal, told, directory);
-    Ok(report.map(|report| Heard::Report { report: Box::new(report), event }))
+    let log = LOG_KEYS.iter().find_map(|key| wire.name(key)).map(PathBuf::from);
+    Ok(report.map(|report| Heard::Report { report: Box::new(report), event, log }))
 }
 
 /// What is meant for takeback, in an event that a hook can answer.
@@ -96,6 +99,9 @@ fn typed(agent: &Agent, event: &str, signal: Signal, told: &Told) -> Option<Slas
         _ => None,
     }
 }
+
+/// Where payloads say which file the log is.
+const LOG_KEYS: [&str; 2] = ["transcript_path", "transcriptPath"];
 
 /// Which event of the table it is.
 fn event_of(

@@ -101,7 +101,7 @@ fn value(raw: &RawValue) -> Value {
 
 /// JSON as some agents write it: with a byte order mark, or with half of a character where they
 /// cut a text.
-fn mended(input: &[u8]) -> Vec<u8> {
+pub(crate) fn mended(input: &[u8]) -> Vec<u8> {
     let input = input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input);
     let surrogate = |at: usize, range: std::ops::Range<u32>| {
         let digits = input.get(at..at + 6)?.strip_prefix(b"\\u")?;

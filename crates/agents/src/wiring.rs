@@ -110,7 +110,6 @@ const CLAUDE_HOOKS: &[&str] = &[
     "Stop",
     "SubagentStart",
     "SubagentStop",
-    "PreCompact",
     "SessionEnd",
 ];
 
@@ -134,7 +133,6 @@ pub(crate) const CLAUDE: Wiring = Wiring {
                 "Stop",
                 "SubagentStart",
                 "SubagentStop",
-                "PreCompact",
                 "SessionEnd",
             ],
             limits: &[],

@@ -41,16 +41,25 @@ pub(crate) fn detach() {
     let _ = rustix::process::setsid();
 }
 
-/// Starts what a report left for later. If it cannot be started, the next one makes up for it.
-pub(crate) fn later(context: &Context, later: &Later) {
-    let _ = match later {
-        Later::Warm(workspace) => start(context, workspace, ["checkpoints", "warm"], None),
-        Later::Tend { workspace, session, time } => {
-            let ended = time.0.to_string();
-            let words = ["checkpoints", "tend", "--session", session, "--ended", &ended];
-            start(context, workspace, words, None)
+/// Starts what a report of a session left for later. If it cannot be started, the next one makes up
+/// for it. `log` is the agent's own one.
+pub(crate) fn later(context: &Context, later: &Later, session: &str, log: Option<&Path>) {
+    let mut words: Vec<&OsStr> = vec!["checkpoints".as_ref()];
+    let ended;
+    let workspace = match later {
+        Later::Warm(workspace) => {
+            words.push("warm".as_ref());
+            workspace
+        }
+        Later::Tend { workspace, time, .. } => {
+            ended = time.0.to_string();
+            words.extend(["tend", "--ended", &ended].map(OsStr::new));
+            workspace
         }
     };
+    words.extend(["--session", session].map(OsStr::new));
+    words.extend(log.map(|_| OsStr::new("--log")).into_iter().chain(log.map(Path::as_os_str)));
+    let _ = start(context, workspace, words, None);
 }
 
 /// Starts to look after the store, if that is due.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
+use takeback_agents::LogFormat;
 use takeback_ledger::{Ledger, Options, Time};
 use takeback_tree::{Places, RelPath, Workspace};
 use takeback_undo::{Keeper, Setting};
@@ -178,6 +179,22 @@ impl Context {
     /// The home directory of the user, not takeback's.
     pub(crate) fn user_home(&self) -> Option<&Path> {
         self.places.home.as_deref()
+    }
+
+    /// The root of the workspace that a directory is in; itself if it is gone.
+    pub(crate) fn root(&self, directory: &Path) -> PathBuf {
+        takeback_undo::root_of(directory, &self.places)
+            .map_or_else(|_| directory.to_owned(), |root| root.path)
+    }
+
+    /// Where an agent keeps its logs.
+    pub(crate) fn logs_of(&self, format: &LogFormat) -> Option<PathBuf> {
+        let told = format.variable.and_then(env::var_os).filter(|told| !told.is_empty());
+        let home = match told {
+            Some(told) => self.directory.join(told),
+            None => self.user_home()?.join(format.home),
+        };
+        Some(home.join(format.logs))
     }
 
     /// Where the ledger is.

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use takeback_agents::LogError;
 use takeback_ledger::{
     ExchangeError, HermesError, LedgerError, OpenError, RepairError as LedgerRepairError,
     TitleError,
@@ -402,6 +403,15 @@ impl From<LedgerRepairError> for Failure {
                 Failure::of(&error).hint("end the agents that use it and repeat")
             }
             LedgerRepairError::Io { .. } => Failure::of(&error).hint(SPACE),
+        }
+    }
+}
+
+impl From<LogError> for Failure {
+    fn from(error: LogError) -> Failure {
+        match error {
+            LogError::Ledger(error) => error.into(),
+            error => Failure::of(&error),
         }
     }
 }

@@ -12,6 +12,7 @@ mod config;
 mod context;
 mod failure;
 mod fired;
+mod logs;
 mod reporting;
 
 use std::process::ExitCode;

@@ -34,6 +34,7 @@ pub(crate) fn keeper(context: &Context) -> Option<(Arc<Keeper>, Vec<String>)> {
 /// A report that is being dealt with.
 pub(crate) struct Work {
     keeper: Arc<Keeper>,
+    session: String,
     /// The workspace that failures are noted for.
     place: PathBuf,
     /// How long its agent waits; as long as it takes if it does not wait, or not for a capture.
@@ -78,7 +79,8 @@ impl Work {
             // Nobody listens any more if it took too long and the process does not stay.
             let _ = sender.send(handled);
         });
-        Work { keeper: keeper.clone(), place: place.to_owned(), limit, gone_on, done }
+        let (session, place) = (report.session_id(), place.to_owned());
+        Work { keeper: keeper.clone(), session, place, limit, gone_on, done }
     }
 
     /// Waits for as long as the agent does. What takes longer counts as missed until it is there.
@@ -114,18 +116,19 @@ impl Work {
         Some(handled)
     }
 
+    /// Starts what can be done when nobody waits any more.
+    /// `log` is the agent's own log of the conversation.
+    pub(crate) fn leave_for_later(&self, context: &Context, handled: &Handled, log: Option<&Path>) {
+        match &handled.later {
+            Some(later) => background::later(context, later, &self.session, log),
+            None => background::upkeep(context, &self.keeper),
+        }
+    }
+
     /// What was missed is there after all.
     fn withdraw(&self, handled: &Handled) {
         if self.gone_on.load(Ordering::SeqCst) && handled.failures.is_empty() {
             self.keeper.withdraw_missed(&self.place, LATE);
         }
-    }
-}
-
-/// Starts what can be done when nobody waits any more.
-pub(crate) fn leave_for_later(context: &Context, keeper: &Keeper, handled: &Handled) {
-    match &handled.later {
-        Some(later) => background::later(context, later),
-        None => background::upkeep(context, keeper),
     }
 }

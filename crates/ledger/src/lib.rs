@@ -7,6 +7,7 @@ mod exchange;
 mod hermes;
 mod ledger;
 mod lineage;
+mod logs;
 mod mask;
 mod messages;
 mod records;
@@ -31,6 +32,7 @@ pub use exchange::{BadLine, ExchangeError, ImportError, ImportReport, Imported};
 pub use hermes::{HermesDatabase, HermesError, Transcripts};
 pub use ledger::{Ledger, LedgerError, Options};
 pub use lineage::Descendant;
+pub use logs::{Bookmark, LogEntry, LogPage, TakenIn, Told};
 pub use mask::transcript as mask;
 pub use messages::Which;
 pub use records::{

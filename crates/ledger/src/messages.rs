@@ -63,14 +63,7 @@ impl Ledger {
             let mut appender = Appender::new(transaction, head);
             let seq = appender.append(&summary, now)?;
             let last_id = appender.finish()?;
-            // A summary of an earlier part is summed up itself.
-            transaction.execute(
-                "UPDATE messages SET compacted = ?3
-                 WHERE session = ?1 AND ifnull(summarizes, seq) <= ?2 AND seq <> ?3
-                   AND NOT undone AND (compacted = 0 OR compacted IN (
-                       SELECT seq FROM messages WHERE session = ?1 AND undone))",
-                params![key, upto, seq],
-            )?;
+            mark_compacted(transaction, key, upto, seq)?;
             Ok((seq, last_id))
         })?;
         self.index_after_append(last_id, &[summary]);
@@ -135,6 +128,18 @@ impl<'t> Appender<'t> {
             self.calls += calls;
         }
         Ok(seq)
+    }
+
+    /// A message that is here already comes next. Gives the turn that it is part of.
+    pub(crate) fn pass(&mut self, seq: i64, begins_turn: bool) -> i64 {
+        self.head.last_seq = self.head.last_seq.max(seq);
+        self.head.last_turn += i64::from(begins_turn);
+        self.head.last_turn
+    }
+
+    /// The number of the last message so far.
+    pub(crate) fn last_seq(&self) -> i64 {
+        self.head.last_seq
     }
 
     fn begin_turn(&self, seq: i64, time: Time, undone: bool) -> Result<(), LedgerError> {
@@ -256,6 +261,24 @@ pub(crate) fn copy(
     Ok(messages.len())
 }
 
+/// Marks what a summary stands for.
+pub(crate) fn mark_compacted(
+    transaction: &Transaction<'_>,
+    key: i64,
+    upto: i64,
+    summary: i64,
+) -> Result<(), LedgerError> {
+    // A summary of an earlier part is summed up itself.
+    transaction.execute(
+        "UPDATE messages SET compacted = ?3
+         WHERE session = ?1 AND ifnull(summarizes, seq) <= ?2 AND seq <> ?3
+           AND NOT undone AND (compacted = 0 OR compacted IN (
+               SELECT seq FROM messages WHERE session = ?1 AND undone))",
+        params![key, upto, summary],
+    )?;
+    Ok(())
+}
+
 /// Marks a message that is here as it is marked there.
 pub(crate) fn take_over_marks(
     connection: &Connection,
@@ -311,9 +334,18 @@ pub(crate) struct Stored {
 }
 
 pub(crate) fn read_all(connection: &Connection, key: i64) -> Result<Vec<Stored>, LedgerError> {
-    let mut statement =
-        connection.prepare_cached("SELECT * FROM messages WHERE session = ?1 ORDER BY seq")?;
-    let rows = statement.query_map([key], read)?;
+    read_after(connection, key, i64::MIN)
+}
+
+/// The messages behind one.
+pub(crate) fn read_after(
+    connection: &Connection,
+    key: i64,
+    seq: i64,
+) -> Result<Vec<Stored>, LedgerError> {
+    let mut statement = connection
+        .prepare_cached("SELECT * FROM messages WHERE session = ?1 AND seq > ?2 ORDER BY seq")?;
+    let rows = statement.query_map([key, seq], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

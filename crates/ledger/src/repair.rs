@@ -305,7 +305,7 @@ fn refill(
 
 fn tables(connection: &Connection) -> Result<Vec<Table>, LedgerError> {
     let mut tables = Vec::new();
-    for name in PARTS.iter().chain(&["sessions"]) {
+    for name in PARTS.iter().chain(&["sessions", "bookmarks"]) {
         let mut statement = connection.prepare(&format!("PRAGMA table_info({name})"))?;
         let columns = statement
             .query_map([], |row| Ok((row.get(1)?, row.get(2)?, !row.get::<_, bool>(3)?)))?

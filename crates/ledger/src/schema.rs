@@ -8,7 +8,7 @@ use crate::search::INDEX_VERSION;
 pub(crate) const APPLICATION_ID: i32 = 0x746b_626b;
 
 /// What this program writes.
-pub(crate) const VERSION: i32 = 1;
+pub(crate) const VERSION: i32 = 2;
 
 const SCHEMA: &str = include_str!("schema.sql");
 
@@ -22,7 +22,30 @@ struct Migration {
 }
 
 /// Forward only, in order, each from the version before it.
-const MIGRATIONS: &[Migration] = &[];
+const MIGRATIONS: &[Migration] = &[Migration { to: 2, columns: &[], sql: LOGS }];
+
+/// What is known of agents' own logs.
+const LOGS: &str = "
+    CREATE TABLE origins (
+        id      INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL,
+        seq     INTEGER,
+        origin  TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX origins_identity ON origins (session, origin);
+    CREATE INDEX origins_message ON origins (session, seq) WHERE seq IS NOT NULL;
+
+    CREATE TABLE bookmarks (
+        id       INTEGER PRIMARY KEY,
+        log      TEXT NOT NULL,
+        agent    TEXT NOT NULL,
+        offset   INTEGER NOT NULL,
+        read_at  INTEGER NOT NULL,
+        identity TEXT NOT NULL,
+        state    TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX bookmarks_identity ON bookmarks (log);
+    CREATE INDEX bookmarks_recent ON bookmarks (read_at);";
 
 /// Makes the tables in an empty database, or brings an older one up to date. In a transaction.
 pub(crate) fn bring_up_to_date(connection: &Connection, found: i32) -> rusqlite::Result<()> {
@@ -112,6 +135,27 @@ mod tests {
         let mood: String =
             connection.query_row("SELECT x FROM more", [], |row| row.get(0)).unwrap();
         assert_eq!(mood, "odd");
+    }
+
+    #[test]
+    fn a_ledger_that_was_migrated_has_the_tables_of_a_new_one() {
+        let tables = |connection: &Connection| -> Vec<String> {
+            let mut statement = connection
+                .prepare("SELECT name || ' ' || sql FROM sqlite_schema WHERE sql IS NOT NULL")
+                .unwrap();
+            let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+            let tidy = |sql: String| {
+                let lines = sql.lines().filter(|line| !line.trim().starts_with("--"));
+                lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+            };
+            let mut tables: Vec<String> = rows.map(|sql| tidy(sql.unwrap())).collect();
+            tables.sort();
+            tables
+        };
+        let (fresh, old) = (version_1(), version_1());
+        old.execute_batch("DROP TABLE origins; DROP TABLE bookmarks").unwrap();
+        bring_up_to_date(&old, 1).unwrap();
+        assert_eq!(tables(&old), tables(&fresh));
     }
 
     #[test]

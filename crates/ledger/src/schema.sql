@@ -1,4 +1,4 @@
--- Schema version 1. Times are milliseconds since 1970. Columns that are read without the texts
+-- Schema version 2. Times are milliseconds since 1970. Columns that are read without the texts
 -- stand before them, so that large texts (on overflow pages) are not touched.
 
 CREATE TABLE sessions (
@@ -173,6 +173,30 @@ CREATE UNIQUE INDEX undos_identity ON undos (session, number);
 CREATE TABLE spooled (
     id TEXT PRIMARY KEY NOT NULL
 );
+
+-- What came in from agents' own logs, by the agents' names for it, so that nothing comes in twice.
+CREATE TABLE origins (
+    id      INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    -- The message that it is, if it is one.
+    seq     INTEGER,
+    origin  TEXT NOT NULL
+);
+CREATE UNIQUE INDEX origins_identity ON origins (session, origin);
+CREATE INDEX origins_message ON origins (session, seq) WHERE seq IS NOT NULL;
+
+-- How far agents' own logs have been read.
+CREATE TABLE bookmarks (
+    id       INTEGER PRIMARY KEY,
+    log      TEXT NOT NULL,
+    agent    TEXT NOT NULL,
+    offset   INTEGER NOT NULL,
+    read_at  INTEGER NOT NULL,
+    identity TEXT NOT NULL,
+    state    TEXT NOT NULL
+);
+CREATE UNIQUE INDEX bookmarks_identity ON bookmarks (log);
+CREATE INDEX bookmarks_recent ON bookmarks (read_at);
 
 -- Which messages have which words. It holds no text: what it answers is checked with the messages.
 CREATE VIRTUAL TABLE words USING fts5 (

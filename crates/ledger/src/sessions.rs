@@ -429,7 +429,7 @@ fn delete(transaction: &Transaction<'_>, doomed: &[Doomed]) -> Result<Vec<String
 fn clear(transaction: &Transaction<'_>, key: i64) -> Result<usize, LedgerError> {
     crate::search::forget_session(transaction, key)?;
     let cleared = transaction.execute("DELETE FROM messages WHERE session = ?1", [key])?;
-    for table in ["turns", "calls", "effects", "undos"] {
+    for table in ["turns", "calls", "effects", "undos", "origins"] {
         transaction.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
     }
     Ok(cleared)

@@ -457,6 +457,57 @@ pub(crate) fn record_call(
     Ok(())
 }
 
+/// What became of a call, if it is known that there was one and not yet what became of it.
+pub(crate) fn conclude_call(
+    transaction: &Transaction<'_>,
+    key: i64,
+    call: &str,
+    outcome: &str,
+    ended_at: Time,
+) -> Result<(), LedgerError> {
+    transaction
+        .prepare_cached(
+            "UPDATE calls SET outcome = ifnull(outcome, ?3), ended_at = ifnull(ended_at, ?4)
+             WHERE session = ?1 AND call = ?2",
+        )?
+        .execute(params![key, call, outcome, ended_at])?;
+    Ok(())
+}
+
+/// A message was taken back by an undo, and so was the turn that it begins.
+pub(crate) fn mark_as(
+    transaction: &Transaction<'_>,
+    key: i64,
+    seq: i64,
+    undo: i64,
+) -> Result<(), LedgerError> {
+    for sql in [
+        "UPDATE messages SET undone = ?3 WHERE session = ?1 AND seq = ?2",
+        "UPDATE turns SET undone = ?3 WHERE session = ?1 AND first_seq = ?2",
+    ] {
+        transaction.prepare_cached(sql)?.execute([key, seq, undo])?;
+    }
+    Ok(())
+}
+
+/// Turns from some time on became known: calls and effects belong to those that they happened in.
+pub(crate) fn assign(
+    transaction: &Transaction<'_>,
+    key: i64,
+    since: Time,
+) -> Result<(), LedgerError> {
+    for (table, time) in [("calls", "started_at"), ("effects", "time")] {
+        let sql = format!(
+            "UPDATE {table} AS x SET turn = ifnull((
+                 SELECT max(turn) FROM turns t WHERE t.session = ?1 AND t.started_at <= x.{time}),
+                 turn)
+             WHERE session = ?1 AND {time} >= ?2"
+        );
+        transaction.prepare_cached(&sql)?.execute(params![key, since])?;
+    }
+    Ok(())
+}
+
 pub(crate) fn record_effect(
     transaction: &Transaction<'_>,
     session: &str,

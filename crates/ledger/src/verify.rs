@@ -90,8 +90,17 @@ fn belonging(connection: &Connection, report: &mut VerifyReport) -> Result<(), L
 }
 
 /// The tables whose rows belong to a session.
-pub(crate) const PARTS: &[&str] =
-    &["messages", "session_texts", "usage", "turns", "calls", "effects", "notices", "undos"];
+pub(crate) const PARTS: &[&str] = &[
+    "messages",
+    "session_texts",
+    "usage",
+    "turns",
+    "calls",
+    "effects",
+    "notices",
+    "undos",
+    "origins",
+];
 
 fn counts(connection: &Connection, report: &mut VerifyReport) -> Result<(), LedgerError> {
     let mut statement = connection.prepare(

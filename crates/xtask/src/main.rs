@@ -4,6 +4,7 @@
 
 mod agents;
 mod bench;
+mod plugins;
 mod run;
 mod test;
 
@@ -15,6 +16,7 @@ usage: cargo xtask <task>
   test    all checks and tests, with the set-up they need
   test-agents   real agents from the npm registry, with a model that says what a script tells it
           [--latest] their newest versions   [agent…] only these
+  plugins       packages for agents that have plugins, in target/plugins
   bench   how fast and how small, next to git and to what the machine can do at best
           [--quick] fewer rounds   [--json FILE] also as JSON   [--keep] leave the scratch files
           [filter…] only measurements whose name (as in 10000/first) contains one of these
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
+        ["plugins"] => plugins::plugins(),
         [bench::ledger::WRITER, ref options @ ..] => bench::ledger::write(options),
         ["bench", ref options @ ..] => bench::bench(options),
         _ => Err(USAGE.to_owned()),

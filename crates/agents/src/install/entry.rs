@@ -4,6 +4,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::spec::Agent;
+use crate::wiring::{Format, Hooks, Program};
+
+/// How long an agent waits for a hook, in seconds. It has a limit of its own that is far shorter,
+/// but for a rollback that the user asked for.
+const TIMEOUT: u64 = 120;
+
 /// What is to stand in an agent's configuration for one event.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -22,6 +29,40 @@ pub(super) struct Entry {
 pub(super) enum Field {
     Text(String),
     Number(u64),
+}
+
+/// The entries for all events of an agent.
+pub(super) fn entries(agent: &Agent, hooks: &Hooks, program: &Program) -> Vec<Entry> {
+    let text = |text: &str| Field::Text(text.to_owned());
+    let entry = |event: &'static str| {
+        let command = Field::Text(program.hook(&format!("hook {}", agent.name)));
+        let is_tool = event.to_lowercase().contains("tool");
+        let limit = hooks.limits.iter().find(|(limited, _)| *limited == event);
+        let seconds = limit.map_or(TIMEOUT, |(_, seconds)| *seconds);
+        let hook = match hooks.format {
+            Format::Seconds => vec![
+                ("type", text("command")),
+                ("command", command),
+                ("timeout", Field::Number(seconds)),
+            ],
+            Format::Milliseconds => vec![
+                ("name", text("takeback")),
+                ("type", text("command")),
+                ("command", command),
+                ("timeout", Field::Number(seconds * 1000)),
+            ],
+            Format::Plain => vec![("command", command)],
+        };
+        let is_nested = !matches!(hooks.format, Format::Plain);
+        Entry {
+            event,
+            matcher: (is_nested && is_tool).then_some("*"),
+            hook,
+            is_nested,
+            version: (!is_nested).then_some(1),
+        }
+    };
+    hooks.events.iter().map(|event| entry(event)).collect()
 }
 
 impl Entry {

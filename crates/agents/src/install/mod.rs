@@ -7,6 +7,7 @@
 mod apply;
 mod entry;
 mod json;
+mod package;
 mod record;
 mod review;
 mod toml;
@@ -19,18 +20,15 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+pub use self::package::{PackageFile, package};
 pub use self::review::Review;
 
-use self::entry::{Entry, Field, Mark};
+use self::entry::{Entry, Mark};
 use self::record::Book;
 use crate::files::SIGN;
 use crate::spec::{AGENTS, Agent};
-use crate::wiring::{Format, Hooks, Own, Part, Program, Wiring};
+use crate::wiring::{Hooks, Own, Part, Program, Wiring};
 use takeback_undo::merge::{Conflicts, Merged, merge};
-
-/// How long an agent waits for a hook, in seconds. It has a limit of its own that is far shorter,
-/// but for a rollback that the user asked for.
-const TIMEOUT: u64 = 120;
 
 /// What wires agents.
 pub struct Installer<'a> {
@@ -180,7 +178,7 @@ impl Installer<'_> {
                 Part::Hooks(hooks) => {
                     let path = path_of(hooks, &directory)?;
                     let text = read_text(&path)?;
-                    let entries = self.entries(agent, hooks);
+                    let entries = entry::entries(agent, hooks, &self.program);
                     let after = edited(&path, text.as_deref(), &entries, agent)?;
                     plan.add(&book, path, text, Some(after), false)?;
                 }
@@ -293,39 +291,6 @@ impl Installer<'_> {
     fn book(&self) -> Result<Book, InstallError> {
         let directory = self.record_directory();
         Book::open(&directory).map_err(InstallError::io(&directory.join("record.json")))
-    }
-
-    fn entries(&self, agent: &Agent, hooks: &Hooks) -> Vec<Entry> {
-        let text = |text: &str| Field::Text(text.to_owned());
-        let entry = |event: &'static str| {
-            let command = Field::Text(self.program.hook(&format!("hook {}", agent.name)));
-            let is_tool = event.to_lowercase().contains("tool");
-            let limit = hooks.limits.iter().find(|(limited, _)| *limited == event);
-            let seconds = limit.map_or(TIMEOUT, |(_, seconds)| *seconds);
-            let hook = match hooks.format {
-                Format::Seconds => vec![
-                    ("type", text("command")),
-                    ("command", command),
-                    ("timeout", Field::Number(seconds)),
-                ],
-                Format::Milliseconds => vec![
-                    ("name", text("takeback")),
-                    ("type", text("command")),
-                    ("command", command),
-                    ("timeout", Field::Number(seconds * 1000)),
-                ],
-                Format::Plain => vec![("command", command)],
-            };
-            let is_nested = !matches!(hooks.format, Format::Plain);
-            Entry {
-                event,
-                matcher: (is_nested && is_tool).then_some("*"),
-                hook,
-                is_nested,
-                version: (!is_nested).then_some(1),
-            }
-        };
-        hooks.events.iter().map(|event| entry(event)).collect()
     }
 }
 

@@ -116,13 +116,12 @@ mod tests {
     use super::*;
 
     /// What Codex 0.166 itself says of hooks of ours.
-    const HASHES: [(&str, &str); 9] = [
+    const HASHES: [(&str, &str); 8] = [
         ("pre_tool_use", "sha256:23e791103f838e09ce1aa3f0d0eddd599dcdfc07ee87ed90c997296976430bbf"),
         (
             "post_tool_use",
             "sha256:8412403a8b7e7c5fc069e52ea942ae23fe25c27728091bc960d980d07bcb4b93",
         ),
-        ("pre_compact", "sha256:fac8a3b8abd837fe51297646789450a0fb7975dd2e72d7e2efb95a4065967134"),
         (
             "session_start",
             "sha256:e14d337f3a12975967ba0d36aa9f5d2ac636af7c4238ff8fcb2c2ee582f88ce7",

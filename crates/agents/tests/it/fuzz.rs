@@ -26,7 +26,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// Any JSON, with texts that mean something here and there.
-fn any_json() -> impl Strategy<Value = Value> {
+pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -45,7 +45,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 /// Puts something else in the `at`th place of a value, or removes it.
-fn mutate(value: &mut Value, at: &mut usize, with: Option<&Value>) -> bool {
+pub(crate) fn mutate(value: &mut Value, at: &mut usize, with: Option<&Value>) -> bool {
     let mut is_gone = None;
     match value {
         Value::Object(fields) => {

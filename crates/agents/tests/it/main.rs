@@ -4,4 +4,5 @@
 
 mod fixtures;
 mod fuzz;
+mod logs;
 mod shapes;

@@ -124,7 +124,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     let place = keeper.root(place).unwrap_or(place.clone());
     outcome.failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
     // Nothing: it cannot be read, or is something that this version does not know.
-    let Some(Heard::Report { report, event }) = heard else { return outcome };
+    let Some(Heard::Report { report, event, log }) = heard else { return outcome };
     // Our own format asks for the code of whatever fails.
     outcome.is_refusable = matches!(report.event, Event::BeforeTool(_)) || agent.name == "generic";
     let unknown = || Turn { id: TurnId::Number(0), number: 0 };
@@ -134,9 +134,10 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     if is_late {
         background::detach();
     }
-    match Work::begin(&keeper, &place, &report, late).wait() {
+    let work = Work::begin(&keeper, &place, &report, late);
+    match work.wait() {
         Waited::Done(handled) => {
-            reporting::leave_for_later(context, &keeper, &handled);
+            work.leave_for_later(context, &handled, log.as_deref());
             outcome.failures.extend(handled.failures);
         }
         Waited::TooLong { message } => {

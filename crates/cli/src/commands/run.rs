@@ -154,7 +154,8 @@ impl Work {
         for failure in handled.failures.iter().chain(&ended.failures).chain(&over.failures) {
             eprintln!("warning: {}", crate::output::disarm(failure));
         }
-        over.later.iter().for_each(|later| background::later(context, later));
+        let session = self.report.session_id();
+        over.later.iter().for_each(|later| background::later(context, later, &session, None));
     }
 }
 

@@ -8,6 +8,7 @@ use takeback_undo::{History, Keeper, PlannedRollback, Resolution, UndoOptions};
 use super::rollback;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output::Progress;
 
 /// Take back what the agent changed in its last turn, and keep everything else
@@ -46,6 +47,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let keeper = context.keeper()?;
+    logs::catch_up(context);
     let conflicts = match (arguments.theirs, arguments.ours, arguments.markers) {
         (true, ..) => Resolution::Theirs,
         (_, true, _) => Resolution::Ours,

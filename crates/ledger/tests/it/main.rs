@@ -8,6 +8,7 @@ mod hermes;
 mod hermes_live;
 mod hermes_real;
 mod hermes_versions;
+mod logs;
 mod losses;
 mod opening;
 mod oracle;

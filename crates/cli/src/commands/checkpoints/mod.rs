@@ -14,6 +14,7 @@ use clap::{Args, Subcommand};
 use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 
 /// Look after the store of all checkpoints
 #[derive(Args)]
@@ -60,7 +61,13 @@ enum Sub {
     },
     /// What runs in the background at the beginning of a session
     #[command(hide = true)]
-    Warm,
+    Warm {
+        #[arg(long)]
+        session: Option<String>,
+        /// The agent's own log
+        #[arg(long)]
+        log: Option<PathBuf>,
+    },
     /// What runs in the background at the end of a turn
     #[command(hide = true)]
     Tend {
@@ -69,6 +76,9 @@ enum Sub {
         /// In milliseconds since 1970
         #[arg(long)]
         ended: i64,
+        /// The agent's own log
+        #[arg(long)]
+        log: Option<PathBuf>,
     },
     /// What runs in the background now and then
     #[command(hide = true)]
@@ -87,14 +97,21 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         Sub::Repair => care::repair(keeper.store()?, context),
         Sub::Gc => care::gc(keeper.store()?, context),
         Sub::Import { path } => import::run(&keeper, path.as_deref(), context),
-        Sub::Warm => {
+        Sub::Warm { session, log } => {
             background::detach();
-            keeper.warm(&context.directory)?;
+            let warmed = keeper.warm(&context.directory);
+            if let Some(session) = session {
+                logs::catch_up_session(session, log.as_deref(), context)?;
+            }
+            warmed?;
             Ok(ExitCode::SUCCESS)
         }
-        Sub::Tend { session, ended } => {
+        Sub::Tend { session, ended, log } => {
             background::detach();
-            keeper.tend(&context.directory, session, takeback_ledger::Time(*ended))?;
+            let tended = keeper.tend(&context.directory, session, takeback_ledger::Time(*ended));
+            // Whatever became of the files, what was said is worth keeping.
+            logs::catch_up_session(session, log.as_deref(), context)?;
+            tended?;
             upkeep(&keeper)
         }
         Sub::Upkeep => {

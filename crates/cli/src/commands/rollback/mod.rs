@@ -18,6 +18,7 @@ use takeback_undo::{
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output::{self, Progress};
 
 /// List checkpoints, return to one, or undo that
@@ -67,6 +68,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let keeper = context.keeper()?;
+    // What was said is part of the story, up to now.
+    logs::catch_up(context);
     match arguments.target.as_deref() {
         None if arguments.acts() => {
             Err(Failure::new("which checkpoint?").hint("`takeback rollback` lists them"))

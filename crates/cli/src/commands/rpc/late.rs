@@ -1,13 +1,10 @@
 //! Reports that take longer than their agent waits, and go on meanwhile.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use takeback_undo::Keeper;
-
 use crate::context::Context;
-use crate::reporting::{self, Work};
+use crate::reporting::Work;
 
 /// Those that are not known to be done.
 #[derive(Default)]
@@ -17,11 +14,11 @@ pub(super) struct Late {
 
 impl Late {
     /// Lets one go on.
-    pub(super) fn add(&self, work: Work, keeper: Arc<Keeper>, context: &Context) {
+    pub(super) fn add(&self, work: Work, context: &Context) {
         let context = context.elsewhere(&context.directory, &context.home);
         let finish = move || {
             if let Some(handled) = work.wait_longer() {
-                reporting::leave_for_later(&context, &keeper, &handled);
+                work.leave_for_later(&context, &handled, None);
             }
         };
         let mut running = self.running.borrow_mut();

@@ -8,6 +8,7 @@ use takeback_ledger::{Ledger, Time, Undone};
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output;
 
 /// Give a session a title, or take it away
@@ -40,7 +41,8 @@ pub(crate) fn give_title(
 }
 
 pub(super) fn title(arguments: &TitleArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = give_title(&mut context.ledger()?, &arguments.session, &arguments.title)?;
+    let view =
+        give_title(&mut logs::current_ledger(context)?, &arguments.session, &arguments.title)?;
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
@@ -85,7 +87,12 @@ pub(crate) fn make_fork(
 }
 
 pub(super) fn fork(arguments: &ForkArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = make_fork(&mut context.ledger()?, &arguments.session, arguments.at, context.now())?;
+    let view = make_fork(
+        &mut logs::current_ledger(context)?,
+        &arguments.session,
+        arguments.at,
+        context.now(),
+    )?;
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
@@ -117,7 +124,7 @@ pub(super) struct UndoArguments {
 }
 
 pub(super) fn undo(arguments: &UndoArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let mut ledger = context.ledger()?;
+    let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&arguments.session)?;
     let undone = ledger.undo_turns(&session, arguments.turns as usize, context.now())?;
     show(&UndoView::new(session, undone), "Undone", context);
@@ -133,7 +140,7 @@ pub(super) struct RedoArguments {
 }
 
 pub(super) fn redo(arguments: &RedoArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let mut ledger = context.ledger()?;
+    let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&arguments.session)?;
     let redone = ledger.redo(&session, context.now())?;
     show(&UndoView::new(session, redone), "Redone", context);

@@ -12,6 +12,7 @@ use takeback_ledger::{ExchangeError, Ledger, LedgerError, Transcript, mask, rend
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output::{self, Bar};
 
 /// Write sessions out whole
@@ -59,7 +60,7 @@ struct View {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let ledger = context.ledger()?;
+    let ledger = logs::current_ledger(context)?;
     let ids = choose(&ledger, arguments)?;
     let file = arguments.output.as_deref().filter(|file| *file != Path::new("-"));
     let Some(file) = file else {

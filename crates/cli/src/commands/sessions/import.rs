@@ -1,13 +1,16 @@
-//! `takeback sessions import`: sessions from a file or from another program's database.
+//! `takeback sessions import`: sessions from a file, from another program's database, or from the
+//! logs of an agent.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde::Serialize;
-use takeback_ledger::{ExchangeError, HermesDatabase, ImportReport, Ledger};
+use takeback_agents::{Found, LOGS, LogError, log_format};
+use takeback_ledger::{ExchangeError, HermesDatabase, ImportReport, Ledger, TakenIn};
 
 use crate::context::Context;
 use crate::failure::{self, Failure};
@@ -22,56 +25,69 @@ Examples:
   takeback sessions import all.jsonl
   ssh laptop takeback sessions export --all | takeback sessions import -
   takeback sessions import --from hermes              from ~/.hermes
-  takeback sessions import --from hermes /mnt/old/.hermes/state.db")]
+  takeback sessions import --from hermes /mnt/old/.hermes/state.db
+  takeback sessions import --from claude              from ~/.claude: all that was ever said
+  takeback sessions import --from codex rollout.jsonl")]
 pub(super) struct Arguments {
     /// One JSON object per line; `-` is standard input
     #[arg(value_name = "FILE", required_unless_present = "from")]
     path: Option<PathBuf>,
-    /// From the database of this program: FILE is that or its directory
-    #[arg(long, value_enum, value_name = "PROGRAM")]
-    from: Option<Program>,
+    /// From the database or the logs of this program: FILE is one of them, or their directory
+    #[arg(long, value_name = "PROGRAM", value_parser = programs())]
+    from: Option<String>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Program {
-    Hermes,
+const HERMES: &str = "hermes";
+
+fn programs() -> PossibleValuesParser {
+    let agents = LOGS.iter().map(|format| format.agent);
+    PossibleValuesParser::new([HERMES].into_iter().chain(agents))
 }
 
 /// What came in.
 #[derive(Default, Serialize)]
-struct View {
+pub(crate) struct View {
     sessions: usize,
     new_sessions: usize,
     messages: usize,
     bad: Vec<Bad>,
 }
 
-/// What did not: a line of a file, or a session of a database, counted from 1.
+/// What did not: a line of a file, or a session of a database, counted from 1; of several files,
+/// which one.
 #[derive(Serialize)]
 struct Bad {
-    line: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
     message: String,
 }
 
 impl View {
     fn new(report: ImportReport, mut bad: Vec<Bad>) -> View {
         let ImportReport { sessions, new_sessions, messages, bad: lines } = report;
-        bad.extend(
-            lines.iter().map(|bad| Bad { line: bad.line, message: failure::chain(&bad.error) }),
-        );
+        bad.extend(lines.iter().map(|bad| Bad::new(bad.line, failure::chain(&bad.error))));
         bad.sort_by_key(|bad| bad.line);
         View { sessions, new_sessions, messages, bad }
     }
 }
 
+impl Bad {
+    fn new(line: usize, message: String) -> Bad {
+        Bad { file: None, line: Some(line), message }
+    }
+}
+
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let mut ledger = context.ledger()?;
     let path = arguments.path.as_deref();
-    let (view, unit) = match (arguments.from, path) {
-        (Some(Program::Hermes), _) => {
-            (from_hermes(&mut ledger, &hermes_path(path, context)?, context)?, "session")
+    let (view, unit) = match (arguments.from.as_deref(), path) {
+        (Some(HERMES), _) => {
+            let hermes = hermes_path(path, context)?;
+            (from_hermes(&mut context.ledger()?, &hermes, context)?, "session")
         }
-        (None, Some(path)) => (from_file(&mut ledger, path, context)?, "line"),
+        (Some(agent), path) => (from_agent(agent, path, context)?, "line"),
+        (None, Some(path)) => (from_file(&mut context.ledger()?, path, context)?, "line"),
         (None, None) => return Err(Failure::new("name a file, or - for standard input")),
     };
     show(&view, unit, context);
@@ -134,11 +150,73 @@ fn read_hermes(
         });
         match imported {
             Ok(imported) => report.add(&imported),
-            Err(message) => bad.push(Bad { line: number, message }),
+            Err(message) => bad.push(Bad::new(number, message)),
         }
         bar.step(number as u64, Some(total as u64));
     }
     Ok(View::new(report, bad))
+}
+
+/// Brings in all that an agent ever logged, or what is at a place. Twice adds nothing.
+pub(crate) fn from_agent(
+    agent: &str,
+    path: Option<&Path>,
+    context: &Context,
+) -> Result<View, Failure> {
+    let unknown = || Failure::new(format!("the logs of {agent} are not known"));
+    let format = log_format(agent).ok_or_else(unknown)?;
+    let hint = format!("name where they are: `takeback sessions import --from {agent} DIR`");
+    let place = match path {
+        Some(path) => Some(context.directory.join(path)),
+        None => context.logs_of(format),
+    };
+    let place = place.ok_or_else(|| {
+        Failure::new(format!("there is no home directory to find the logs of {agent} in"))
+            .hint(&hint)
+    })?;
+    let logs = format.find(&place).map_err(|error| Failure::from(error).hint(&hint))?;
+    let mut ledger = context.ledger()?;
+    let bar = Bar::new("importing", "logs");
+    let total = logs.len() as u64;
+    let (mut taken, mut bad) = (TakenIn::default(), Vec::new());
+    for (number, log) in (1..).zip(&logs) {
+        match format.catch_up(&mut ledger, log, &|directory| context.root(directory), context.now())
+        {
+            Ok(caught_up) => {
+                taken.add(caught_up.taken);
+                bad.extend(unreadable(log, &caught_up.bad));
+            }
+            // Nothing else would come in either.
+            Err(LogError::Ledger(error)) => return Err(error.into()),
+            Err(error) => {
+                let message = match &error {
+                    LogError::Malformed { reason, .. } => reason.clone(),
+                    LogError::Io { source, .. } => source.to_string(),
+                    error => failure::chain(error),
+                };
+                bad.push(Bad { file: Some(log.name()), line: None, message });
+            }
+        }
+        bar.step(number, Some(total));
+    }
+    Ok(View {
+        sessions: taken.sessions.len(),
+        new_sessions: taken.new_sessions.len(),
+        messages: taken.messages,
+        bad,
+    })
+}
+
+/// Lines that cannot be read: the first, and how many there are.
+fn unreadable(log: &Found, lines: &[u64]) -> Option<Bad> {
+    let line = usize::try_from(*lines.first()?).ok();
+    let message = match lines.len() {
+        1 => "it is not a JSON object".to_owned(),
+        count => {
+            format!("this and {} are not JSON objects", output::count(count - 1, "later line"))
+        }
+    };
+    Some(Bad { file: Some(log.name()), line, message })
 }
 
 fn show(view: &View, unit: &str, context: &Context) {
@@ -153,6 +231,9 @@ fn show(view: &View, unit: &str, context: &Context) {
         output::count(view.messages, "message")
     );
     for bad in &view.bad {
-        eprintln!("error: {unit} {}: {}", bad.line, output::disarm(&bad.message));
+        let file = bad.file.iter().map(|file| format!("{file}: "));
+        let line = bad.line.iter().map(|line| format!("{unit} {line}: "));
+        let place: String = file.chain(line).collect();
+        eprintln!("error: {}{}", output::disarm(&place), output::disarm(&bad.message));
     }
 }

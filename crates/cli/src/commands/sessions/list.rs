@@ -10,6 +10,7 @@ use takeback_ledger::{Ledger, ListOptions, SessionSummary, Time};
 use super::text::{self, ShortIds};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output;
 
 // Neither help nor examples of its own: it is part of two commands.
@@ -89,7 +90,7 @@ impl<'s> From<&'s SessionSummary> for Row<'s> {
 }
 
 pub(super) fn run(arguments: &ListArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let ledger = context.ledger()?;
+    let ledger = logs::current_ledger(context)?;
     let found = find(arguments, &ledger, context)?;
     let view = View::new(arguments, &found);
     if context.globals.json {

@@ -3,7 +3,7 @@
 mod care;
 pub(crate) mod edit;
 mod export;
-mod import;
+pub(crate) mod import;
 pub(crate) mod list;
 mod prune;
 pub(crate) mod search;

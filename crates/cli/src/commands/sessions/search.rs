@@ -11,6 +11,7 @@ use super::text::{self, ShortIds};
 use super::when;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output::{self, Progress};
 
 /// Search all messages, tool names and tool calls
@@ -93,7 +94,7 @@ impl From<Hit> for Row {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let mut ledger = context.ledger()?;
+    let mut ledger = logs::current_ledger(context)?;
     let progress = Progress::new("searching");
     let view = view(arguments, &mut ledger)?;
     drop(progress);

@@ -9,6 +9,7 @@ use takeback_ledger::{Ledger, MessageRecord, SessionRecord, Time, Transcript, Wh
 use super::text;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output;
 
 /// Show a session with its messages
@@ -35,7 +36,7 @@ enum Format {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let ledger = context.ledger()?;
+    let ledger = logs::current_ledger(context)?;
     let id = ledger.resolve(&arguments.session)?;
     match arguments.format {
         Format::Text if !context.globals.json => show(&ledger.transcript(&id)?),

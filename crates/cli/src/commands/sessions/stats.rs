@@ -9,6 +9,7 @@ use takeback_ledger::{Ledger, Time, UsageBy, UsageTotal};
 use super::text;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output;
 
 /// Add up sessions, tokens and cost
@@ -48,7 +49,7 @@ pub(crate) struct View {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = view(arguments.by, &context.ledger()?)?;
+    let view = view(arguments.by, &logs::current_ledger(context)?)?;
     if context.globals.json {
         output::print_json(&view);
     } else {

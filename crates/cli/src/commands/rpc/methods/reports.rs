@@ -54,14 +54,14 @@ pub(super) fn report(
     let work = Work::begin(&keeper, &place, &report, None);
     match work.wait() {
         Waited::Done(handled) => {
-            reporting::leave_for_later(context, &keeper, &handled);
+            work.leave_for_later(context, &handled, None);
             (view.checkpoints, view.missed) = (handled.checkpoints, handled.missed);
             view.failures.extend(handled.failures);
         }
         Waited::TooLong { message } => {
             (view.late, view.missed) = (true, true);
             view.failures.push(message);
-            server.late.add(work, keeper, context);
+            server.late.add(work, context);
         }
         Waited::Broken { message } => {
             view.missed = true;

@@ -1,0 +1,347 @@
+//! Agents' own logs: brought in, and followed while the agents work.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::agent::{eventually, hook, ledger, rows};
+use crate::session::Session;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/fixtures/logs").join(name)
+}
+
+/// Puts a log where its agent would have it.
+fn place(session: &Session, name: &str, at: &str) -> PathBuf {
+    let path = session.base().join(at);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    match name.strip_suffix(".sql") {
+        Some(_) => rusqlite::Connection::open(&path)
+            .unwrap()
+            .execute_batch(&fs::read_to_string(fixture(name)).unwrap())
+            .unwrap(),
+        None => drop(fs::copy(fixture(name), &path).unwrap()),
+    }
+    path
+}
+
+const LOGS: [(&str, &str, &str, usize); 9] = [
+    ("claude", "claude/real.jsonl", ".claude/projects/-PROJECT/f0496092.jsonl", 10),
+    ("codex", "codex/real.jsonl", ".codex/sessions/2026/11/16/rollout-x.jsonl", 10),
+    ("gemini", "gemini/chats/real.jsonl", ".gemini/tmp/proj/chats/session-x.jsonl", 10),
+    ("qwen", "qwen/chats/real.jsonl", ".qwen/projects/-PROJECT/chats/x.jsonl", 8),
+    ("droid", "droid/real.jsonl", ".factory/sessions/-PROJECT/0ecd1768.jsonl", 6),
+    ("copilot", "copilot/events.jsonl", ".copilot/session-state/66718074/events.jsonl", 8),
+    ("cline", "cline/real.messages.json", ".cline/data/sessions/1/1.messages.json", 6),
+    ("opencode", "opencode/real.sql", ".local/share/opencode/opencode.db", 8),
+    ("pi", "pi/real.jsonl", ".pi/agent/sessions/--PROJECT--/2026_01a1e321.jsonl", 8),
+];
+
+#[test]
+fn the_past_of_every_agent_comes_in_once_and_is_found() {
+    let session = Session::new();
+    for (agent, name, at, messages) in LOGS {
+        place(&session, name, at);
+        let report = session.json(&["sessions", "import", "--from", agent]);
+        let expected = json!({ "sessions": 1, "new_sessions": 1, "messages": messages, "bad": [] });
+        assert_eq!(report, expected, "{agent}");
+        let again = session.json(&["sessions", "import", "--from", agent]);
+        assert_eq!((&again["messages"], &again["new_sessions"]), (&json!(0), &json!(0)), "{agent}");
+    }
+    let sources: Vec<String> = LOGS.iter().map(|(agent, ..)| (*agent).to_owned()).collect();
+    for agent in &sources {
+        let found = session.json(&["sessions", "search", "\"All done.\"", "--source", agent]);
+        assert!(found["total"].as_u64() >= Some(1), "{agent}");
+    }
+    assert_eq!(session.json(&["sessions", "verify"])["whole"], true);
+    // As APIs want it: calls and their results belong together.
+    let id = "claude:f0496092-94a1-42f2-acea-c1c781398f1a";
+    let sent = session.json(&["sessions", "show", id, "--format", "anthropic"]);
+    assert!(sent.to_string().contains("call_000002_0"), "{sent}");
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let mut session = Session::new();
+    let path = place(&session, "claude/rich.jsonl", ".claude/projects/p/rich.jsonl");
+    OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .unwrap()
+        .write_all(b"{\"torn\n{}\nnonsense\n")
+        .unwrap();
+    place(&session, "cline/real.messages.json", ".cline/data/sessions/1/1.messages.json");
+    fs::write(session.base().join(".cline/data/sessions/1/1.messages.json"), "{").unwrap();
+    session.takeback(&["sessions", "import", "--from", "claude"]);
+    session.takeback(&["sessions", "import", "--from", "cline"]);
+    session.takeback(&["sessions", "import", "--from", "codex"]);
+    session.takeback(&["sessions", "search", "購物車"]);
+    session.assert(
+        "
+$ takeback sessions import --from claude
+2 sessions read, 2 of them new; 13 messages added.
+! error: ~/.claude/projects/p/rich.jsonl: line 20: this and 1 later line are not JSON objects
+[exit Some(1)]
+$ takeback sessions import --from cline
+0 sessions read, 0 of them new; 0 messages added.
+! error: ~/.cline/data/sessions/1/1.messages.json: EOF while parsing an object at line 1 column 1
+[exit Some(1)]
+$ takeback sessions import --from codex
+! error: cannot read ~/.codex/sessions
+!   because: No such file or directory (os error 2)
+! hint: name where they are: `takeback sessions import --from codex DIR`
+[exit Some(1)]
+$ takeback sessions search 購物車
+claude:rich [3] assistant  <date> <time>  claude  The cart
+  > >>>購物車<<<缺了一個輪子。
+    ls Bash t1 find the wheel Agent t2
+1 message.
+",
+    );
+}
+
+/// A Claude that tells its hooks and writes its log.
+struct Claude<'s> {
+    session: &'s Session,
+    log: PathBuf,
+    entries: usize,
+}
+
+impl<'s> Claude<'s> {
+    fn new(session: &'s Session) -> Claude<'s> {
+        let log = session.base().join(".claude/projects/p/live.jsonl");
+        fs::create_dir_all(log.parent().unwrap()).unwrap();
+        let claude = Claude { session, log, entries: 0 };
+        claude.tell(json!({ "hook_event_name": "SessionStart", "source": "startup" }));
+        // From now on the log is known, though there is none yet.
+        eventually("the log is known", || {
+            let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+            let known = ledger(session).query_row("SELECT count(*) FROM bookmarks", [], count);
+            known.is_ok_and(|known| known == 1)
+        });
+        claude
+    }
+
+    fn tell(&self, mut event: Value) {
+        event["session_id"] = json!("live");
+        event["transcript_path"] = json!(self.log);
+        event["cwd"] = json!(self.session.project());
+        let output = hook(&self.session.base(), &["hook", "claude"], event.to_string().as_bytes());
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+
+    fn log(&mut self, role: &str, content: &Value) {
+        self.entries += 1;
+        let now = takeback_ledger::Time::from(std::time::SystemTime::now()).rfc3339();
+        let line = json!({
+            "type": role, "uuid": format!("e{}", self.entries), "sessionId": "live",
+            "cwd": self.session.project(), "timestamp": now,
+            "message": { "role": role, "id": format!("m{}", self.entries), "model": "claude-x",
+                "content": content, "usage": { "input_tokens": 3, "output_tokens": 2 } },
+        });
+        let mut log = OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
+        writeln!(log, "{line}").unwrap();
+    }
+
+    fn hears(&mut self, prompt: &str) {
+        self.tell(json!({ "hook_event_name": "UserPromptSubmit", "prompt": prompt,
+            "prompt_id": prompt }));
+        self.log("user", &json!(prompt));
+    }
+
+    fn writes(&mut self, turn: &str, path: &str, content: &str) {
+        let id = format!("t{}", self.entries);
+        let path = self.session.project().join(path);
+        let input = json!({ "file_path": path, "content": content });
+        self.log(
+            "assistant",
+            &json!([{ "type": "tool_use", "id": id, "name": "Write", "input": input }]),
+        );
+        let mut event = json!({ "hook_event_name": "PreToolUse", "tool_name": "Write",
+            "tool_input": input, "tool_use_id": id, "prompt_id": turn });
+        self.tell(event.clone());
+        fs::write(&path, content).unwrap();
+        event["hook_event_name"] = json!("PostToolUse");
+        event["tool_response"] = json!({ "success": true });
+        self.tell(event);
+        self.log(
+            "user",
+            &json!([{ "type": "tool_result", "tool_use_id": id, "content": "written" }]),
+        );
+    }
+
+    fn says(&mut self, text: &str) {
+        self.log("assistant", &json!([{ "type": "text", "text": text }]));
+    }
+
+    fn stops(&self) {
+        self.tell(json!({ "hook_event_name": "Stop" }));
+    }
+
+    /// What the ledger has, without looking at the log again.
+    fn ledger(&self) -> Vec<String> {
+        let ledger =
+            rusqlite::Connection::open(self.session.base().join(".takeback/state.db")).unwrap();
+        let mut statement = ledger
+            .prepare("SELECT role || ' ' || ifnull(content, 'call') || iif(undone, ' (undone)', '') FROM messages ORDER BY seq")
+            .unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+}
+
+#[test]
+fn a_conversation_flows_in_while_the_agent_works() {
+    let session = Session::new();
+    let mut claude = Claude::new(&session);
+    claude.hears("add a file");
+    claude.writes("add a file", "a.txt", "a");
+    claude.stops();
+    // Its last words come after the hook.
+    claude.says("I added it.");
+    // The next prompt may be here before the answer to this one.
+    claude.hears("and another");
+    claude.writes("and another", "b.txt", "b");
+    claude.says("There you go.");
+    claude.stops();
+    let expected = [
+        "user add a file",
+        "assistant call",
+        "tool written",
+        "assistant I added it.",
+        "user and another",
+        "assistant call",
+        "tool written",
+        "assistant There you go.",
+    ];
+    eventually("all is in the ledger", || claude.ledger() == expected);
+    let found = session.json(&["sessions", "search", "there you go"]);
+    assert_eq!(found["results"][0]["session"], "claude:live");
+    let shown = session.json(&["sessions", "show", "live", "--format", "json"]);
+    assert_eq!((&shown["input_tokens"], &shown["model"]), (&json!(12), &json!("claude-x")));
+    assert_eq!(shown["workspace"], json!(session.project()));
+    assert_eq!(session.json(&["sessions", "import", "--from", "claude"])["messages"], 0);
+    assert_eq!(session.json(&["sessions", "verify"])["whole"], true);
+}
+
+#[test]
+fn a_search_finds_what_was_said_a_moment_ago() {
+    let session = Session::new();
+    let mut claude = Claude::new(&session);
+    claude.hears("what is it?");
+    claude.says("It is a marmot.");
+    let found = session.json(&["sessions", "search", "marmot"]);
+    assert_eq!(found["total"], 1);
+}
+
+#[test]
+fn what_was_rolled_back_does_not_come_back() {
+    let session = Session::new();
+    session.write("a.txt", "old");
+    let mut claude = Claude::new(&session);
+    claude.hears("first");
+    claude.writes("first", "a.txt", "one");
+    claude.says("One.");
+    claude.stops();
+    eventually("the first turn is in", || claude.ledger().len() == 4);
+    claude.hears("second");
+    claude.writes("second", "a.txt", "two");
+    claude.says("Two.");
+    // While the agent is at work, and before anybody has read what it says.
+    let view = session.json(&["rollback", "1"]);
+    assert_eq!(session.read("a.txt"), "one");
+    assert_eq!(view["undone_messages"], 4, "{view}");
+    claude.stops();
+    let expected = [
+        "user first",
+        "assistant call",
+        "tool written",
+        "assistant One.",
+        "user second (undone)",
+        "assistant call (undone)",
+        "tool written (undone)",
+        "assistant Two. (undone)",
+    ];
+    assert_eq!(claude.ledger(), expected);
+    claude.hears("third");
+    claude.says("Three.");
+    claude.stops();
+    let all = [expected.as_slice(), &["user third", "assistant Three."]].concat();
+    eventually("the third turn is in", || claude.ledger() == all);
+    assert_eq!(session.json(&["sessions", "search", "two"])["total"], 0);
+}
+
+#[test]
+fn a_step_takes_the_conversation_back_to_its_call() {
+    let session = Session::new();
+    let mut claude = Claude::new(&session);
+    claude.hears("go");
+    claude.writes("go", "a.txt", "one");
+    claude.says("Now the second.");
+    claude.writes("go", "b.txt", "two");
+    claude.says("Done.");
+    let view = session.json(&["rollback", "1.2"]);
+    assert_eq!(view["undone_messages"], 3, "{view}");
+    let standing: Vec<String> =
+        claude.ledger().into_iter().filter(|line| !line.ends_with("(undone)")).collect();
+    assert_eq!(
+        standing,
+        ["user go", "assistant call", "tool written", "assistant Now the second."]
+    );
+}
+
+/// Droid tells no prompts when it runs a single task; its log has them.
+#[test]
+fn a_prompt_that_no_hook_told_is_in_the_list() {
+    let session = Session::new();
+    let log = session.base().join(".factory/sessions/p/d.jsonl");
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    let tell = |name: &str, more: Value| {
+        let mut event = json!({ "session_id": "d", "transcript_path": log,
+            "cwd": session.project(), "hook_event_name": name });
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let output = hook(&session.base(), &["hook", "droid"], event.to_string().as_bytes());
+        assert!(output.stderr.is_empty(), "{output:?}");
+    };
+    tell("SessionStart", json!({}));
+    let now = takeback_ledger::Time::from(std::time::SystemTime::now()).rfc3339();
+    let lines = [
+        json!({ "type": "session_start", "id": "d", "title": "x", "cwd": session.project() }),
+        json!({ "type": "message", "id": "1", "timestamp": now,
+            "message": { "role": "user", "content": [{ "type": "text", "text": "write it down" }] } }),
+    ];
+    fs::write(&log, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    let call = json!({ "tool_name": "Create", "tool_input": { "file_path": "a.txt" } });
+    tell("PreToolUse", call.clone());
+    session.write("a.txt", "a");
+    tell("PostToolUse", call);
+    tell("Stop", json!({}));
+    eventually("the prompt is known", || rows(&session)[0]["prompt"] == "write it down");
+    assert_eq!(session.json(&["rollback", "1"])["undone_messages"], 1);
+}
+
+/// Cline's hooks tell neither what was said nor where that is.
+#[test]
+fn a_log_that_no_hook_named_is_found() {
+    let session = Session::new();
+    let log = session.base().join(".cline/data/sessions/77_x/77_x.messages.json");
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    let now = takeback_ledger::Time::from(std::time::SystemTime::now()).0;
+    let document = json!({ "sessionId": "77_x", "messages": [
+        { "id": "1", "role": "user", "ts": now, "content": [
+            { "type": "text", "text": "<user_input mode=\"act\">tidy up</user_input>" }] },
+        { "id": "2", "role": "assistant", "ts": now + 5, "content": [
+            { "type": "text", "text": "片付けました" }] }] });
+    fs::write(&log, document.to_string()).unwrap();
+    for event in ["TaskStart", "TaskComplete"] {
+        let event = json!({ "hookName": event, "taskId": "conv", "timestamp": "",
+            "sessionContext": { "rootSessionId": "77_x" }, "workspaceRoots": [session.project()] });
+        let name = event["hookName"].as_str().unwrap().to_owned();
+        hook(&session.base(), &["hook", "cline", &name], event.to_string().as_bytes());
+    }
+    eventually("it is found", || session.json(&["sessions", "search", "片付け"])["total"] == 1);
+    let found = session.json(&["sessions", "search", "tidy"]);
+    assert_eq!(found["results"][0]["session"], "cline:77_x");
+}

@@ -1,0 +1,350 @@
+//! Agents' own logs: every entry once, in its place, whoever reads it and however often.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use takeback_ledger::{
+    Bookmark, CallRecord, Event, Ledger, LogEntry, LogPage, MessageRecord, Options, SearchOptions,
+    SessionRecord, TakenIn, Told, UsageRecord, Which,
+};
+
+use crate::support::{Fixture, again, at, message, random, session, told};
+
+const LOG: &str = "/logs/one.jsonl";
+
+/// An entry of session `s`: `>` is the user, `=` a summary, `$` tokens, anything else the agent.
+fn entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
+    let rest = text.get(1..).unwrap_or_default();
+    let told = match text.chars().next() {
+        Some('>') => Told::Message(message("user", rest).into()),
+        Some('=') => Told::Summary(message("user", rest).into()),
+        Some('$') => Told::Usage(Box::new(UsageRecord {
+            model: "m".into(),
+            input_tokens: rest.parse().unwrap(),
+            ..UsageRecord::default()
+        })),
+        _ => Told::Message(message("assistant", text).into()),
+    };
+    LogEntry { session: "s".into(), origin: origin.to_string(), time: Some(at(seconds)), told }
+}
+
+/// The log is a list of texts; its offset counts them.
+fn page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPage {
+    let first = from.as_ref().map_or(0, |from| from.offset as usize);
+    let entries = (first..upto).map(|number| entry(number, log[number].0, log[number].1)).collect();
+    let to = Bookmark {
+        log: LOG.into(),
+        agent: "test".into(),
+        offset: upto as u64,
+        identity: "same".into(),
+        state: json!({ "line": upto }),
+    };
+    LogPage { from, to, entries }
+}
+
+/// Reads on up to an entry, as a process that catches up does.
+fn read_on(ledger: &mut Ledger, log: &[(i64, &str)], upto: usize) -> TakenIn {
+    loop {
+        let from = ledger.bookmark(LOG).unwrap();
+        let now = at(log[upto.max(1) - 1].0 + 1);
+        if let Some(taken) = ledger.take_in_page(&page(from, log, upto), now).unwrap() {
+            return taken;
+        }
+    }
+}
+
+fn hook(ledger: &mut Ledger, seconds: i64, prompt: &str) {
+    let message = MessageRecord { timestamp: Some(at(seconds)), ..message("user", prompt) };
+    let events = [
+        Event::Session { record: session("s").into() },
+        Event::Messages { session: "s".into(), messages: vec![message] },
+    ];
+    ledger.record(&events, at(seconds)).unwrap();
+}
+
+fn text(message: &MessageRecord) -> String {
+    message.content.as_ref().and_then(Value::as_str).unwrap().to_owned()
+}
+
+fn texts(ledger: &Ledger, which: Which) -> Vec<String> {
+    ledger.messages("s", which).unwrap().iter().map(text).collect()
+}
+
+fn standing(ledger: &Ledger) -> Vec<String> {
+    let messages = ledger.messages("s", Which::All).unwrap();
+    messages.iter().filter(|message| !message.undone).map(text).collect()
+}
+
+fn assert_whole(ledger: &mut Ledger) {
+    assert_eq!(ledger.verify(&|_, _| {}).unwrap().problems, Vec::<String>::new());
+    let turns = ledger.turns("s").unwrap();
+    let messages = ledger.messages("s", Which::All).unwrap();
+    let prompts: Vec<i64> = messages
+        .iter()
+        .filter(|message| message.role == "user" && message.summarizes.is_none())
+        .map(|message| message.seq)
+        .collect();
+    assert_eq!(turns.iter().map(|turn| turn.first_seq).collect::<Vec<_>>(), prompts);
+    assert!(turns.iter().zip(1..).all(|(turn, number)| turn.turn == number));
+}
+
+const TALK: [(i64, &str); 6] =
+    [(10, ">one"), (11, "first"), (12, "$5"), (20, ">two"), (21, "second"), (22, "$7")];
+
+#[test]
+fn a_log_comes_in_once_and_begins_turns() {
+    let mut fixture = Fixture::new();
+    let taken = read_on(&mut fixture.ledger, &TALK, 6);
+    assert_eq!((taken.messages, taken.new_sessions.len()), (4, 1));
+    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second"]);
+    assert_eq!(read_on(&mut fixture.ledger, &TALK, 6).messages, 0);
+    let record = fixture.ledger.session("s").unwrap();
+    assert_eq!((record.input_tokens, record.started_at), (12, Some(at(10))));
+    assert_eq!(record.model.as_deref(), Some("m"));
+    assert_whole(&mut fixture.ledger);
+}
+
+#[test]
+fn in_parts_it_is_the_same() {
+    let mut whole = Fixture::new();
+    read_on(&mut whole.ledger, &TALK, 6);
+    let whole = whole.ledger.transcript("s").unwrap();
+    for split in 0..=6 {
+        let mut fixture = Fixture::new();
+        read_on(&mut fixture.ledger, &TALK, split);
+        read_on(&mut fixture.ledger, &TALK, 6);
+        assert_eq!(fixture.ledger.transcript("s").unwrap(), whole, "{split}");
+    }
+}
+
+#[test]
+fn a_log_that_is_read_again_from_its_beginning_adds_only_what_is_new() {
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &TALK, 4);
+    let mut again = page(None, &TALK, 6);
+    again.from = fixture.ledger.bookmark(LOG).unwrap();
+    let taken = fixture.ledger.take_in_page(&again, at(30)).unwrap().unwrap();
+    assert_eq!(taken.messages, 1);
+    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second"]);
+    assert_eq!(fixture.ledger.session("s").unwrap().input_tokens, 12);
+    assert_whole(&mut fixture.ledger);
+}
+
+#[test]
+fn whoever_was_overtaken_takes_nothing_in() {
+    let mut fixture = Fixture::new();
+    let mut other = fixture.another();
+    let late = page(None, &TALK, 3);
+    read_on(&mut other, &TALK, 6);
+    assert_eq!(fixture.ledger.take_in_page(&late, at(30)).unwrap(), None);
+    assert_eq!(fixture.ledger.bookmark(LOG).unwrap().unwrap().offset, 6);
+}
+
+#[test]
+fn what_a_hook_told_is_not_told_again() {
+    let mut fixture = Fixture::new();
+    hook(&mut fixture.ledger, 10, "one");
+    assert_eq!(read_on(&mut fixture.ledger, &TALK, 3).messages, 1);
+    hook(&mut fixture.ledger, 20, " two\n");
+    assert_eq!(read_on(&mut fixture.ledger, &TALK, 6).messages, 1);
+    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", " two\n", "second"]);
+    assert_whole(&mut fixture.ledger);
+}
+
+#[test]
+fn an_answer_stands_before_a_prompt_that_a_hook_told_first() {
+    let mut fixture = Fixture::new();
+    hook(&mut fixture.ledger, 10, "one");
+    hook(&mut fixture.ledger, 20, "two");
+    fixture.ledger.end_turn("s", at(29)).unwrap();
+    hook(&mut fixture.ledger, 30, "three");
+    // Only the answer to the first is in the log so far.
+    read_on(&mut fixture.ledger, &TALK, 3);
+    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "three"]);
+    assert_whole(&mut fixture.ledger);
+    read_on(&mut fixture.ledger, &TALK, 6);
+    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second", "three"]);
+    assert_whole(&mut fixture.ledger);
+    let ended: Vec<bool> =
+        fixture.ledger.turns("s").unwrap().iter().map(|turn| turn.ended_at.is_some()).collect();
+    assert_eq!(ended, [false, true, false]);
+}
+
+#[test]
+fn calls_belong_to_the_turns_that_only_a_log_knows() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    for (call, seconds) in [("a", 11), ("b", 21)] {
+        let started_at = Some(at(seconds));
+        let call = CallRecord { call: call.into(), started_at, ..CallRecord::default() };
+        fixture.ledger.record_call("s", &call).unwrap();
+    }
+    read_on(&mut fixture.ledger, &TALK, 6);
+    let turns: Vec<i64> = fixture.ledger.calls("s").unwrap().iter().map(|call| call.turn).collect();
+    assert_eq!(turns, [1, 2]);
+}
+
+#[test]
+fn a_call_that_a_hook_told_gets_its_outcome() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    let call = CallRecord { call: "a".into(), tool: "Bash".into(), ..CallRecord::default() };
+    fixture.ledger.record_call("s", &call).unwrap();
+    let mut told = page(None, &TALK, 1);
+    for call in ["a", "nobody's"] {
+        let outcome = Told::Outcome { call: call.into(), outcome: "error".into() };
+        told.entries.push(LogEntry { told: outcome, ..entry(7, 11, "x") });
+    }
+    fixture.ledger.take_in_page(&told, at(12)).unwrap().unwrap();
+    let calls = fixture.ledger.calls("s").unwrap();
+    assert_eq!(calls.len(), 1);
+    assert_eq!((calls[0].outcome.as_deref(), calls[0].ended_at), (Some("error"), Some(at(11))));
+}
+
+#[test]
+fn what_was_taken_back_does_not_come_back_by_reading_on() {
+    let mut fixture = Fixture::new();
+    hook(&mut fixture.ledger, 10, "one");
+    read_on(&mut fixture.ledger, &TALK, 3);
+    hook(&mut fixture.ledger, 20, "two");
+    // Taken back before anybody has read the answer.
+    fixture.ledger.undo_turns("s", 1, at(40)).unwrap();
+    read_on(&mut fixture.ledger, &TALK, 6);
+    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second"]);
+    assert_eq!(standing(&fixture.ledger), ["one", "first"]);
+    assert_whole(&mut fixture.ledger);
+    // Nor does that count as going on: what was taken back can be had again.
+    assert_eq!(fixture.ledger.redo("s", at(41)).unwrap().messages, 2);
+    assert_eq!(standing(&fixture.ledger).len(), 4);
+}
+
+#[test]
+fn what_is_said_after_an_undo_stands() {
+    let mut fixture = Fixture::new();
+    let log = [TALK.as_slice(), &[(50, ">three"), (51, "third")]].concat();
+    hook(&mut fixture.ledger, 10, "one");
+    hook(&mut fixture.ledger, 20, "two");
+    fixture.ledger.undo_turns("s", 1, at(40)).unwrap();
+    hook(&mut fixture.ledger, 50, "three");
+    read_on(&mut fixture.ledger, &log, log.len());
+    assert_eq!(standing(&fixture.ledger), ["one", "first", "three", "third"]);
+    assert_whole(&mut fixture.ledger);
+    assert!(fixture.ledger.redo("s", at(60)).is_err());
+}
+
+#[test]
+fn a_summary_stands_for_what_came_before_it() {
+    let mut fixture = Fixture::new();
+    let log = [(10, ">one"), (11, "first"), (12, "=in short"), (13, ">two"), (14, "second")];
+    for upto in 1..=log.len() {
+        read_on(&mut fixture.ledger, &log, upto);
+    }
+    assert_eq!(texts(&fixture.ledger, Which::Current), ["in short", "two", "second"]);
+    assert_eq!(texts(&fixture.ledger, Which::All).len(), 5);
+    assert_whole(&mut fixture.ledger);
+}
+
+#[test]
+fn a_session_that_came_in_otherwise_is_the_same_one() {
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &TALK, 6);
+    let transcript = fixture.ledger.transcript("s").unwrap();
+    let mut other = Fixture::new();
+    other.ledger.import(&transcript, at(30)).unwrap();
+    assert_eq!(read_on(&mut other.ledger, &TALK, 5).messages, 0);
+    assert_whole(&mut other.ledger);
+}
+
+#[test]
+fn children_are_sessions_of_their_own() {
+    let mut fixture = Fixture::new();
+    let mut told = page(None, &TALK, 2);
+    let record = SessionRecord {
+        parent_session_id: Some("s".into()),
+        parent_kind: Some(takeback_ledger::ParentKind::Subagent),
+        workspace: Some("/here".into()),
+        ..SessionRecord::default()
+    };
+    let child = |told| LogEntry { session: "s/1".into(), told, ..entry(8, 15, "x") };
+    told.entries.push(child(Told::Session(record.into())));
+    told.entries.push(child(Told::Message(message("assistant", "looked").into())));
+    let taken = fixture.ledger.take_in_page(&told, at(20)).unwrap().unwrap();
+    assert_eq!(taken.sessions.len(), 2);
+    let child = fixture.ledger.session("s/1").unwrap();
+    assert_eq!(child.parent_session_id.as_deref(), Some("s"));
+    assert_eq!((child.workspace.as_deref(), child.message_count), (Some("/here"), 1));
+}
+
+#[test]
+fn what_was_deleted_does_not_come_back_by_reading_on() {
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &TALK, 5);
+    fixture.ledger.delete_session("s").unwrap();
+    assert_eq!(read_on(&mut fixture.ledger, &TALK, 6).messages, 0);
+    assert!(fixture.ledger.messages("s", Which::All).unwrap().is_empty());
+}
+
+#[test]
+fn secrets_of_a_log_are_masked() {
+    let fixture = Fixture::new();
+    let options = Options { redact: true, ..Options::default() };
+    let mut ledger = Ledger::open(&fixture.path(), &options).unwrap();
+    let key = format!("ghp_{}", "k9Qz7LmX2vRt8WbY4nHs6JpD3cFg5TaE1uVo");
+    let (prompt, answer) = (format!(">my key is {key}"), format!("I will keep {key}"));
+    hook(&mut ledger, 10, &prompt[1..]);
+    read_on(&mut ledger, &[(10, &prompt), (11, &answer)], 2);
+    let texts = texts(&ledger, Which::All);
+    assert_eq!(texts.len(), 2);
+    assert!(texts.iter().all(|text| text.contains("[redacted")), "{texts:?}");
+}
+
+#[test]
+fn what_came_in_is_found() {
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &[(10, ">今日は何をしますか"), (11, "購物車を直します")], 2);
+    let found = fixture.ledger.search("購物", &SearchOptions::default()).unwrap();
+    assert_eq!(found.results.len(), 1);
+}
+
+/// A log that is long enough to be in the middle of.
+fn long() -> Vec<(i64, &'static str)> {
+    let talk = [">go on", "I went on", "$1", "and on"];
+    (0..400).map(|number| (number as i64 * 700, talk[number % 4])).collect()
+}
+
+#[test]
+fn readers_at_once_and_readers_that_die() {
+    const TEST: &str = "logs::readers_at_once_and_readers_that_die";
+    let log = long();
+    if let Some((path, seed)) = told() {
+        let mut ledger = Ledger::open(&path, &Options::default()).unwrap();
+        let step = seed.parse::<usize>().unwrap();
+        for upto in (1..=log.len()).step_by(step).chain([log.len()]) {
+            let done = ledger.bookmark(LOG).unwrap().map_or(0, |known| known.offset as usize);
+            if done < upto {
+                read_on(&mut ledger, &log, upto);
+            }
+        }
+        return;
+    }
+    let fixture = Fixture::new();
+    let start =
+        |step: &str| again(TEST, &fixture.path(), step).stdout(Stdio::null()).spawn().unwrap();
+    for _ in 0..4 {
+        let mut doomed = start("1");
+        std::thread::sleep(std::time::Duration::from_millis(20 + random(60)));
+        doomed.kill().unwrap();
+        doomed.wait().unwrap();
+    }
+    let mut readers = ["1", "3", "7"].map(start);
+    assert!(readers.iter_mut().all(|reader| reader.wait().unwrap().success()));
+    let mut ledger = fixture.another();
+    let expected: Vec<&str> = log
+        .iter()
+        .map(|(_, text)| text.trim_start_matches('>'))
+        .filter(|text| !text.starts_with('$'))
+        .collect();
+    assert_eq!(texts(&ledger, Which::All), expected);
+    assert_eq!(ledger.session("s").unwrap().input_tokens, 100);
+    assert_whole(&mut ledger);
+}

@@ -1,0 +1,27 @@
+//! `cargo xtask plugins`: packages for agents that have plugins, made from the table of agents.
+
+use std::fs;
+
+use takeback_agents::{AGENTS, package};
+
+use crate::Failure;
+use crate::run::repository;
+
+pub(crate) fn plugins() -> Result<(), Failure> {
+    let all = repository().join("target/plugins");
+    for agent in AGENTS {
+        let Some(files) = package(agent) else { continue };
+        let directory = all.join(agent.name);
+        if directory.exists() {
+            fs::remove_dir_all(&directory).map_err(|error| error.to_string())?;
+        }
+        for file in files {
+            let path = directory.join(&file.path);
+            let parent = path.parent().expect("it is in the package");
+            let written = fs::create_dir_all(parent).and_then(|()| fs::write(&path, file.content));
+            written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        }
+        println!("target/plugins/{}: {}", agent.name, agent.title);
+    }
+    Ok(())
+}
