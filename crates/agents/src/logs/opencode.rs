@@ -61,11 +61,9 @@ fn read_session(
         .and_then(|from| serde_json::from_value(from.state.clone()).ok())
         .unwrap_or_default();
     let mut out = Writer::new(agent);
-    if state.introduced.is_none()
-        && let Some((began, facts)) = facts(&connection, session)?
-    {
+    // Told each time: it gets its title late.
+    if let Some((began, facts)) = facts(&connection, session)? {
         out.session(session, Some(began), facts);
-        state.introduced = Some(session.to_owned());
     }
     let mut statement = connection.prepare(
         "SELECT id, time_created, data FROM message
@@ -125,9 +123,13 @@ fn is_being_written(
 fn facts(connection: &Connection, session: &str) -> rusqlite::Result<Option<(Time, Facts)>> {
     let sql = "SELECT directory, title, parent_id, time_created FROM session WHERE id = ?1";
     let row = connection.query_row(sql, [session], |row| {
+        let title: Option<String> = row.get(1)?;
+        let is_made_up = |title: &String| {
+            title.starts_with("New session - ") || title.starts_with("Child session - ")
+        };
         let facts = Facts {
             workspace: row.get(0)?,
-            title: row.get(1)?,
+            title: title.filter(|title| !is_made_up(title)),
             parent: row.get(2)?,
             ..Facts::default()
         };

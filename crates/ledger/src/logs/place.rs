@@ -42,93 +42,180 @@ pub(super) fn place(
         return Ok(0);
     }
     let head = head(transaction, id)?;
-    let (key, old_last) = (head.key, head.last_seq);
-    let confirmed = confirmed(transaction, key)?;
-    let fixed = fixed(transaction, key)?;
+    let (key, last) = (head.key, head.last_seq);
+    let (confirmed, fixed) = (confirmed(transaction, key)?, fixed(transaction, key)?);
     let stored = messages::read_after(transaction, key, confirmed)?;
     let waiting: Vec<Waiting> = stored.iter().map(|stored| of_stored(stored, fixed)).collect();
     let incoming: Vec<Incoming> = said.iter().map(of_said).collect();
     let places = weave(&waiting, &incoming);
 
-    // Whatever is behind this number may get a higher one.
-    let base = stored
-        .iter()
-        .map(|stored| stored.message.seq)
-        .filter(|seq| *seq <= fixed)
-        .fold(confirmed, i64::max);
-    let base_turn = turn_before(transaction, key, base)?;
-    let rows = take_turns(transaction, key, base_turn)?;
-    let numbers = numbers(&places, &stored, base);
-    // From the last to the first, so that every number is free when it is taken.
-    for (place, number) in places.iter().zip(&numbers).rev() {
-        if let Place::Waiting(index, _) = place
-            && stored[*index].message.seq != *number
-        {
-            transaction
-                .prepare_cached("UPDATE messages SET seq = ?3 WHERE session = ?1 AND seq = ?2")?
-                .execute(params![key, stored[*index].message.seq, number])?;
-        }
-    }
-
-    let undos = undos(transaction, key)?;
-    let mut appender =
-        Appender::new(transaction, Head { key, last_seq: base, last_turn: base_turn });
-    let mut added = 0;
-    let mut first_new_turn: Option<Time> = None;
-    let mut latest: Option<Time> = None;
-    for (place, number) in places.iter().zip(&numbers).map(|(place, number)| (*place, *number)) {
+    // Whatever is behind this place may get a higher number.
+    let base = if stored.is_empty() { head } else { base(transaction, key, &stored, fixed)? };
+    let numbers = numbers(&places, &stored, base.last_seq);
+    let mut conversation = Conversation {
+        transaction,
+        key,
+        base: base.last_seq,
+        turns: take_turns(transaction, key, base.last_turn)?,
+        undos: undos(transaction, key)?,
+        appender: Appender::new(transaction, base),
+        added: 0,
+        new_turn: None,
+        latest: None,
+    };
+    conversation.renumber(&places, &numbers, &stored)?;
+    for (place, number) in places.into_iter().zip(numbers) {
         match place {
             Place::Waiting(index, entry) => {
-                let message = &stored[index].message;
-                if number > base {
-                    let begins = message.role == "user" && message.summarizes.is_none();
-                    let turn = appender.pass(number, begins);
-                    settle(transaction, key, message, number, turn, begins, &rows)?;
-                }
+                conversation.keep(&stored[index].message, number)?;
                 if let Some(entry) = entry {
-                    confirm(transaction, key, said[entry].origin, number)?;
+                    conversation.confirm(said[entry].origin, number)?;
                 }
             }
-            Place::Incoming(entry) => {
-                let Said { origin, time, message, is_summary } = &said[entry];
-                let undo =
-                    undos.iter().rev().find(|undo| undo.from <= *time && *time <= undo.until);
-                let message = MessageRecord {
-                    timestamp: Some(*time),
-                    undone: undo.is_some(),
-                    summarizes: is_summary.then(|| appender.last_seq()),
-                    ..(*message).clone()
-                };
-                if message.role == "user" && !is_summary {
-                    first_new_turn = Some(first_new_turn.map_or(*time, |first| first.min(*time)));
-                }
-                appender.append_as(number, &message, now)?;
-                if let Some(undo) = undo {
-                    turns::mark_as(transaction, key, number, undo.number)?;
-                } else if let Some(upto) = message.summarizes {
-                    messages::mark_compacted(transaction, key, upto, number)?;
-                }
-                confirm(transaction, key, origin, number)?;
-                latest = latest.max(Some(*time));
-                added += 1;
-            }
+            Place::Incoming(entry) => conversation.enter(&said[entry], number, now)?,
         }
     }
-    let last = appender.last_seq();
-    appender.finish()?;
-    if let Some(first) = first_new_turn {
-        turns::assign(transaction, key, first)?;
+    conversation.finish(last)
+}
+
+/// A session while messages of a log take their places in it.
+struct Conversation<'t> {
+    transaction: &'t Transaction<'t>,
+    key: i64,
+    /// Up to here everything stays as it is.
+    base: i64,
+    /// The turns behind that, by their first messages.
+    turns: HashMap<i64, TurnRow>,
+    undos: Vec<Undo>,
+    appender: Appender<'t>,
+    added: usize,
+    /// When the first of the turns began that only the log knows.
+    new_turn: Option<Time>,
+    /// When the last of the new messages was said.
+    latest: Option<Time>,
+}
+
+impl Conversation<'_> {
+    /// From the last to the first, so that every number is free when it is taken.
+    fn renumber(
+        &self,
+        places: &[Place],
+        numbers: &[i64],
+        stored: &[Stored],
+    ) -> Result<(), LedgerError> {
+        let mut statement = self
+            .transaction
+            .prepare_cached("UPDATE messages SET seq = ?3 WHERE session = ?1 AND seq = ?2")?;
+        for (place, number) in places.iter().zip(numbers).rev() {
+            if let Place::Waiting(index, _) = place
+                && stored[*index].message.seq != *number
+            {
+                statement.execute([self.key, stored[*index].message.seq, *number])?;
+            }
+        }
+        Ok(())
     }
-    if let Some(latest) = latest {
-        // What came in was said before the undo, so the conversation has not gone on since.
-        transaction
-            .prepare_cached(
-                "UPDATE undos SET last_seq = ?3
-                 WHERE session = ?1 AND last_seq = ?2 AND redone_at IS NULL AND time >= ?4",
-            )?
-            .execute(params![key, old_last, last, latest])?;
+
+    /// A message that is here comes next: it gets its turn, and the turn its message.
+    fn keep(&mut self, message: &MessageRecord, number: i64) -> Result<(), LedgerError> {
+        if number <= self.base {
+            return Ok(());
+        }
+        let begins = message.role == "user" && message.summarizes.is_none();
+        let turn = self.appender.pass(number, begins);
+        self.transaction
+            .prepare_cached("UPDATE messages SET turn = ?3 WHERE session = ?1 AND seq = ?2")?
+            .execute([self.key, number, turn])?;
+        if begins {
+            let row = self.turns.get(&message.seq);
+            self.transaction
+                .prepare_cached(
+                    "INSERT INTO turns (session, turn, first_seq, started_at, ended_at, undone)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?
+                .execute(params![
+                    self.key,
+                    turn,
+                    number,
+                    row.map_or(message.timestamp.unwrap_or_default(), |row| row.started_at),
+                    row.and_then(|row| row.ended_at),
+                    row.map_or(i64::from(message.undone), |row| row.undone),
+                ])?;
+        }
+        Ok(())
     }
-    Ok(added)
+
+    /// A message that only the log has comes next.
+    fn enter(&mut self, said: &Said<'_>, number: i64, now: Time) -> Result<(), LedgerError> {
+        let Said { origin, time, message, is_summary } = *said;
+        let undo = self.undos.iter().rev().find(|undo| undo.from <= time && time <= undo.until);
+        let undo = undo.map(|undo| undo.number);
+        let message = MessageRecord {
+            timestamp: Some(time),
+            undone: undo.is_some(),
+            summarizes: is_summary.then(|| self.appender.last_seq()),
+            ..message.clone()
+        };
+        if message.role == "user" && !is_summary {
+            self.new_turn = Some(self.new_turn.map_or(time, |first| first.min(time)));
+        }
+        self.appender.append_as(number, &message, now)?;
+        match (undo, message.summarizes) {
+            (Some(undo), _) => turns::mark_as(self.transaction, self.key, number, undo)?,
+            (None, Some(upto)) => {
+                messages::mark_compacted(self.transaction, self.key, upto, number)?;
+            }
+            (None, None) => {}
+        }
+        self.latest = self.latest.max(Some(time));
+        self.added += 1;
+        self.confirm(origin, number)
+    }
+
+    /// The log has it, too.
+    fn confirm(&self, origin: &str, seq: i64) -> Result<(), LedgerError> {
+        self.transaction
+            .prepare_cached("UPDATE origins SET seq = ?3 WHERE session = ?1 AND origin = ?2")?
+            .execute(params![self.key, origin, seq])?;
+        Ok(())
+    }
+
+    /// `last` was the last message before. Gives the number of new ones.
+    fn finish(self, last: i64) -> Result<usize, LedgerError> {
+        let now_last = self.appender.last_seq();
+        self.appender.finish()?;
+        if let Some(first) = self.new_turn {
+            turns::assign(self.transaction, self.key, first)?;
+        }
+        if let Some(latest) = self.latest {
+            // What was said before an undo does not make the conversation go on after it.
+            self.transaction
+                .prepare_cached(
+                    "UPDATE undos SET last_seq = ?3
+                     WHERE session = ?1 AND last_seq = ?2 AND redone_at IS NULL AND time >= ?4",
+                )?
+                .execute(params![self.key, last, now_last, latest])?;
+        }
+        Ok(self.added)
+    }
+}
+
+/// The last message that keeps its number, and its turn.
+fn base(
+    transaction: &Transaction<'_>,
+    key: i64,
+    stored: &[Stored],
+    fixed: i64,
+) -> Result<Head, LedgerError> {
+    let first = stored.first().map_or(1, |stored| stored.message.seq);
+    let numbers = stored.iter().map(|stored| stored.message.seq);
+    let last_seq = numbers.rev().find(|seq| *seq <= fixed).unwrap_or(first - 1);
+    let last_turn = transaction
+        .prepare_cached(
+            "SELECT ifnull(max(turn), 0) FROM turns WHERE session = ?1 AND first_seq <= ?2",
+        )?
+        .query_row([key, last_seq], |row| row.get(0))?;
+    Ok(Head { key, last_seq, last_turn })
 }
 
 /// The number of each place: what is here keeps its own, unless that is taken by now.
@@ -199,14 +286,6 @@ fn fixed(transaction: &Transaction<'_>, key: i64) -> Result<i64, LedgerError> {
         .query_row(params![key, confirmed(transaction, key)?], |row| row.get(0))?)
 }
 
-fn turn_before(transaction: &Transaction<'_>, key: i64, seq: i64) -> Result<i64, LedgerError> {
-    Ok(transaction
-        .prepare_cached(
-            "SELECT ifnull(max(turn), 0) FROM turns WHERE session = ?1 AND first_seq <= ?2",
-        )?
-        .query_row(params![key, seq], |row| row.get(0))?)
-}
-
 /// Takes the turns behind one out of the ledger, by their first messages.
 fn take_turns(
     transaction: &Transaction<'_>,
@@ -222,52 +301,6 @@ fn take_turns(
         Ok((row.get(0)?, TurnRow { started_at, ended_at, undone }))
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
-}
-
-/// A message that is here gets its turn, and the turn its message.
-fn settle(
-    transaction: &Transaction<'_>,
-    key: i64,
-    message: &MessageRecord,
-    number: i64,
-    turn: i64,
-    begins: bool,
-    rows: &HashMap<i64, TurnRow>,
-) -> Result<(), LedgerError> {
-    transaction
-        .prepare_cached(
-            "UPDATE messages SET turn = ?3 WHERE session = ?1 AND seq = ?2 AND turn <> ?3",
-        )?
-        .execute(params![key, number, turn])?;
-    if begins {
-        let row = rows.get(&message.seq);
-        transaction
-            .prepare_cached(
-                "INSERT INTO turns (session, turn, first_seq, started_at, ended_at, undone)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![
-                key,
-                turn,
-                number,
-                row.map_or(message.timestamp.unwrap_or_default(), |row| row.started_at),
-                row.and_then(|row| row.ended_at),
-                row.map_or(i64::from(message.undone), |row| row.undone),
-            ])?;
-    }
-    Ok(())
-}
-
-fn confirm(
-    transaction: &Transaction<'_>,
-    key: i64,
-    origin: &str,
-    seq: i64,
-) -> Result<(), LedgerError> {
-    transaction
-        .prepare_cached("UPDATE origins SET seq = ?3 WHERE session = ?1 AND origin = ?2")?
-        .execute(params![key, origin, seq])?;
-    Ok(())
 }
 
 /// The undos that hold, in order.

@@ -32,8 +32,8 @@ pub(super) enum Place {
     Incoming(usize),
 }
 
-/// A hook and a log have their own clocks, and a prompt may wait in a queue meanwhile.
-const SAME_TEXT_WITHIN: i64 = 600_000;
+/// A hook hears of a prompt at about the time that the log has for it.
+const SAME_TEXT_WITHIN: i64 = 30_000;
 
 /// A prompt that a hook sees may be what was typed, and the one in the log what became of it.
 const OTHER_TEXT_WITHIN: i64 = 5_000;
@@ -79,10 +79,17 @@ fn pairs(waiting: &[Waiting], incoming: &[Incoming]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; incoming.len()];
     let mut next = 0;
     for (number, entry) in incoming.iter().enumerate() {
+        // Of what is said several times, each is the one that is nearest to it.
+        let is_nearest = |here: &Waiting| {
+            let later = incoming[number + 1..].iter().filter(|later| later.text == entry.text);
+            let nearest = later.map(|later| apart(here.time, later.time)).min();
+            nearest.is_none_or(|nearest| apart(here.time, entry.time) <= nearest)
+        };
         let is_same = |here: &Waiting| {
             here.is_prompt == entry.is_prompt
                 && here.text == entry.text
                 && apart(here.time, entry.time) <= SAME_TEXT_WITHIN
+                && is_nearest(here)
         };
         let found = waiting[next..].iter().position(is_same).map(|found| next + found);
         // Said otherwise: only if what is here is not what the log says later on.
@@ -163,6 +170,13 @@ mod tests {
         let hooks = here(&[(10_000, "go on")]);
         let places = weave(&hooks, &log(&[(10, ">go on"), (9_999, ">go on")]));
         assert_eq!(places, [In(0), Here(0, Some(1))]);
+    }
+
+    #[test]
+    fn of_the_same_words_said_twice_the_nearest_ones_are_meant() {
+        let hooks = here(&[(12, "what?"), (20, "go on")]);
+        let places = weave(&hooks, &log(&[(5, ">go on"), (12, ">what?"), (20, ">go on")]));
+        assert_eq!(places, [In(0), Here(0, Some(1)), Here(1, Some(2))]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use takeback_ledger::{
     Bookmark, CallRecord, Event, Ledger, LogEntry, LogPage, MessageRecord, Options, SearchOptions,
@@ -347,4 +348,58 @@ fn readers_at_once_and_readers_that_die() {
     assert_eq!(texts(&ledger, Which::All), expected);
     assert_eq!(ledger.session("s").unwrap().input_tokens, 100);
     assert_whole(&mut ledger);
+}
+
+/// A turn: what the user says, whether a hook tells it and how much later, how many answers there
+/// are, and how far somebody reads before and after that.
+#[derive(Clone, Debug)]
+struct Plan {
+    prompt: &'static str,
+    hook: Option<i64>,
+    answers: usize,
+    reads: [Option<usize>; 2],
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let read = || proptest::option::of(0..8_usize);
+    let prompt = proptest::sample::select(vec!["go on", "fix it", "and now?"]);
+    (prompt, proptest::option::of(0..3_i64), 0..4_usize, [read(), read()])
+        .prop_map(|(prompt, hook, answers, reads)| Plan { prompt, hook, answers, reads })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// However hooks and reading take turns: what is in the ledger is what is in the log.
+    #[test]
+    fn whoever_comes_first_it_is_one_conversation(plans in proptest::collection::vec(plan(), 1..7)) {
+        let mut fixture = Fixture::new();
+        let mut log: Vec<(i64, String)> = Vec::new();
+        let mut done = 0;
+        let mut read = |ledger: &mut Ledger, log: &[(i64, String)], more: usize| {
+            done = (done + more).min(log.len());
+            let log: Vec<(i64, &str)> = log.iter().map(|(time, text)| (*time, text.as_str())).collect();
+            if done > 0 {
+                read_on(ledger, &log, done);
+            }
+        };
+        for (number, Plan { prompt, hook: told, answers, reads }) in (1..).zip(&plans) {
+            let time = number * 100;
+            if let Some(later) = told {
+                hook(&mut fixture.ledger, time + later, prompt);
+            }
+            if let Some(more) = reads[0] {
+                read(&mut fixture.ledger, &log, more);
+            }
+            log.push((time, format!(">{prompt}")));
+            log.extend((0..*answers).map(|answer| (time + 10 + answer as i64, format!("{number}.{answer}"))));
+            if let Some(more) = reads[1] {
+                read(&mut fixture.ledger, &log, more);
+            }
+        }
+        read(&mut fixture.ledger, &log, usize::MAX / 2);
+        let expected: Vec<&str> = log.iter().map(|(_, text)| text.trim_start_matches('>')).collect();
+        prop_assert_eq!(texts(&fixture.ledger, Which::All), expected);
+        assert_whole(&mut fixture.ledger);
+    }
 }

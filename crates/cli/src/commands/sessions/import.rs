@@ -47,9 +47,9 @@ fn programs() -> PossibleValuesParser {
 /// What came in.
 #[derive(Default, Serialize)]
 pub(crate) struct View {
-    sessions: usize,
-    new_sessions: usize,
-    messages: usize,
+    pub(crate) sessions: usize,
+    pub(crate) new_sessions: usize,
+    pub(crate) messages: usize,
     bad: Vec<Bad>,
 }
 
