@@ -312,7 +312,9 @@ pub(crate) const OPENCODE: Wiring = Wiring {
         executable: false,
     })],
     is_reviewed: false,
-    afterwards: None,
+    afterwards: Some(
+        "opencode fetches a library for plugins when it starts next, which may take a minute, once.",
+    ),
 };
 
 pub(crate) const PI: Wiring = Wiring {

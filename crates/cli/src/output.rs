@@ -208,14 +208,19 @@ pub(crate) fn report_recovery(recovery: &Recovery) {
 
 /// Asks a person whether to go on with what was just shown.
 pub(crate) fn go_on() -> Result<(), Failure> {
-    eprint!("Go on? [y/N] ");
+    match is_agreed("Go on?") {
+        true => Ok(()),
+        false => Err(Failure::new("nothing was changed")),
+    }
+}
+
+/// Asks a person.
+pub(crate) fn is_agreed(question: &str) -> bool {
+    eprint!("{question} [y/N] ");
     let _ = io::stderr().flush();
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
-    match (read, answer.trim()) {
-        (Ok(_), "y" | "Y" | "yes") => Ok(()),
-        _ => Err(Failure::new("nothing was changed")),
-    }
+    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
 /// `1 file`, `2 files`.

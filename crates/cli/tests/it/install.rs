@@ -346,3 +346,18 @@ fn command_files_pass_what_was_typed_as_words_or_as_one() {
     assert!(text.contains("error: "), "{text}");
     run(&session, &["slash", "format-disk"], 1);
 }
+
+#[test]
+fn past_conversations_are_offered_and_brought_in() {
+    let session = Session::new();
+    let log = include_str!("../../../agents/tests/fixtures/logs/claude/real.jsonl");
+    put(&session, ".claude/projects/-PROJECT/one.jsonl", log);
+    let text = run(&session, &["install", "claude"], 0);
+    assert!(text.contains("1 log of past conversations: `takeback sessions import --from claude`"));
+    assert_eq!(session.json(&["sessions"])["sessions"], json!([]));
+    let done = session.json(&["install", "claude", "--import"]);
+    assert_eq!(done[0]["imported"]["new_sessions"], 1, "{done}");
+    assert_eq!(session.json(&["sessions"])["sessions"].as_array().unwrap().len(), 1);
+    // An agent without any says nothing.
+    assert!(!run(&session, &["install", "codex", "--import"], 0).contains("Past"));
+}

@@ -1,6 +1,7 @@
 //! `takeback install` and `takeback uninstall`: wiring agents, and taking that back.
 
 mod list;
+mod past;
 mod show;
 
 use std::ffi::OsString;
@@ -27,6 +28,7 @@ Examples:
   takeback install                     what is here, and what is wired
   takeback install claude codex        wire these two, for you, wherever you work
   takeback install --dry-run claude    show what would be written
+  takeback install --import claude     and bring in its past conversations
   takeback install --project claude    for everybody who works in this project
   takeback uninstall claude            remove it again")]
 pub(crate) struct Arguments {
@@ -35,8 +37,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     scope: Scope,
     /// Show what would be written, and write nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "import")]
     dry_run: bool,
+    /// Also bring in the past conversations of these agents, so that they can be searched
+    #[arg(long)]
+    import: bool,
 }
 
 /// Remove takeback from agents' configurations
@@ -100,7 +105,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         let plans = wanted.into_iter().map(|agent| installer.plan_install(agent, &whom));
         let outcomes = plans.map(Outcome::planned).collect();
         let apply = |plan: &Plan| installer.install(plan);
-        go_through(outcomes, &apply, "installed", arguments.dry_run, context)
+        let mut outcomes = go_through(outcomes, &apply, arguments.dry_run, context)?;
+        if !arguments.dry_run {
+            past::bring_in(&mut outcomes, arguments.import, context);
+        }
+        Ok(show::show(&outcomes, "installed", arguments.dry_run, context))
     })
 }
 
@@ -117,7 +126,8 @@ pub(crate) fn remove(arguments: &Removal, context: &Context) -> Result<ExitCode,
         let plans = wanted.iter().map(|(agent, whom)| installer.plan_uninstall(agent, whom));
         let outcomes = plans.map(Outcome::planned).collect();
         let apply = |plan: &Plan| installer.uninstall(plan);
-        go_through(outcomes, &apply, "uninstalled", arguments.dry_run, context)
+        let outcomes = go_through(outcomes, &apply, arguments.dry_run, context)?;
+        Ok(show::show(&outcomes, "uninstalled", arguments.dry_run, context))
     })
 }
 
@@ -125,10 +135,9 @@ pub(crate) fn remove(arguments: &Removal, context: &Context) -> Result<ExitCode,
 fn go_through(
     mut outcomes: Vec<Outcome>,
     apply: &dyn Fn(&Plan) -> Result<(), takeback_agents::InstallError>,
-    done: &str,
     dry_run: bool,
     context: &Context,
-) -> Result<ExitCode, Failure> {
+) -> Result<Vec<Outcome>, Failure> {
     let changes = outcomes.iter().any(Outcome::changes);
     if dry_run || (changes && context.asks()) {
         show::diffs(&outcomes, context);
@@ -139,7 +148,7 @@ fn go_through(
         }
         outcomes.iter_mut().for_each(|outcome| outcome.apply(apply));
     }
-    Ok(show::show(&outcomes, done, dry_run, context))
+    Ok(outcomes)
 }
 
 pub(super) fn known(names: &[String]) -> Result<Vec<&'static Agent>, Failure> {

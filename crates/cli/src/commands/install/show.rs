@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 use serde::Serialize;
-use takeback_agents::{Change, InstallError, Plan};
+use takeback_agents::{Agent, Change, InstallError, Plan};
 
+use super::past::Past;
+use crate::commands::sessions::import;
 use crate::context::Context;
 use crate::failure;
 use crate::output;
@@ -14,13 +16,14 @@ use crate::output;
 pub(super) struct Outcome {
     plan: Option<Plan>,
     error: Option<String>,
+    pub(super) past: Option<Past>,
 }
 
 impl Outcome {
     pub(super) fn planned(plan: Result<Plan, InstallError>) -> Outcome {
         match plan {
-            Ok(plan) => Outcome { plan: Some(plan), error: None },
-            Err(error) => Outcome { plan: None, error: Some(failure::chain(&error)) },
+            Ok(plan) => Outcome { plan: Some(plan), error: None, past: None },
+            Err(error) => Outcome { plan: None, error: Some(failure::chain(&error)), past: None },
         }
     }
 
@@ -36,8 +39,15 @@ impl Outcome {
         }
     }
 
+    /// The agent, if all went well.
+    pub(super) fn wired(&self) -> Option<&'static Agent> {
+        self.plan.as_ref().filter(|_| self.error.is_none()).map(|plan| plan.agent)
+    }
+
     fn has_failed(&self) -> bool {
-        self.error.is_some() || self.plan.as_ref().is_some_and(|plan| !plan.left.is_empty())
+        self.error.is_some()
+            || matches!(self.past, Some(Past::Failed(_)))
+            || self.plan.as_ref().is_some_and(|plan| !plan.left.is_empty())
     }
 }
 
@@ -49,6 +59,9 @@ struct View<'a> {
     left: Vec<LeftView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     afterwards: Option<&'static str>,
+    /// What came in of its past conversations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    imported: Option<&'a import::View>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
 }
@@ -112,6 +125,9 @@ pub(super) fn show(outcomes: &[Outcome], done: &str, dry_run: bool, context: &Co
         if let Some(plan) = &outcome.plan {
             show_plan(plan, outcome.error.is_none(), done, dry_run, context);
         }
+        if let (Some(past), Some(agent)) = (&outcome.past, outcome.wired()) {
+            show_past(past, agent);
+        }
         outcome.error.iter().for_each(|error| eprintln!("error: {}", output::disarm(error)));
     }
     code
@@ -142,6 +158,22 @@ fn show_plan(plan: &Plan, succeeded: bool, done: &str, dry_run: bool, context: &
     }
 }
 
+fn show_past(past: &Past, agent: &Agent) {
+    match past {
+        Past::Offered(count) => println!(
+            "  {} of past conversations: `takeback sessions import --from {}` brings them in.",
+            output::count(*count, "log"),
+            agent.name
+        ),
+        Past::In(view) => println!(
+            "  Past conversations: {}, {}.",
+            output::count(view.sessions, "session"),
+            output::count(view.messages, "message")
+        ),
+        Past::Failed(error) => eprintln!("error: {}", output::disarm(error)),
+    }
+}
+
 fn view(outcome: &Outcome, is_install: bool) -> View<'_> {
     let plan = outcome.plan.as_ref();
     let file = |change: &Change| FileView {
@@ -157,7 +189,14 @@ fn view(outcome: &Outcome, is_install: bool) -> View<'_> {
             .map(|(path, why)| LeftView { path: path.display().to_string(), why })
             .collect(),
         afterwards: plan.filter(|_| is_install).and_then(|plan| plan.agent.afterwards()),
-        error: outcome.error.as_deref(),
+        imported: match &outcome.past {
+            Some(Past::In(view)) => Some(view),
+            _ => None,
+        },
+        error: match &outcome.past {
+            Some(Past::Failed(error)) => Some(error),
+            _ => outcome.error.as_deref(),
+        },
     }
 }
 
