@@ -46,17 +46,8 @@ impl LogFormat {
     /// All logs in a directory, or the one that is named. Names are sorted, so that what is in many
     /// parts comes in in their order.
     pub fn find(&self, place: &Path) -> Result<Vec<Found>, LogError> {
-        let failed = |source| LogError::Io { path: place.to_owned(), source };
-        let metadata = fs::metadata(place).map_err(failed)?;
-        let mut files = Vec::new();
-        if metadata.is_dir() {
-            self.walk(place, DEPTH, &mut files);
-            files.sort();
-        } else {
-            files.push(place.to_owned());
-        }
         let mut found = Vec::new();
-        for path in files {
+        for path in self.files(place)? {
             match self.shape {
                 Shape::Database => {
                     let sessions = opencode::sessions(&path)?.into_iter();
@@ -69,6 +60,19 @@ impl LogFormat {
             }
         }
         Ok(found)
+    }
+
+    /// The files that they are in. None of them is opened.
+    pub fn files(&self, place: &Path) -> Result<Vec<PathBuf>, LogError> {
+        let failed = |source| LogError::Io { path: place.to_owned(), source };
+        let metadata = fs::metadata(place).map_err(failed)?;
+        if !metadata.is_dir() {
+            return Ok(vec![place.to_owned()]);
+        }
+        let mut files = Vec::new();
+        self.walk(place, DEPTH, &mut files);
+        files.sort();
+        Ok(files)
     }
 
     fn walk(&self, directory: &Path, depth: usize, files: &mut Vec<PathBuf>) {

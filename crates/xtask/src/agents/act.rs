@@ -39,7 +39,8 @@ pub(crate) fn all(stage: &Stage) -> Result<(), Failure> {
     // Elsewhere the agent itself wrote meanwhile.
     let touched = |snapshot: Snapshot| snapshot.where_differ(&plain, &wired);
     let left = touched(stage.configuration()?);
-    left.must_be(&touched(plain.clone()), "the configuration at the end")
+    left.must_be(&touched(plain.clone()), "the configuration at the end")?;
+    stage.look_at_package()
 }
 
 fn install(stage: &Stage) -> Result<(), Failure> {

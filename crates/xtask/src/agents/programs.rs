@@ -20,6 +20,9 @@ pub(crate) struct Program {
     pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
     /// Its arguments, for ending what it leaves running.
     pub(crate) leave: &'static [&'static str],
+    /// Its arguments, for each step of looking at the package that we make for it; `{}` is where
+    /// that is.
+    pub(crate) package_steps: &'static [&'static [&'static str]],
     /// Whether a conversation can go on without a terminal.
     pub(crate) can_continue: bool,
     /// How the model writes a file.
@@ -109,6 +112,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
             }
         },
         leave: &[],
+        package_steps: &[
+            &["plugin", "validate", "{}"],
+            &["plugin", "marketplace", "add", "{}"],
+            &["plugin", "install", "takeback@takeback"],
+        ],
         can_continue: true,
         write: |path, content| {
             Reply::call("Write", json!({ "file_path": path, "content": content }))
@@ -149,6 +157,10 @@ pub(crate) const PROGRAMS: &[Program] = &[
             all
         },
         leave: &[],
+        package_steps: &[
+            &["plugin", "marketplace", "add", "{}"],
+            &["plugin", "add", "takeback@takeback"],
+        ],
         can_continue: true,
         write: |path, content| {
             let lines: String = content.lines().map(|line| format!("+{line}\n")).collect();
@@ -188,6 +200,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             all
         },
         leave: &[],
+        package_steps: &[&["extensions", "validate", "{}"]],
         can_continue: true,
         write: |path, content| {
             Reply::call("write_file", json!({ "file_path": path, "content": content }))
@@ -230,6 +243,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             Turn::Command(rest) => words(["run", "--continue", "--command", "rollback", rest]),
         },
         leave: &[],
+        package_steps: &[],
         can_continue: true,
         write: |path, content| {
             Reply::call("write", json!({ "filePath": path, "content": content }))
@@ -265,6 +279,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             }
         },
         leave: &[],
+        package_steps: &[],
         can_continue: true,
         write: |path, content| {
             Reply::call("write_file", json!({ "file_path": path, "content": content }))
@@ -297,6 +312,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             }
         },
         leave: &[],
+        package_steps: &[],
         can_continue: true,
         write: |path, content| Reply::call("create", json!({ "path": path, "file_text": content })),
         shell: |command| {
@@ -335,6 +351,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             all
         },
         leave: &[],
+        package_steps: &[],
         can_continue: true,
         write: |path, content| {
             Reply::call("Create", json!({ "file_path": path, "content": content }))
@@ -374,6 +391,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             }
         },
         leave: &["hub", "stop"],
+        package_steps: &[],
         can_continue: false,
         write: |path, content| Reply::call("editor", json!({ "path": path, "new_text": content })),
         shell: |command| Reply::call("run_commands", json!({ "commands": [command] })),
@@ -403,6 +421,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             all
         },
         leave: &[],
+        package_steps: &[],
         can_continue: true,
         write: |path, content| Reply::call("write", json!({ "path": path, "content": content })),
         shell: |command| Reply::call("bash", json!({ "command": command })),

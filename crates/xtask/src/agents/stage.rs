@@ -119,6 +119,27 @@ impl Stage {
         Ok((said?, asked.into_iter().filter_map(|entry| entry.request).collect()))
     }
 
+    /// Has the agent look at the package that we make for it, or take it.
+    pub(crate) fn look_at_package(&self) -> Result<(), Failure> {
+        let steps = self.program.package_steps;
+        let package = self.directory.join("package");
+        let files = takeback_agents::agent(self.program.name).and_then(takeback_agents::package);
+        match files {
+            None if steps.is_empty() => return Ok(()),
+            None => return Err("there is no package".to_owned()),
+            Some(files) => {
+                let files = files.into_iter();
+                let files = files.map(|file| (file.path.display().to_string(), file.content));
+                write(&package, files).map_err(|error| error.to_string())?;
+            }
+        }
+        for step in steps {
+            let place = |word: &&str| word.replace("{}", &package.display().to_string());
+            self.agent(&step.iter().map(place).collect::<Vec<_>>(), "package")?;
+        }
+        Ok(())
+    }
+
     /// Ends what the agent left running.
     pub(crate) fn leave(&self) -> Result<(), Failure> {
         match self.program.leave {
