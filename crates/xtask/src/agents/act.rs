@@ -1,11 +1,12 @@
 //! What is tested, in one go: from the installation to its end.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use takeback_script::Request;
 
 use super::programs::{Command, Turn};
-use super::script::{DIRECTORY, FILE, GREETING, INTRODUCTION, WORK};
+use super::script::{DIRECTORY, DONE, FILE, GREETING, INTRODUCTION, WORK};
 use super::snapshot::Snapshot;
 use super::stage::Stage;
 use crate::Failure;
@@ -54,12 +55,14 @@ fn uninstall(stage: &Stage) -> Result<(), Failure> {
 fn play(stage: &Stage) -> Result<(), Failure> {
     let steps = if stage.program.can_continue {
         let steps = work(stage)?;
+        must_be_in_ledger(stage, DONE, "assistant")?;
         rollback(stage, &steps.before_writing)?;
         greet(stage)?;
         steps
     } else {
         work_with_pause(stage)?
     };
+    must_be_in_ledger(stage, WORK, "user")?;
     // The other checkpoint is as good.
     rollback(stage, &steps.before_removing)?;
     type_rollback(stage, &steps.before_writing)
@@ -117,6 +120,23 @@ fn steps(stage: &Stage, start: Snapshot) -> Result<Steps, Failure> {
             before_removing: (written, second.to_owned()),
         }),
         _ => Err(format!("there should be two checkpoints of one turn:\n{list:#}")),
+    }
+}
+
+/// What was said is found, once: by a search, when the agent's own log has been read.
+fn must_be_in_ledger(stage: &Stage, said: &str, role: &str) -> Result<(), Failure> {
+    let query = format!("\"{said}\"");
+    let words = ["sessions", "search", &query, "--role", role, "--undone"];
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let found = stage.ask(&words, "search")?;
+        let results = found["results"].as_array().cloned().unwrap_or_default();
+        match &results[..] {
+            [result] if result["source"] == stage.program.name => return Ok(()),
+            // It is read in the background.
+            [] if Instant::now() < deadline => thread::sleep(Duration::from_millis(100)),
+            _ => return Err(format!("{said:?} should be in the ledger once:\n{found:#}")),
+        }
     }
 }
 

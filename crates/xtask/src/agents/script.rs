@@ -14,6 +14,9 @@ pub(crate) const INTRODUCTION: &str = "Please introduce yourself";
 pub(crate) const WORK: &str = "Please do job-one now";
 pub(crate) const GREETING: &str = "Please say hello to visitor-two";
 
+/// What the model says when the work is done.
+pub(crate) const DONE: &str = "All of job-one is done";
+
 /// The file that the model writes, and what is in it.
 pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
 /// The directory that the model removes.
@@ -68,7 +71,7 @@ impl Script {
                     let _ = begins.send(()).map(|()| ends.recv());
                     (self.program.shell)("ls")
                 }
-                None => Reply::text("Job one is done."),
+                None => Reply::text(DONE),
             },
             _ => Reply::text("Hello."),
         }
