@@ -4,6 +4,7 @@
 
 mod agent;
 mod agents;
+mod agents_together;
 mod doctor;
 mod hooks;
 mod hooks_back;
