@@ -22,14 +22,33 @@ impl Slash {
     /// A prompt that is not meant for the model: `/rollback …`, `/undo …`, or `takeback rollback …`.
     pub fn in_prompt(prompt: &str) -> Option<Slash> {
         let prompt = prompt.trim();
-        let typed = match prompt.strip_prefix('/') {
-            Some(typed) => typed,
-            None => prompt.strip_prefix("takeback ")?.trim_start(),
-        };
         // What goes on in a second line is something else.
-        let is_one_line = !typed.contains('\n');
-        let (name, rest) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
-        is_one_line.then(|| Slash::new(name, words(rest)))?
+        if prompt.contains('\n') {
+            return None;
+        }
+        let split = |typed: &str| {
+            let (name, rest) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
+            Slash::new(name, words(rest))
+        };
+        match prompt.strip_prefix('/') {
+            Some(typed) => split(typed),
+            // Without the slash it could be the beginning of a sentence.
+            None => split(prompt.strip_prefix("takeback ")?.trim_start()).filter(Slash::is_terse),
+        }
+    }
+
+    /// Whether nobody would say it to a model.
+    fn is_terse(&self) -> bool {
+        let is_option = |word: &String| word.starts_with('-');
+        let is_number = |word: &String| word.starts_with(|first: char| first.is_ascii_digit());
+        match (self.command, &self.rest[..]) {
+            (_, []) => true,
+            ("rollback", [_]) => true,
+            ("rollback", [first, ..]) => {
+                is_number(first) || matches!(first.as_str(), "diff" | "undo" | "redo" | "list")
+            }
+            (_, [first, ..]) => is_option(first),
+        }
     }
 
     /// `rollback` or `undo`.
@@ -101,6 +120,8 @@ mod tests {
             "rollback 2",
             "please /rollback",
             "takeback is a tool",
+            "takeback undo is what I want explained",
+            "takeback rollback works how exactly?",
             "/rollback 2\nand then write a test",
         ] {
             assert_eq!(typed(prompt), None, "{prompt}");
