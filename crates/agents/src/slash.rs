@@ -41,11 +41,14 @@ impl Slash {
     fn is_terse(&self) -> bool {
         let is_option = |word: &String| word.starts_with('-');
         let is_number = |word: &String| word.starts_with(|first: char| first.is_ascii_digit());
+        let is_id = |word: &String| word.len() > 5 && word.bytes().all(|b| b.is_ascii_hexdigit());
         match (self.command, &self.rest[..]) {
             (_, []) => true,
             ("rollback", [_]) => true,
             ("rollback", [first, ..]) => {
-                is_number(first) || matches!(first.as_str(), "diff" | "undo" | "redo" | "list")
+                is_number(first)
+                    || is_id(first)
+                    || matches!(first.as_str(), "diff" | "undo" | "redo" | "list")
             }
             (_, [first, ..]) => is_option(first),
         }
