@@ -24,8 +24,8 @@ function run(words: string[], directory: string, input = ""): Promise<string> {
       child.on("error", done)
       child.on("close", done)
       child.stdin.on("error", () => {})
-      child.stdout.on("data", (data) => (output += data))
-      child.stderr.on("data", (data) => (output += data))
+      child.stdout.setEncoding("utf8").on("data", (data) => (output += data))
+      child.stderr.resume()
       child.stdin.end(input)
     } catch {
       done()

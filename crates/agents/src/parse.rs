@@ -88,15 +88,15 @@ pub fn parse(
 
 /// What is meant for takeback, in an event that a hook can answer.
 fn typed(agent: &Agent, event: &str, signal: Signal, told: &Told) -> Option<Slash> {
+    if !agent.answers_on.contains(&event) {
+        return None;
+    }
     match signal {
-        Signal::Command => Slash::new(
-            told.command.as_deref()?,
-            words(told.arguments.as_deref().unwrap_or_default()),
-        ),
-        Signal::TurnStart if agent.answers_on.contains(&event) => {
-            Slash::in_prompt(told.prompt.as_deref()?)
+        Signal::Command => {
+            let arguments = told.arguments.as_deref().unwrap_or_default();
+            Slash::new(told.command.as_deref()?, words(arguments))
         }
-        _ => None,
+        _ => Slash::in_prompt(told.prompt.as_deref()?),
     }
 }
 

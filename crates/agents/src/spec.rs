@@ -43,6 +43,13 @@ impl Agent {
         self.wiring.is_some()
     }
 
+    /// Whether that is its name for the moment before a tool is used.
+    pub fn is_before_tool(&self, event: Option<&str>) -> bool {
+        self.events
+            .iter()
+            .any(|(name, signal)| Some(*name) == event && *signal == Signal::BeforeTool)
+    }
+
     /// What the user has to do once it is wired.
     pub fn afterwards(&self) -> Option<&'static str> {
         self.wiring?.afterwards

@@ -2,6 +2,10 @@
 
 use crate::files;
 
+/// How long an agent waits for a hook, in seconds. It has a limit of its own that is far shorter,
+/// but for a rollback that the user asked for.
+pub(crate) const TIMEOUT: u64 = 120;
+
 /// Where an agent looks for its configuration, and what is added there.
 pub(crate) struct Wiring {
     /// Programs that show that the agent is on this machine.
@@ -15,6 +19,8 @@ pub(crate) struct Wiring {
     pub(crate) project: &'static str,
     /// What is added.
     pub(crate) parts: &'static [Part],
+    /// Where it can be told to run no hooks: a file, what is in it, and the value that means so.
+    pub(crate) switch: Option<(&'static str, &'static str, bool)>,
     /// Whether it runs only hooks that the user has reviewed.
     pub(crate) is_reviewed: bool,
     /// What the user has to do then.
@@ -91,14 +97,14 @@ impl Program {
         format!("{} {rest}", words.join(" "))
     }
 
-    /// A command for a shell that does nothing where there is no takeback.
+    /// A command for a shell that does nothing where there is no takeback, or none any more.
     pub(crate) fn hook(&self, rest: &str) -> String {
         let command = self.command(rest);
-        if self.is_shared {
-            format!("command -v takeback >/dev/null 2>&1 || exit 0; exec {command}")
-        } else {
-            command
-        }
+        let test = match self.words.first().filter(|_| !self.is_shared) {
+            None => "command -v takeback >/dev/null 2>&1".to_owned(),
+            Some(program) => format!("[ -x {} ]", takeback_undo::quoted(program)),
+        };
+        format!("{test} || exit 0; exec {command}")
     }
 }
 
@@ -149,6 +155,7 @@ pub(crate) const CLAUDE: Wiring = Wiring {
             executable: false,
         }),
     ],
+    switch: Some(("settings.json", "/disableAllHooks", true)),
     is_reviewed: false,
     afterwards: None,
 };
@@ -165,6 +172,7 @@ pub(crate) const CODEX: Wiring = Wiring {
         events: CLAUDE_HOOKS,
         limits: &[("SessionEnd", 3)],
     })],
+    switch: Some(("config.toml", "/features/hooks", false)),
     is_reviewed: true,
     afterwards: Some(
         "Codex runs no hook that you have not reviewed, and says nothing: start codex, type /hooks \
@@ -174,7 +182,7 @@ pub(crate) const CODEX: Wiring = Wiring {
 
 pub(crate) const GEMINI: Wiring = Wiring {
     programs: &["gemini"],
-    variable: None,
+    variable: Some(("GEMINI_CLI_HOME", ".gemini")),
     user: ".gemini",
     project: ".gemini",
     parts: &[
@@ -204,13 +212,14 @@ pub(crate) const GEMINI: Wiring = Wiring {
             executable: false,
         }),
     ],
+    switch: Some(("settings.json", "/hooksConfig/enabled", false)),
     is_reviewed: false,
     afterwards: None,
 };
 
 pub(crate) const QWEN: Wiring = Wiring {
     programs: &["qwen"],
-    variable: None,
+    variable: Some(("QWEN_HOME", "")),
     user: ".qwen",
     project: ".qwen",
     parts: &[
@@ -233,6 +242,7 @@ pub(crate) const QWEN: Wiring = Wiring {
             executable: false,
         }),
     ],
+    switch: Some(("settings.json", "/disableAllHooks", true)),
     is_reviewed: false,
     afterwards: None,
 };
@@ -247,13 +257,14 @@ pub(crate) const COPILOT: Wiring = Wiring {
         content: files::copilot,
         executable: false,
     })],
+    switch: None,
     is_reviewed: false,
     afterwards: None,
 };
 
 pub(crate) const DROID: Wiring = Wiring {
     programs: &["droid"],
-    variable: None,
+    variable: Some(("FACTORY_HOME_OVERRIDE", ".factory")),
     user: ".factory",
     project: ".factory",
     parts: &[
@@ -275,13 +286,14 @@ pub(crate) const DROID: Wiring = Wiring {
             executable: true,
         }),
     ],
+    switch: Some(("settings.json", "/hooksDisabled", true)),
     is_reviewed: false,
     afterwards: None,
 };
 
 pub(crate) const CLINE: Wiring = Wiring {
     programs: &["cline"],
-    variable: None,
+    variable: Some(("CLINE_DIR", "")),
     user: ".cline",
     project: ".cline",
     parts: &[
@@ -293,6 +305,7 @@ pub(crate) const CLINE: Wiring = Wiring {
         cline("hooks/TaskComplete.sh", |program| files::cline(program, "TaskComplete")),
         cline("hooks/TaskCancel.sh", |program| files::cline(program, "TaskCancel")),
     ],
+    switch: None,
     is_reviewed: false,
     afterwards: None,
 };
@@ -311,6 +324,7 @@ pub(crate) const OPENCODE: Wiring = Wiring {
         content: files::opencode_plugin,
         executable: false,
     })],
+    switch: None,
     is_reviewed: false,
     afterwards: Some(
         "opencode fetches a library for plugins when it starts next, which may take a minute, once.",
@@ -327,6 +341,7 @@ pub(crate) const PI: Wiring = Wiring {
         content: files::pi_extension,
         executable: false,
     })],
+    switch: None,
     is_reviewed: false,
     afterwards: None,
 };
@@ -351,6 +366,7 @@ pub(crate) const CURSOR: Wiring = Wiring {
         ],
         limits: &[],
     })],
+    switch: None,
     is_reviewed: false,
     afterwards: None,
 };
@@ -368,6 +384,40 @@ pub(crate) const GOOSE: Wiring = Wiring {
         }),
         Part::Own(Own { file: "hooks/hooks.json", content: files::goose, executable: false }),
     ],
+    switch: None,
     is_reviewed: false,
     afterwards: None,
 };
+
+#[cfg(test)]
+mod tests {
+    use crate::{AGENTS, LOGS};
+
+    /// Hooks in a directory that an agent does not read protect nobody.
+    #[test]
+    fn configuration_and_logs_of_an_agent_are_in_the_same_home() {
+        for format in LOGS {
+            let wiring =
+                AGENTS.iter().find(|agent| agent.name == format.agent).unwrap().wiring.unwrap();
+            let variable = wiring.variable.map(|(variable, _)| variable);
+            match format.agent {
+                "opencode" => assert_eq!(variable, Some("XDG_CONFIG_HOME")),
+                _ => assert_eq!(variable, format.variable, "{}", format.agent),
+            }
+        }
+    }
+
+    #[test]
+    fn plugins_know_the_names_of_events_and_commands() {
+        for (name, source) in [
+            ("opencode", include_str!("../plugins/opencode.js")),
+            ("pi", include_str!("../plugins/pi.ts")),
+        ] {
+            let agent = crate::agent(name).unwrap();
+            for (event, _) in agent.events {
+                assert!(source.contains(&format!("\"{event}\"")), "{name} {event}");
+            }
+            assert_eq!(source.matches("@TAKEBACK@").count(), 1);
+        }
+    }
+}

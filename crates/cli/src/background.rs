@@ -1,6 +1,6 @@
 //! Work that nobody waits for: processes of their own, without a terminal.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -58,7 +58,11 @@ pub(crate) fn later(context: &Context, later: &Later, session: &str, log: Option
         }
     };
     words.extend(["--session", session].map(OsStr::new));
-    words.extend(log.map(|_| OsStr::new("--log")).into_iter().chain(log.map(Path::as_os_str)));
+    let mut word = OsString::from("--log=");
+    if let Some(log) = log {
+        word.push(log);
+        words.push(&word);
+    }
     let _ = start(context, workspace, words, None);
 }
 

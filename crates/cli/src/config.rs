@@ -40,6 +40,14 @@ pub(crate) fn text(home: &Path) -> Result<String, Failure> {
     }
 }
 
+/// Whether a file that cannot be understood has a line that asks to be strict: what is wrong with
+/// the others must not switch that off.
+pub(crate) fn asks_to_be_strict(home: &Path) -> bool {
+    let is_it =
+        |line: &str| line.split('#').next().unwrap_or_default().replace(' ', "") == "strict=true";
+    text(home).is_ok_and(|text| text.lines().any(is_it))
+}
+
 impl Config {
     /// No file is as good as an empty one. One that cannot be understood is an error: it may ask
     /// for secrets to be masked.

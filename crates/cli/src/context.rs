@@ -138,9 +138,9 @@ impl Context {
         env::var_os(name).filter(|value| !value.is_empty())
     }
 
-    /// Whether takeback's own directory was named on the command line.
-    pub(crate) fn is_home_given(&self) -> bool {
-        self.globals.home.is_some()
+    /// Whether takeback's own directory is where it is if nobody says anything.
+    pub(crate) fn is_home_usual(&self) -> bool {
+        self.user_home().is_some_and(|user| self.home == user.join(".takeback"))
     }
 
     /// Whether the environment switches checkpoints off.

@@ -1,6 +1,7 @@
 //! When the hooks of an agent last ran: the time of a file, which costs next to nothing.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -15,7 +16,8 @@ pub(crate) fn now(home: &Path, agent: &str) {
     let path = path(home, agent);
     let open = || File::options().write(true).create(true).truncate(false).open(&path);
     let file = open().or_else(|_| {
-        fs::create_dir_all(home.join("fired"))?;
+        // Nobody else has any business in takeback's own directory.
+        DirBuilder::new().recursive(true).mode(0o700).create(home.join("fired"))?;
         open()
     });
     let _ = file.and_then(|file| file.set_modified(SystemTime::now()));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use takeback_undo::{Event, Handled, Keeper, Report, Turn};
 
 use crate::background;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::context::Context;
 
 /// What is remembered until the background is done, if a capture takes too long.
@@ -25,7 +25,11 @@ pub(crate) fn keeper(context: &Context) -> Option<(Arc<Keeper>, Vec<String>)> {
     // With a configuration that cannot be read, everything is protected as by default.
     let (config, failures) = match Config::read(&context.home) {
         Ok(config) => (config, Vec::new()),
-        Err(failure) => (Config::default(), vec![failure.to_string()]),
+        Err(failure) => {
+            let mut config = Config::default();
+            config.checkpoints.strict = config::asks_to_be_strict(&context.home);
+            (config, vec![failure.to_string()])
+        }
     };
     let keeper = context.keeper_with(config);
     keeper.settings().enabled.then(|| (Arc::new(keeper), failures))

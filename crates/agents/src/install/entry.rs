@@ -3,13 +3,11 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use takeback_undo::quoted;
 
+use crate::slash;
 use crate::spec::Agent;
-use crate::wiring::{Format, Hooks, Program};
-
-/// How long an agent waits for a hook, in seconds. It has a limit of its own that is far shorter,
-/// but for a rollback that the user asked for.
-const TIMEOUT: u64 = 120;
+use crate::wiring::{Format, Hooks, Program, TIMEOUT};
 
 /// What is to stand in an agent's configuration for one event.
 #[derive(Clone, Debug)]
@@ -102,18 +100,32 @@ impl Mark {
         self.is_in(element) && commands(element).all(|command| self.is_on(command))
     }
 
+    /// A command of which takeback is only a part is somebody else's.
     fn is_on(&self, command: &str) -> bool {
-        let plain = command.replace(['\'', '"'], "");
-        let words: Vec<&str> =
-            plain.split([' ', ';', '\n']).filter(|word| !word.is_empty()).collect();
+        let command = match command.split_once("; exec ") {
+            Some((guard, command)) if is_guard(guard) => command,
+            _ => command,
+        };
+        let words = slash::words(command);
+        let plain = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
         let is_program =
-            |word: &str| Path::new(word).file_name().is_some_and(|name| name == "takeback");
-        words.iter().enumerate().filter(|(_, word)| is_program(word)).any(|(at, _)| {
-            let rest = &words[at + 1..];
-            let hook = rest.iter().position(|word| *word == "hook");
-            hook.is_some_and(|hook| rest.get(hook + 1) == Some(&self.agent))
-        })
+            |word: &String| Path::new(word).file_name().is_some_and(|name| name == "takeback");
+        let mut rest = words.iter().skip(1).map(String::as_str).skip_while(|word| *word != "hook");
+        plain == command
+            && words.first().is_some_and(is_program)
+            && rest.next() == Some("hook")
+            && rest.next() == Some(self.agent)
     }
+}
+
+/// What stands in front of a command where there may be no takeback.
+fn is_guard(guard: &str) -> bool {
+    guard.strip_suffix(" || exit 0").is_some_and(|test| {
+        test == "command -v takeback >/dev/null 2>&1"
+            || test.starts_with("[ -x ")
+                && test.ends_with(" ]")
+                && !test.contains(['&', '|', '`', '$'])
+    })
 }
 
 /// The commands of an element: its own, or those of the group that it is.
@@ -134,12 +146,17 @@ mod tests {
             "'/opt/my tools/takeback' hook claude",
             "/x/takeback --home /y hook claude --strict",
             "command -v takeback >/dev/null 2>&1 || exit 0; exec takeback hook claude",
+            "[ -x '/a b/takeback' ] || exit 0; exec '/a b/takeback' hook claude",
         ] {
             assert!(mark.is_all_of(&json!({ "command": ours })), "{ours}");
         }
         for theirs in [
             "takeback hook codex",
             "takeback rollback",
+            "audit.sh; takeback hook claude",
+            "takeback hook claude | tee log",
+            "takeback hook claude && bell",
+            "x || exit 0; exec takeback hook claude",
             "my-takeback hook claude",
             "echo hook claude",
             "",

@@ -8,6 +8,7 @@ mod apply;
 mod entry;
 mod json;
 mod package;
+mod plan;
 mod record;
 mod review;
 mod toml;
@@ -23,12 +24,9 @@ use std::path::{Path, PathBuf};
 pub use self::package::{PackageFile, package};
 pub use self::review::Review;
 
-use self::entry::{Entry, Mark};
 use self::record::Book;
-use crate::files::SIGN;
 use crate::spec::{AGENTS, Agent};
-use crate::wiring::{Hooks, Own, Part, Program, Wiring};
-use takeback_undo::merge::{Conflicts, Merged, merge};
+use crate::wiring::{Program, Wiring};
 
 /// What wires agents.
 pub struct Installer<'a> {
@@ -61,7 +59,9 @@ pub struct Plan {
     /// Those that change.
     pub changes: Vec<Change>,
     /// Those that stay as they are, although something should be done about them, and why.
-    pub left: Vec<(PathBuf, String)>,
+    pub left: Vec<(PathBuf, &'static str)>,
+    /// Those that were written once, and in which nothing is ours any more.
+    forgotten: Vec<PathBuf>,
 }
 
 /// What is to become of a file.
@@ -83,7 +83,9 @@ pub struct Change {
 pub enum Wired {
     /// As this version would do it.
     Current,
-    /// In part, or as another version or another program did it.
+    /// As far as the user's own files allow it.
+    Partly,
+    /// Otherwise: in part, or as another version or another program did it.
     Outdated,
     /// Not at all.
     Absent,
@@ -150,122 +152,7 @@ impl Installer<'_> {
         let Some(wiring) = agent.wiring else { return false };
         let path = (self.variable)("PATH").unwrap_or_default();
         let is_there = |name: &&str| std::env::split_paths(&path).any(|at| at.join(name).is_file());
-        wiring.programs.iter().any(is_there)
-            || self.user_directory(wiring).components().count() > 1
-                && self.user_directory(wiring).is_dir()
-    }
-
-    /// How an agent is wired.
-    pub fn wired(&self, agent: &'static Agent, whom: &For) -> Result<Wired, InstallError> {
-        let plan = self.plan_install(agent, whom)?;
-        if plan.changes.is_empty() && plan.left.is_empty() {
-            return Ok(Wired::Current);
-        }
-        let out = self.plan_uninstall(agent, whom)?;
-        let is_absent = out.changes.is_empty() && out.left.is_empty();
-        Ok(if is_absent { Wired::Absent } else { Wired::Outdated })
-    }
-
-    /// What has to be done to wire an agent.
-    pub fn plan_install(&self, agent: &'static Agent, whom: &For) -> Result<Plan, InstallError> {
-        let mut plan = Plan::new(agent, whom);
-        let (Some(wiring), Some(directory)) = (agent.wiring, self.directory(agent, whom)) else {
-            return Ok(plan);
-        };
-        let book = self.book()?;
-        for part in wiring.parts {
-            match part {
-                Part::Hooks(hooks) => {
-                    let path = path_of(hooks, &directory)?;
-                    let text = read_text(&path)?;
-                    let entries = entry::entries(agent, hooks, &self.program);
-                    let after = edited(&path, text.as_deref(), &entries, agent)?;
-                    plan.add(&book, path, text, Some(after), false)?;
-                }
-                Part::Own(own) => {
-                    let path = directory.join(own.file);
-                    let text = read_text(&path)?;
-                    if text.as_deref().is_some_and(|text| !is_ours(text, agent)) {
-                        let why = "there is one of yours, which stays".to_owned();
-                        plan.left.push((path, why));
-                    } else {
-                        let after = (own.content)(&self.program);
-                        plan.add(&book, path, text, Some(after), own.executable)?;
-                    }
-                }
-            }
-        }
-        Ok(plan)
-    }
-
-    /// What has to be done to remove takeback from an agent's configuration.
-    pub fn plan_uninstall(&self, agent: &'static Agent, whom: &For) -> Result<Plan, InstallError> {
-        let mut plan = Plan::new(agent, whom);
-        let (Some(wiring), Some(directory)) = (agent.wiring, self.directory(agent, whom)) else {
-            return Ok(plan);
-        };
-        let book = self.book()?;
-        for part in wiring.parts {
-            let (files, own) = match part {
-                Part::Hooks(Hooks { file, toml, .. }) => (vec![Some(*file), *toml], None),
-                Part::Own(own) => (vec![Some(own.file)], Some(own)),
-            };
-            for file in files.into_iter().flatten() {
-                self.plan_removal(&mut plan, &book, directory.join(file), own)?;
-            }
-        }
-        // What another version wrote elsewhere.
-        for (path, kept) in book.all() {
-            let is_theirs = kept.agent == agent.name && kept.project.as_deref() == whom.project();
-            if is_theirs && !plan.names(path) {
-                self.plan_removal(&mut plan, &book, path.clone(), None)?;
-            }
-        }
-        Ok(plan)
-    }
-
-    fn plan_removal(
-        &self,
-        plan: &mut Plan,
-        book: &Book,
-        path: PathBuf,
-        own: Option<&Own>,
-    ) -> Result<(), InstallError> {
-        let Some(text) = read_text(&path)? else { return Ok(()) };
-        let kept = book.kept(&path);
-        let is_as_written =
-            kept.is_some_and(|kept| kept.written == record::digest(text.as_bytes()));
-        let after = if let Some(kept) = kept.filter(|_| is_as_written) {
-            match &kept.original {
-                Some(original) => Some(book.copy(original).map_err(InstallError::io(&path))?),
-                None => None,
-            }
-        } else if is_signed(&text) || own.is_some() {
-            let is_as_now = own.is_some_and(|own| (own.content)(&self.program) == text);
-            if !is_as_now {
-                if is_ours(&text, plan.agent) {
-                    let why = "you changed it, so it stays: remove it yourself".to_owned();
-                    plan.left.push((path, why));
-                }
-                return Ok(());
-            }
-            None
-        } else {
-            let Some(without) = without_ours(&path, &text, plan.agent, book)? else {
-                return Ok(());
-            };
-            let is_made = kept.is_some_and(|kept| kept.original.is_none());
-            let is_nothing = is_made && is_blank(&without);
-            (!is_nothing).then(|| without.into_bytes())
-        };
-        plan.changes.push(Change {
-            path,
-            before: Some(text.into_bytes()),
-            original: after.clone(),
-            after,
-            executable: false,
-        });
-        Ok(())
+        wiring.programs.iter().any(is_there) || self.user_directory(wiring).is_dir()
     }
 
     /// Everything that was ever wired and is not removed yet.
@@ -282,6 +169,16 @@ impl Installer<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// Where the agent is told to run no hooks at all, if it is.
+    pub fn switched_off(&self, agent: &Agent, whom: &For) -> Option<(PathBuf, &'static str)> {
+        let (file, pointer, off) = agent.wiring?.switch?;
+        let path = self.directory(agent, whom)?.join(file);
+        let text = read_text(&path).ok()??;
+        let value = if is_toml(&path) { toml::value(&text) } else { json::value_of(&text) };
+        let is_off = value.ok()?.pointer(pointer)?.as_bool() == Some(off);
+        is_off.then(|| (path, pointer.trim_start_matches('/')))
     }
 
     fn record_directory(&self) -> PathBuf {
@@ -303,97 +200,6 @@ impl For {
     }
 }
 
-impl Plan {
-    fn names(&self, path: &Path) -> bool {
-        let mut changes = self.changes.iter().map(|change| &change.path);
-        changes.any(|other| other == path) || self.left.iter().any(|(other, _)| other == path)
-    }
-
-    fn new(agent: &'static Agent, whom: &For) -> Plan {
-        Plan { agent, whom: whom.clone(), changes: Vec::new(), left: Vec::new() }
-    }
-
-    /// A file that is to become this, unless it is that already.
-    fn add(
-        &mut self,
-        book: &Book,
-        path: PathBuf,
-        before: Option<String>,
-        after: Option<String>,
-        executable: bool,
-    ) -> Result<(), InstallError> {
-        if before == after {
-            return Ok(());
-        }
-        let original = match (&before, book.kept(&path)) {
-            (None, _) => None,
-            (Some(text), Some(kept)) if kept.written == record::digest(text.as_bytes()) => {
-                let original = kept.original.as_deref().map(|original| book.copy(original));
-                original.transpose().map_err(InstallError::io(&path))?
-            }
-            (Some(text), _) if is_signed(text) => None,
-            // Somebody changed it since. What is theirs is what is left without us.
-            (Some(text), _) => {
-                let without = without_ours(&path, text, self.agent, book)?;
-                Some(without.unwrap_or_else(|| text.clone()).into_bytes())
-            }
-        };
-        let (before, after) = (before.map(String::into_bytes), after.map(String::into_bytes));
-        self.changes.push(Change { path, before, after, original, executable });
-        Ok(())
-    }
-}
-
-/// A text of the user's without entries of ours; nothing if there are none.
-fn without_ours(
-    path: &Path,
-    text: &str,
-    agent: &Agent,
-    book: &Book,
-) -> Result<Option<String>, InstallError> {
-    let mark = Mark { agent: agent.name };
-    let without = match is_toml(path) {
-        true => toml::remove(text, &mark),
-        false => json::remove(text, &mark),
-    };
-    let Some(without) = without.map_err(InstallError::unreadable(path))? else { return Ok(None) };
-    // Spaces come back too if what the user changed and what we wrote are on different lines.
-    let merged = book.kept(path).and_then(|kept| {
-        let written = book.copy(&kept.written).ok()?;
-        let original = book.copy(kept.original.as_ref()?).ok()?;
-        match merge(&written, &original, text.as_bytes(), Conflicts::Report) {
-            Merged::Clean(merged) => String::from_utf8(merged).ok(),
-            _ => None,
-        }
-    });
-    let merged = merged.filter(|merged| !is_toml(path) && json::is_same(merged, &without));
-    Ok(Some(merged.unwrap_or(without)))
-}
-
-/// The file that the hooks go to.
-fn path_of(hooks: &Hooks, directory: &Path) -> Result<PathBuf, InstallError> {
-    let path = directory.join(hooks.file);
-    let Some(toml) = hooks.toml.map(|toml| directory.join(toml)) else { return Ok(path) };
-    let has_hooks = !path.exists() && read_text(&toml)?.is_some_and(|text| toml::has_hooks(&text));
-    Ok(if has_hooks { toml } else { path })
-}
-
-fn edited(
-    path: &Path,
-    text: Option<&str>,
-    entries: &[Entry],
-    agent: &Agent,
-) -> Result<String, InstallError> {
-    let mark = Mark { agent: agent.name };
-    let text = text.unwrap_or_default();
-    let edited = if is_toml(path) {
-        toml::add(text, entries, &mark)
-    } else {
-        json::add(text, entries, &mark)
-    };
-    edited.map_err(InstallError::unreadable(path))
-}
-
 fn read_text(path: &Path) -> Result<Option<String>, InstallError> {
     match fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| InstallError::Unreadable {
@@ -407,19 +213,4 @@ fn read_text(path: &Path) -> Result<Option<String>, InstallError> {
 
 fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "toml")
-}
-
-/// Whether nothing is in it but what has to be.
-fn is_blank(text: &str) -> bool {
-    text.trim().is_empty()
-        || matches!(text.split_whitespace().collect::<String>().as_str(), "{}" | r#"{"version":1}"#)
-}
-
-/// Whether a whole file is ours.
-fn is_ours(text: &str, agent: &Agent) -> bool {
-    is_signed(text) || text.contains("takeback") && text.contains(&format!(" hook {} ", agent.name))
-}
-
-fn is_signed(text: &str) -> bool {
-    text.contains(SIGN)
 }

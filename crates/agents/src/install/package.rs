@@ -45,9 +45,12 @@ pub fn package(agent: &Agent) -> Option<Vec<PackageFile>> {
             file("takeback/hooks/hooks.json", &hooks),
             text(
                 "takeback/commands/rollback.md",
-                files::answered(agent.name, "takeback:rollback", "rollback"),
+                &files::answered(agent.name, "takeback:rollback", "rollback"),
             ),
-            text("takeback/commands/undo.md", files::answered(agent.name, "takeback:undo", "undo")),
+            text(
+                "takeback/commands/undo.md",
+                &files::answered(agent.name, "takeback:undo", "undo"),
+            ),
         ],
         "codex" => vec![
             file(
@@ -60,8 +63,8 @@ pub fn package(agent: &Agent) -> Option<Vec<PackageFile>> {
         "gemini" => vec![
             file("gemini-extension.json", &plugin),
             file("hooks/hooks.json", &hooks),
-            text("commands/rollback.toml", files::gemini(&Program::shared(), "rollback")),
-            text("commands/undo.toml", files::gemini(&Program::shared(), "undo")),
+            text("commands/rollback.toml", &files::gemini(&Program::shared(), "rollback")),
+            text("commands/undo.toml", &files::gemini(&Program::shared(), "undo")),
         ],
         _ => return None,
     };
@@ -80,9 +83,10 @@ fn hooks(agent: &Agent) -> Option<Value> {
 }
 
 fn file(path: &str, content: &Value) -> PackageFile {
-    text(path, format!("{content:#}\n"))
+    text(path, &format!("{content:#}\n"))
 }
 
-fn text(path: &str, content: String) -> PackageFile {
-    PackageFile { path: path.into(), content }
+fn text(path: &str, content: &str) -> PackageFile {
+    // A package is removed as it was added.
+    PackageFile { path: path.into(), content: files::unsigned(content) }
 }

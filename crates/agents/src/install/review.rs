@@ -6,8 +6,9 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::entry::Mark;
+use super::plan::path_of;
 use super::record::digest;
-use super::{For, InstallError, Installer, is_toml, json, path_of, read_text, toml};
+use super::{For, InstallError, Installer, is_toml, json, read_text, toml};
 use crate::spec::Agent;
 use crate::wiring::{Hooks, Part};
 

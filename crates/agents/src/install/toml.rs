@@ -64,7 +64,12 @@ pub(super) fn value(text: &str) -> Result<Value, Unreadable> {
 }
 
 fn parse(text: &str) -> Result<DocumentMut, Unreadable> {
-    text.parse().map_err(|error: toml_edit::TomlError| Unreadable(error.to_string()))
+    text.parse().map_err(|error: toml_edit::TomlError| {
+        // Not the line itself: it may be a secret, and this is shown to others.
+        let at = error.span().map_or(0, |span| span.start);
+        let line = text[..at].matches('\n').count() + 1;
+        Unreadable(format!("line {line}: {}", error.message()))
+    })
 }
 
 fn odd(what: &str) -> Unreadable {

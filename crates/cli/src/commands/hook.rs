@@ -94,7 +94,7 @@ pub(crate) fn give_up(message: &str) -> ExitCode {
 
 fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     let mut outcome =
-        Outcome { failures: Vec::new(), is_strict: arguments.strict, is_refusable: true };
+        Outcome { failures: Vec::new(), is_strict: arguments.strict, is_refusable: false };
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
     let heard = match read {
@@ -105,13 +105,16 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     // Going back is possible also where nothing is captured.
     if let Ok(Some(Heard::Slash { slash, directory })) = &heard {
         let text = slash::answer(slash, directory, context);
-        outcome.is_refusable = false;
         outcome.failures.extend(print(&agent.answer(&text)).err());
         return outcome;
     }
     let Some((keeper, failures)) = reporting::keeper(context) else { return outcome };
     outcome.failures = failures;
     outcome.is_strict |= keeper.settings().strict;
+    // What cannot be read may be a call only if that was said elsewhere. Our own format asks for
+    // the code of whatever fails.
+    outcome.is_refusable =
+        agent.name == "generic" || agent.is_before_tool(arguments.event.as_deref());
     fired::now(&context.home, agent.name);
     let heard = heard.unwrap_or_else(|message| {
         outcome.failures.push(message);
@@ -125,8 +128,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     outcome.failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
     // Nothing: it cannot be read, or is something that this version does not know.
     let Some(Heard::Report { report, event, log }) = heard else { return outcome };
-    // Our own format asks for the code of whatever fails.
-    outcome.is_refusable = matches!(report.event, Event::BeforeTool(_)) || agent.name == "generic";
+    outcome.is_refusable |= matches!(report.event, Event::BeforeTool(_));
     let unknown = || Turn { id: TurnId::Number(0), number: 0 };
     let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown());
     let late: Option<Turn> = arguments.late.as_ref().map(turn);
@@ -160,7 +162,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     // An agent does not read what comes with a failure.
     let fails = outcome.is_strict && outcome.is_refusable && !outcome.failures.is_empty();
     if !is_late && !fails && agent.speaks_on(event) {
-        // What cannot be told now is told later.
+        // What cannot be looked up now is told later.
         if let Err(failure) = tell(agent, event, &keeper, &report.session_id()) {
             keeper.note_failure(&place, &failure);
             outcome.failures.push(failure);

@@ -47,7 +47,6 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let keeper = context.keeper()?;
-    logs::catch_up(context);
     let conflicts = match (arguments.theirs, arguments.ours, arguments.markers) {
         (true, ..) => Resolution::Theirs,
         (_, true, _) => Resolution::Ours,
@@ -70,6 +69,8 @@ pub(crate) fn undo<T, E: From<Failure>>(
     context: &Context,
     then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
 ) -> Result<T, E> {
+    // How far the conversation is, its agent's own log says.
+    logs::catch_up(context);
     let (workspace, _revived) =
         keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
     let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;

@@ -68,7 +68,8 @@ fn codex_hooks_that_are_not_reviewed_are_called_out() {
     assert!(messages(&view)[0].contains("Codex runs 0 of 8 hooks of takeback"), "{view}");
     // As Codex writes it when its user trusts a hook.
     let path = session.base().join(".codex/hooks.json");
-    let command = format!("{} hook codex", env!("CARGO_BIN_EXE_takeback"));
+    let program = env!("CARGO_BIN_EXE_takeback");
+    let command = format!("[ -x {program} ] || exit 0; exec {program} hook codex");
     let hook = json!({
         "event_name": "stop",
         "hooks": [{ "async": false, "command": command, "timeout": 120, "type": "command" }],
@@ -82,6 +83,23 @@ fn codex_hooks_that_are_not_reviewed_are_called_out() {
     fs::write(session.base().join(".codex/config.toml"), state).unwrap();
     let view = session.json(&["doctor"]);
     assert_eq!(of(&view, "codex").unwrap()["reviewed"], json!([1, 8]));
+}
+
+#[test]
+fn hooks_that_do_not_run_or_run_twice_are_called_out() {
+    let session = Session::new();
+    session.output(&["install", "claude"]);
+    session.output(&["install", "claude", "--project"]);
+    let view = session.json(&["doctor"]);
+    assert_eq!(messages(&view), ["the hooks in Claude Code run twice here"]);
+    session.output(&["uninstall", "claude", "--project"]);
+    assert!(messages(&session.json(&["doctor"])).is_empty());
+    let path = session.base().join(".claude/settings.json");
+    let mut settings: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    settings["disableAllHooks"] = json!(true);
+    fs::write(&path, settings.to_string()).unwrap();
+    let view = session.json(&["doctor"]);
+    assert_eq!(messages(&view), ["Claude Code runs no hooks at all: disableAllHooks says so"]);
 }
 
 #[test]
@@ -113,15 +131,27 @@ fn a_report_for_others_names_nobody() {
     let secret = "ghp_Q7hf72Kd02mVn41bXc9sLw83TzRp65AyEu1G";
     configure(&session, &format!("[checkpoints]\nexclude = [\"{secret}\"]\n"));
     session.output(&["install", "claude"]);
+    // A line of a file that cannot be read, and a workspace that never had a checkpoint.
+    fs::create_dir(session.base().join(".codex")).unwrap();
+    let broken = "password = hunter2-correct-horse\n";
+    fs::write(session.base().join(".codex/config.toml"), broken).unwrap();
+    fs::create_dir(session.base().join("secret-client")).unwrap();
+    fs::write(session.base().join("secret-client/.git"), "").unwrap();
+    let mut odd = Agent::new(&session, "s2");
+    odd.cwd = session.base().join("secret-client");
+    odd.report(json!({ "event": "before_tool", "tool": "Write", "input": 7, "call": [] }));
     let mut agent = Agent::new(&session, "s1");
     agent.turn("a prompt that is private", "a", "2");
     let output = session.output(&["doctor", "--bundle", "report.json"]);
     assert!(output.status.success(), "{output:?}");
     let report = session.read("report.json");
     let parsed: Value = serde_json::from_str(&report).unwrap();
-    assert_eq!(parsed["takeback"]["store"]["workspaces"], 1);
+    assert_eq!(parsed["takeback"]["store"]["workspaces"], 2);
     assert!(parsed["git"].is_string() || parsed["git"].is_null());
-    for private in [session.base().to_str().unwrap(), secret, "a prompt that is private"] {
+    let base = session.base();
+    for private in
+        [base.to_str().unwrap(), secret, "a prompt that is private", "hunter2", "secret-client"]
+    {
         assert!(!report.contains(private), "{private}: {report}");
     }
     // Nothing is written over.

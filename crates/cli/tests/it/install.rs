@@ -141,11 +141,14 @@ fn an_update_keeps_the_first_original() {
         let text = fs::read_to_string(path).unwrap();
         text.lines().find(|line| line.contains("hook claude")).unwrap().trim().to_owned()
     };
-    let by_old = format!("\"command\": \"{}/takeback hook claude\",", old.display());
+    let line = |program: &str| {
+        format!("\"command\": \"[ -x {program} ] || exit 0; exec {program} hook claude\",")
+    };
+    let by_old = line(&old.join("takeback").display().to_string());
     assert_eq!(command(&path), by_old);
     assert_eq!(session.json(&["install"])[0]["state"], "outdated");
     run(&session, &["install", "claude"], 0);
-    let by_new = format!("\"command\": \"{} hook claude\",", env!("CARGO_BIN_EXE_takeback"));
+    let by_new = line(env!("CARGO_BIN_EXE_takeback"));
     assert_eq!(command(&path), by_new);
     assert!(!fs::read_to_string(&path).unwrap().contains(&by_old));
     assert_eq!(session.json(&["install"])[0]["state"], "installed");
@@ -187,8 +190,10 @@ fn commands_of_the_user_stay() {
     let command = put(&session, ".claude/commands/rollback.md", "my own\n");
     let hook = put(&session, ".cline/hooks/PreToolUse.sh", "#!/bin/sh\nexit 0\n");
     let text = run(&session, &["install", "claude", "cline"], 1);
-    assert!(text.contains("rollback.md: there is one of yours, which stays"), "{text}");
-    assert!(text.contains("hooks/PreToolUse.sh: there is one of yours, which stays"), "{text}");
+    assert!(text.contains("rollback.md: you have a file of that name"), "{text}");
+    assert!(text.contains("hooks/PreToolUse.sh: you have a file of that name"), "{text}");
+    let states = session.json(&["install"]);
+    assert_eq!(states[0]["state"], "partly");
     run(&session, &["uninstall", "claude", "cline"], 0);
     assert_eq!(fs::read_to_string(command).unwrap(), "my own\n");
     assert_eq!(fs::read_to_string(hook).unwrap(), "#!/bin/sh\nexit 0\n");
@@ -201,9 +206,123 @@ fn a_command_of_ours_that_the_user_changed_stays_and_is_named() {
     let command = session.base().join(".claude/commands/rollback.md");
     let changed = fs::read_to_string(&command).unwrap() + "And sing.\n";
     fs::write(&command, &changed).unwrap();
-    let text = run(&session, &["uninstall", "claude"], 1);
-    assert!(text.contains("rollback.md: you changed it, so it stays"), "{text}");
-    assert_eq!(fs::read_to_string(&command).unwrap(), changed);
+    // Neither an update nor the end takes it away.
+    for word in ["install", "uninstall"] {
+        let text = run(&session, &[word, "claude"], 1);
+        assert!(text.contains("rollback.md: you changed it, so it stays"), "{text}");
+        assert_eq!(fs::read_to_string(&command).unwrap(), changed);
+    }
+}
+
+#[test]
+fn a_command_of_the_user_that_also_runs_takeback_is_theirs() {
+    let session = Session::new();
+    let text = "{\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \
+                \"audit.sh; takeback hook claude\"}]}]}}";
+    let path = put(&session, ".claude/settings.json", text);
+    run(&session, &["install", "claude"], 0);
+    assert_eq!(settings(&path)["hooks"]["Stop"].as_array().unwrap().len(), 2);
+    run(&session, &["uninstall", "claude"], 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn hooks_of_codex_are_in_one_file_only() {
+    let session = Session::new();
+    let config =
+        put(&session, ".codex/config.toml", "[[hooks.Stop]]\nhooks = [{ command = 'bell' }]\n");
+    run(&session, &["install", "codex"], 0);
+    assert!(fs::read_to_string(&config).unwrap().contains("hook codex"));
+    let hooks = put(&session, ".codex/hooks.json", "{}\n");
+    run(&session, &["install", "codex"], 0);
+    assert!(!fs::read_to_string(&config).unwrap().contains("hook codex"));
+    assert!(fs::read_to_string(&hooks).unwrap().contains("hook codex"));
+    run(&session, &["uninstall", "codex"], 0);
+    assert_eq!(fs::read_to_string(&hooks).unwrap(), "{}\n");
+    assert_eq!(
+        fs::read_to_string(&config).unwrap(),
+        "[[hooks.Stop]]\nhooks = [{ command = 'bell' }]\n"
+    );
+}
+
+#[test]
+fn what_is_gone_is_forgotten() {
+    let session = Session::new();
+    run(&session, &["install", "opencode"], 0);
+    fs::remove_file(session.base().join(".config/opencode/plugins/takeback.js")).unwrap();
+    run(&session, &["uninstall"], 0);
+    assert_eq!(run(&session, &["uninstall"], 0), "Nothing is installed.\n");
+    assert!(!session.base().join(".config/opencode").exists());
+}
+
+#[test]
+fn without_takeback_its_hooks_do_nothing() {
+    let session = Session::new();
+    let program = session.base().join("bin of mine/takeback");
+    fs::create_dir(program.parent().unwrap()).unwrap();
+    fs::hard_link(env!("CARGO_BIN_EXE_takeback"), &program)
+        .or_else(|_| fs::copy(env!("CARGO_BIN_EXE_takeback"), &program).map(drop))
+        .unwrap();
+    let install = Command::new(&program)
+        .args(["install", "claude", "cline"])
+        .current_dir(session.project())
+        .env_clear()
+        .env("HOME", session.base())
+        .output();
+    assert!(install.unwrap().status.success());
+    // Another takeback knows that these files are not the user's.
+    run(&session, &["install", "cline", "--dry-run"], 0);
+    fs::remove_file(&program).unwrap();
+    let settings = settings(&session.base().join(".claude/settings.json"));
+    let command = settings["hooks"]["Stop"][0]["hooks"][0]["command"].clone();
+    let script = session.base().join(".cline/hooks/PreToolUse.sh");
+    let mut shell = Command::new("/bin/sh");
+    let output = shell.args(["-c", command.as_str().unwrap()]).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+    let output = Command::new(script).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+    fs::remove_dir_all(session.base().join(".takeback")).unwrap();
+    run(&session, &["uninstall", "claude", "cline"], 0);
+    assert!(!session.base().join(".cline/hooks/PreToolUse.sh").exists());
+}
+
+#[test]
+fn another_home_and_another_configuration_directory_are_followed() {
+    let session = Session::new();
+    let run_with = |variable: &str, value: &Path, words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_takeback"))
+            .args(words)
+            .current_dir(session.project())
+            .env_clear()
+            .env("HOME", session.base())
+            .env(variable, value)
+            .output();
+        assert!(output.unwrap().status.success());
+    };
+    let elsewhere = session.base().join("elsewhere");
+    run_with("GEMINI_CLI_HOME", &elsewhere, &["install", "gemini"]);
+    assert!(elsewhere.join(".gemini/settings.json").exists());
+    run_with("QWEN_HOME", &elsewhere.join("q"), &["install", "qwen"]);
+    assert!(elsewhere.join("q/settings.json").exists());
+    // An agent may be started where nobody says where takeback's own directory is.
+    run_with("TAKEBACK_HOME", &elsewhere.join("t b"), &["install", "claude"]);
+    let settings = settings(&session.base().join(".claude/settings.json"));
+    let command = settings["hooks"]["Stop"][0]["hooks"][0]["command"].as_str().unwrap().to_owned();
+    assert!(command.contains(&format!("--home '{}' hook claude", elsewhere.join("t b").display())));
+}
+
+#[test]
+fn new_files_have_the_modes_that_the_user_wants() {
+    let session = Session::new();
+    let script =
+        format!("umask 077; exec '{}' install cline claude", env!("CARGO_BIN_EXE_takeback"));
+    let shell = Command::new("/bin/sh").args(["-c", &script]).env("HOME", session.base()).output();
+    assert!(shell.unwrap().status.success());
+    let mode =
+        |path: &str| fs::metadata(session.base().join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(".cline/hooks/PreToolUse.sh"), 0o700);
+    assert_eq!(mode(".claude/settings.json"), 0o600);
+    assert_eq!(mode(".takeback"), 0o700);
 }
 
 #[test]
@@ -261,7 +380,7 @@ fn the_command_that_is_wired_protects() {
         "session_id": "s", "hook_event_name": "PreToolUse", "cwd": session.project(),
         "tool_name": "Write", "tool_input": { "file_path": "a.txt" }, "tool_use_id": "1",
     });
-    let script = format!("echo '{payload}' | {}", command.as_str().unwrap());
+    let script = format!("echo '{payload}' | ( {} )", command.as_str().unwrap());
     let shell = Command::new("/bin/sh").args(["-c", &script]).env("HOME", session.base()).output();
     let output = shell.unwrap();
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");

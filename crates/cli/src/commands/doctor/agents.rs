@@ -9,6 +9,7 @@ use crate::commands::install;
 use crate::context::Context;
 use crate::failure::{self, Failure};
 use crate::fired;
+use crate::output;
 
 #[derive(Serialize)]
 pub(super) struct AgentView {
@@ -17,7 +18,7 @@ pub(super) struct AgentView {
     /// Whether all of it was seen in the real program, or only read about.
     pub(super) proven: bool,
     pub(super) found: bool,
-    /// `installed`, `outdated`, `absent` or `unreadable`: for the user.
+    /// `installed`, `partly`, `outdated`, `absent` or `unreadable`: for the user.
     pub(super) user: &'static str,
     /// The same for the project that one is in.
     pub(super) project: &'static str,
@@ -43,14 +44,21 @@ pub(super) fn look(
         if !names.is_empty() && !is_asked {
             continue;
         }
-        let mut state = |whom: &For| {
+        let mut look = |whom: &For| {
             install::with_installer(whom, context, |installer| {
-                Ok(state(agent, installer, whom, problems))
+                Ok(state(agent, installer, whom, problems, context))
             })
         };
-        let (user, mut review, found) = state(&For::User)?;
-        let (in_project, project_review, _) = state(&project)?;
-        review = review.or(project_review);
+        let (user, review, found) = look(&For::User)?;
+        let (in_project, project_review, _) = look(&project)?;
+        let review = review.or(project_review).filter(|review| review.all > 0);
+        let runs = |state: &str| matches!(state, "installed" | "partly" | "outdated");
+        if [user, in_project].iter().all(|state| runs(state)) {
+            let message = format!("the hooks in {} run twice here", agent.title);
+            let hint =
+                format!("`takeback uninstall --project {}` leaves your own ones", agent.name);
+            problems.push(Problem::new(message, hint));
+        }
         let is_wired =
             [user, in_project].iter().any(|state| *state != install::word(Wired::Absent));
         if !found && !is_wired && !is_asked {
@@ -76,6 +84,7 @@ fn state(
     installer: &Installer<'_>,
     whom: &For,
     problems: &mut Vec<Problem>,
+    context: &Context,
 ) -> (&'static str, Option<Review>, bool) {
     let found = installer.is_found(agent);
     let wired = match installer.wired(agent, whom) {
@@ -91,6 +100,21 @@ fn state(
         let message = format!("the hooks in {} are not those of this version", agent.title);
         let hint = format!("`takeback install{option} {}` brings them up to date", agent.name);
         problems.push(Problem::new(message, hint));
+    }
+    if wired == Wired::Partly
+        && let Ok(plan) = installer.plan_install(agent, whom)
+    {
+        for (path, why) in plan.left {
+            let message = format!("{}: {why}", output::tilde(&path, context));
+            let hint = format!("move it away, then `takeback install{option} {}`", agent.name);
+            problems.push(Problem::new(message, hint));
+        }
+    }
+    if let Some((path, key)) =
+        installer.switched_off(agent, whom).filter(|_| wired != Wired::Absent)
+    {
+        let message = format!("{} runs no hooks at all: {key} says so", agent.title);
+        problems.push(Problem::new(message, format!("see {}", output::tilde(&path, context))));
     }
     let review = match wired {
         Wired::Absent => None,

@@ -65,10 +65,15 @@ fn said(command: &mut Command) -> Option<String> {
 fn names(context: &Context) -> Vec<(String, String)> {
     let mut names = Vec::new();
     let keeper = context.keeper_with(Config::default());
-    let workspaces = keeper.status().map(|status| status.workspaces);
-    for (number, known) in workspaces.unwrap_or_default().into_iter().enumerate() {
-        names.push((known.path.0.display().to_string(), format!("<workspace {}>", number + 1)));
-        names.push((output::tilde(&known.path.0, context), format!("<workspace {}>", number + 1)));
+    let mut paths = Vec::new();
+    if let Ok(status) = keeper.status() {
+        paths.extend(status.workspaces.into_iter().map(|known| known.path.0));
+        // Some never had a checkpoint.
+        paths.extend(status.failures.into_iter().map(|failure| failure.workspace.0));
+    }
+    for (number, path) in (1..).zip(paths) {
+        names.push((path.display().to_string(), format!("<workspace {number}>")));
+        names.push((output::tilde(&path, context), format!("<workspace {number}>")));
     }
     names.push((context.directory.display().to_string(), "<here>".into()));
     names.push((context.home.display().to_string(), "<takeback>".into()));

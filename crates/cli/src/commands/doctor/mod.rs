@@ -98,6 +98,6 @@ fn look(arguments: &Arguments, context: &Context) -> Result<View, Failure> {
     let keeper = context.keeper_with(config);
     let store = parts::store(&keeper, context, &mut problems);
     let ledger = parts::ledger(context, &mut problems);
-    let hook = parts::speed(context, &mut problems);
+    let hook = parts::speed(&keeper, context, &mut problems);
     Ok(View { version: env!("CARGO_PKG_VERSION"), enabled, agents, hook, store, ledger, problems })
 }

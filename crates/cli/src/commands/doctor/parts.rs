@@ -1,9 +1,8 @@
 //! The store, the ledger, and how long an agent waits.
 
 use std::fs;
-use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 use takeback_ledger::ListOptions;
@@ -90,7 +89,8 @@ pub(super) fn ledger(context: &Context, problems: &mut Vec<Problem>) -> Option<L
     });
     let spool = fs::read_dir(context.home.join("spool")).map_or(0, Iterator::count);
     if spool > 0 {
-        let message = format!("{} to be entered in the ledger", output::count(spool, "report"));
+        let message =
+            format!("{} wait to be entered in the ledger", output::count(spool, "report"));
         problems.push(Problem::new(message, "`takeback sessions` enters what can be entered"));
     }
     Some(LedgerView { bytes, sessions, spool })
@@ -98,53 +98,75 @@ pub(super) fn ledger(context: &Context, problems: &mut Vec<Problem>) -> Option<L
 
 #[derive(Serialize)]
 pub(super) struct SpeedView {
-    /// How long a hook takes at least.
+    /// How long the process of a hook takes at least.
     pub(super) hook_ms: f64,
+    /// What capturing this workspace adds before a call that may change it, if it has checkpoints.
+    pub(super) capture_ms: Option<f64>,
 }
 
 /// How often it is tried. The fastest counts: whatever else the machine does is not ours.
 const TRIES: usize = 5;
 
 /// Slower than this gets in the way.
-const SLOW_MS: f64 = 250.0;
+const SLOW_MS: f64 = 1000.0;
 
-pub(super) fn speed(context: &Context, problems: &mut Vec<Problem>) -> Option<SpeedView> {
-    let measured = (|| {
-        let program = std::env::current_exe()?;
-        // What is tried is nobody's history.
-        let scratch = std::env::temp_dir().join(format!("takeback-doctor-{}", std::process::id()));
-        fs::create_dir(&scratch)?;
-        let tries = (0..TRIES).map(|_| {
-            let mut command = Command::new(&program);
-            command.arg("--home").arg(&scratch).arg("-C").arg(&context.directory);
-            command.args(["hook", "generic"]).env_remove("TAKEBACK_CHECKPOINTS");
-            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-            let start = Instant::now();
-            let mut child = command.spawn()?;
-            let event = br#"{"event": "before_tool", "agent": "doctor", "tool": "read"}"#;
-            child.stdin.take().map(|mut stdin| stdin.write_all(event)).transpose()?;
-            child.wait()?;
-            Ok(start.elapsed())
-        });
-        let best =
-            tries.collect::<std::io::Result<Vec<Duration>>>().map(|all| all.into_iter().min());
-        fs::remove_dir_all(&scratch)?;
-        best
-    })();
-    match measured {
-        Ok(best) => {
-            let hook_ms = best?.as_secs_f64() * 1e3;
-            if hook_ms > SLOW_MS {
-                let message = format!("a hook takes {hook_ms:.0} ms");
-                let hint = "is takeback's directory on a slow or remote disk?";
-                problems.push(Problem::new(message, hint));
-            }
-            Some(SpeedView { hook_ms })
-        }
+pub(super) fn speed(
+    keeper: &Keeper,
+    context: &Context,
+    problems: &mut Vec<Problem>,
+) -> Option<SpeedView> {
+    let hook_ms = match fastest(|| run_hook(context)) {
+        Ok(best) => best,
         Err(error) => {
             let hint = "agents could not run it either";
             problems.push(Problem::new(format!("the hook cannot be run: {error}"), hint));
-            None
+            return None;
         }
+    };
+    let capture_ms = capture(keeper, context, problems);
+    let all = hook_ms + capture_ms.unwrap_or_default();
+    if all > SLOW_MS {
+        let message =
+            format!("an agent waits {all:.0} ms before each call that may change something");
+        let hint = "`exclude` in config.toml leaves directories out that need no protection";
+        problems.push(Problem::new(message, hint));
     }
+    Some(SpeedView { hook_ms, capture_ms })
+}
+
+/// Milliseconds of the fastest of some tries.
+fn fastest(mut work: impl FnMut() -> std::io::Result<()>) -> std::io::Result<f64> {
+    let mut best = f64::INFINITY;
+    for _ in 0..TRIES {
+        let start = Instant::now();
+        work()?;
+        best = best.min(start.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(best)
+}
+
+/// A hook without anything to do, so that nothing is written: it is told of no event.
+fn run_hook(context: &Context) -> std::io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--home").arg(&context.home).args(["hook", "generic"]);
+    command.env("TAKEBACK_CHECKPOINTS", "0");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().map(drop)
+}
+
+fn capture(keeper: &Keeper, context: &Context, problems: &mut Vec<Problem>) -> Option<f64> {
+    let root = keeper.root(&context.directory).ok()?;
+    let root = fs::canonicalize(root).ok()?;
+    let status = keeper.status().ok()?;
+    // Looking makes no history.
+    if !keeper.settings().enabled || !status.workspaces.iter().any(|known| known.path.0 == root) {
+        return None;
+    }
+    let captured = fastest(|| keeper.warm(&root).map_err(std::io::Error::other));
+    captured
+        .map_err(|error| {
+            let message = format!("this workspace cannot be captured: {}", failure::chain(&error));
+            problems.push(Problem::new(message, "`takeback checkpoint` says more"));
+        })
+        .ok()
 }

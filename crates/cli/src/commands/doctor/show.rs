@@ -12,7 +12,9 @@ pub(super) fn print(view: &View, context: &Context) {
     }
     view.agents.iter().for_each(|agent| print_agent(agent, context));
     if let Some(hook) = &view.hook {
-        println!("Hook: {:.1} ms before a call that changes nothing.", hook.hook_ms);
+        let capture =
+            hook.capture_ms.map(|ms| format!(", and {ms:.1} ms to capture this workspace"));
+        println!("Hook: {:.1} ms{}.", hook.hook_ms, capture.unwrap_or_default());
     }
     if let Some(store) = &view.store {
         println!(

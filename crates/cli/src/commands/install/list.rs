@@ -15,7 +15,7 @@ struct View {
     title: &'static str,
     /// Whether it seems to be on this machine.
     found: bool,
-    /// `installed`, `outdated`, `absent`, or `unreadable`.
+    /// `installed`, `partly`, `outdated`, `absent`, or `unreadable`.
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -54,6 +54,11 @@ pub(super) fn run(
                 let again =
                     format!("outdated: `takeback install {}` brings it up to date", view.agent);
                 paint(context, Style::Warning, &again)
+            }
+            "partly" => {
+                let why =
+                    format!("installed, but for files of yours: `takeback install {}`", view.agent);
+                paint(context, Style::Warning, &why)
             }
             "absent" => format!("not installed: `takeback install {}`", view.agent),
             _ => {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::Args;
 use takeback_agents::{AGENTS, Agent, For, Installer, Plan, Program, Wired, agent};
 
-use self::show::Outcome;
+use self::show::{Direction, Outcome};
 use crate::config::Config;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -102,14 +102,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             return list::run(installer, &whom, context);
         }
         let wanted = known(&arguments.agents)?;
-        let plans = wanted.into_iter().map(|agent| installer.plan_install(agent, &whom));
-        let outcomes = plans.map(Outcome::planned).collect();
+        let plan = |agent| Outcome::planned(agent, installer.plan_install(agent, &whom));
+        let outcomes = wanted.into_iter().map(plan).collect();
         let apply = |plan: &Plan| installer.install(plan);
         let mut outcomes = go_through(outcomes, &apply, arguments.dry_run, context)?;
         if !arguments.dry_run {
             past::bring_in(&mut outcomes, arguments.import, context);
         }
-        Ok(show::show(&outcomes, "installed", arguments.dry_run, context))
+        Ok(show::show(&outcomes, Direction::In, arguments.dry_run, context))
     })
 }
 
@@ -123,11 +123,13 @@ pub(crate) fn remove(arguments: &Removal, context: &Context) -> Result<ExitCode,
         } else {
             known(&arguments.agents)?.into_iter().map(|agent| (agent, whom.clone())).collect()
         };
-        let plans = wanted.iter().map(|(agent, whom)| installer.plan_uninstall(agent, whom));
-        let outcomes = plans.map(Outcome::planned).collect();
+        let plan = |(agent, whom): &(&'static Agent, For)| {
+            Outcome::planned(agent, installer.plan_uninstall(agent, whom))
+        };
+        let outcomes = wanted.iter().map(plan).collect();
         let apply = |plan: &Plan| installer.uninstall(plan);
         let outcomes = go_through(outcomes, &apply, arguments.dry_run, context)?;
-        Ok(show::show(&outcomes, "uninstalled", arguments.dry_run, context))
+        Ok(show::show(&outcomes, Direction::Out, arguments.dry_run, context))
     })
 }
 
@@ -204,7 +206,8 @@ fn program(context: &Context) -> Result<Vec<String>, Failure> {
         })
     };
     let mut words = vec![text(typed.unwrap_or(this).into_os_string())?];
-    if context.is_home_given() {
+    // Agents may be started where the environment says nothing of it.
+    if !context.is_home_usual() {
         words.extend(["--home".to_owned(), text(context.home.clone().into_os_string())?]);
     }
     Ok(words)
@@ -219,6 +222,7 @@ fn is_same(path: &Path, other: &Path) -> bool {
 pub(super) fn word(wired: Wired) -> &'static str {
     match wired {
         Wired::Current => "installed",
+        Wired::Partly => "partly",
         Wired::Outdated => "outdated",
         Wired::Absent => "absent",
     }

@@ -12,19 +12,28 @@ use crate::context::Context;
 use crate::failure;
 use crate::output;
 
+/// Whether takeback comes or goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    In,
+    Out,
+}
+
 /// A plan and what became of it.
 pub(super) struct Outcome {
+    agent: &'static Agent,
     plan: Option<Plan>,
     error: Option<String>,
     pub(super) past: Option<Past>,
 }
 
 impl Outcome {
-    pub(super) fn planned(plan: Result<Plan, InstallError>) -> Outcome {
-        match plan {
-            Ok(plan) => Outcome { plan: Some(plan), error: None, past: None },
-            Err(error) => Outcome { plan: None, error: Some(failure::chain(&error)), past: None },
-        }
+    pub(super) fn planned(agent: &'static Agent, plan: Result<Plan, InstallError>) -> Outcome {
+        let (plan, error) = match plan {
+            Ok(plan) => (Some(plan), None),
+            Err(error) => (None, Some(failure::chain(&error))),
+        };
+        Outcome { agent, plan, error, past: None }
     }
 
     pub(super) fn changes(&self) -> bool {
@@ -41,7 +50,7 @@ impl Outcome {
 
     /// The agent, if all went well.
     pub(super) fn wired(&self) -> Option<&'static Agent> {
-        self.plan.as_ref().filter(|_| self.error.is_none()).map(|plan| plan.agent)
+        self.error.is_none().then_some(self.agent)
     }
 
     fn has_failed(&self) -> bool {
@@ -53,8 +62,7 @@ impl Outcome {
 
 #[derive(Serialize)]
 struct View<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent: Option<&'static str>,
+    agent: &'static str,
     files: Vec<FileView>,
     left: Vec<LeftView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,34 +116,40 @@ fn sign(change: &Change) -> &'static str {
     }
 }
 
-pub(super) fn show(outcomes: &[Outcome], done: &str, dry_run: bool, context: &Context) -> ExitCode {
+pub(super) fn show(
+    outcomes: &[Outcome],
+    direction: Direction,
+    dry_run: bool,
+    context: &Context,
+) -> ExitCode {
     let failed = outcomes.iter().any(Outcome::has_failed);
     let code = if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-    let is_install = done == "installed";
     if context.globals.json {
         let views: Vec<View<'_>> =
-            outcomes.iter().map(|outcome| view(outcome, is_install)).collect();
+            outcomes.iter().map(|outcome| view(outcome, direction)).collect();
         output::print_json(&views);
         return code;
     }
     if outcomes.is_empty() {
-        println!("Nothing is {}.", if is_install { "to be installed" } else { "installed" });
+        println!("Nothing is installed.");
     }
     for outcome in outcomes {
         if let Some(plan) = &outcome.plan {
-            show_plan(plan, outcome.error.is_none(), done, dry_run, context);
+            show_plan(plan, outcome.error.is_none(), direction, dry_run, context);
         }
-        if let (Some(past), Some(agent)) = (&outcome.past, outcome.wired()) {
-            show_past(past, agent);
-        }
-        outcome.error.iter().for_each(|error| eprintln!("error: {}", output::disarm(error)));
+        outcome.past.iter().for_each(|past| show_past(past, outcome.agent));
+        let title = outcome.agent.title;
+        outcome
+            .error
+            .iter()
+            .for_each(|error| eprintln!("error: {title}: {}", output::disarm(error)));
     }
     code
 }
 
-fn show_plan(plan: &Plan, succeeded: bool, done: &str, dry_run: bool, context: &Context) {
+fn show_plan(plan: &Plan, succeeded: bool, direction: Direction, dry_run: bool, context: &Context) {
     let title = plan.agent.title;
-    let is_install = done == "installed";
+    let is_install = direction == Direction::In;
     if plan.changes.is_empty() && plan.left.is_empty() {
         match is_install {
             true => println!("{title}: installed already."),
@@ -144,7 +158,7 @@ fn show_plan(plan: &Plan, succeeded: bool, done: &str, dry_run: bool, context: &
     } else if dry_run {
         println!("{title}: {} would change.", output::count(plan.changes.len(), "file"));
     } else if succeeded && !plan.changes.is_empty() {
-        println!("{title}: {done}.");
+        println!("{title}: {}.", if is_install { "installed" } else { "uninstalled" });
         for change in &plan.changes {
             println!("  {:<7} {}", action(change), output::tilde(&change.path, context));
         }
@@ -174,14 +188,15 @@ fn show_past(past: &Past, agent: &Agent) {
     }
 }
 
-fn view(outcome: &Outcome, is_install: bool) -> View<'_> {
+fn view(outcome: &Outcome, direction: Direction) -> View<'_> {
+    let is_install = direction == Direction::In;
     let plan = outcome.plan.as_ref();
     let file = |change: &Change| FileView {
         path: change.path.display().to_string(),
         action: action(change),
     };
     View {
-        agent: plan.map(|plan| plan.agent.name),
+        agent: outcome.agent.name,
         files: plan.into_iter().flat_map(|plan| &plan.changes).map(file).collect(),
         left: plan
             .into_iter()

@@ -69,7 +69,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let keeper = context.keeper()?;
     // What was said is part of the story, up to now.
-    logs::catch_up(context);
     match arguments.target.as_deref() {
         None if arguments.acts() => {
             Err(Failure::new("which checkpoint?").hint("`takeback rollback` lists them"))
@@ -134,6 +133,8 @@ pub(crate) fn roll_back<T, E: From<Failure>>(
     context: &Context,
     then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
 ) -> Result<T, E> {
+    // How far the conversation is, its agent's own log says.
+    logs::catch_up(context);
     let (workspace, _revived) =
         keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
     let paths = wanted.paths.iter().map(|path| context.inside(&workspace, path));
@@ -154,6 +155,8 @@ pub(crate) fn reverse<T, E: From<Failure>>(
     context: &Context,
     then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
 ) -> Result<T, E> {
+    // How far the conversation is, its agent's own log says.
+    logs::catch_up(context);
     let (workspace, _revived) =
         keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
     let progress = Progress::new("comparing the workspace with what it was");

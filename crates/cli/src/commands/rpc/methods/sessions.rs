@@ -14,6 +14,7 @@ use crate::commands::sessions::{
 };
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 
 pub(super) fn list(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
     let workspace: Option<AnyPath> = params.optional("workspace")?;
@@ -24,7 +25,7 @@ pub(super) fn list(_: &Server<'_>, context: &Context, mut params: Params) -> Ans
         archived: params.or_default("archived")?,
     };
     params.end()?;
-    let ledger = context.ledger()?;
+    let ledger = logs::current_ledger(context)?;
     let found = listing::find(&arguments, &ledger, context)?;
     answer(&listing::View::new(&arguments, &found))
 }
@@ -41,7 +42,7 @@ pub(super) fn get(_: &Server<'_>, context: &Context, mut params: Params) -> Answ
     let session: String = params.required("session")?;
     let format = params.or_default("format")?;
     params.end()?;
-    let ledger = context.ledger()?;
+    let ledger = logs::current_ledger(context)?;
     let id = ledger.resolve(&session).map_err(Failure::from)?;
     match format {
         Format::Json => answer(&ledger.transcript(&id).map_err(Failure::from)?),
@@ -61,13 +62,13 @@ pub(super) fn search(_: &Server<'_>, context: &Context, mut params: Params) -> A
         limit: limit(&mut params)?.unwrap_or(20),
     };
     params.end()?;
-    answer(&searching::view(&arguments, &mut context.ledger()?)?)
+    answer(&searching::view(&arguments, &mut logs::current_ledger(context)?)?)
 }
 
 pub(super) fn tree(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
     let session: String = params.required("session")?;
     params.end()?;
-    let ledger = context.ledger()?;
+    let ledger = logs::current_ledger(context)?;
     let id = ledger.resolve(&session).map_err(Failure::from)?;
     answer(&lineage::family(&ledger, &id)?)
 }
@@ -76,14 +77,14 @@ pub(super) fn title(_: &Server<'_>, context: &Context, mut params: Params) -> An
     let session: String = params.required("session")?;
     let title: String = params.required("title")?;
     params.end()?;
-    answer(&edit::give_title(&mut context.ledger()?, &session, &title)?)
+    answer(&edit::give_title(&mut logs::current_ledger(context)?, &session, &title)?)
 }
 
 pub(super) fn fork(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
     let session: String = params.required("session")?;
     let at = params.required("at")?;
     params.end()?;
-    answer(&edit::make_fork(&mut context.ledger()?, &session, at, context.now())?)
+    answer(&edit::make_fork(&mut logs::current_ledger(context)?, &session, at, context.now())?)
 }
 
 pub(super) fn undo(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
@@ -93,7 +94,7 @@ pub(super) fn undo(_: &Server<'_>, context: &Context, mut params: Params) -> Ans
     if turns == Some(0) {
         return Err(Error::invalid_params("turns is at least 1"));
     }
-    let mut ledger = context.ledger()?;
+    let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&session).map_err(Failure::from)?;
     let undone = ledger.undo_turns(&session, turns.unwrap_or(1), context.now());
     answer(&UndoView::new(session, undone.map_err(Failure::from)?))
@@ -102,7 +103,7 @@ pub(super) fn undo(_: &Server<'_>, context: &Context, mut params: Params) -> Ans
 pub(super) fn redo(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
     let session: String = params.required("session")?;
     params.end()?;
-    let mut ledger = context.ledger()?;
+    let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&session).map_err(Failure::from)?;
     let redone = ledger.redo(&session, context.now());
     answer(&UndoView::new(session, redone.map_err(Failure::from)?))
@@ -111,7 +112,7 @@ pub(super) fn redo(_: &Server<'_>, context: &Context, mut params: Params) -> Ans
 pub(super) fn stats(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
     let by = params.or_default("by")?;
     params.end()?;
-    answer(&totals::view(by, &context.ledger()?)?)
+    answer(&totals::view(by, &logs::current_ledger(context)?)?)
 }
 
 fn limit(params: &mut Params) -> Result<Option<u32>, Error> {
