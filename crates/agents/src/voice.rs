@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::spec::{Agent, Refusal, Voice};
+use crate::spec::{Agent, Refusal, Signal, Voice};
 
 impl Agent {
     /// Whether its model may be told something when this happens.
@@ -28,6 +28,13 @@ impl Agent {
             Voice::None => return None,
         };
         Some(answer.to_string())
+    }
+
+    /// Whether a hook that was started for this event may keep the agent from something: it is about
+    /// a call, or nothing says what it is about.
+    pub fn may_refuse_on(&self, event: Option<&str>) -> bool {
+        let known = event.and_then(|event| self.events.iter().find(|(known, _)| *known == event));
+        known.is_none_or(|(_, signal)| matches!(signal, Signal::BeforeTool))
     }
 
     /// What a hook prints, and the code that it exits with, to keep the agent from running a tool.

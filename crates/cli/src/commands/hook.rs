@@ -93,8 +93,11 @@ pub(crate) fn give_up(message: &str) -> ExitCode {
 }
 
 fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
-    let mut outcome =
-        Outcome { failures: Vec::new(), is_strict: arguments.strict, is_refusable: true };
+    let mut outcome = Outcome {
+        failures: Vec::new(),
+        is_strict: arguments.strict,
+        is_refusable: agent.may_refuse_on(arguments.event.as_deref()),
+    };
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
     let heard = match read {
