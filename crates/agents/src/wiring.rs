@@ -79,6 +79,11 @@ impl Program {
         Program { words: vec!["takeback".into()], is_shared: true }
     }
 
+    /// The program, without options.
+    pub(crate) fn name(&self) -> &str {
+        self.words.first().map_or("takeback", String::as_str)
+    }
+
     /// The words of a command.
     pub(crate) fn words(&self) -> &[String] {
         &self.words
@@ -94,13 +99,12 @@ impl Program {
     /// A command for a shell that does nothing where there is no takeback.
     pub(crate) fn hook(&self, rest: &str) -> String {
         let command = self.command(rest);
-        if self.is_shared {
-            format!("command -v takeback >/dev/null 2>&1 || exit 0; exec {command}")
-        } else {
-            command
-        }
+        if self.is_shared { format!("{IF_THERE}{command}") } else { command }
     }
 }
+
+/// What stands before a command that does nothing where there is no takeback.
+pub(crate) const IF_THERE: &str = "command -v takeback >/dev/null 2>&1 || exit 0; exec ";
 
 const CLAUDE_HOOKS: &[&str] = &[
     "SessionStart",

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::slash::words;
 use crate::spec::Agent;
-use crate::wiring::{Format, Hooks, Program};
+use crate::wiring::{Format, Hooks, IF_THERE, Program};
 
 /// How long an agent waits for a hook, in seconds. It has a limit of its own that is far shorter,
 /// but for a rollback that the user asked for.
@@ -87,11 +88,14 @@ impl Entry {
 }
 
 /// What a command of ours looks like, of whatever version: `takeback`, options, `hook`, the agent.
-pub(super) struct Mark {
+/// One that does anything besides is the user's.
+pub(super) struct Mark<'a> {
     pub(super) agent: &'static str,
+    /// What takeback is called here, if it is called something else.
+    pub(super) program: &'a str,
 }
 
-impl Mark {
+impl Mark<'_> {
     /// Whether something of ours is in an element of a list of hooks.
     pub(super) fn is_in(&self, element: &Value) -> bool {
         commands(element).any(|command| self.is_on(command))
@@ -103,16 +107,27 @@ impl Mark {
     }
 
     fn is_on(&self, command: &str) -> bool {
-        let plain = command.replace(['\'', '"'], "");
-        let words: Vec<&str> =
-            plain.split([' ', ';', '\n']).filter(|word| !word.is_empty()).collect();
-        let is_program =
-            |word: &str| Path::new(word).file_name().is_some_and(|name| name == "takeback");
-        words.iter().enumerate().filter(|(_, word)| is_program(word)).any(|(at, _)| {
-            let rest = &words[at + 1..];
-            let hook = rest.iter().position(|word| *word == "hook");
-            hook.is_some_and(|hook| rest.get(hook + 1) == Some(&self.agent))
-        })
+        let words = words(command.strip_prefix(IF_THERE).unwrap_or(command));
+        let mut words = words.iter().map(String::as_str);
+        let is_program = |word: &str| {
+            word == self.program || Path::new(word).file_name().is_some_and(|it| it == "takeback")
+        };
+        if !words.next().is_some_and(is_program) {
+            return false;
+        }
+        while let Some(word) = words.next() {
+            match word {
+                "--home" | "-C" => drop(words.next()),
+                "hook" => {
+                    let is_plain =
+                        |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+                    return words.next() == Some(self.agent) && words.all(is_plain);
+                }
+                option if option.starts_with("--") => {}
+                _ => return false,
+            }
+        }
+        false
     }
 }
 
@@ -128,12 +143,14 @@ mod tests {
 
     #[test]
     fn a_command_of_ours_is_known_again() {
-        let mark = Mark { agent: "claude" };
+        let mark = Mark { agent: "claude", program: "/x/tb" };
         for ours in [
             "takeback hook claude",
             "'/opt/my tools/takeback' hook claude",
             "/x/takeback --home /y hook claude --strict",
             "command -v takeback >/dev/null 2>&1 || exit 0; exec takeback hook claude",
+            "'/it'\\''s/takeback' hook claude",
+            "/x/tb hook claude",
         ] {
             assert!(mark.is_all_of(&json!({ "command": ours })), "{ours}");
         }
@@ -142,6 +159,11 @@ mod tests {
             "takeback rollback",
             "my-takeback hook claude",
             "echo hook claude",
+            "lint && takeback hook claude",
+            "nice takeback hook claude",
+            "takeback hook claude | tee log",
+            "takeback hook claude; bell",
+            "/y/tb hook claude",
             "",
         ] {
             assert!(!mark.is_in(&json!({ "command": theirs })), "{theirs}");
@@ -150,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_group_may_be_ours_in_part() {
-        let mark = Mark { agent: "claude" };
+        let mark = Mark { agent: "claude", program: "/x/tb" };
         let ours = json!({ "command": "takeback hook claude" });
         let theirs = json!({ "command": "lint" });
         assert!(mark.is_all_of(&json!({ "hooks": [ours] })));

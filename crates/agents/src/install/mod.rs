@@ -179,18 +179,32 @@ impl Installer<'_> {
                     let path = path_of(hooks, &directory)?;
                     let text = read_text(&path)?;
                     let entries = entry::entries(agent, hooks, &self.program);
-                    let after = edited(&path, text.as_deref(), &entries, agent)?;
-                    plan.add(&book, path, text, Some(after), false)?;
+                    let after = edited(&path, text.as_deref(), &entries, &self.mark(agent))?;
+                    let original = self.original(&book, agent, &path, text.as_deref())?;
+                    plan.add(path, text, after, original, false);
+                    self.plan_other(&mut plan, &book, hooks, &directory);
                 }
                 Part::Own(own) => {
                     let path = directory.join(own.file);
                     let text = read_text(&path)?;
-                    if text.as_deref().is_some_and(|text| !is_ours(text, agent)) {
-                        let why = "there is one of yours, which stays".to_owned();
-                        plan.left.push((path, why));
+                    let after = (own.content)(&self.program);
+                    let kept = book.kept(&path);
+                    let stays = text.as_deref().and_then(|text| {
+                        if text == after {
+                            None
+                        } else if !is_ours(text, agent) {
+                            Some("there is one of yours, which stays")
+                        } else if kept.is_some_and(|kept| !kept.is_as_written(text.as_bytes())) {
+                            Some("you changed it, so it stays")
+                        } else {
+                            None
+                        }
+                    });
+                    if let Some(why) = stays {
+                        plan.left.push((path, why.to_owned()));
                     } else {
-                        let after = (own.content)(&self.program);
-                        plan.add(&book, path, text, Some(after), own.executable)?;
+                        let original = own_original(&book, &path, text.as_deref())?;
+                        plan.add(path, text, after, original, own.executable);
                     }
                 }
             }
@@ -206,22 +220,52 @@ impl Installer<'_> {
         };
         let book = self.book()?;
         for part in wiring.parts {
-            let (files, own) = match part {
-                Part::Hooks(Hooks { file, toml, .. }) => (vec![Some(*file), *toml], None),
-                Part::Own(own) => (vec![Some(own.file)], Some(own)),
+            let (files, whose) = match part {
+                Part::Hooks(Hooks { file, toml, .. }) => (vec![Some(*file), *toml], Whose::Theirs),
+                Part::Own(own) => (vec![Some(own.file)], Whose::Ours(own)),
             };
             for file in files.into_iter().flatten() {
-                self.plan_removal(&mut plan, &book, directory.join(file), own)?;
+                self.plan_removal_or_leave(&mut plan, &book, directory.join(file), whose)?;
             }
         }
         // What another version wrote elsewhere.
-        for (path, kept) in book.all() {
-            let is_theirs = kept.agent == agent.name && kept.project.as_deref() == whom.project();
-            if is_theirs && !plan.names(path) {
-                self.plan_removal(&mut plan, &book, path.clone(), None)?;
+        for path in book.of(agent.name, whom.project()) {
+            if !plan.names(&path) {
+                self.plan_removal_or_leave(&mut plan, &book, path, Whose::Unknown)?;
             }
         }
         Ok(plan)
+    }
+
+    /// Hooks are in one of two files. What is in the other one would run as well.
+    fn plan_other(&self, plan: &mut Plan, book: &Book, hooks: &Hooks, directory: &Path) {
+        let files = [Some(hooks.file), hooks.toml].into_iter().flatten();
+        for path in files.map(|file| directory.join(file)) {
+            if !path_of(hooks, directory).is_ok_and(|chosen| chosen == path) {
+                // What cannot be understood is not read by the agent either.
+                let _ = self.plan_removal(plan, book, path, Whose::Theirs);
+            }
+        }
+    }
+
+    /// A file that cannot be understood keeps no other one from going.
+    fn plan_removal_or_leave(
+        &self,
+        plan: &mut Plan,
+        book: &Book,
+        path: PathBuf,
+        whose: Whose<'_>,
+    ) -> Result<(), InstallError> {
+        match self.plan_removal(plan, book, path, whose) {
+            Err(InstallError::Unreadable { path, reason }) => {
+                if book.kept(&path).is_some() || mentions_us(&path) {
+                    let why = format!("cannot be understood, so it is left as it is: {reason}");
+                    plan.left.push((path, why));
+                }
+                Ok(())
+            }
+            planned => planned,
+        }
     }
 
     fn plan_removal(
@@ -229,19 +273,24 @@ impl Installer<'_> {
         plan: &mut Plan,
         book: &Book,
         path: PathBuf,
-        own: Option<&Own>,
+        whose: Whose<'_>,
     ) -> Result<(), InstallError> {
         let Some(text) = read_text(&path)? else { return Ok(()) };
         let kept = book.kept(&path);
-        let is_as_written =
-            kept.is_some_and(|kept| kept.written == record::digest(text.as_bytes()));
+        let is_as_written = kept.is_some_and(|kept| kept.is_as_written(text.as_bytes()));
+        let is_own_file = match whose {
+            Whose::Theirs => false,
+            Whose::Ours(_) => true,
+            Whose::Unknown => is_signed(&text),
+        };
         let after = if let Some(kept) = kept.filter(|_| is_as_written) {
             match &kept.original {
                 Some(original) => Some(book.copy(original).map_err(InstallError::io(&path))?),
                 None => None,
             }
-        } else if is_signed(&text) || own.is_some() {
-            let is_as_now = own.is_some_and(|own| (own.content)(&self.program) == text);
+        } else if is_own_file {
+            let is_as_now =
+                matches!(whose, Whose::Ours(own) if (own.content)(&self.program) == text);
             if !is_as_now {
                 if is_ours(&text, plan.agent) {
                     let why = "you changed it, so it stays: remove it yourself".to_owned();
@@ -251,7 +300,7 @@ impl Installer<'_> {
             }
             None
         } else {
-            let Some(without) = without_ours(&path, &text, plan.agent, book)? else {
+            let Some(without) = without_ours(&path, &text, &self.mark(plan.agent), book)? else {
                 return Ok(());
             };
             let is_made = kept.is_some_and(|kept| kept.original.is_none());
@@ -266,6 +315,27 @@ impl Installer<'_> {
             executable: false,
         });
         Ok(())
+    }
+
+    fn mark(&self, agent: &Agent) -> Mark<'_> {
+        Mark { agent: agent.name, program: self.program.name() }
+    }
+
+    /// What comes back of a file of the user's.
+    fn original(
+        &self,
+        book: &Book,
+        agent: &Agent,
+        path: &Path,
+        text: Option<&str>,
+    ) -> Result<Option<Vec<u8>>, InstallError> {
+        let Some(text) = text else { return Ok(None) };
+        if let Some(original) = written_over(book, path, text)? {
+            return Ok(original);
+        }
+        // Somebody changed it since. What is theirs is what is left without us.
+        let without = without_ours(path, text, &self.mark(agent), book)?;
+        Ok(Some(without.unwrap_or_else(|| text.to_owned()).into_bytes()))
     }
 
     /// Everything that was ever wired and is not removed yet.
@@ -316,45 +386,72 @@ impl Plan {
     /// A file that is to become this, unless it is that already.
     fn add(
         &mut self,
-        book: &Book,
         path: PathBuf,
         before: Option<String>,
-        after: Option<String>,
+        after: String,
+        original: Option<Vec<u8>>,
         executable: bool,
-    ) -> Result<(), InstallError> {
-        if before == after {
-            return Ok(());
+    ) {
+        if before.as_ref() != Some(&after) {
+            let (before, after) = (before.map(String::into_bytes), Some(after.into_bytes()));
+            self.changes.push(Change { path, before, after, original, executable });
         }
-        let original = match (&before, book.kept(&path)) {
-            (None, _) => None,
-            (Some(text), Some(kept)) if kept.written == record::digest(text.as_bytes()) => {
-                let original = kept.original.as_deref().map(|original| book.copy(original));
-                original.transpose().map_err(InstallError::io(&path))?
-            }
-            (Some(text), _) if is_signed(text) => None,
-            // Somebody changed it since. What is theirs is what is left without us.
-            (Some(text), _) => {
-                let without = without_ours(&path, text, self.agent, book)?;
-                Some(without.unwrap_or_else(|| text.clone()).into_bytes())
-            }
-        };
-        let (before, after) = (before.map(String::into_bytes), after.map(String::into_bytes));
-        self.changes.push(Change { path, before, after, original, executable });
-        Ok(())
     }
+}
+
+impl Change {
+    /// Whether nothing of ours is left in the file.
+    fn is_removal(&self) -> bool {
+        self.after == self.original
+    }
+}
+
+/// Whose a file is.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    /// The user's, with entries of ours.
+    Theirs,
+    /// Ours.
+    Ours(&'a Own),
+    /// Only the record knows it.
+    Unknown,
+}
+
+/// What comes back in the place of a file of our own.
+fn own_original(
+    book: &Book,
+    path: &Path,
+    text: Option<&str>,
+) -> Result<Option<Vec<u8>>, InstallError> {
+    let Some(text) = text else { return Ok(None) };
+    match written_over(book, path, text)? {
+        Some(original) => Ok(original),
+        None => Ok((!is_signed(text)).then(|| text.as_bytes().to_vec())),
+    }
+}
+
+/// What was there before, if the file is as it was written.
+fn written_over(
+    book: &Book,
+    path: &Path,
+    text: &str,
+) -> Result<Option<Option<Vec<u8>>>, InstallError> {
+    let kept = book.kept(path).filter(|kept| kept.is_as_written(text.as_bytes()));
+    let Some(kept) = kept else { return Ok(None) };
+    let original = kept.original.as_deref().map(|original| book.copy(original));
+    Ok(Some(original.transpose().map_err(InstallError::io(path))?))
 }
 
 /// A text of the user's without entries of ours; nothing if there are none.
 fn without_ours(
     path: &Path,
     text: &str,
-    agent: &Agent,
+    mark: &Mark<'_>,
     book: &Book,
 ) -> Result<Option<String>, InstallError> {
-    let mark = Mark { agent: agent.name };
     let without = match is_toml(path) {
-        true => toml::remove(text, &mark),
-        false => json::remove(text, &mark),
+        true => toml::remove(text, mark),
+        false => json::remove(text, mark),
     };
     let Some(without) = without.map_err(InstallError::unreadable(path))? else { return Ok(None) };
     // Spaces come back too if what the user changed and what we wrote are on different lines.
@@ -366,7 +463,8 @@ fn without_ours(
             _ => None,
         }
     });
-    let merged = merged.filter(|merged| !is_toml(path) && json::is_same(merged, &without));
+    let is_same = if is_toml(path) { toml::is_same } else { json::is_same };
+    let merged = merged.filter(|merged| is_same(merged, &without));
     Ok(Some(merged.unwrap_or(without)))
 }
 
@@ -382,19 +480,20 @@ fn edited(
     path: &Path,
     text: Option<&str>,
     entries: &[Entry],
-    agent: &Agent,
+    mark: &Mark<'_>,
 ) -> Result<String, InstallError> {
-    let mark = Mark { agent: agent.name };
     let text = text.unwrap_or_default();
-    let edited = if is_toml(path) {
-        toml::add(text, entries, &mark)
-    } else {
-        json::add(text, entries, &mark)
-    };
+    let edited =
+        if is_toml(path) { toml::add(text, entries, mark) } else { json::add(text, entries, mark) };
     edited.map_err(InstallError::unreadable(path))
 }
 
 fn read_text(path: &Path) -> Result<Option<String>, InstallError> {
+    // Reading a pipe would never end, and replacing a device would be its end.
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        let reason = "it is not a regular file".into();
+        return Err(InstallError::Unreadable { path: path.to_owned(), reason });
+    }
     match fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| InstallError::Unreadable {
             path: path.to_owned(),
@@ -403,6 +502,12 @@ fn read_text(path: &Path) -> Result<Option<String>, InstallError> {
         Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => Ok(None),
         Err(error) => Err(InstallError::io(path)(error)),
     }
+}
+
+fn mentions_us(path: &Path) -> bool {
+    let name = b"takeback";
+    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    is_file && fs::read(path).is_ok_and(|text| text.windows(name.len()).any(|at| at == name))
 }
 
 fn is_toml(path: &Path) -> bool {
