@@ -85,6 +85,11 @@ impl Program {
         Program { words: vec!["takeback".into()], is_shared: true }
     }
 
+    /// The program, without options.
+    pub(crate) fn name(&self) -> &str {
+        self.words.first().map_or("takeback", String::as_str)
+    }
+
     /// The words of a command.
     pub(crate) fn words(&self) -> &[String] {
         &self.words
@@ -100,9 +105,9 @@ impl Program {
     /// A command for a shell that does nothing where there is no takeback, or none any more.
     pub(crate) fn hook(&self, rest: &str) -> String {
         let command = self.command(rest);
-        let test = match self.words.first().filter(|_| !self.is_shared) {
-            None => "command -v takeback >/dev/null 2>&1".to_owned(),
-            Some(program) => format!("[ -x {} ]", takeback_undo::quoted(program)),
+        let test = match self.is_shared {
+            true => "command -v takeback >/dev/null 2>&1".to_owned(),
+            false => format!("[ -x {} ]", takeback_undo::quoted(self.name())),
         };
         format!("{test} || exit 0; exec {command}")
     }

@@ -54,12 +54,17 @@ fn read(
     context: &Context,
 ) -> Result<(), Failure> {
     // A prompt that waits in the spool comes before what the log says about it.
-    if ledger.catch_up()? {
-        for found in logs {
-            format.catch_up(ledger, found, &|directory| context.root(directory), context.now())?;
-        }
+    if !ledger.catch_up()? {
+        return Ok(());
     }
-    Ok(())
+    // One that cannot be read keeps nobody from the others.
+    let mut failed = Ok(());
+    for found in logs {
+        let root = |directory: &Path| context.root(directory);
+        let caught_up = format.catch_up(ledger, found, &root, context.now());
+        failed = failed.and(caught_up.map(drop));
+    }
+    Ok(failed?)
 }
 
 /// The ledger, up to date: what was written since into the logs that were read last is in it. What

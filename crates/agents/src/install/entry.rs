@@ -85,11 +85,13 @@ impl Entry {
 }
 
 /// What a command of ours looks like, of whatever version: `takeback`, options, `hook`, the agent.
-pub(super) struct Mark {
+pub(super) struct Mark<'a> {
     pub(super) agent: &'static str,
+    /// What takeback is called here, if it is called something else.
+    pub(super) program: &'a str,
 }
 
-impl Mark {
+impl Mark<'_> {
     /// Whether something of ours is in an element of a list of hooks.
     pub(super) fn is_in(&self, element: &Value) -> bool {
         commands(element).any(|command| self.is_on(command))
@@ -108,8 +110,9 @@ impl Mark {
         };
         let words = slash::words(command);
         let plain = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-        let is_program =
-            |word: &String| Path::new(word).file_name().is_some_and(|name| name == "takeback");
+        let is_program = |word: &String| {
+            word == self.program || Path::new(word).file_name().is_some_and(|it| it == "takeback")
+        };
         let mut rest = words.iter().skip(1).map(String::as_str).skip_while(|word| *word != "hook");
         plain == command
             && words.first().is_some_and(is_program)
@@ -140,12 +143,14 @@ mod tests {
 
     #[test]
     fn a_command_of_ours_is_known_again() {
-        let mark = Mark { agent: "claude" };
+        let mark = Mark { agent: "claude", program: "/x/tb" };
         for ours in [
             "takeback hook claude",
             "'/opt/my tools/takeback' hook claude",
             "/x/takeback --home /y hook claude --strict",
             "command -v takeback >/dev/null 2>&1 || exit 0; exec takeback hook claude",
+            "'/it'\\''s/takeback' hook claude",
+            "/x/tb hook claude",
             "[ -x '/a b/takeback' ] || exit 0; exec '/a b/takeback' hook claude",
         ] {
             assert!(mark.is_all_of(&json!({ "command": ours })), "{ours}");
@@ -154,6 +159,8 @@ mod tests {
             "takeback hook codex",
             "takeback rollback",
             "audit.sh; takeback hook claude",
+            "nice takeback hook claude",
+            "/y/tb hook claude",
             "takeback hook claude | tee log",
             "takeback hook claude && bell",
             "x || exit 0; exec takeback hook claude",
@@ -167,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_group_may_be_ours_in_part() {
-        let mark = Mark { agent: "claude" };
+        let mark = Mark { agent: "claude", program: "/x/tb" };
         let ours = json!({ "command": "takeback hook claude" });
         let theirs = json!({ "command": "lint" });
         assert!(mark.is_all_of(&json!({ "hooks": [ours] })));

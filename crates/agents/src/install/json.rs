@@ -9,7 +9,7 @@ use super::Unreadable;
 use super::entry::{Entry, Field, Mark};
 
 /// The text with these entries, and no others of ours.
-pub(super) fn add(text: &str, entries: &[Entry], mark: &Mark) -> Result<String, Unreadable> {
+pub(super) fn add(text: &str, entries: &[Entry], mark: &Mark<'_>) -> Result<String, Unreadable> {
     let (signature, json) = signed(text);
     let root = parse(json)?;
     let object = root.object_value_or_create().ok_or_else(|| odd("it is not an object"))?;
@@ -17,14 +17,20 @@ pub(super) fn add(text: &str, entries: &[Entry], mark: &Mark) -> Result<String, 
     if let Some(version) = version.filter(|_| object.get("version").is_none()) {
         object.append("version", CstInputValue::from(version));
     }
+    if is_twice(&object, "hooks") {
+        return Err(odd("\"hooks\" is there twice"));
+    }
     let hooks = object.object_value_or_create("hooks");
     let hooks = hooks.ok_or_else(|| odd("\"hooks\" is not an object"))?;
-    for event in events(&hooks) {
-        if !entries.iter().any(|entry| entry.event == event) {
-            remove_from(&hooks, &event, mark);
+    for event in hooks.properties() {
+        if !entries.iter().any(|entry| is_called(&event, entry.event)) {
+            remove_from(&event, mark);
         }
     }
     for entry in entries {
+        if is_twice(&hooks, entry.event) {
+            return Err(odd(&format!("\"hooks\".\"{}\" is there twice", entry.event)));
+        }
         let list = hooks.array_value_or_create(entry.event);
         let list =
             list.ok_or_else(|| odd(&format!("\"hooks\".\"{}\" is not a list", entry.event)))?;
@@ -34,22 +40,21 @@ pub(super) fn add(text: &str, entries: &[Entry], mark: &Mark) -> Result<String, 
 }
 
 /// The text without entries of ours; nothing if there are none.
-pub(super) fn remove(text: &str, mark: &Mark) -> Result<Option<String>, Unreadable> {
+pub(super) fn remove(text: &str, mark: &Mark<'_>) -> Result<Option<String>, Unreadable> {
     let (signature, json) = signed(text);
     let root = parse(json)?;
-    let Some(hooks) = root.object_value().and_then(|object| object.object_value("hooks")) else {
-        return Ok(None);
-    };
-    let removed = events(&hooks).iter().filter(|event| remove_from(&hooks, event, mark)).count();
+    let mut removed = 0;
+    let properties = root.object_value().map(|object| object.properties()).unwrap_or_default();
+    for property in properties.into_iter().filter(|property| is_called(property, "hooks")) {
+        let Some(hooks) = property.object_value() else { continue };
+        let here = hooks.properties().iter().filter(|event| remove_from(event, mark)).count();
+        if here > 0 && hooks.properties().is_empty() {
+            property.remove();
+        }
+        removed += here;
+    }
     if removed == 0 {
         return Ok(None);
-    }
-    if hooks.properties().is_empty() {
-        hooks
-            .parent()
-            .and_then(|parent| parent.as_object_prop())
-            .into_iter()
-            .for_each(CstObjectProp::remove);
     }
     Ok(Some(format!("{signature}{root}")))
 }
@@ -110,8 +115,13 @@ fn odd(what: &str) -> Unreadable {
     Unreadable(what.to_owned())
 }
 
-fn events(hooks: &CstObject) -> Vec<String> {
-    hooks.properties().iter().filter_map(CstObjectProp::decoded_name).collect()
+fn is_called(property: &CstObjectProp, name: &str) -> bool {
+    property.decoded_name().as_deref() == Some(name)
+}
+
+/// Agents read the last of them; what is in the others does nothing.
+fn is_twice(object: &CstObject, name: &str) -> bool {
+    object.properties().iter().filter(|property| is_called(property, name)).count() > 1
 }
 
 fn value(node: &CstNode) -> Value {
@@ -119,7 +129,7 @@ fn value(node: &CstNode) -> Value {
 }
 
 /// Puts an entry where one of ours is, or at the end.
-fn put(list: &CstArray, entry: &Entry, mark: &Mark) {
+fn put(list: &CstArray, entry: &Entry, mark: &Mark<'_>) {
     let wanted = entry.value();
     let mut is_there = false;
     for element in list.elements() {
@@ -160,18 +170,18 @@ fn update(element: &CstNode, entry: &Entry) -> bool {
 }
 
 /// Removes what is ours below an event, and the event if nothing is left of it.
-fn remove_from(hooks: &CstObject, event: &str, mark: &Mark) -> bool {
-    let Some(list) = hooks.array_value(event) else { return false };
+fn remove_from(event: &CstObjectProp, mark: &Mark<'_>) -> bool {
+    let Some(list) = event.array_value() else { return false };
     let ours = list.elements().into_iter().filter(|element| mark.is_in(&value(element)));
     let removed = ours.map(|element| take_out(element, mark)).count();
     if removed > 0 && list.elements().is_empty() {
-        hooks.get(event).into_iter().for_each(CstObjectProp::remove);
+        event.clone().remove();
     }
     removed > 0
 }
 
 /// Removes an element, or only what is ours in it.
-fn take_out(element: CstNode, mark: &Mark) {
+fn take_out(element: CstNode, mark: &Mark<'_>) {
     if mark.is_all_of(&value(&element)) {
         element.remove();
         return;

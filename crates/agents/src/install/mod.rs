@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 pub use self::package::{PackageFile, package};
 pub use self::review::Review;
 
+use self::entry::Mark;
 use self::record::Book;
 use crate::spec::{AGENTS, Agent};
 use crate::wiring::{Program, Wiring};
@@ -59,9 +60,7 @@ pub struct Plan {
     /// Those that change.
     pub changes: Vec<Change>,
     /// Those that stay as they are, although something should be done about them, and why.
-    pub left: Vec<(PathBuf, &'static str)>,
-    /// Those that were written once, and in which nothing is ours any more.
-    forgotten: Vec<PathBuf>,
+    pub left: Vec<(PathBuf, String)>,
 }
 
 /// What is to become of a file.
@@ -181,6 +180,10 @@ impl Installer<'_> {
         is_off.then(|| (path, pointer.trim_start_matches('/')))
     }
 
+    fn mark(&self, agent: &Agent) -> Mark<'_> {
+        Mark { agent: agent.name, program: self.program.name() }
+    }
+
     fn record_directory(&self) -> PathBuf {
         self.own.join("installed")
     }
@@ -201,6 +204,11 @@ impl For {
 }
 
 fn read_text(path: &Path) -> Result<Option<String>, InstallError> {
+    // Reading a pipe would never end, and replacing a device would be its end.
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        let reason = "it is not a regular file".into();
+        return Err(InstallError::Unreadable { path: path.to_owned(), reason });
+    }
     match fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| InstallError::Unreadable {
             path: path.to_owned(),

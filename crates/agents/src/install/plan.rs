@@ -1,11 +1,12 @@
 //! Which files become what.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use takeback_undo::merge::{Conflicts, Merged, merge};
 
 use super::entry::{Entry, Mark, entries};
-use super::record::{Book, digest};
+use super::record::Book;
 use super::{Change, For, InstallError, Installer, Plan, Wired, is_toml, json, read_text, toml};
 use crate::files::{self, Owner};
 use crate::spec::Agent;
@@ -34,18 +35,24 @@ impl Installer<'_> {
             return Ok(plan);
         };
         let book = self.book()?;
+        let mark = self.mark(agent);
         for part in wiring.parts {
             match part {
                 Part::Hooks(hooks) => {
                     let path = path_of(hooks, &directory)?;
                     let text = read_text(&path)?;
                     let entries = entries(agent, hooks, &self.program);
-                    let after = edited(&path, text.as_deref(), &entries, agent)?;
+                    let after = edited(&path, text.as_deref(), &entries, &mark)?;
+                    let original = match text.as_deref() {
+                        Some(text) => theirs(&path, text, &mark, &book)?,
+                        None => None,
+                    };
+                    plan.write(path.clone(), text, after, original, false);
                     for other in paths_of(hooks, &directory).filter(|other| *other != path) {
-                        // Hooks in both would run twice.
-                        plan.remove(&book, other, false)?;
+                        // Hooks in both would run twice. What cannot be understood is not read by
+                        // the agent either.
+                        let _ = plan.remove(&book, &mark, other, false);
                     }
-                    plan.write(&book, path, text, after, false)?;
                 }
                 Part::Own(own) => {
                     let path = directory.join(own.file);
@@ -53,15 +60,14 @@ impl Installer<'_> {
                     match text.as_deref().map(files::owner) {
                         None | Some(Owner::Takeback) => {
                             let after = files::sealed(&(own.content)(&self.program));
-                            plan.write(&book, path, text, after, own.executable)?;
+                            plan.write(path, text, after, None, own.executable);
                         }
-                        Some(Owner::Both) => plan.left.push((path, CHANGED)),
-                        Some(Owner::User) => plan.left.push((path, TAKEN)),
+                        Some(Owner::Both) => plan.left.push((path, CHANGED.into())),
+                        Some(Owner::User) => plan.left.push((path, TAKEN.into())),
                     }
                 }
             }
         }
-        plan.forgotten.clear();
         Ok(plan)
     }
 
@@ -72,120 +78,116 @@ impl Installer<'_> {
             return Ok(plan);
         };
         let book = self.book()?;
+        let mark = self.mark(agent);
         for part in wiring.parts {
             match part {
                 Part::Hooks(hooks) => {
                     for path in paths_of(hooks, &directory) {
-                        plan.remove(&book, path, false)?;
+                        plan.remove_or_leave(&book, &mark, path, false)?;
                     }
                 }
-                Part::Own(own) => plan.remove(&book, directory.join(own.file), true)?,
+                Part::Own(own) => {
+                    plan.remove_or_leave(&book, &mark, directory.join(own.file), true)?;
+                }
             }
         }
         // What another version wrote elsewhere.
-        for (path, kept) in book.all() {
-            let is_theirs = kept.agent == agent.name && kept.project.as_deref() == whom.project();
-            if is_theirs && !plan.names(path) {
-                let is_own = !is_toml(path) && path.extension().is_none_or(|kind| kind != "json");
-                plan.remove(&book, path.clone(), is_own)?;
+        for path in book.of(agent.name, whom.project()) {
+            if !plan.names(&path) {
+                let is_own = path.extension().is_none_or(|kind| kind != "json" && kind != "toml");
+                plan.remove_or_leave(&book, &mark, path, is_own)?;
             }
         }
         Ok(plan)
     }
 }
 
+impl Change {
+    /// Whether nothing of ours is left in the file.
+    pub(super) fn is_removal(&self) -> bool {
+        self.after == self.original
+    }
+}
+
 impl Plan {
     fn new(agent: &'static Agent, whom: &For) -> Plan {
-        let (changes, left, forgotten) = (Vec::new(), Vec::new(), Vec::new());
-        Plan { agent, whom: whom.clone(), changes, left, forgotten }
+        Plan { agent, whom: whom.clone(), changes: Vec::new(), left: Vec::new() }
     }
 
-    fn names(&self, path: &Path) -> bool {
+    pub(super) fn names(&self, path: &Path) -> bool {
         let changed = self.changes.iter().map(|change| &change.path);
-        let left = self.left.iter().map(|(path, _)| path);
-        changed.chain(left).chain(&self.forgotten).any(|named| named == path)
+        changed.chain(self.left.iter().map(|(path, _)| path)).any(|named| named == path)
     }
 
     /// A file that is to become this, unless it is that already.
     fn write(
         &mut self,
-        book: &Book,
         path: PathBuf,
         before: Option<String>,
         after: String,
+        original: Option<Vec<u8>>,
         executable: bool,
-    ) -> Result<(), InstallError> {
-        if before.as_ref() == Some(&after) {
-            return Ok(());
+    ) {
+        if before.as_ref() != Some(&after) {
+            let (before, after) = (before.map(String::into_bytes), Some(after.into_bytes()));
+            self.changes.push(Change { path, before, after, original, executable });
         }
-        let original = match &before {
-            None => None,
-            Some(text) if is_as_written(book, &path, text) => original(book, &path)?,
-            Some(text) if files::owner(text) == Owner::Takeback => None,
-            // What is the user's is what is left without us.
-            Some(text) => {
-                let without = without_ours(&path, text, self.agent, book)?;
-                Some(without.unwrap_or_else(|| text.clone()).into_bytes())
+    }
+
+    /// A file that cannot be understood keeps no other one from going.
+    fn remove_or_leave(
+        &mut self,
+        book: &Book,
+        mark: &Mark<'_>,
+        path: PathBuf,
+        is_own: bool,
+    ) -> Result<(), InstallError> {
+        match self.remove(book, mark, path, is_own) {
+            Err(InstallError::Unreadable { path, reason }) => {
+                if book.kept(&path).is_some() || mentions_us(&path) {
+                    let why = format!("cannot be understood, so it is left as it is: {reason}");
+                    self.left.push((path, why));
+                }
+                Ok(())
             }
-        };
-        let (before, after) = (before.map(String::into_bytes), Some(after.into_bytes()));
-        self.changes.push(Change { path, before, after, original, executable });
-        Ok(())
+            planned => planned,
+        }
     }
 
     /// A file in which nothing of ours is to be left. `is_own`: it may be ours as a whole, and
     /// otherwise is none of our business.
-    fn remove(&mut self, book: &Book, path: PathBuf, is_own: bool) -> Result<(), InstallError> {
-        let text = read_text(&path)?;
-        match removal(self.agent, book, &path, text.as_deref(), is_own)? {
-            Removal::To(after) => {
-                let (before, original) = (text.map(String::into_bytes), after.clone());
-                self.changes.push(Change { path, before, after, original, executable: false });
+    fn remove(
+        &mut self,
+        book: &Book,
+        mark: &Mark<'_>,
+        path: PathBuf,
+        is_own: bool,
+    ) -> Result<(), InstallError> {
+        let Some(text) = read_text(&path)? else { return Ok(()) };
+        let after = match files::owner(&text) {
+            _ if is_as_written(book, &path, &text) => original(book, &path)?,
+            Owner::Takeback if is_own => None,
+            Owner::Both if is_own => {
+                self.left.push((path, CHANGED.into()));
+                return Ok(());
             }
-            Removal::Left => self.left.push((path, CHANGED)),
-            Removal::Nothing if book.kept(&path).is_some() => self.forgotten.push(path),
-            Removal::Nothing => {}
-        }
+            Owner::User if is_own => return Ok(()),
+            _ => {
+                let Some(without) = without_ours(&path, &text, mark, book)? else { return Ok(()) };
+                let is_made = book.kept(&path).is_some_and(|kept| kept.original.is_none());
+                let is_empty = is_made && is_blank(&without);
+                (!is_empty).then(|| without.into_bytes())
+            }
+        };
+        let (before, original) = (Some(text.into_bytes()), after.clone());
+        self.changes.push(Change { path, before, after, original, executable: false });
         Ok(())
     }
 }
 
-/// What becomes of a file when takeback goes.
-enum Removal {
-    /// This, or it goes.
-    To(Option<Vec<u8>>),
-    /// It is ours, but the user changed it.
-    Left,
-    /// Nothing is ours in it.
-    Nothing,
-}
-
-fn removal(
-    agent: &Agent,
-    book: &Book,
-    path: &Path,
-    text: Option<&str>,
-    is_own: bool,
-) -> Result<Removal, InstallError> {
-    let Some(text) = text else { return Ok(Removal::Nothing) };
-    if is_as_written(book, path, text) {
-        return Ok(Removal::To(original(book, path)?));
-    }
-    match files::owner(text) {
-        Owner::Takeback => return Ok(Removal::To(None)),
-        Owner::Both => return Ok(Removal::Left),
-        Owner::User if is_own => return Ok(Removal::Nothing),
-        Owner::User => {}
-    }
-    let Some(without) = without_ours(path, text, agent, book)? else { return Ok(Removal::Nothing) };
-    let is_made = book.kept(path).is_some_and(|kept| kept.original.is_none());
-    let is_empty = is_made && is_blank(&without);
-    Ok(Removal::To((!is_empty).then(|| without.into_bytes())))
-}
-
 /// Whether a file is still what was written.
 fn is_as_written(book: &Book, path: &Path, text: &str) -> bool {
-    book.kept(path).is_some_and(|kept| kept.written == digest(text.as_bytes()))
+    book.kept(path).is_some_and(|kept| kept.is_as_written(text.as_bytes()))
 }
 
 /// What was there before.
@@ -194,19 +196,32 @@ fn original(book: &Book, path: &Path) -> Result<Option<Vec<u8>>, InstallError> {
     original.map(|original| book.copy(original)).transpose().map_err(InstallError::io(path))
 }
 
+/// What comes back of a file of the user's when takeback goes.
+fn theirs(
+    path: &Path,
+    text: &str,
+    mark: &Mark<'_>,
+    book: &Book,
+) -> Result<Option<Vec<u8>>, InstallError> {
+    if is_as_written(book, path, text) {
+        return original(book, path);
+    }
+    let without = without_ours(path, text, mark, book)?;
+    Ok(Some(without.unwrap_or_else(|| text.to_owned()).into_bytes()))
+}
+
 /// A text of the user's without entries of ours; nothing if there are none.
 fn without_ours(
     path: &Path,
     text: &str,
-    agent: &Agent,
+    mark: &Mark<'_>,
     book: &Book,
 ) -> Result<Option<String>, InstallError> {
-    let mark = Mark { agent: agent.name };
-    if is_toml(path) {
-        return toml::remove(text, &mark).map_err(InstallError::unreadable(path));
-    }
-    let without = json::remove(text, &mark).map_err(InstallError::unreadable(path))?;
-    let Some(without) = without else { return Ok(None) };
+    let without = match is_toml(path) {
+        true => toml::remove(text, mark),
+        false => json::remove(text, mark),
+    };
+    let Some(without) = without.map_err(InstallError::unreadable(path))? else { return Ok(None) };
     // Spaces come back too if what the user changed and what we wrote are on different lines.
     let merged = book.kept(path).and_then(|kept| {
         let written = book.copy(&kept.written).ok()?;
@@ -216,7 +231,8 @@ fn without_ours(
             _ => None,
         }
     });
-    let merged = merged.filter(|merged| json::is_same(merged, &without));
+    let is_same = if is_toml(path) { toml::is_same } else { json::is_same };
+    let merged = merged.filter(|merged| is_same(merged, &without));
     Ok(Some(merged.unwrap_or(without)))
 }
 
@@ -237,13 +253,12 @@ fn edited(
     path: &Path,
     text: Option<&str>,
     entries: &[Entry],
-    agent: &Agent,
+    mark: &Mark<'_>,
 ) -> Result<String, InstallError> {
-    let mark = Mark { agent: agent.name };
     let text = text.unwrap_or_default();
     let edited = match is_toml(path) {
-        true => toml::add(text, entries, &mark),
-        false => json::add(text, entries, &mark),
+        true => toml::add(text, entries, mark),
+        false => json::add(text, entries, mark),
     };
     edited.map_err(InstallError::unreadable(path))
 }
@@ -252,4 +267,10 @@ fn edited(
 fn is_blank(text: &str) -> bool {
     let words = text.split_whitespace().collect::<String>();
     matches!(words.as_str(), "" | "{}" | r#"{"version":1}"#)
+}
+
+fn mentions_us(path: &Path) -> bool {
+    let name = b"takeback";
+    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    is_file && fs::read(path).is_ok_and(|text| text.windows(name.len()).any(|at| at == name))
 }

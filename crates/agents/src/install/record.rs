@@ -34,6 +34,22 @@ pub(super) struct Kept {
     pub(super) original: Option<String>,
     /// What is there since.
     pub(super) written: String,
+    /// What of ours it replaced: that is still there if it could not be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) replaced: Option<String>,
+}
+
+impl Kept {
+    /// Whether this is the file as it was written.
+    pub(super) fn is_as_written(&self, bytes: &[u8]) -> bool {
+        let digest = digest(bytes);
+        self.written == digest || self.replaced.as_ref() == Some(&digest)
+    }
+
+    fn needs(&self, copy: &str) -> bool {
+        let copies = [self.original.as_ref(), Some(&self.written), self.replaced.as_ref()];
+        copies.into_iter().flatten().any(|needed| needed == copy)
+    }
 }
 
 /// What bytes are called.
@@ -70,6 +86,12 @@ impl Book {
         self.record.files.iter()
     }
 
+    /// The files of an agent that are known.
+    pub(super) fn of(&self, agent: &str, project: Option<&Path>) -> Vec<PathBuf> {
+        let is_theirs = |kept: &Kept| kept.agent == agent && kept.project.as_deref() == project;
+        self.all().filter(|(_, kept)| is_theirs(kept)).map(|(path, _)| path.clone()).collect()
+    }
+
     /// What is called so.
     pub(super) fn copy(&self, digest: &str) -> io::Result<Vec<u8>> {
         let bytes = fs::read(self.directory.join(digest))?;
@@ -101,14 +123,21 @@ impl Book {
 
     /// Forgets a file that is as it was before.
     pub(super) fn forget(&mut self, path: &Path) -> io::Result<()> {
-        let Some(kept) = self.record.files.remove(path) else { return Ok(()) };
-        self.save()?;
-        for copy in kept.original.into_iter().chain([kept.written]) {
-            let needs =
-                |other: &Kept| other.original.as_ref() == Some(&copy) || other.written == copy;
-            if !self.all().any(|(_, other)| needs(other)) {
-                // A copy too many does no harm.
-                let _ = fs::remove_file(self.directory.join(copy));
+        match self.record.files.remove(path) {
+            Some(_) => self.save(),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes copies that nobody needs: settings have keys in them.
+    pub(super) fn tidy(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let name = entry?.file_name();
+            let is_needed = name.to_str().is_some_and(|name| {
+                name == "record.json" || self.all().any(|(_, kept)| kept.needs(name))
+            });
+            if !is_needed {
+                fs::remove_file(self.directory.join(name))?;
             }
         }
         Ok(())

@@ -36,12 +36,12 @@ impl Installer<'_> {
         };
         // What was reviewed is in the user's configuration, whoever the hooks are for.
         let Some(user) = self.directory(agent, &For::User) else { return Ok(None) };
-        Ok(Some(review(agent, hooks, &directory, &user.join("config.toml"))?))
+        Ok(Some(review(&self.mark(agent), hooks, &directory, &user.join("config.toml"))?))
     }
 }
 
 fn review(
-    agent: &Agent,
+    mark: &Mark<'_>,
     hooks: &Hooks,
     directory: &Path,
     config: &Path,
@@ -55,7 +55,6 @@ fn review(
     let all = all.map_err(InstallError::unreadable(&path))?;
     let trusted = trusted(config)?;
     let path = fs::canonicalize(&path).unwrap_or(path);
-    let mark = Mark { agent: agent.name };
     let mut review = Review { reviewed: 0, all: 0 };
     let none = Map::new();
     for (event, groups) in all["hooks"].as_object().unwrap_or(&none) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::entry::{Entry, Field, Mark};
 use super::{json, toml};
 
-const MARK: Mark = Mark { agent: "claude" };
+const MARK: Mark<'_> = Mark { agent: "claude", program: "takeback" };
 
 fn entry(event: &'static str, program: &str) -> Entry {
     Entry {

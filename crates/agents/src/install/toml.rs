@@ -18,7 +18,7 @@ pub(super) fn has_hooks(text: &str) -> bool {
 }
 
 /// The text with these entries, and no others of ours.
-pub(super) fn add(text: &str, entries: &[Entry], mark: &Mark) -> Result<String, Unreadable> {
+pub(super) fn add(text: &str, entries: &[Entry], mark: &Mark<'_>) -> Result<String, Unreadable> {
     let mut document = parse(text)?;
     let root = document.as_table_mut();
     let hooks = root.entry("hooks").or_insert_with(|| {
@@ -39,11 +39,11 @@ pub(super) fn add(text: &str, entries: &[Entry], mark: &Mark) -> Result<String, 
             list.ok_or_else(|| odd(&format!("`hooks.{}` is not a list of tables", entry.event)))?;
         put(list, entry, mark);
     }
-    Ok(document.to_string())
+    Ok(as_in(text, &document))
 }
 
 /// The text without entries of ours; nothing if there are none.
-pub(super) fn remove(text: &str, mark: &Mark) -> Result<Option<String>, Unreadable> {
+pub(super) fn remove(text: &str, mark: &Mark<'_>) -> Result<Option<String>, Unreadable> {
     let mut document = parse(text)?;
     let Some(hooks) = document.get_mut("hooks").and_then(Item::as_table_mut) else {
         return Ok(None);
@@ -55,7 +55,7 @@ pub(super) fn remove(text: &str, mark: &Mark) -> Result<Option<String>, Unreadab
     if hooks.is_empty() {
         document.remove("hooks");
     }
-    Ok(Some(document.to_string()))
+    Ok(Some(as_in(text, &document)))
 }
 
 /// What the text says.
@@ -63,13 +63,30 @@ pub(super) fn value(text: &str) -> Result<Value, Unreadable> {
     Ok(json_of(parse(text)?.as_table()))
 }
 
+/// Whether two texts say the same.
+pub(super) fn is_same(text: &str, other: &str) -> bool {
+    value(text).is_ok_and(|value| self::value(other).is_ok_and(|other| other == value))
+}
+
+/// What is wrong is said without the line that it is in: that is the user's.
 fn parse(text: &str) -> Result<DocumentMut, Unreadable> {
     text.parse().map_err(|error: toml_edit::TomlError| {
-        // Not the line itself: it may be a secret, and this is shown to others.
-        let at = error.span().map_or(0, |span| span.start);
-        let line = text[..at].matches('\n').count() + 1;
-        Unreadable(format!("line {line}: {}", error.message()))
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        Unreadable(format!("line {line}: {}", error.message().replace('\n', ", ")))
     })
+}
+
+/// With the byte order mark and the line ends of the text that it was.
+fn as_in(text: &str, document: &DocumentMut) -> String {
+    let mut edited = document.to_string();
+    if text.contains("\r\n") {
+        edited = edited.replace("\r\n", "\n").replace('\n', "\r\n");
+    }
+    if text.starts_with('\u{feff}') && !edited.starts_with('\u{feff}') {
+        edited.insert(0, '\u{feff}');
+    }
+    edited
 }
 
 fn odd(what: &str) -> Unreadable {
@@ -81,7 +98,7 @@ fn events(hooks: &Table) -> Vec<String> {
 }
 
 /// Puts an entry where one of ours is, or at the end.
-fn put(list: &mut ArrayOfTables, entry: &Entry, mark: &Mark) {
+fn put(list: &mut ArrayOfTables, entry: &Entry, mark: &Mark<'_>) {
     let wanted = entry.value();
     let mut is_there = false;
     let mut at = 0;
@@ -105,7 +122,7 @@ fn put(list: &mut ArrayOfTables, entry: &Entry, mark: &Mark) {
     }
 }
 
-fn remove_from(hooks: &mut Table, event: &str, mark: &Mark) -> bool {
+fn remove_from(hooks: &mut Table, event: &str, mark: &Mark<'_>) -> bool {
     let Some(list) = hooks.get_mut(event).and_then(Item::as_array_of_tables_mut) else {
         return false;
     };
@@ -119,7 +136,7 @@ fn remove_from(hooks: &mut Table, event: &str, mark: &Mark) -> bool {
 }
 
 /// Removes what is ours in a group of commands.
-fn take_out(group: &mut Table, mark: &Mark) {
+fn take_out(group: &mut Table, mark: &Mark<'_>) {
     match group.get_mut("hooks") {
         Some(Item::ArrayOfTables(commands)) => {
             commands.retain(|command| !mark.is_in(&json_of(command)));

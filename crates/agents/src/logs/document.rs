@@ -1,6 +1,5 @@
 //! Logs that are one JSON document, written anew each time.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use takeback_ledger::{Bookmark, LogPage};
 
 use super::page::Writer;
 use super::state::State;
-use super::{Read, Reading, identity};
+use super::{Read, Reading, identity, lines};
 use crate::wire;
 
 /// A longer one is not read.
@@ -22,11 +21,8 @@ pub(super) fn read(
     read: fn(&Value, &mut Reading<'_>),
 ) -> io::Result<Read> {
     let mut bytes = Vec::new();
-    match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        file => {
-            file?.take(LARGEST + 1).read_to_end(&mut bytes)?;
-        }
+    if let Some(file) = lines::open(path)? {
+        file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     }
     if bytes.len() as u64 > LARGEST {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too large"));

@@ -102,7 +102,7 @@ impl LogFormat {
         if let Shape::Database = self.shape {
             let path = place.join(self.endings[0]);
             let session = Some(session.to_owned());
-            return if path.exists() { vec![Found { path, session }] } else { Vec::new() };
+            return if path.is_file() { vec![Found { path, session }] } else { Vec::new() };
         }
         let mut files = Vec::new();
         match named {

@@ -1,6 +1,6 @@
 //! Logs of one JSON object per line, which only grow.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read as _, Seek, SeekFrom};
 use std::path::Path;
 
@@ -24,11 +24,7 @@ pub(super) fn read(
     from: Option<Bookmark>,
     read: fn(&Value, &mut Reading<'_>),
 ) -> io::Result<Read> {
-    let file = match File::open(path) {
-        // An agent may name a log before it makes it.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        file => Some(file?),
-    };
+    let file = open(path)?;
     let known = from.as_ref().filter(|from| is_same(file.as_ref(), from));
     let mut offset = known.map_or(0, |known| known.offset);
     let mut state: State = known
@@ -50,13 +46,15 @@ pub(super) fn read(
                 continue;
             }
             let is_complete = line.is_complete();
+            let is_too_long = matches!(line, Line::TooLong { .. });
             match line.parse() {
                 Some(value) => {
                     let mut reading = Reading { path, offset, state: &mut state, out: &mut out };
                     read(&value, &mut reading);
                 }
                 // The agent is not done with it.
-                None if !is_complete => break,
+                None if !is_complete && !is_too_long => break,
+                // Of one that is too long already the rest is no better: nobody reads that again.
                 None => bad.push(state.line + 1),
             }
             offset += length;
@@ -84,6 +82,16 @@ pub(super) fn read(
 fn is_same(file: Option<&File>, from: &Bookmark) -> bool {
     let identity = file.and_then(|file| identity::of_file(file, from.offset).ok());
     identity.is_some_and(|identity| identity == from.identity)
+}
+
+/// A log; none if there is none, because an agent may name one before it makes it.
+pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // Opening a pipe would wait for a writer.
+        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is not a regular file")),
+        metadata => metadata.and_then(|_| File::open(path).map(Some)),
+    }
 }
 
 enum Line {

@@ -485,3 +485,30 @@ proptest! {
         read_anything(agent, name_for(agent), lines.join("\n").as_bytes());
     }
 }
+
+#[test]
+fn what_is_not_a_regular_file_is_not_opened() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("x.jsonl");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    for agent in ["claude", "cline"] {
+        let found = Found { path: path.clone(), session: None };
+        assert!(log_format(agent).unwrap().read(&found, None).is_err(), "{agent}");
+    }
+}
+
+#[test]
+fn a_line_that_never_ends_is_read_once() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("x.jsonl");
+    fs::write(&path, "").unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(40 << 20).unwrap();
+    let found = Found { path, session: None };
+    let format = log_format("claude").unwrap();
+    let read = format.read(&found, None).unwrap();
+    assert_eq!((read.page.to.offset, read.bad), (40 << 20, vec![1]));
+    let again = format.read(&found, Some(read.page.to.clone())).unwrap();
+    assert_eq!(again.page.to, read.page.to);
+}

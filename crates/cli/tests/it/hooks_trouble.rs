@@ -408,3 +408,14 @@ fn nothing_hostile_reaches_the_terminal() {
         assert!(!text.contains(is_armed), "{text:?}");
     }
 }
+
+#[test]
+fn being_strict_is_about_calls() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nstrict = true\n");
+    for (event, is_refused) in [("PreToolUse", true), ("TaskStart", false)] {
+        let output = hook(&session.base(), &["hook", "cline", event], b"{");
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(!output.stdout.is_empty(), is_refused, "{event}");
+    }
+}

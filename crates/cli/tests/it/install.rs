@@ -16,23 +16,23 @@ const ALL: [&str; 11] = [
 ];
 
 /// Settings as somebody might have them: comments, odd spaces, other people's hooks.
-const SETTINGS: &str = "{\r\n\t// mine\r\n\t\"model\" : \"opus\",\r\n\t\"a\": 1,\r\n\t\"hooks\": {\"Stop\": [{\"hooks\": \
+pub(crate) const SETTINGS: &str = "{\r\n\t// mine\r\n\t\"model\" : \"opus\",\r\n\t\"a\": 1,\r\n\t\"hooks\": {\"Stop\": [{\"hooks\": \
                         [{\"type\": \"command\", \"command\": \"bell\"}]}],},\r\n}";
 
 /// The home directory but for takeback's own.
-fn home(session: &Session) -> Vec<(PathBuf, u32, Vec<u8>)> {
+pub(crate) fn home(session: &Session) -> Vec<(PathBuf, u32, Vec<u8>)> {
     let own = session.base().join(".takeback");
     everything(&session.base()).into_iter().filter(|(path, ..)| !path.starts_with(&own)).collect()
 }
 
-fn put(session: &Session, path: &str, content: &str) -> PathBuf {
+pub(crate) fn put(session: &Session, path: &str, content: &str) -> PathBuf {
     let path = session.base().join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, content).unwrap();
     path
 }
 
-fn run(session: &Session, arguments: &[&str], code: i32) -> String {
+pub(crate) fn run(session: &Session, arguments: &[&str], code: i32) -> String {
     let output = session.output(arguments);
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert_eq!(output.status.code(), Some(code), "{text}");
@@ -121,22 +121,27 @@ fn a_file_made_by_install_stays_if_the_user_put_something_in_it() {
     assert_eq!(settings(&path), json!({ "theme": "dark" }));
 }
 
-#[test]
-fn an_update_keeps_the_first_original() {
-    let session = Session::new();
-    let path = put(&session, ".claude/settings.json", SETTINGS);
-    // Another takeback, as one that was moved or updated.
+/// Installs with another takeback, as one that was moved or updated. Gives its directory.
+pub(crate) fn install_by_another(session: &Session, agent: &str) -> PathBuf {
     let old = session.base().join("old");
-    fs::create_dir(&old).unwrap();
-    symlink(env!("CARGO_BIN_EXE_takeback"), old.join("takeback")).unwrap();
+    fs::create_dir_all(&old).unwrap();
+    let _ = symlink(env!("CARGO_BIN_EXE_takeback"), old.join("takeback"));
     let install = Command::new(old.join("takeback"))
-        .args(["install", "claude"])
+        .args(["install", agent])
         .current_dir(session.project())
         .env_clear()
         .env("HOME", session.base())
         .env("PATH", &old)
         .output();
     assert!(install.unwrap().status.success());
+    old
+}
+
+#[test]
+fn an_update_keeps_the_first_original() {
+    let session = Session::new();
+    let path = put(&session, ".claude/settings.json", SETTINGS);
+    let old = install_by_another(&session, "claude");
     let command = |path: &Path| {
         let text = fs::read_to_string(path).unwrap();
         text.lines().find(|line| line.contains("hook claude")).unwrap().trim().to_owned()

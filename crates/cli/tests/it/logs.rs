@@ -345,3 +345,28 @@ fn a_log_that_no_hook_named_is_found() {
     let found = session.json(&["sessions", "search", "tidy"]);
     assert_eq!(found["results"][0]["session"], "cline:77_x");
 }
+
+#[test]
+fn a_log_that_cannot_be_read_keeps_nothing_else_from_being_done() {
+    let session = Session::new();
+    let log = place(&session, "gemini/chats/real.jsonl", ".gemini/tmp/proj/chats/session-x.jsonl");
+    let beside = log.with_file_name("3dc1d9c7");
+    fs::create_dir(&beside).unwrap();
+    fs::write(beside.join("bad.json"), "{").unwrap();
+    let tell = |event: &str| {
+        let event = json!({
+            "hook_event_name": event, "session_id": "3dc1d9c7", "prompt": "tidy up",
+            "transcript_path": log, "cwd": session.project(),
+        });
+        hook(&session.base(), &["hook", "gemini"], event.to_string().as_bytes());
+    };
+    tell("BeforeAgent");
+    session.json(&["checkpoint"]);
+    let last_prune = session.base().join(".takeback/checkpoints/.last_prune");
+    fs::remove_file(&last_prune).unwrap();
+    tell("AfterAgent");
+    eventually("the other one is read", || {
+        session.json(&["sessions", "search", "\"All done.\""])["total"].as_u64() >= Some(1)
+    });
+    eventually("the store is looked after", || last_prune.exists());
+}

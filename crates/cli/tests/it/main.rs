@@ -11,6 +11,7 @@ mod hooks_back;
 mod hooks_together;
 mod hooks_trouble;
 mod install;
+mod install_trouble;
 mod logs;
 mod losses;
 mod losses_more;

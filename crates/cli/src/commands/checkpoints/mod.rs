@@ -109,10 +109,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         Sub::Tend { session, ended, log } => {
             background::detach();
             let tended = keeper.tend(&context.directory, session, takeback_ledger::Time(*ended));
-            // Whatever became of the files, what was said is worth keeping.
-            logs::catch_up_session(session, log.as_deref(), context)?;
+            // Whatever became of the files, what was said is worth keeping, and the store is looked
+            // after whatever became of both.
+            let caught_up = logs::catch_up_session(session, log.as_deref(), context);
+            let kept_up = upkeep(&keeper);
             tended?;
-            upkeep(&keeper)
+            caught_up?;
+            kept_up
         }
         Sub::Upkeep => {
             background::detach();

@@ -118,7 +118,11 @@ fn state(
     }
     let review = match wired {
         Wired::Absent => None,
-        _ => installer.review(agent, whom).ok().flatten(),
+        _ => installer.review(agent, whom).unwrap_or_else(|error| {
+            let hint = "correct that file; until then nobody knows which hooks were reviewed";
+            problems.push(Problem::new(failure::chain(&error), hint));
+            None
+        }),
     };
     if let Some(Review { reviewed, all }) = review.filter(|review| review.reviewed < review.all) {
         let message = format!("{} runs {reviewed} of {all} hooks of takeback", agent.title);
