@@ -20,9 +20,10 @@ pub(super) fn read(line: &Value, reading: &mut Reading<'_>) {
     for line in list(&set["messages"]) {
         if let Some(summary) = summary(line) {
             // Behind it are messages that have been told, some of them under other names.
-            return if let Some(at) = at(line, reading) {
-                reading.out.summary(at, &summary)
-            };
+            if let Some(at) = at(line, reading) {
+                reading.out.summary(at, &summary);
+            }
+            return;
         }
         message(line, reading);
     }
