@@ -503,7 +503,7 @@ fn gemini(lines: &[Value]) -> String {
     [header].iter().chain(lines).map(|line| format!("{line}\n")).collect()
 }
 
-fn gemini_said(id: &str, text: &str, tokens: Value) -> Value {
+fn gemini_said(id: &str, text: &str, tokens: &Value) -> Value {
     json!({
         "id": id, "timestamp": "2026-11-16T06:52:12Z", "type": "gemini", "content": text,
         "thoughts": [], "tokens": tokens, "model": "m",
@@ -514,8 +514,8 @@ fn gemini_said(id: &str, text: &str, tokens: Value) -> Value {
 fn gemini_writes_a_message_again_when_there_is_more_of_it() {
     let prompt =
         json!({ "id": "1", "timestamp": "2026-11-16T06:52:11Z", "type": "user", "content": "Go" });
-    let first = gemini_said("2", "Let me thi", Value::Null);
-    let second = gemini_said("2", "Let me think about it", json!({ "input": 10, "output": 2 }));
+    let first = gemini_said("2", "Let me thi", &Value::Null);
+    let second = gemini_said("2", "Let me think about it", &json!({ "input": 10, "output": 2 }));
     let third = json!({
         "id": "2", "type": "gemini", "model": "m",
         "content": [{ "text": "Let me think about it" }, { "functionCall": { "id": "c", "name": "ls" } }],
@@ -540,7 +540,7 @@ fn gemini_writes_a_message_again_when_there_is_more_of_it() {
 
 #[test]
 fn gemini_sums_up() {
-    let said = |id: &str, text: &str| gemini_said(id, text, Value::Null);
+    let said = |id: &str, text: &str| gemini_said(id, text, &Value::Null);
     let user =
         |id: &str, text: &str| json!({ "id": id, "type": "user", "content": [{ "text": text }] });
     let snapshot = "<scratchpad>…</scratchpad><state_snapshot>They asked.</state_snapshot>";
