@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use rusqlite::{Connection, Row, Transaction, named_params, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params};
 use serde_json::Value;
 
+use crate::search::{forget_message, index_message};
 use crate::sessions::{self, Head, head, parse, parse_map};
 use crate::{Ledger, LedgerError, MessageRecord, Time, mask};
 
@@ -159,11 +160,7 @@ impl<'t> Appender<'t> {
         time: Time,
         calls: i64,
     ) -> Result<(), LedgerError> {
-        let (structured, content) = match &message.content {
-            None | Some(Value::Null) => (false, None),
-            Some(Value::String(text)) => (false, Some(Cow::Borrowed(text.as_str()))),
-            Some(value) => (true, Some(Cow::Owned(value.to_string()))),
-        };
+        let (structured, content) = content_columns(message);
         let json = |value: &Option<Value>| value.as_ref().map(Value::to_string);
         let extra =
             (!message.extra.is_empty()).then(|| Value::from(message.extra.clone()).to_string());
@@ -227,6 +224,54 @@ impl<'t> Appender<'t> {
             ])?;
         Ok(self.last_id)
     }
+}
+
+/// Whether the content has a structure, and the content.
+fn content_columns(message: &MessageRecord) -> (bool, Option<Cow<'_, str>>) {
+    match &message.content {
+        None | Some(Value::Null) => (false, None),
+        Some(Value::String(text)) => (false, Some(Cow::Borrowed(text.as_str()))),
+        Some(value) => (true, Some(Cow::Owned(value.to_string()))),
+    }
+}
+
+/// Puts what a message says in the place of what it said so far. It is not undone.
+pub(crate) fn replace(
+    transaction: &Transaction<'_>,
+    key: i64,
+    message: &MessageRecord,
+) -> Result<(), LedgerError> {
+    let sql = "SELECT id, call_count FROM messages WHERE session = ?1 AND seq = ?2";
+    let (id, calls_before): (i64, i64) = transaction
+        .prepare_cached(sql)?
+        .query_row([key, message.seq], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    forget_message(transaction, id)?;
+    let (structured, content) = content_columns(message);
+    let calls = call_count(message.tool_calls.as_ref());
+    transaction
+        .prepare_cached(
+            "UPDATE messages SET
+                 structured = ?2, content = ?3, tool_calls = ?4, call_count = ?5, reasoning = ?6,
+                 finish_reason = ?7, tool_name = ?8
+             WHERE id = ?1",
+        )?
+        .execute(params![
+            id,
+            structured,
+            content,
+            message.tool_calls.as_ref().map(Value::to_string),
+            calls,
+            message.reasoning,
+            message.finish_reason,
+            message.tool_name,
+        ])?;
+    index_message(transaction, id)?;
+    transaction
+        .prepare_cached(
+            "UPDATE sessions SET tool_call_count = tool_call_count + ?2 WHERE key = ?1",
+        )?
+        .execute([key, calls - calls_before])?;
+    Ok(())
 }
 
 /// Copies messages that are not undone into a new session, under their numbers.
@@ -347,6 +392,19 @@ pub(crate) fn read_after(
         .prepare_cached("SELECT * FROM messages WHERE session = ?1 AND seq > ?2 ORDER BY seq")?;
     let rows = statement.query_map([key, seq], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The message with a number.
+pub(crate) fn read_one(
+    connection: &Connection,
+    key: i64,
+    seq: i64,
+) -> Result<Option<MessageRecord>, LedgerError> {
+    let stored = connection
+        .prepare_cached("SELECT * FROM messages WHERE session = ?1 AND seq = ?2")?
+        .query_row([key, seq], read)
+        .optional()?;
+    Ok(stored.map(|stored| stored.message))
 }
 
 pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Stored> {

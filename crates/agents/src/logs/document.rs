@@ -54,9 +54,3 @@ pub(super) fn read(
     };
     Ok(Read { page: LogPage { from, to, entries: out.entries }, bad: Vec::new(), more: false })
 }
-
-/// The messages of a document that were not taken before: those behind the last one that was.
-pub(super) fn new_ones<'v>(messages: &'v [Value], last: Option<&str>) -> &'v [Value] {
-    let known = last.and_then(|last| messages.iter().rposition(|message| message["id"] == last));
-    known.map_or(messages, |known| &messages[known + 1..])
-}

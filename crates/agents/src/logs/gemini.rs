@@ -13,15 +13,36 @@ pub(super) fn read(line: &Value, reading: &mut Reading<'_>) {
     if line["sessionId"].is_string() {
         return header(line, reading);
     }
-    list(&line["$set"]["messages"]).iter().for_each(|line| message(line, reading));
+    let set = &line["$set"];
+    if let (Some(session), Some(title)) = (reading.state.session.clone(), text(set, "summary")) {
+        reading.out.session(&session, None, Facts { title: Some(title), ..Facts::default() });
+    }
+    for line in list(&set["messages"]) {
+        if let Some(summary) = summary(line) {
+            // Behind it are messages that have been told, some of them under other names.
+            if let Some(at) = at(line, reading) {
+                reading.out.summary(at, &summary);
+            }
+            return;
+        }
+        message(line, reading);
+    }
     if line["id"].is_string() {
         message(line, reading);
     }
 }
 
+/// What stands for all that was said before, if this is it.
+fn summary(line: &Value) -> Option<String> {
+    let said = google::parts(&line["content"]).texts.join("\n");
+    (line["type"] == "user" && said.contains("<state_snapshot>")).then_some(said)
+}
+
 pub(super) fn read_document(document: &Value, reading: &mut Reading<'_>) {
     header(document, reading);
-    list(&document["messages"]).iter().for_each(|line| message(line, reading));
+    for (_, line) in reading.state.take(list(&document["messages"])) {
+        message(line, reading);
+    }
 }
 
 fn header(line: &Value, reading: &mut Reading<'_>) {
@@ -40,17 +61,20 @@ fn header(line: &Value, reading: &mut Reading<'_>) {
             let root = fs::read_to_string(directory.join(".project_root")).ok()?;
             Some(root.trim().to_owned()).filter(|root| !root.is_empty())
         });
-        let facts = Facts { workspace: root, parent, ..Facts::default() };
+        let title = text(line, "summary");
+        let facts = Facts { workspace: root, parent, title, ..Facts::default() };
         reading.out.session(&session, time(line, "startTime"), facts);
         reading.state.session = Some(session);
     }
 }
 
+fn at(line: &Value, reading: &Reading<'_>) -> Option<At> {
+    let (session, origin) = (reading.state.session.clone()?, text(line, "id")?);
+    Some(At { session, origin, time: time(line, "timestamp") })
+}
+
 fn message(line: &Value, reading: &mut Reading<'_>) {
-    let (Some(session), Some(id)) = (reading.state.session.clone(), text(line, "id")) else {
-        return;
-    };
-    let at = At { session, origin: id, time: time(line, "timestamp") };
+    let Some(at) = at(line, reading) else { return };
     let mut parts = google::parts(&line["content"]);
     results(&at, &std::mem::take(&mut parts.results), reading);
     match line["type"].as_str() {
@@ -65,8 +89,12 @@ fn message(line: &Value, reading: &mut Reading<'_>) {
         Some("gemini") => {
             parts.thoughts = list(&line["thoughts"]).iter().filter_map(thought).collect();
             let called = list(&line["toolCalls"]);
-            parts.calls.extend(called.iter().filter_map(call));
-            let calls = std::mem::take(&mut parts.calls);
+            let mut calls = std::mem::take(&mut parts.calls);
+            for call in called.iter().filter_map(call) {
+                if !calls.iter().any(|known| known.id == call.id) {
+                    calls.push(call);
+                }
+            }
             reading.out.assistant(at.clone(), &parts, None);
             // They come later than what was said, and under the same name.
             let calls = Parts { calls, ..Parts::default() };
@@ -80,7 +108,7 @@ fn message(line: &Value, reading: &mut Reading<'_>) {
                 );
             }
             let model = text(line, "model");
-            reading.out.usage(&at, usage(&line["tokens"]).usage(model.as_deref(), 1));
+            reading.count(&at, usage(&line["tokens"]), model.as_deref());
         }
         _ => {}
     }

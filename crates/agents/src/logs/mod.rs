@@ -28,8 +28,8 @@ use takeback_ledger::{Bookmark, Ledger, LedgerError, LogPage, TakenIn, Time, Tol
 
 pub use find::Found;
 
-use self::page::Writer;
-use self::state::State;
+use self::page::{At, Writer};
+use self::state::{State, Tokens};
 
 /// How an agent keeps its logs.
 pub struct LogFormat {
@@ -67,6 +67,18 @@ struct Reading<'a> {
     state: &'a mut State,
     /// Where entries go.
     out: &'a mut Writer,
+}
+
+impl Reading<'_> {
+    /// Tokens of an entry that may be written again: what was not counted yet.
+    fn count(&mut self, at: &At, tokens: Tokens, model: Option<&str>) {
+        if tokens == Tokens::default() {
+            return;
+        }
+        let (more, is_first) = self.state.count(&at.origin, tokens);
+        let at = if is_first { at.clone() } else { at.part(tokens.total()) };
+        self.out.usage(&at, more.usage(model, i64::from(is_first)));
+    }
 }
 
 /// Every format that is known.

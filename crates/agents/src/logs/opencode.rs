@@ -61,8 +61,9 @@ fn read_session(
         .and_then(|from| serde_json::from_value(from.state.clone()).ok())
         .unwrap_or_default();
     let mut out = Writer::new(agent);
-    // Told each time: it gets its title late.
+    // Told each time: it gets its title late, perhaps when all has been said.
     if let Some((began, facts)) = facts(&connection, session)? {
+        state.learn(&facts);
         out.session(session, Some(began), facts);
     }
     let mut statement = connection.prepare(

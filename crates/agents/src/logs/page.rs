@@ -1,5 +1,6 @@
 //! What readers of all formats write: entries for the ledger.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use takeback_ledger::{
     LogEntry, MessageRecord, ParentKind, SessionRecord, Time, Told, UsageRecord,
@@ -24,7 +25,7 @@ pub(super) struct At {
 }
 
 /// What is known about a session.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Facts {
     pub(super) workspace: Option<String>,
     pub(super) branch: Option<String>,

@@ -5,9 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use takeback_agents::{Found, LOGS, LogFormat, Read, log_format};
-use takeback_ledger::{Bookmark, LogEntry, Told};
+use takeback_ledger::{
+    Bookmark, Ledger, LogEntry, MessageRecord, Options, SearchOptions, Time, Told, Which,
+};
 use tempfile::TempDir;
 
 /// The logs of an agent: files, or for opencode what makes its database.
@@ -384,6 +386,188 @@ fn opencode_is_read_while_it_writes() {
     assert_eq!(copy.read(Some(end.clone())).page.to, end);
     agent.execute(insert, ["msg_6", &session, done]).unwrap();
     assert_eq!(messages(&copy.read(Some(end))), 1);
+}
+
+/// A ledger that a log is brought into again and again.
+struct Kept {
+    copy: Copy,
+    ledger: Ledger,
+}
+
+impl Kept {
+    fn of(agent: &str, source: &Path) -> Kept {
+        let copy = Copy::of(agent, source);
+        let path = copy.directory.path().join("state.db");
+        let ledger = Ledger::open(&path, &Options::default()).unwrap();
+        Kept { copy, ledger }
+    }
+
+    fn write(&self, bytes: &str) {
+        fs::write(&self.copy.found.path, bytes).unwrap();
+    }
+
+    /// Gives the number of messages that are new.
+    fn catch_up(&mut self) -> usize {
+        let Copy { found, format, .. } = &self.copy;
+        let root = |directory: &Path| directory.to_owned();
+        format.catch_up(&mut self.ledger, found, &root, Time(0)).unwrap().taken.messages
+    }
+
+    fn texts(&self, session: &str, which: Which) -> Vec<String> {
+        let text = |message: MessageRecord| match message.content {
+            Some(Value::String(text)) => text,
+            content => format!("{content:?}"),
+        };
+        self.ledger.messages(session, which).unwrap().into_iter().map(text).collect()
+    }
+
+    fn finds(&mut self, query: &str) -> bool {
+        !self.ledger.search(query, &SearchOptions::default()).unwrap().results.is_empty()
+    }
+}
+
+#[test]
+fn a_title_that_comes_when_all_has_been_said_comes_in() {
+    let mut kept = Kept::of("opencode", &logs_of("opencode")[0]);
+    let session = kept.copy.found.session.clone().unwrap();
+    let agent = rusqlite::Connection::open(&kept.copy.found.path).unwrap();
+    let entitle = |title: &str| {
+        agent.execute("UPDATE session SET title = ?1 WHERE id = ?2", [title, &session]).unwrap();
+    };
+    let id = format!("opencode:{session}");
+    entitle("New session - 2026-11-16T06:52:18.555Z");
+    assert!(kept.catch_up() > 0);
+    assert_eq!(kept.ledger.session(&id).unwrap().title, None);
+    entitle("Work on written.txt");
+    assert_eq!(kept.catch_up(), 0);
+    let title = kept.ledger.session(&id).unwrap().title;
+    assert_eq!(title.as_deref(), Some("Work on written.txt"));
+    let end = kept.ledger.bookmark(&kept.copy.found.name()).unwrap();
+    assert_eq!(Some(kept.copy.read(end.clone()).page.to), end);
+}
+
+#[test]
+fn cline_writes_its_last_message_again_when_there_is_more_of_it() {
+    let mut kept = Kept::of("cline", &logs_of("cline")[0]);
+    let whole: Value = serde_json::from_slice(&fs::read(&kept.copy.found.path).unwrap()).unwrap();
+    let id = format!("cline:{}", whole["sessionId"].as_str().unwrap());
+    let mut part = whole.clone();
+    let last = part["messages"].as_array_mut().unwrap().last_mut().unwrap();
+    last["content"] = json!([{ "type": "text", "text": "All d" }]);
+    last["metrics"]["outputTokens"] = json!(2);
+    kept.write(&part.to_string());
+    kept.catch_up();
+    assert!(kept.texts(&id, Which::All).contains(&"All d".to_owned()));
+    kept.write(&whole.to_string());
+    assert_eq!(kept.catch_up(), 0);
+    assert!(kept.finds("\"all done\"") && !kept.finds("\"all d\""));
+    let grown = kept.ledger.session(&id).unwrap();
+    // As if it had been read once.
+    let mut once = Kept::of("cline", &logs_of("cline")[0]);
+    once.catch_up();
+    assert_eq!(grown, once.ledger.session(&id).unwrap());
+    let whole = once.ledger.messages(&id, Which::All).unwrap();
+    assert_eq!(kept.ledger.messages(&id, Which::All).unwrap(), whole);
+}
+
+#[test]
+fn a_summary_beside_a_document_comes_in_where_it_was_made() {
+    let mut kept = Kept::of("cline", &logs_of("cline")[0]);
+    let whole: Value = serde_json::from_slice(&fs::read(&kept.copy.found.path).unwrap()).unwrap();
+    let id = format!("cline:{}", whole["sessionId"].as_str().unwrap());
+    let about = json!({
+        "kind": "compaction_summary", "summary": "They asked for work.", "generatedAt": 1_794_812_036_000_i64,
+    });
+    let text = json!([{ "type": "text", "text": "Context summary:\n\nThey asked for work." }]);
+    let compaction = json!({
+        "version": 1, "source_message_count": 5,
+        "messages": [{ "role": "user", "content": text, "metadata": about }, whole["messages"][4]],
+    });
+    fs::write(kept.copy.directory.path().join("real.compaction.json"), compaction.to_string())
+        .unwrap();
+    kept.catch_up();
+    assert_eq!(kept.texts(&id, Which::Current), ["They asked for work.", "All done."]);
+    assert_eq!(kept.texts(&id, Which::All)[0], "Do the work");
+    let mut more = whole.clone();
+    let next =
+        json!({ "id": "next", "role": "user", "content": "More", "ts": 1_794_812_040_000_i64 });
+    more["messages"].as_array_mut().unwrap().push(next);
+    kept.write(&more.to_string());
+    assert_eq!(kept.catch_up(), 1);
+    assert_eq!(kept.texts(&id, Which::Current), ["They asked for work.", "All done.", "More"]);
+}
+
+/// A log of Gemini's, line by line.
+fn gemini(lines: &[Value]) -> String {
+    let header = json!({ "sessionId": "g", "startTime": "2026-11-16T06:52:10Z", "kind": "main" });
+    [header].iter().chain(lines).map(|line| format!("{line}\n")).collect()
+}
+
+fn gemini_said(id: &str, text: &str, tokens: &Value) -> Value {
+    json!({
+        "id": id, "timestamp": "2026-11-16T06:52:12Z", "type": "gemini", "content": text,
+        "thoughts": [], "tokens": tokens, "model": "m",
+    })
+}
+
+#[test]
+fn gemini_writes_a_message_again_when_there_is_more_of_it() {
+    let prompt =
+        json!({ "id": "1", "timestamp": "2026-11-16T06:52:11Z", "type": "user", "content": "Go" });
+    let first = gemini_said("2", "Let me thi", &Value::Null);
+    let second = gemini_said("2", "Let me think about it", &json!({ "input": 10, "output": 2 }));
+    let third = json!({
+        "id": "2", "type": "gemini", "model": "m",
+        "content": [{ "text": "Let me think about it" }, { "functionCall": { "id": "c", "name": "ls" } }],
+        "tokens": { "input": 10, "output": 5 },
+        "toolCalls": [{ "id": "c", "name": "ls", "args": {} }],
+    });
+    let lines = [prompt, first, second, third];
+    for parts in [[1, 2, 3, 4], [2, 2, 2, 4], [4, 4, 4, 4]] {
+        let mut kept = Kept::of("gemini", &logs_of("gemini")[1]);
+        for upto in parts {
+            kept.write(&gemini(&lines[..upto]));
+            kept.catch_up();
+        }
+        assert_eq!(kept.texts("gemini:g", Which::All)[..2], ["Go", "Let me think about it"]);
+        assert!(kept.finds("think") && !kept.finds("thi"));
+        let session = kept.ledger.session("gemini:g").unwrap();
+        let (spent, calls) = (session.output_tokens, session.tool_call_count);
+        assert_eq!((session.input_tokens, spent, session.api_call_count, calls), (10, 5, 1, 1));
+        assert_eq!(session.message_count, 3);
+    }
+}
+
+#[test]
+fn gemini_sums_up() {
+    let said = |id: &str, text: &str| gemini_said(id, text, &Value::Null);
+    let user =
+        |id: &str, text: &str| json!({ "id": id, "type": "user", "content": [{ "text": text }] });
+    let snapshot = "<scratchpad>…</scratchpad><state_snapshot>They asked.</state_snapshot>";
+    let kept_messages = json!([
+        user("0", "<session_context>…"),
+        user("s", snapshot),
+        said("t", "Got it. Thanks for the additional context!"),
+        user("u", "Go"),
+        said("v", "Done"),
+    ]);
+    let lines = [
+        user("1", "Go"),
+        said("2", "Done"),
+        json!({ "$set": { "messages": kept_messages } }),
+        json!({ "$set": { "summary": "Go and be done" } }),
+        user("3", "Again"),
+        json!({ "$set": { "messages": kept_messages } }),
+    ];
+    let mut kept = Kept::of("gemini", &logs_of("gemini")[1]);
+    for upto in 1..=lines.len() {
+        kept.write(&gemini(&lines[..upto]));
+        kept.catch_up();
+    }
+    assert_eq!(kept.texts("gemini:g", Which::All), ["Go", "Done", snapshot, "Again"]);
+    assert_eq!(kept.texts("gemini:g", Which::Current), [snapshot, "Again"]);
+    let title = kept.ledger.session("gemini:g").unwrap().title;
+    assert_eq!(title.as_deref(), Some("Go and be done"));
 }
 
 fn messages(read: &Read) -> usize {

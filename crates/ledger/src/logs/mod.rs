@@ -3,12 +3,15 @@
 //!
 //! Two things keep it at once. How far a log was read is written in the same transaction as what
 //! was read, and only by whoever went on from there. And each entry's origin, the agent's own name
-//! for it, is remembered, so that a log that is read again from its beginning adds nothing.
+//! for it, is remembered, so that a log that is read again from its beginning adds nothing. What
+//! an agent writes again because more of it is known becomes more here, too.
 
+mod grow;
 mod place;
 mod weave;
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde_json::Value;
@@ -158,6 +161,12 @@ fn take_in(
     for id in ids {
         let entries: Vec<&LogEntry> =
             page.entries.iter().filter(|entry| entry.session == id).collect();
+        // Facts that come late do not bring back what was deleted.
+        let is_told_of = entries.iter().all(|entry| matches!(entry.told, Told::Session(_)));
+        let goes_on = page.from.as_ref().is_some_and(|from| from.offset > 0);
+        if is_told_of && goes_on && head(transaction, id).is_err() {
+            continue;
+        }
         let record = session_of(id, &page.to.agent, &entries);
         if sessions::upsert(transaction, &record, now)? {
             taken.new_sessions.insert(id.to_owned());
@@ -210,19 +219,27 @@ fn take_in_session(
     transaction
         .prepare_cached("UPDATE sessions SET started_at = ?2 WHERE key = ?1 AND started_at > ?2")?
         .execute(params![key, time])?;
-    let mut said = Vec::new();
+    let mut said: Vec<Said<'_>> = Vec::new();
+    let mut places = HashMap::new();
     for entry in entries {
         // Without a time of its own it happened right after the one before it.
         time = entry.time.unwrap_or(time);
         let is_new = || remember(transaction, key, &entry.origin);
         match &entry.told {
             Told::Session(_) => {}
-            Told::Message(message) if is_new()? => {
-                said.push(Said { origin: &entry.origin, time, message, is_summary: false });
+            Told::Message(message) | Told::Summary(message) if is_new()? => {
+                let is_summary = matches!(entry.told, Told::Summary(_));
+                let message = Cow::Borrowed(&**message);
+                places.insert(entry.origin.as_str(), said.len());
+                said.push(Said { origin: &entry.origin, time, message, is_summary });
             }
-            Told::Summary(message) if is_new()? => {
-                said.push(Said { origin: &entry.origin, time, message, is_summary: true });
-            }
+            Told::Message(later) => match places.get(entry.origin.as_str()) {
+                Some(place) => {
+                    let said = &mut said[*place].message;
+                    *said = grow::grown(said, later).map_or_else(|| said.clone(), Cow::Owned);
+                }
+                None => grow::grow(transaction, key, &entry.origin, later)?,
+            },
             Told::Usage(usage) if is_new()? => {
                 let seen = Some(time);
                 let usage = UsageRecord { first_seen: seen, last_seen: seen, ..(**usage).clone() };
@@ -231,7 +248,7 @@ fn take_in_session(
             Told::Outcome { call, outcome } => {
                 turns::conclude_call(transaction, key, call, outcome, time)?;
             }
-            Told::Message(_) | Told::Summary(_) | Told::Usage(_) => {}
+            Told::Summary(_) | Told::Usage(_) => {}
         }
     }
     place::place(transaction, id, &said, now)

@@ -1,5 +1,6 @@
 //! Messages of a log take their places in a session.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use rusqlite::{Transaction, params};
@@ -13,7 +14,7 @@ use crate::{LedgerError, MessageRecord, Time, turns};
 pub(super) struct Said<'a> {
     pub(super) origin: &'a str,
     pub(super) time: Time,
-    pub(super) message: &'a MessageRecord,
+    pub(super) message: Cow<'a, MessageRecord>,
     pub(super) is_summary: bool,
 }
 
@@ -147,14 +148,15 @@ impl Conversation<'_> {
 
     /// A message that only the log has comes next.
     fn enter(&mut self, said: &Said<'_>, number: i64, now: Time) -> Result<(), LedgerError> {
-        let Said { origin, time, message, is_summary } = *said;
+        let Said { origin, time, message, is_summary } = said;
+        let (time, is_summary) = (*time, *is_summary);
         let undo = self.undos.iter().rev().find(|undo| undo.from <= time && time <= undo.until);
         let undo = undo.map(|undo| undo.number);
         let message = MessageRecord {
             timestamp: Some(time),
             undone: undo.is_some(),
             summarizes: is_summary.then(|| self.appender.last_seq()),
-            ..message.clone()
+            ..(**message).clone()
         };
         if message.role == "user" && !is_summary {
             self.new_turn = Some(self.new_turn.map_or(time, |first| first.min(time)));
@@ -250,7 +252,7 @@ fn of_said(said: &Said<'_>) -> Incoming {
     Incoming {
         time: said.time,
         is_prompt: said.message.role == "user" && !said.is_summary,
-        text: words(said.message),
+        text: words(&said.message),
     }
 }
 

@@ -228,6 +228,28 @@ pub(crate) fn forget_session(connection: &Connection, key: i64) -> Result<(), Le
     Ok(())
 }
 
+/// Takes a message out of the index, before it is changed.
+pub(crate) fn forget_message(connection: &Connection, id: i64) -> Result<(), LedgerError> {
+    reindex(connection, id, "INSERT INTO words (words, rowid, tokens) VALUES ('delete', ?1, ?2)")
+}
+
+/// Puts it in again. One that is in the tail is left there.
+pub(crate) fn index_message(connection: &Connection, id: i64) -> Result<(), LedgerError> {
+    reindex(connection, id, "INSERT INTO words (rowid, tokens) VALUES (?1, ?2)")
+}
+
+fn reindex(connection: &Connection, id: i64, sql: &str) -> Result<(), LedgerError> {
+    if id > indexed_up_to(connection)? {
+        return Ok(());
+    }
+    let mut read = connection.prepare_cached(
+        "SELECT structured, content, tool_name, tool_calls FROM messages WHERE id = ?1",
+    )?;
+    let fields = read.query_row([id], messages::searchable)?;
+    connection.prepare_cached(sql)?.execute(params![id, index_entry(&folded(&fields))])?;
+    Ok(())
+}
+
 /// Up to which message a search can ask the index.
 pub(crate) fn indexed_up_to(connection: &Connection) -> Result<i64, LedgerError> {
     let state = state(connection)?;

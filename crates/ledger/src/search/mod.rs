@@ -13,7 +13,9 @@ mod tokens;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde_json::Value;
 
-pub(crate) use self::index::{INDEX_VERSION, folded, forget_session, indexed_up_to};
+pub(crate) use self::index::{
+    INDEX_VERSION, folded, forget_message, forget_session, index_message, indexed_up_to,
+};
 use self::query::Query;
 pub(crate) use self::tokens::index_entry;
 use crate::{Ledger, LedgerError, Time, messages};

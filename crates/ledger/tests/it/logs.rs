@@ -307,6 +307,112 @@ fn what_came_in_is_found() {
     assert_eq!(found.results.len(), 1);
 }
 
+/// Entries that the log has again, as they are now.
+fn tell_again(ledger: &mut Ledger, entries: Vec<LogEntry>) -> usize {
+    let from = ledger.bookmark(LOG).unwrap().unwrap();
+    let to = Bookmark { state: json!({ "again": from.state }), ..from.clone() };
+    let page = LogPage { from: Some(from), to, entries };
+    ledger.take_in_page(&page, at(60)).unwrap().unwrap().messages
+}
+
+fn found(ledger: &mut Ledger, query: &str) -> usize {
+    ledger.search(query, &SearchOptions::default()).unwrap().results.len()
+}
+
+#[test]
+fn what_is_written_again_with_more_replaces_what_it_was() {
+    for is_indexed in [false, true] {
+        let mut fixture = Fixture::new();
+        read_on(&mut fixture.ledger, &[(10, ">one"), (11, "half a sen"), (20, ">two")], 3);
+        if is_indexed {
+            fixture.ledger.optimize(&|_| {}).unwrap();
+        }
+        let whole = entry(1, 11, "half a sentence, and the rest");
+        assert_eq!(tell_again(&mut fixture.ledger, vec![whole]), 0);
+        let texts = texts(&fixture.ledger, Which::All);
+        assert_eq!(texts, ["one", "half a sentence, and the rest", "two"]);
+        assert_eq!(found(&mut fixture.ledger, "rest"), 1);
+        assert_eq!(found(&mut fixture.ledger, "sen"), 0);
+        assert_whole(&mut fixture.ledger);
+        fixture.ledger.optimize(&|_| {}).unwrap();
+        assert_eq!(found(&mut fixture.ledger, "rest"), 1);
+        assert_eq!(found(&mut fixture.ledger, "sen"), 0);
+    }
+}
+
+#[test]
+fn calls_that_come_later_are_counted() {
+    let mut fixture = Fixture::new();
+    let saying = |calls: Value| {
+        let message =
+            MessageRecord { tool_calls: Some(calls), ..message("assistant", "let me see") };
+        LogEntry { told: Told::Message(message.into()), ..entry(1, 11, "") }
+    };
+    let one = json!({ "id": "a", "type": "function", "function": { "name": "ls" } });
+    let two = json!({ "id": "b", "type": "function", "function": { "name": "cat" } });
+    let mut told = page(None, &TALK, 1);
+    // Twice within one part of the log, and once more behind it.
+    told.entries.extend([entry(1, 11, "let"), saying(json!([one]))]);
+    fixture.ledger.take_in_page(&told, at(20)).unwrap().unwrap();
+    let calls = |ledger: &Ledger| ledger.session("s").unwrap().tool_call_count;
+    assert_eq!(
+        (texts(&fixture.ledger, Which::All)[1].as_str(), calls(&fixture.ledger)),
+        ("let me see", 1)
+    );
+    tell_again(&mut fixture.ledger, vec![saying(json!([one, two]))]);
+    assert_eq!(calls(&fixture.ledger), 2);
+    assert_eq!(found(&mut fixture.ledger, "cat"), 1);
+    assert_whole(&mut fixture.ledger);
+}
+
+#[test]
+fn what_is_written_again_with_less_stays_whole() {
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &TALK, 6);
+    let before = fixture.ledger.transcript("s").unwrap();
+    // Nor does a prompt become what an agent makes of it for its model.
+    let entries = vec![entry(0, 10, ">one <context>"), entry(1, 11, "…"), entry(2, 12, "$50")];
+    assert_eq!(tell_again(&mut fixture.ledger, entries), 0);
+    assert_eq!(fixture.ledger.transcript("s").unwrap(), before);
+}
+
+#[test]
+fn what_was_taken_back_stays_as_it_was() {
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &TALK, 6);
+    fixture.ledger.undo_turns("s", 1, at(40)).unwrap();
+    tell_again(&mut fixture.ledger, vec![entry(4, 21, "second, and more")]);
+    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second"]);
+    assert_whole(&mut fixture.ledger);
+}
+
+#[test]
+fn what_was_masked_does_not_come_back() {
+    let fixture = Fixture::new();
+    let options = Options { redact: true, ..Options::default() };
+    let mut ledger = Ledger::open(&fixture.path(), &options).unwrap();
+    let answer = format!("I will keep ghp_{}", "k9Qz7LmX2vRt8WbY4nHs6JpD3cFg5TaE1uVo");
+    read_on(&mut ledger, &[(10, ">one"), (11, &answer)], 2);
+    tell_again(&mut fixture.another(), vec![entry(1, 11, &answer)]);
+    assert!(texts(&ledger, Which::All)[1].contains("[redacted"));
+}
+
+#[test]
+fn facts_that_come_late_come_in_but_do_not_bring_a_session_back() {
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &TALK, 6);
+    let title = |title: &str| {
+        let record = SessionRecord { title: Some(title.into()), ..SessionRecord::default() };
+        vec![LogEntry { told: Told::Session(record.into()), ..entry(9, 30, "") }]
+    };
+    tell_again(&mut fixture.ledger, title("Two words"));
+    let record = fixture.ledger.session("s").unwrap();
+    assert_eq!(record.title.as_deref(), Some("Two words"));
+    fixture.ledger.delete_session("s").unwrap();
+    tell_again(&mut fixture.ledger, title("Other words"));
+    assert!(fixture.ledger.session("s").is_err());
+}
+
 /// A log that is long enough to be in the middle of.
 fn long() -> Vec<(i64, &'static str)> {
     let talk = [">go on", "I went on", "$1", "and on"];
