@@ -166,7 +166,7 @@ impl Plan {
         let Some(text) = read_text(&path)? else { return Ok(()) };
         let after = match files::owner(&text) {
             _ if is_as_written(book, &path, &text) => original(book, &path)?,
-            Owner::Takeback if is_own => None,
+            Owner::Takeback => None,
             Owner::Both if is_own => {
                 self.left.push((path, CHANGED.into()));
                 return Ok(());

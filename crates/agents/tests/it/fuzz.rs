@@ -4,7 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use takeback_agents::{AGENTS, parse};
+use takeback_agents::{AGENTS, Agent, Heard, Signal, parse};
 
 use crate::fixtures::fixtures;
 
@@ -85,6 +85,27 @@ pub(crate) fn mutate(value: &mut Value, at: &mut usize, with: Option<&Value>) ->
     *at == usize::MAX
 }
 
+/// Nothing is answered that nobody typed, and nothing is told where that does harm.
+fn must_be_harmless(
+    agent: &Agent,
+    heard: Option<&Heard>,
+    payload: &str,
+) -> Result<(), TestCaseError> {
+    match heard {
+        Some(Heard::Slash { .. }) => {
+            prop_assert!(!agent.answers_on.is_empty());
+            prop_assert!(payload.contains("rollback") || payload.contains("undo"), "{}", payload);
+        }
+        Some(Heard::Report { event, .. }) => {
+            let signal = agent.events.iter().find(|(known, _)| known == event).unwrap().1;
+            let ends = matches!(signal, Signal::TurnEnd | Signal::SessionEnd | Signal::ChildEnd);
+            prop_assert!(!ends || agent.say(event, "told").is_none(), "{} {}", agent.name, event);
+        }
+        None => {}
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
@@ -116,7 +137,8 @@ proptest! {
         // It says what it is, or that is said besides: so something is always understood.
         let payload = payload.to_string();
         for agent in AGENTS {
-            parse(agent, Some(&fixture.event), payload.as_bytes(), Path::new("/")).unwrap();
+            let heard = parse(agent, Some(&fixture.event), payload.as_bytes(), Path::new("/")).unwrap();
+            must_be_harmless(agent, heard.as_ref(), &payload)?;
         }
     }
 

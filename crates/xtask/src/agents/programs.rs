@@ -94,7 +94,12 @@ pub(crate) const PROGRAMS: &[Program] = &[
         name: "claude",
         package: "@anthropic-ai/claude-code",
         version: "2.1.325",
-        configuration: |_, _| vec![file(".claude/settings.json", &json!({ "theme": "dark" }))],
+        configuration: |_, _| {
+            // With a hook of the user's own.
+            let hook = json!([{ "hooks": [{ "type": "command", "command": "true" }] }]);
+            let settings = json!({ "theme": "dark", "hooks": { "Stop": hook } });
+            vec![file(".claude/settings.json", &settings)]
+        },
         environment: |url| {
             vec![
                 ("ANTHROPIC_BASE_URL", url.to_owned()),
@@ -178,7 +183,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
         version: "0.61.0",
         configuration: |_, _| {
             let auth = json!({ "auth": { "selectedType": "gemini-api-key" } });
-            let settings = json!({ "security": auth, "general": { "disableAutoUpdate": true } });
+            let hook = json!([{ "hooks": [{ "type": "command", "command": "true" }] }]);
+            let settings = json!({
+                "security": auth, "general": { "disableAutoUpdate": true },
+                "hooks": { "AfterTool": hook },
+            });
             vec![file(".gemini/settings.json", &settings)]
         },
         environment: |url| {
