@@ -35,6 +35,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  takeback install claude           protect what Claude Code does from now on
   takeback checkpoint --reason 'before the big refactoring'
   takeback rollback                 list the checkpoints of this directory
   takeback rollback 1               return to the newest one

@@ -166,7 +166,7 @@ fn show_plan(plan: &Plan, succeeded: bool, direction: Direction, dry_run: bool, 
     for (path, why) in &plan.left {
         eprintln!("warning: {}: {}", output::tilde(path, context), output::disarm(why));
     }
-    if is_install && succeeded && !plan.changes.is_empty() {
+    if is_install && succeeded && !dry_run && !plan.changes.is_empty() {
         plan.agent.afterwards().iter().for_each(|text| println!("  Now: {text}"));
         plan.agent.uncovered.iter().for_each(|text| println!("  Note: {text}."));
     }
