@@ -35,8 +35,9 @@ pub(super) enum Place {
 /// A hook hears of a prompt at about the time that the log has for it.
 const SAME_TEXT_WITHIN: i64 = 30_000;
 
-/// A prompt that a hook sees may be what was typed, and the one in the log what became of it.
-const OTHER_TEXT_WITHIN: i64 = 5_000;
+/// A prompt that a hook sees may be what was typed, and the one in the log what became of it. That
+/// is later, but for the time that a hook takes to begin: what was said before is another prompt.
+const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
 /// Both lists in one order, each message once.
 pub(super) fn weave(waiting: &[Waiting], incoming: &[Incoming]) -> Vec<Place> {
@@ -96,7 +97,7 @@ fn pairs(waiting: &[Waiting], incoming: &[Incoming]) -> Vec<Option<usize>> {
         let found = found.or_else(|| {
             let here = waiting.get(next).filter(|here| here.is_prompt && entry.is_prompt)?;
             let comes_later = incoming[number..].iter().any(|later| later.text == here.text);
-            let is_near = apart(here.time, entry.time) <= OTHER_TEXT_WITHIN;
+            let is_near = OTHER_TEXT_WITHIN.contains(&entry.time.0.saturating_sub(here.time.0));
             (is_near && !comes_later).then_some(next)
         });
         if let Some(found) = found {
@@ -163,6 +164,12 @@ mod tests {
         let hooks = here(&[(10, "/fix 3"), (20, "two")]);
         let places = weave(&hooks, &log(&[(11, ">Fix issue 3."), (12, "ok"), (20, ">two")]));
         assert_eq!(places, [Here(0, Some(0)), In(1), Here(1, Some(2))]);
+    }
+
+    #[test]
+    fn a_prompt_that_no_hook_told_is_not_taken_for_the_next_one() {
+        let places = weave(&here(&[(14, "two")]), &log(&[(10, ">one")]));
+        assert_eq!(places, [In(0), Here(0, None)]);
     }
 
     #[test]
