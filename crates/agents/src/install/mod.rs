@@ -109,6 +109,16 @@ pub enum InstallError {
         /// Why not.
         error: io::Error,
     },
+    /// What was written where is not known.
+    #[error(
+        "{path} cannot be read: {error}; once it is moved away, entries are taken out one by one"
+    )]
+    Record {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
     /// Somebody else wrote it while the plan was made.
     #[error("{0} was changed by somebody else in this moment: try again")]
     Changed(PathBuf),
@@ -190,7 +200,8 @@ impl Installer<'_> {
 
     fn book(&self) -> Result<Book, InstallError> {
         let directory = self.record_directory();
-        Book::open(&directory).map_err(InstallError::io(&directory.join("record.json")))
+        Book::open(&directory)
+            .map_err(|error| InstallError::Record { path: directory.join("record.json"), error })
     }
 }
 

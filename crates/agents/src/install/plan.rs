@@ -164,15 +164,15 @@ impl Plan {
         is_own: bool,
     ) -> Result<(), InstallError> {
         let Some(text) = read_text(&path)? else { return Ok(()) };
-        let after = match files::owner(&text) {
-            _ if is_as_written(book, &path, &text) => original(book, &path)?,
-            Owner::Takeback => None,
-            Owner::Both if is_own => {
+        let after = match (original(book, &path, &text), files::owner(&text)) {
+            (Some(original), _) => original,
+            (None, Owner::Takeback) => None,
+            (None, Owner::Both) if is_own => {
                 self.left.push((path, CHANGED.into()));
                 return Ok(());
             }
-            Owner::User if is_own => return Ok(()),
-            _ => {
+            (None, Owner::User) if is_own => return Ok(()),
+            (None, _) => {
                 let Some(without) = without_ours(&path, &text, mark, book)? else { return Ok(()) };
                 let is_made = book.kept(&path).is_some_and(|kept| kept.original.is_none());
                 let is_empty = is_made && is_blank(&without);
@@ -185,15 +185,14 @@ impl Plan {
     }
 }
 
-/// Whether a file is still what was written.
-fn is_as_written(book: &Book, path: &Path, text: &str) -> bool {
-    book.kept(path).is_some_and(|kept| kept.is_as_written(text.as_bytes()))
-}
-
-/// What was there before.
-fn original(book: &Book, path: &Path) -> Result<Option<Vec<u8>>, InstallError> {
-    let original = book.kept(path).and_then(|kept| kept.original.as_deref());
-    original.map(|original| book.copy(original)).transpose().map_err(InstallError::io(path))
+/// What was there before (which may be nothing), if a file is still what was written. A copy that is
+/// damaged is as good as none: then what is ours is taken out.
+fn original(book: &Book, path: &Path, text: &str) -> Option<Option<Vec<u8>>> {
+    let kept = book.kept(path).filter(|kept| kept.is_as_written(text.as_bytes()))?;
+    match &kept.original {
+        None => Some(None),
+        Some(original) => book.copy(original).ok().map(Some),
+    }
 }
 
 /// What comes back of a file of the user's when takeback goes.
@@ -203,8 +202,8 @@ fn theirs(
     mark: &Mark<'_>,
     book: &Book,
 ) -> Result<Option<Vec<u8>>, InstallError> {
-    if is_as_written(book, path, text) {
-        return original(book, path);
+    if let Some(original) = original(book, path, text) {
+        return Ok(original);
     }
     let without = without_ours(path, text, mark, book)?;
     Ok(Some(without.unwrap_or_else(|| text.to_owned()).into_bytes()))

@@ -169,3 +169,30 @@ fn a_hook_that_was_written_by_hand_stays() {
     run(&session, &["uninstall", "cline"], 0);
     assert_eq!(fs::read_to_string(&path).unwrap(), own);
 }
+
+#[test]
+fn a_damaged_record_or_copy_keeps_nobody_from_uninstalling() {
+    let session = Session::new();
+    let path = put(&session, ".claude/settings.json", SETTINGS);
+    run(&session, &["install", "claude"], 0);
+    let own = session.base().join(".takeback/installed");
+    for entry in fs::read_dir(&own).unwrap() {
+        let copy = entry.unwrap().path();
+        if copy.extension().is_none() {
+            fs::write(copy, "damaged").unwrap();
+        }
+    }
+    let words = |text: &str| text.split_whitespace().collect::<String>();
+    run(&session, &["uninstall", "claude"], 0);
+    assert_eq!(words(&fs::read_to_string(&path).unwrap()), words(SETTINGS));
+    fs::write(&path, SETTINGS).unwrap();
+    run(&session, &["install", "claude"], 0);
+    let wired = fs::read_to_string(&path).unwrap();
+    fs::write(own.join("record.json"), "{").unwrap();
+    let text = run(&session, &["uninstall", "claude"], 1);
+    assert!(text.contains("once it is moved away, entries are taken out one by one"), "{text}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), wired);
+    fs::remove_file(own.join("record.json")).unwrap();
+    run(&session, &["uninstall", "claude"], 0);
+    assert_eq!(words(&fs::read_to_string(&path).unwrap()), words(SETTINGS));
+}
