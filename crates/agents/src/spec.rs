@@ -376,7 +376,7 @@ pub const AGENTS: &[Agent] = &[
         refusal: Refusal::Code(2),
         answers_on: &[],
         uncovered: &[
-            "droid exec does not report prompts",
+            "droid exec does not report prompts: they come from its log",
             "calls have no names, so two that are alike at once cannot be told apart",
         ],
         wiring: Some(&wiring::DROID),
@@ -425,7 +425,7 @@ pub const AGENTS: &[Agent] = &[
         resume: None,
         refusal: Refusal::Cancel,
         answers_on: &[],
-        uncovered: &["prompts are not reported", "there is no way to add /rollback"],
+        uncovered: &["prompts come from its log, not from its hooks", "there is no way to add /rollback"],
         wiring: Some(&wiring::CLINE),
         event_keys: &["hookName"],
         read: cline::read,
