@@ -425,7 +425,10 @@ pub const AGENTS: &[Agent] = &[
         resume: None,
         refusal: Refusal::Cancel,
         answers_on: &[],
-        uncovered: &["prompts come from its log, not from its hooks", "there is no way to add /rollback"],
+        uncovered: &[
+            "prompts come from its log, not from its hooks",
+            "there is no way to add /rollback",
+        ],
         wiring: Some(&wiring::CLINE),
         event_keys: &["hookName"],
         read: cline::read,
