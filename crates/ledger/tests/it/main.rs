@@ -9,6 +9,7 @@ mod hermes_live;
 mod hermes_real;
 mod hermes_versions;
 mod logs;
+mod long_lived;
 mod losses;
 mod opening;
 mod oracle;
