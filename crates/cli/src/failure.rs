@@ -165,7 +165,7 @@ impl From<RestoreError> for Failure {
     fn from(error: RestoreError) -> Failure {
         let failure = Failure::of(&error);
         match error {
-            RestoreError::Changed(_) => {
+            RestoreError::Changed(_) | RestoreError::Outdated => {
                 failure.hint("nothing was restored; look again with `takeback rollback` and repeat")
             }
             RestoreError::NotReverted { .. } => {
