@@ -5,6 +5,7 @@
 mod agents;
 mod bench;
 mod plugins;
+mod prose;
 mod run;
 mod test;
 
@@ -17,6 +18,8 @@ usage: cargo xtask <task>
   test-agents   real agents from the npm registry, with a model that says what a script tells it
           [--latest] their newest versions   [agent…] only these
   plugins       packages for agents that have plugins, in target/plugins
+  prose         counts habits that make comments and names hard to read
+          [--list] also name the places   [PATH…] only below these
   bench   how fast and how small, next to git and to what the machine can do at best
           [--quick] fewer rounds   [--json FILE] also as JSON   [--keep] leave the scratch files
           [filter…] only measurements whose name (as in 10000/first) contains one of these
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         ["test"] => test::test(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
         ["plugins"] => plugins::plugins(),
+        ["prose", ref options @ ..] => prose::report_prose(options),
         [bench::ledger::WRITER, ref options @ ..] => bench::ledger::write(options),
         ["bench", ref options @ ..] => bench::bench(options),
         _ => Err(USAGE.to_owned()),
