@@ -4,8 +4,10 @@
 
 mod agents;
 mod bench;
+mod nextest;
 mod plugins;
 mod prose;
+mod results;
 mod run;
 mod test;
 
@@ -34,7 +36,7 @@ type Failure = String;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["test"] => test::test(),
+        ["test"] => test::test_everything(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
         ["plugins"] => plugins::plugins(),
         ["prose", ref options @ ..] => prose::report_prose(options),
