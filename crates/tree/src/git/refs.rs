@@ -1,19 +1,20 @@
-//! Everything that keeps objects alive: all refs of the store, whoever made them.
+//! The refs of a repository: of the store, or of another program.
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
 use std::path::Path;
+
+use takeback_base::durable::if_exists;
 
 use crate::oid::Oid;
 use crate::store::{Store, StoreError};
 
-/// A ref: a pin, or something that git put there.
+/// A ref: in the store, a pin or something that git put there.
 #[derive(Clone, Debug)]
 pub(crate) struct Ref {
-    /// From `refs/` on.
+    /// The full name, beginning with `refs/`.
     pub(crate) name: String,
-    /// What it names, or what is wrong with it.
+    /// The object that it names, or the reason why it names none.
     pub(crate) id: Result<Oid, String>,
 }
 
@@ -24,41 +25,40 @@ impl Ref {
         Ref { name, id }
     }
 
-    /// The directory and the number in it: the refs of a directory are one history.
-    fn place(&self) -> (&str, u64, &str) {
+    /// The name as directory, number and last part: refs of a directory are one history, in the
+    /// order of their numbers.
+    fn sort_key(&self) -> (&str, u64, &str) {
         let (directory, name) = self.name.rsplit_once('/').unwrap_or(("", &self.name));
         (directory, name.parse().unwrap_or(0), name)
     }
 
-    pub(crate) fn history(&self) -> &str {
-        self.place().0
+    /// The directory that the ref is in. Refs of one directory are one history.
+    pub(crate) fn directory(&self) -> &str {
+        self.sort_key().0
     }
 }
 
 impl Store {
-    /// All refs, those of a history together, oldest first.
+    /// Reads all refs, those of a directory together, oldest first.
     pub(crate) fn all_refs(&self) -> Result<Vec<Ref>, StoreError> {
-        all_refs(self.directory())
+        read_all_refs(self.directory())
     }
 }
 
-/// All refs of a repository, those of a history together, oldest first.
-pub(crate) fn all_refs(repository: &Path) -> Result<Vec<Ref>, StoreError> {
+/// Reads all refs of a repository, those of a directory together, oldest first.
+pub(crate) fn read_all_refs(repository: &Path) -> Result<Vec<Ref>, StoreError> {
     let mut refs = Vec::new();
     let mut directories = vec!["refs".to_owned()];
     while let Some(directory) = directories.pop() {
         let path = repository.join(&directory);
         let failed = || StoreError::io("list", &path);
-        let entries = match fs::read_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            entries => entries.map_err(failed())?,
-        };
+        let Some(entries) = if_exists(fs::read_dir(&path)).map_err(failed())? else { continue };
         for entry in entries {
             let entry = entry.map_err(failed())?;
             let name = format!("{directory}/{}", entry.file_name().to_string_lossy());
             if entry.file_type().map_err(failed())?.is_dir() {
                 directories.push(name);
-            } else if let Some(text) = read_if_there(&entry.path())? {
+            } else if let Some(text) = read_if_exists(&entry.path())? {
                 // A ref to a ref keeps nothing that the other does not keep.
                 if !text.starts_with(b"ref: ") {
                     refs.push(Ref::new(name, &text));
@@ -67,16 +67,17 @@ pub(crate) fn all_refs(repository: &Path) -> Result<Vec<Ref>, StoreError> {
         }
     }
     add_packed_refs(repository, &mut refs)?;
-    refs.sort_by(|a, b| a.place().cmp(&b.place()));
+    refs.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     Ok(refs)
 }
 
-/// We never pack refs, but git does when somebody asks it to.
+/// Adds the refs that are packed and not also files. Takeback never packs refs, but the user may
+/// run git on the store.
 fn add_packed_refs(repository: &Path, refs: &mut Vec<Ref>) -> Result<(), StoreError> {
-    let Some(text) = read_if_there(&repository.join("packed-refs"))? else {
+    let Some(text) = read_if_exists(&repository.join("packed-refs"))? else {
         return Ok(());
     };
-    let loose: HashSet<String> = refs.iter().map(|found| found.name.clone()).collect();
+    let loose: HashSet<String> = refs.iter().map(|loose| loose.name.clone()).collect();
     for line in text.split(|byte| *byte == b'\n') {
         if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"^") {
             continue;
@@ -90,9 +91,7 @@ fn add_packed_refs(repository: &Path, refs: &mut Vec<Ref>) -> Result<(), StoreEr
     Ok(())
 }
 
-pub(crate) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
-    match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        text => text.map(Some).map_err(StoreError::io("read", path)),
-    }
+/// Reads a file, or returns `None` if there is none.
+pub(crate) fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    if_exists(fs::read(path)).map_err(StoreError::io("read", path))
 }
