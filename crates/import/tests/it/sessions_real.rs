@@ -2,6 +2,7 @@
 //! compared with what is imported.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
@@ -14,10 +15,10 @@ use crate::support::{HermesHome, read_all};
 const RELEASE: &str = "0.19.0";
 
 #[test]
-#[allow(clippy::print_stdout, reason = "a skipped test must not pass for one that ran")]
 fn imported_sessions_equal_what_hermes_reads() {
     let Some(python) = find_python() else {
-        println!("skipped: hermes-agent cannot be installed");
+        // `cargo xtask test` collects such lines.
+        let _ = writeln!(std::io::stderr(), "skipped: hermes-agent cannot be installed");
         return;
     };
     let home = HermesHome::new();
