@@ -95,9 +95,9 @@ fn write_until_gone(file: &str) {
     let connection = Connection::open(file).unwrap();
     connection.execute_batch("PRAGMA wal_autocheckpoint = 20; PRAGMA synchronous = OFF").unwrap();
     let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
-    // Time for a copy between two checkpoints, or two transactions. Some pauses are longer, for busy
-    // machines.
-    let pause = Duration::from_millis(if mode == "wal" { 20 } else { 80 });
+    // Most pauses are too short for a copy between two checkpoints, or two transactions. Some are
+    // long enough, even on a busy machine.
+    let pause = Duration::from_millis(if mode == "wal" { 5 } else { 20 });
     for round in 0.. {
         if fs::metadata(file).is_err() {
             break;
@@ -113,6 +113,6 @@ fn write_until_gone(file: &str) {
                  COMMIT;",
             )
             .unwrap();
-        thread::sleep(pause * (1 + round % 10));
+        thread::sleep(if round % 10 == 9 { pause * 40 } else { pause });
     }
 }
