@@ -163,7 +163,7 @@ impl Context {
             redact: config.ledger.redact,
             clock: SystemTime::now,
             on_recovery: output::report_recovery,
-            resume: takeback_agents::resume,
+            resume: takeback_agents::resume_hint,
         })
     }
 
@@ -189,12 +189,12 @@ impl Context {
 
     /// Where an agent keeps its logs.
     pub(crate) fn logs_of(&self, format: &LogFormat) -> Option<PathBuf> {
-        let told = format.variable.and_then(env::var_os).filter(|told| !told.is_empty());
+        let told = format.env_var.and_then(env::var_os).filter(|told| !told.is_empty());
         let home = match told {
             Some(told) => self.directory.join(told),
-            None => self.user_home()?.join(format.home),
+            None => self.user_home()?.join(format.home_directory),
         };
-        Some(home.join(format.logs))
+        Some(home.join(format.log_directory))
     }
 
     /// Where the ledger is.
