@@ -7,7 +7,7 @@ use takeback_undo::{ImportReport, Keeper};
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Bar};
+use crate::output::{self, Progress};
 
 pub(super) fn run(
     keeper: &Keeper,
@@ -16,7 +16,7 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let mut report = ImportReport::default();
     for place in places(keeper, path, context)? {
-        let bar = Bar::new("importing", "checkpoints");
+        let bar = Progress::counting("importing", "checkpoints");
         let found = keeper.import(&place, &|done, total| bar.step(done, Some(total)))?;
         report.projects.extend(found.projects);
         report.problems.extend(found.problems);
@@ -70,5 +70,5 @@ fn print(report: &ImportReport, context: &Context) {
     if report.projects.is_empty() {
         println!("Nothing found.");
     }
-    report.problems.iter().for_each(|problem| eprintln!("warning: {}", output::disarm(problem)));
+    report.problems.iter().for_each(|problem| output::warn(problem));
 }
