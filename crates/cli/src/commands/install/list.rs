@@ -49,21 +49,21 @@ pub(super) fn run(
     }
     for view in &here {
         let state = match view.state {
-            "installed" => paint(context, Style::Good, "installed"),
+            "installed" => paint(Style::Good, "installed"),
             "outdated" => {
                 let again =
                     format!("outdated: `takeback install {}` brings it up to date", view.agent);
-                paint(context, Style::Warning, &again)
+                paint(Style::Warning, &again)
             }
             "partly" => {
                 let why =
                     format!("installed, but for files of yours: `takeback install {}`", view.agent);
-                paint(context, Style::Warning, &why)
+                paint(Style::Warning, &why)
             }
             "absent" => format!("not installed: `takeback install {}`", view.agent),
             _ => {
                 let why = output::disarm(view.error.as_deref().unwrap_or_default());
-                paint(context, Style::Bad, &why)
+                paint(Style::Bad, &why)
             }
         };
         println!("  {:<9} {:<12} {state}", view.agent, view.title);

@@ -15,7 +15,7 @@ use takeback_ledger::{ExchangeError, ImportReport, Ledger, TakenIn};
 
 use crate::context::Context;
 use crate::failure::{self, Failure};
-use crate::output::{self, Bar, Progress};
+use crate::output::{self, Progress};
 
 /// Bring sessions in
 ///
@@ -104,7 +104,7 @@ fn from_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<View
         let file = File::open(context.directory.join(path)).map_err(failed)?;
         Box::new(BufReader::with_capacity(1 << 16, file))
     };
-    let bar = Bar::new("importing", "lines");
+    let bar = Progress::counting("importing", "lines");
     let progress = |line: usize| bar.step(line as u64, None);
     let report = match ledger.import_lines(&mut lines, context.now(), &progress) {
         Err(ExchangeError::Io(error)) => return Err(failed(error)),
@@ -141,7 +141,7 @@ fn read_hermes(
     let database = HermesDatabase::open(path, scratch)?;
     let transcripts = database.transcripts()?;
     drop(progress);
-    let bar = Bar::new("importing", "sessions");
+    let bar = Progress::counting("importing", "sessions");
     let total = transcripts.len();
     let mut report = ImportReport::default();
     let mut bad = Vec::new();
@@ -177,7 +177,7 @@ pub(crate) fn from_agent(
     })?;
     let logs = format.find_logs(&place).map_err(|error| Failure::from(error).hint(&hint))?;
     let mut ledger = context.ledger()?;
-    let bar = Bar::new("importing", "logs");
+    let bar = Progress::counting("importing", "logs");
     let total = logs.len() as u64;
     let (mut taken, mut bad) = (TakenIn::default(), Vec::new());
     for (number, log) in (1..).zip(&logs) {
