@@ -1,6 +1,5 @@
 //! A workspace: a directory whose states the store keeps, and the lock that all work on it takes.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,11 +8,12 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use takeback_base::durable::{self, Durability, FileLock};
+use takeback_base::{hex, paths};
 
 use crate::beneath::Root;
 use crate::capture::{self, Capture, CaptureError, CaptureOptions, Context, State, Unsaved};
 use crate::fault;
-use crate::files::{self, FileLock};
 use crate::object::{Commit, Kind};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
@@ -91,7 +91,7 @@ impl Store {
         }
         let root = Root::open(&path).map_err(failed)?;
         let own = places.own.as_deref().and_then(|own| fs::canonicalize(own).ok());
-        let own = own.and_then(|own| RelPath::new(bytes(own.strip_prefix(&path).ok()?)).ok());
+        let own = own.and_then(|own| RelPath::from_path(own.strip_prefix(&path).ok()?).ok());
         Ok(Workspace { store: self, id: self.workspace_id(&path), path, root, own, only: None })
     }
 
@@ -129,9 +129,9 @@ impl Store {
     pub fn workspace_id(&self, path: &Path) -> WorkspaceId {
         let mut hasher = Sha256::new();
         hasher.update(self.uuid());
-        hasher.update(bytes(path));
+        hasher.update(paths::as_bytes(path));
         let digest: [u8; 32] = hasher.finalize().into();
-        WorkspaceId::new(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+        WorkspaceId::new(hex::encode(&digest[..8]))
     }
 
     /// What is known of a workspace; `None` if it was never locked.
@@ -149,10 +149,6 @@ impl Store {
     pub(crate) fn workspace_directory(&self, id: &WorkspaceId) -> PathBuf {
         self.directory().join("workspaces").join(id.to_string())
     }
-}
-
-fn bytes(path: &Path) -> &[u8] {
-    path.as_os_str().as_bytes()
 }
 
 impl Places {
@@ -197,7 +193,7 @@ impl<'s> Workspace<'s> {
     /// What it is about: the directory, or the single file.
     pub fn subject(&self) -> PathBuf {
         match &self.only {
-            Some(name) => self.path.join(OsStr::from_bytes(name)),
+            Some(name) => self.path.join(paths::from_bytes(name)),
             None => self.path.clone(),
         }
     }
@@ -233,8 +229,8 @@ impl<'s> Workspace<'s> {
             directory: self.directory(),
             writer: None,
             state: None,
+            captured: None,
             next_seq: None,
-            has_lost: false,
             recovery: None,
             _store_lock: store_lock,
             _workspace_lock: workspace_lock,
@@ -251,9 +247,9 @@ pub struct Lock<'w> {
     pub(crate) directory: PathBuf,
     writer: Option<PackWriter>,
     pub(crate) state: Option<State>,
+    /// The tree of the latest capture under this lock, if no restore followed.
+    pub(crate) captured: Option<Oid>,
     next_seq: Option<u64>,
-    /// Whether captured objects were lost because they could not be written.
-    has_lost: bool,
     pub(crate) recovery: Option<crate::restore::Recovery>,
     // The locks go last: whatever else is dropped is dropped under them.
     _store_lock: FileLock,
@@ -294,6 +290,7 @@ impl<'w> Lock<'w> {
 
     /// Captures the workspace as it is.
     pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
+        self.captured = None;
         let known = self.state.take().or_else(|| State::load(&self.directory));
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
         let context = Context {
@@ -309,7 +306,7 @@ impl<'w> Lock<'w> {
             self.lose();
         }
         let (capture, state) = outcome?;
-        self.state = Some(state);
+        (self.state, self.captured) = (Some(state), Some(capture.tree));
         Ok(capture)
     }
 
@@ -366,8 +363,10 @@ impl<'w> Lock<'w> {
         }
         let seq = self.next_seq()?;
         let time = milliseconds(time).div_euclid(1000);
-        // Of an attachment nobody knows where the caller has its id from.
-        let needed = self.has_lost.then_some(tree).into_iter().chain(attachment);
+        // The caller may have the id of a tree or an attachment from anywhere. Only what was just
+        // captured under this lock is certain to be written with the pin.
+        let unsure_tree = (self.captured != Some(tree)).then_some(tree);
+        let needed = unsure_tree.into_iter().chain(attachment);
         for oid in needed {
             if !self.has(&oid) {
                 // Another process may have written it since the packs were looked at.
@@ -439,7 +438,7 @@ impl<'w> Lock<'w> {
 
     /// What was captured could not be written: nothing that is known in memory may be relied on.
     fn lose(&mut self) {
-        (self.writer, self.state, self.has_lost) = (None, None, true);
+        (self.writer, self.state, self.captured) = (None, None, None);
     }
 
     /// Ends the work: writes what is pending, and the stat cache for the next capture.
@@ -487,7 +486,7 @@ impl<'w> Lock<'w> {
         };
         let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
         let path = self.directory.join("workspace.json");
-        files::replace(&self.store().temporary(), &path, &text, false)
+        durable::replace_file_through(&self.store().temporary(), &path, &text, Durability::Cached)
             .map_err(StoreError::io("write", &path))
     }
 }
@@ -501,9 +500,8 @@ pub(crate) fn read_seq(path: &Path) -> u64 {
 
 /// Always twenty digits, written over the ones before: cheaper than a new file, and as good.
 pub(crate) fn write_seq(path: &Path, seq: u64) -> io::Result<fs::File> {
-    use std::os::unix::fs::{FileExt, OpenOptionsExt};
-    let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    use std::os::unix::fs::FileExt;
+    let file = durable::open_file(path)?;
     file.write_all_at(format!("{seq:020}\n").as_bytes(), 0)?;
     Ok(file)
 }

@@ -136,7 +136,7 @@ impl Keeper {
         if is_first {
             // A failure here must not cost a checkpoint: what is left is in nobody's way.
             let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
-            let _ = crate::import::archive_old_layout(&directory, now);
+            let _ = crate::legacy::archive_repositories(&directory, now);
         }
         let store = Store::open(directory.join("store"))?;
         if is_first {

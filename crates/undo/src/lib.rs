@@ -10,8 +10,8 @@ mod counts;
 mod diff;
 mod failures;
 mod history;
-pub mod import;
 mod keeper;
+mod legacy;
 mod list;
 pub mod merge;
 mod notes;
@@ -31,7 +31,7 @@ mod subject;
 mod tend;
 mod undo;
 
-pub use bring::{ImportReport, ImportedProject, MoveWorkspaceError, Moved};
+pub use bring::{MoveWorkspaceError, Moved};
 pub use counts::Counts;
 pub use diff::CompareError;
 pub use failures::Failure;

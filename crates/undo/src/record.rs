@@ -196,7 +196,8 @@ impl Record {
         format!("{subject}\n\n{json}\n")
     }
 
-    pub(crate) fn parse(message: &str) -> Result<Record, String> {
+    /// Reads the record out of the message of a pin.
+    pub fn parse(message: &str) -> Result<Record, String> {
         let (_, json) = message.split_once("\n\n").ok_or("it has no record")?;
         let record: Record = serde_json::from_str(json).map_err(|error| error.to_string())?;
         if record.version > VERSION {
@@ -206,7 +207,7 @@ impl Record {
     }
 
     /// A record with what every record has.
-    pub(crate) fn new(workspace: AnyPath, seq: u64, now: Time, kind: Kind, reason: &str) -> Record {
+    pub fn new(workspace: AnyPath, seq: u64, now: Time, kind: Kind, reason: &str) -> Record {
         Record {
             version: VERSION,
             seq,

@@ -186,9 +186,9 @@ fn results_are_what_the_commands_print() {
         fields(&session.json(&["sessions", "fork", "mine:s", "--at", "1"]))
     );
     let undone = client.call("sessions.undo", json!({ "session": "mine:s" }));
-    let redone = session.json(&["sessions", "redo", "mine:s"]);
+    let redone = session.json(&["sessions", "unrewind", "mine:s"]);
     assert_eq!(undone, redone);
-    session.json(&["sessions", "undo", "mine:s"]);
+    session.json(&["sessions", "rewind", "mine:s"]);
     assert_eq!(client.call("sessions.redo", json!({ "session": "mine:s" })), redone);
 }
 

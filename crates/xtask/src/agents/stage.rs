@@ -14,7 +14,7 @@ use super::programs::{Program, Turn};
 use super::script::Script;
 use super::snapshot::Snapshot;
 use crate::Failure;
-use crate::run::repository;
+use crate::run::target_directory;
 
 pub(crate) struct Stage {
     pub(crate) program: &'static Program,
@@ -53,7 +53,7 @@ impl Stage {
             program,
             script,
             path: cache.path(installed),
-            takeback: repository().join("target").join("debug").join("takeback"),
+            takeback: target_directory().join("debug").join("takeback"),
             server: server.map_err(failed)?,
             directory,
         };
@@ -123,7 +123,8 @@ impl Stage {
     pub(crate) fn look_at_package(&self) -> Result<(), Failure> {
         let steps = self.program.package_steps;
         let package = self.directory.join("package");
-        let files = takeback_agents::agent(self.program.name).and_then(takeback_agents::package);
+        let files =
+            takeback_agents::find_agent(self.program.name).and_then(takeback_agents::build_package);
         match files {
             None if steps.is_empty() => return Ok(()),
             None => return Err("there is no package".to_owned()),
