@@ -14,7 +14,6 @@ mod redact;
 pub mod render;
 mod repair;
 pub mod replay;
-mod salvage;
 mod schema;
 mod search;
 mod sessions;
