@@ -33,7 +33,8 @@ pub use logs::{Bookmark, LogEntry, LogPage, TakenIn, Told};
 pub use mask::transcript as mask;
 pub use messages::Which;
 pub use records::{
-    CallRecord, EffectRecord, MessageRecord, ParentKind, SessionRecord, Transcript, UsageRecord,
+    CallRecord, EffectRecord, MessageRecord, ParentKind, SessionRecord, Tokens, Transcript,
+    UsageRecord,
 };
 pub use redact::Redactor;
 pub use repair::{RepairError, RepairReport, repair};

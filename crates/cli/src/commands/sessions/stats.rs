@@ -101,8 +101,8 @@ fn cells(total: &UsageTotal) -> Vec<String> {
         text::number(total.sessions as i64),
         text::number(total.messages),
         text::number(total.tool_calls),
-        text::number(total.input_tokens),
-        text::number(total.output_tokens),
+        text::number(total.tokens.input),
+        text::number(total.tokens.output),
         cost,
         key,
     ]
