@@ -1,4 +1,4 @@
-//! Which directory is the workspace: the root of the project that a path is in.
+//! The root of a workspace: the repository or project that a directory is in.
 
 use std::fs;
 use std::io;
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use takeback_tree::Places;
 
-/// What marks the root of a repository: these count first.
-const REPOSITORIES: [&str; 3] = [".git", ".hg", ".jj"];
+/// Names that mark the root of a repository. They count before those of projects.
+const REPOSITORY_MARKERS: [&str; 3] = [".git", ".hg", ".jj"];
 
-/// What marks the root of a project that has no repository.
-const PROJECTS: [&str; 17] = [
+/// Names that mark the root of a project without a repository.
+const PROJECT_MARKERS: [&str; 17] = [
     "pyproject.toml",
     "package.json",
     "Cargo.toml",
@@ -30,41 +30,42 @@ const PROJECTS: [&str; 17] = [
     "pubspec.yaml",
 ];
 
-/// The root of a workspace.
+/// The root that a directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
-    /// Its canonical path.
+pub struct ProjectRoot {
+    /// The path of the root, canonical.
     pub path: PathBuf,
-    /// Whether something marks it as a project; otherwise it is just the directory.
+    /// True if a marker was found; false if the root is just the directory itself.
     pub is_project: bool,
 }
 
-/// The workspace that a directory belongs to: the nearest repository, else the nearest project,
-/// else itself. The search ends below the home directory and below roots of temporary files: a
-/// stray `.git` or `package.json` there makes no workspace of them.
-pub fn root_of(directory: &Path, places: &Places) -> io::Result<Root> {
+/// Finds the root of the workspace that a directory belongs to: the nearest repository, else the
+/// nearest project, else the directory itself. The search ends below the home directory and below
+/// the roots of temporary files, so that a stray `.git` or `package.json` there does not turn them
+/// into workspaces.
+pub fn root_of(directory: &Path, places: &Places) -> io::Result<ProjectRoot> {
     let directory = fs::canonicalize(directory)?;
-    let limits = limits(places);
+    let limits = search_limits(places);
     let candidates: Vec<&Path> =
         directory.ancestors().take_while(|path| !is_beyond(path, &limits)).collect();
     let has_any = |path: &Path, names: &[&str]| {
         names.iter().any(|name| fs::symlink_metadata(path.join(name)).is_ok())
     };
     let nearest = |names: &[&str]| candidates.iter().find(|path| has_any(path, names));
-    let found = nearest(&REPOSITORIES).or_else(|| nearest(&PROJECTS));
+    let found = nearest(&REPOSITORY_MARKERS).or_else(|| nearest(&PROJECT_MARKERS));
     Ok(match found {
-        Some(path) => Root { path: path.to_path_buf(), is_project: true },
-        None => Root { path: directory, is_project: false },
+        Some(path) => ProjectRoot { path: path.to_path_buf(), is_project: true },
+        None => ProjectRoot { path: directory, is_project: false },
     })
 }
 
-/// Where no workspace is: the home directory, roots of temporary files.
-fn limits(places: &Places) -> Vec<PathBuf> {
+/// Lists the directories at which the search ends.
+fn search_limits(places: &Places) -> Vec<PathBuf> {
     let all = places.home.iter().chain(&places.temporary);
     all.filter_map(|place| fs::canonicalize(place).ok()).collect()
 }
 
-/// Whether a directory is one of these, or above one.
+/// Returns true if a directory is one of the limits, or above one.
 fn is_beyond(path: &Path, limits: &[PathBuf]) -> bool {
     path.parent().is_none() || limits.iter().any(|limit| limit.starts_with(path))
 }
@@ -73,7 +74,7 @@ fn is_beyond(path: &Path, limits: &[PathBuf]) -> bool {
 mod tests {
     use super::*;
 
-    /// A home with projects in it, and what `root_of` says there.
+    /// A home directory with projects in it.
     struct Home(tempfile::TempDir);
 
     impl Home {
@@ -111,27 +112,27 @@ mod tests {
     }
 
     #[test]
-    fn without_a_repository_the_nearest_project_is_it() {
+    fn without_a_repository_the_nearest_project_is_the_root() {
         let home = Home::new(&["a/Makefile", "a/b/Cargo.toml", "a/b/c/"]);
         assert_eq!(home.root("a/b/c"), ("a/b".into(), true));
         assert_eq!(home.root("a"), ("a".into(), true));
     }
 
     #[test]
-    fn otherwise_it_is_the_directory() {
+    fn without_a_marker_the_directory_is_the_root() {
         let home = Home::new(&["a/b/"]);
         assert_eq!(home.root("a/b"), ("a/b".into(), false));
     }
 
     #[test]
-    fn a_stray_marker_in_the_home_directory_is_none() {
+    fn a_stray_marker_in_the_home_directory_is_ignored() {
         let home = Home::new(&[".git/", "package.json", "a/b/"]);
         assert_eq!(home.root("a/b"), ("a/b".into(), false));
         assert_eq!(home.root(""), ("".into(), false));
     }
 
     #[test]
-    fn a_worktree_has_a_file_of_that_name() {
+    fn the_git_file_of_a_worktree_marks_a_root() {
         let home = Home::new(&["a/.git", "a/b/"]);
         assert_eq!(home.root("a/b"), ("a".into(), true));
     }

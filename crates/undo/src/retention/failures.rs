@@ -1,7 +1,7 @@
-//! Checkpoints that could not be taken: remembered until somebody looks.
+//! The log of failures: checkpoints that could not be taken, remembered until they are pruned.
 //!
 //! The file has its full length from the start and is written in place, because the usual reason
-//! is a full disk.
+//! for a failure is a full disk.
 
 use std::fs;
 use std::io::{self, Read};
@@ -13,48 +13,46 @@ use serde::{Deserialize, Serialize};
 use takeback_ledger::Time;
 use takeback_tree::AnyPath;
 
-/// The length of the file.
-const LENGTH: usize = 16 << 10;
+/// The fixed length of the file.
+const FILE_LENGTH: usize = 16 << 10;
 
-/// Something that went wrong, and how often in a row.
+/// A failure, and how often it happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct Failure {
-    /// Where.
     pub workspace: AnyPath,
-    /// Whether a checkpoint is missing because of it.
+    /// True if a checkpoint is missing because of the failure.
     pub checkpoint: bool,
-    /// What.
     pub message: String,
-    /// The first time.
+    /// The time of the first failure.
     pub since: Time,
-    /// The last time.
+    /// The time of the last failure.
     pub until: Time,
-    /// How often.
     pub count: u64,
 }
 
-/// The list of failures.
-pub(crate) struct Failures {
+/// The file that failures are logged in.
+pub(crate) struct FailureLog {
     path: PathBuf,
 }
 
-impl Failures {
-    pub(crate) fn in_directory(checkpoints: &Path) -> Failures {
-        Failures { path: checkpoints.join("failures") }
+impl FailureLog {
+    pub(crate) fn in_directory(checkpoints: &Path) -> FailureLog {
+        FailureLog { path: checkpoints.join("failures") }
     }
 
-    /// Makes room for the list while there is some.
-    pub(crate) fn prepare(&self) {
+    /// Writes an empty log in its full length while the disk has room.
+    pub(crate) fn reserve_space(&self) {
         if !self.path.exists() {
-            let _ = self.write(&[]);
+            let _ = self.write_log(&[]);
         }
     }
 
     pub(crate) fn all(&self) -> Vec<Failure> {
-        fs::File::open(&self.path).and_then(|file| read(&file)).unwrap_or_default()
+        fs::File::open(&self.path).and_then(|file| read_log(&file)).unwrap_or_default()
     }
 
-    /// Adds one. The same again in the same place only counts.
+    /// Adds a failure. A repeated one in the same workspace is counted.
     pub(crate) fn add(
         &self,
         workspace: &Path,
@@ -65,7 +63,7 @@ impl Failures {
         let message: String = message.chars().take(500).collect();
         let file = self.open()?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
-        let mut failures = read(&file).unwrap_or_default();
+        let mut failures = read_log(&file).unwrap_or_default();
         let workspace = AnyPath(workspace.to_owned());
         match failures
             .iter_mut()
@@ -83,33 +81,33 @@ impl Failures {
                 });
             }
         }
-        write_all(&file, failures)
+        write_padded(&file, failures)
     }
 
-    /// Takes one back: it is put right.
+    /// Removes one occurrence of a failure, because it was put right.
     pub(crate) fn withdraw(&self, workspace: &Path, message: &str) -> io::Result<()> {
         let file = self.open()?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
-        let mut failures = read(&file).unwrap_or_default();
+        let mut failures = read_log(&file).unwrap_or_default();
         for known in &mut failures {
             if known.workspace.0 == workspace && known.message == message {
                 known.count -= 1;
             }
         }
         failures.retain(|failure| failure.count > 0);
-        write_all(&file, failures)
+        write_padded(&file, failures)
     }
 
-    /// Forgets what was last seen before a time, or all of it.
-    pub(crate) fn forget(&self, before: Time) -> io::Result<()> {
+    /// Forgets the failures that last happened before a time.
+    pub(crate) fn forget_before(&self, before: Time) -> io::Result<()> {
         if !self.path.exists() {
             return Ok(());
         }
         let file = self.open()?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
-        let mut failures = read(&file).unwrap_or_default();
+        let mut failures = read_log(&file).unwrap_or_default();
         failures.retain(|failure| failure.until >= before);
-        write_all(&file, failures)
+        write_padded(&file, failures)
     }
 
     fn open(&self) -> io::Result<fs::File> {
@@ -125,39 +123,25 @@ impl Failures {
         }
     }
 
-    fn write(&self, failures: &[Failure]) -> io::Result<()> {
-        write_all(&self.open()?, failures.to_vec())
+    fn write_log(&self, failures: &[Failure]) -> io::Result<()> {
+        write_padded(&self.open()?, failures.to_vec())
     }
 }
 
-fn read(mut file: &fs::File) -> io::Result<Vec<Failure>> {
+fn read_log(mut file: &fs::File) -> io::Result<Vec<Failure>> {
     let mut text = String::new();
     file.read_to_string(&mut text)?;
     Ok(serde_json::from_str(text.trim_end()).unwrap_or_default())
 }
 
-/// The oldest go if there are too many.
-fn write_all(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
+/// Writes the log in its full length. The oldest failures go if there are too many.
+fn write_padded(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
     loop {
         let mut text = serde_json::to_vec(&failures).expect("plain data becomes JSON");
-        if text.len() <= LENGTH {
-            text.resize(LENGTH, b' ');
+        if text.len() <= FILE_LENGTH {
+            text.resize(FILE_LENGTH, b' ');
             return file.write_all_at(&text, 0);
         }
         failures.remove(0);
     }
-}
-
-/// An error and the errors behind it, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
 }

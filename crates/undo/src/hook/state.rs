@@ -1,8 +1,8 @@
 //! What hooks remember from one process to the next: the turn that a session is in, its last step
-//! in a workspace, and calls that have begun and not ended.
+//! in a workspace, and the calls that have begun and not ended.
 //!
-//! Small files, replaced as a whole, none of them worth a sync: after a power cut no agent is left
-//! that could go on.
+//! The state is in small files that are replaced as a whole. None of them is worth a sync: after a
+//! power cut, no agent is left that could go on. No rollback needs them.
 
 use std::fs;
 use std::io;
@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use takeback_base::{durable, hex};
 use takeback_ledger::Time;
 use takeback_tree::{AnyPath, Oid, RelPath};
 
-use crate::record::TurnId;
+use crate::history::record::TurnId;
 
-/// A file name made of whatever text.
+/// Makes a file name out of any text.
 pub(crate) fn file_name(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -24,39 +25,27 @@ pub(crate) fn file_name(parts: &[&str]) -> String {
         hasher.update(part.as_bytes());
     }
     let digest: [u8; 32] = hasher.finalize().into();
-    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&digest[..8])
 }
 
-/// A note; `None` if there is none that can be read.
+/// Reads a state file; `None` if it is missing or cannot be read.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Replaces a note.
-pub(crate) fn write(path: &Path, note: &impl Serialize) -> io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-    let directory = path.parent().expect("a note is in a directory");
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = match options.open(&temporary) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-            options.open(&temporary)?
-        }
-        file => file?,
-    };
-    file.write_all(&serde_json::to_vec(note).expect("plain data becomes JSON"))?;
-    fs::rename(&temporary, path)
+/// Replaces a state file.
+pub(crate) fn write(path: &Path, state: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(state).expect("plain data becomes JSON");
+    durable::replace_unsynced(path, &text)
 }
 
+/// Removes a state file.
 pub(crate) fn remove(path: &Path) {
-    // What is left over is at worst out of date, and says so by its time.
+    // A file that stays is out of date, and its time says so.
     let _ = fs::remove_file(path);
 }
 
-/// Removes notes that were last written before some time.
+/// Removes the state files that were last written before `oldest`.
 pub(crate) fn remove_older(directory: &Path, oldest: Time) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let modified = entry.metadata().and_then(|metadata| metadata.modified());
@@ -66,32 +55,41 @@ pub(crate) fn remove_older(directory: &Path, oldest: Time) {
     }
 }
 
-/// What is known of a session.
+/// The state of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SessionNote {
+pub(crate) struct SessionState {
     pub(crate) session: String,
     pub(crate) workspace: AnyPath,
-    /// The session that handed out this one's work.
+    /// The session that gave this one its work, if it is a subagent's.
     #[serde(default)]
     pub(crate) parent: Option<String>,
-    /// Turns so far.
+    /// The number of turns so far.
     pub(crate) turns: i64,
-    /// The agent's name for the current one, if it has one.
+    /// The agent's name for the current turn, if it names turns.
     pub(crate) turn: Option<TurnId>,
-    /// Whether the current turn is over.
+    /// True if the current turn is over.
     pub(crate) over: bool,
 }
 
-impl SessionNote {
-    /// The current turn.
-    pub(crate) fn current(&self) -> Turn {
+impl SessionState {
+    /// Describes a session of which nothing was known.
+    pub(crate) fn new(
+        session: String,
+        workspace: AnyPath,
+        parent: Option<String>,
+        turns: i64,
+    ) -> SessionState {
+        SessionState { session, workspace, parent, turns, turn: None, over: false }
+    }
+
+    pub(crate) fn current_turn(&self) -> Turn {
         let id = self.turn.clone().unwrap_or(TurnId::Number(self.turns));
         Turn { id, number: self.turns }
     }
 
-    /// The next turn begins.
+    /// Begins the next turn.
     pub(crate) fn begin_turn(&mut self, turn: Option<TurnId>) {
-        // Numbers of ours come after those of the agent's.
+        // A number that the agent gives wins over our own count if it is higher.
         let given = match turn {
             Some(TurnId::Number(number)) => number,
             _ => 0,
@@ -104,22 +102,22 @@ impl SessionNote {
 /// A turn of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// As it is recorded: what the agent calls it. It may use a name again.
+    /// The name that records have: the agent's, which it may use again.
     pub id: TurnId,
-    /// Which of the session's turns it is.
+    /// The number of the turn in its session.
     pub number: i64,
 }
 
 /// The latest checkpoint of a session in a workspace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct StepNote {
-    /// Which of the session's turns it is of.
+pub(crate) struct StepState {
+    /// The number of the turn in its session.
     pub(crate) turn: i64,
     pub(crate) tree: Oid,
     pub(crate) seq: u64,
 }
 
-/// A call that has begun.
+/// A call that has begun and not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenCall {
     pub(crate) session: String,
@@ -127,19 +125,21 @@ pub(crate) struct OpenCall {
     pub(crate) call: String,
     pub(crate) tool: String,
     pub(crate) named: Vec<RelPath>,
-    /// What was there before it, and what of that was not covered.
+    /// The state before the call.
     pub(crate) tree: Oid,
+    /// The paths that the tree does not cover.
     #[serde(default)]
     pub(crate) uncovered: Vec<RelPath>,
-    /// The number that the next checkpoint had then.
+    /// The number that the next checkpoint would have had then.
     pub(crate) seq: u64,
     pub(crate) time: Time,
     pub(crate) late: bool,
-    /// Whether a checkpoint or state was kept for it.
+    /// True if a checkpoint or a state was pinned for the call.
     pub(crate) has_pin: bool,
 }
 
-/// What pairs the end of a call with its beginning: the agent's name for it, or what it looks like.
+/// The key that pairs the end of a call with its start: the agent's name for the call, or a digest
+/// of its tool and input.
 #[derive(Clone, Debug)]
 pub(crate) struct CallKey {
     pub(crate) text: String,
@@ -147,10 +147,10 @@ pub(crate) struct CallKey {
 }
 
 impl CallKey {
-    /// Names of the notes that it may have.
-    fn names(&self) -> impl Iterator<Item = String> + '_ {
-        const ALIKE: usize = 16;
-        let count = if self.is_name { 1 } else { ALIKE };
+    /// The file names that the call may have: calls without a name may look alike.
+    fn file_names(&self) -> impl Iterator<Item = String> + '_ {
+        const MAX_ALIKE: usize = 16;
+        let count = if self.is_name { 1 } else { MAX_ALIKE };
         (0..count).map(|number| match number {
             0 => self.text.clone(),
             number => format!("{} {number}", self.text),
@@ -158,57 +158,56 @@ impl CallKey {
     }
 }
 
-/// The last copy of a repository's index.
+/// The last copy of a repository's index that was stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct IndexNote {
+pub(crate) struct IndexState {
     pub(crate) stamp: [i64; 5],
     pub(crate) attachment: Oid,
-    /// A checkpoint that keeps it.
+    /// The number of a checkpoint that keeps the copy.
     pub(crate) seq: u64,
 }
 
-/// The notes about one workspace. Whoever uses them holds its lock.
-pub(crate) struct Notes {
+/// The state files of one workspace. Callers hold the workspace's lock.
+pub(crate) struct WorkspaceState {
     directory: PathBuf,
 }
 
-impl Notes {
-    pub(crate) fn new(directory: PathBuf) -> Notes {
-        Notes { directory }
+impl WorkspaceState {
+    pub(crate) fn new(directory: PathBuf) -> WorkspaceState {
+        WorkspaceState { directory }
     }
 
     fn step_path(&self, session: &str) -> PathBuf {
         self.directory.join("steps").join(file_name(&[session]))
     }
 
-    pub(crate) fn step(&self, session: &str) -> Option<StepNote> {
+    pub(crate) fn step(&self, session: &str) -> Option<StepState> {
         read(&self.step_path(session))
     }
 
-    pub(crate) fn set_step(&self, session: &str, note: &StepNote) -> io::Result<()> {
-        write(&self.step_path(session), note)
+    pub(crate) fn set_step(&self, session: &str, state: &StepState) -> io::Result<()> {
+        write(&self.step_path(session), state)
     }
 
     fn call_path(&self, session: &str, key: &str) -> PathBuf {
         self.directory.join("open").join(file_name(&[session, key]))
     }
 
-    /// A call has begun. One without a name of its own does not replace another that looks the
-    /// same.
-    pub(crate) fn open_call(
+    /// Adds a call that has begun. A call without a name does not replace another that looks alike.
+    pub(crate) fn add_open_call(
         &self,
         session: &str,
         key: &CallKey,
         call: &OpenCall,
     ) -> io::Result<()> {
-        let mut paths = key.names().map(|name| self.call_path(session, &name));
+        let mut paths = key.file_names().map(|name| self.call_path(session, &name));
         let free = paths.find(|path| key.is_name || !path.exists());
         write(&free.unwrap_or_else(|| self.call_path(session, &key.text)), call)
     }
 
-    /// A call that has begun, the oldest if several look the same, and where its note is.
-    pub(crate) fn call(&self, session: &str, key: &CallKey) -> Option<(OpenCall, PathBuf)> {
-        let paths = key.names().map(|name| self.call_path(session, &name));
+    /// Finds a call that has begun, the oldest if several look alike, and its state file.
+    pub(crate) fn find_open_call(&self, session: &str, key: &CallKey) -> Option<(OpenCall, PathBuf)> {
+        let paths = key.file_names().map(|name| self.call_path(session, &name));
         let calls = paths.filter_map(|path| Some((read::<OpenCall>(&path)?, path)));
         calls.min_by_key(|(call, _)| (call.seq, call.time))
     }
@@ -219,8 +218,8 @@ impl Notes {
         entries.flatten().filter_map(|entry| read(&entry.path())).collect()
     }
 
-    /// Calls that have no end by now will not get one.
-    pub(crate) fn drop_calls(&self, is_over: impl Fn(&OpenCall) -> bool) {
+    /// Forgets the calls that will not end any more.
+    pub(crate) fn drop_open_calls(&self, is_over: impl Fn(&OpenCall) -> bool) {
         let Ok(entries) = fs::read_dir(self.directory.join("open")) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
             if read::<OpenCall>(&path).is_none_or(|call| is_over(&call)) {
@@ -229,21 +228,21 @@ impl Notes {
         }
     }
 
-    /// Forgets sessions that were last heard of before some time.
+    /// Forgets the sessions that last reported before `oldest`.
     pub(crate) fn forget_before(&self, oldest: Time) {
         remove_older(&self.directory.join("steps"), oldest);
     }
 
-    pub(crate) fn index(&self) -> Option<IndexNote> {
+    pub(crate) fn index(&self) -> Option<IndexState> {
         read(&self.directory.join("index"))
     }
 
-    pub(crate) fn set_index(&self, note: &IndexNote) -> io::Result<()> {
-        write(&self.directory.join("index"), note)
+    pub(crate) fn set_index(&self, state: &IndexState) -> io::Result<()> {
+        write(&self.directory.join("index"), state)
     }
 
-    /// Where counts of changes are kept.
-    pub(crate) fn counts(&self) -> PathBuf {
+    /// The file that keeps the counts of changes.
+    pub(crate) fn counts_path(&self) -> PathBuf {
         self.directory.join("counts")
     }
 }

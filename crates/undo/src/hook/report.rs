@@ -1,98 +1,93 @@
-//! What an agent's hook reports.
+//! Reports: what the hook of an agent, or an agent over `rpc`, says happened.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::record::TurnId;
+use crate::history::record::TurnId;
 
-/// Something that happened in a session of an agent.
+/// An event in a session of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The agent's name.
     pub agent: String,
-    /// Its name for the session.
+    /// The agent's name for the session.
     pub session: String,
-    /// The session that handed out this one's work.
+    /// The session that gave this one its work, if it is a subagent's.
     pub parent: Option<String>,
-    /// Its name for the turn, if it has one.
+    /// The agent's name for the turn, if it names turns.
     pub turn: Option<TurnId>,
-    /// The directory it works in.
+    /// The directory that the agent works in.
     pub directory: PathBuf,
-    /// The model that it talks to.
+    /// The model that the agent talks to.
     pub model: Option<String>,
-    /// What happened.
-    pub event: Event,
+    pub event: ReportedEvent,
 }
 
-/// What happened.
+/// The kinds of events that agents report.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// The session began, or goes on.
+#[allow(missing_docs, reason = "the names speak")]
+pub enum ReportedEvent {
+    /// The session began, or goes on after a pause.
     SessionStart,
-    /// The user said something.
+    /// The user sent a prompt; not every agent tells its text.
     TurnStart {
-        /// What, if the agent tells.
         prompt: Option<String>,
     },
-    /// A tool is about to be used.
+    /// The agent is about to use a tool.
     BeforeTool(ToolCall),
-    /// A tool was used.
+    /// The agent has used a tool.
     AfterTool {
-        /// Which.
         call: ToolCall,
-        /// What became of it.
         outcome: Option<String>,
     },
-    /// The agent is done with what the user said.
+    /// The agent has answered the prompt.
     TurnEnd,
-    /// The session is over.
+    /// The agent, or its user, ended the session.
     SessionEnd,
 }
 
-/// A use of a tool.
+/// One use of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolCall {
-    /// The agent's name for it.
+    /// The agent's name for the call, if it names calls.
     pub id: Option<String>,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// What the tool was given.
+    /// The arguments of the tool.
     pub input: Value,
-    /// What that may do.
-    pub work: Work,
+    /// The effect that the call may have on files.
+    pub work: ToolWork,
 }
 
-/// What a tool call may do to files.
+/// The effect that a tool call may have on files.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Work {
-    /// It only looks.
+#[allow(missing_docs, reason = "the names speak")]
+pub enum ToolWork {
+    /// The call only reads.
     Reads,
-    /// A shell runs a script; whether that changes files is to be seen from it.
+    /// The call runs a script in a shell. The analysis of the script decides.
     Shell {
-        /// The script.
         script: String,
-        /// Files that are named besides.
+        /// Files that the call names besides the script.
         paths: Vec<PathBuf>,
     },
-    /// It may change files whatever is known of it.
+    /// The call may change files.
     Changes {
-        /// A script that a shell runs for it.
+        /// A script that the call runs as well.
         script: Option<String>,
-        /// Files that it names.
         paths: Vec<PathBuf>,
     },
 }
 
-impl Default for Work {
-    /// Nothing is known.
-    fn default() -> Work {
-        Work::Changes { script: None, paths: Vec::new() }
+impl Default for ToolWork {
+    /// Assumes the worst: a call of which nothing is known may change anything.
+    fn default() -> ToolWork {
+        ToolWork::Changes { script: None, paths: Vec::new() }
     }
 }
 
-/// Keys of the input under which agents name the file that a tool is about.
+/// Keys of the input under which agents name the file that a tool works on.
 const PATH_KEYS: [&str; 11] = [
     "path",
     "file_path",
@@ -107,10 +102,10 @@ const PATH_KEYS: [&str; 11] = [
     "destination",
 ];
 
-/// Keys under which they name several, or describe changes to several.
+/// Keys of the input under which agents list files, or changes to files.
 const LIST_KEYS: [&str; 5] = ["paths", "file_paths", "filePaths", "files", "edits"];
 
-/// Tools that only look. Whatever is not among them may change files.
+/// Tools that only read. Every other tool may change files.
 const READING_TOOLS: [&str; 31] = [
     "read",
     "readfile",
@@ -146,48 +141,48 @@ const READING_TOOLS: [&str; 31] = [
 ];
 
 impl Report {
-    /// The session as the ledger knows it.
+    /// The id of the session in the ledger.
     pub fn session_id(&self) -> String {
         format!("{}:{}", self.agent, self.session)
     }
 }
 
-impl Work {
-    /// A shell runs a script.
-    pub fn shell(script: impl Into<String>) -> Work {
-        Work::Shell { script: script.into(), paths: Vec::new() }
+impl ToolWork {
+    /// Describes a call that runs a script.
+    pub fn run_script(script: impl Into<String>) -> ToolWork {
+        ToolWork::Shell { script: script.into(), paths: Vec::new() }
     }
 
-    /// What can be told from a tool's name and input alone.
-    pub fn guess(tool: &str, input: &Value) -> Work {
-        match script_in(input) {
-            Some(script) => Work::Shell { script, paths: paths_in(input) },
-            None if is_reading_tool(tool) => Work::Reads,
-            None => Work::Changes { script: None, paths: paths_in(input) },
+    /// Guesses the effect from the name and the input of the tool.
+    pub fn guess(tool: &str, input: &Value) -> ToolWork {
+        match find_script(input) {
+            Some(script) => ToolWork::Shell { script, paths: find_paths(input) },
+            None if is_reading_tool(tool) => ToolWork::Reads,
+            None => ToolWork::Changes { script: None, paths: find_paths(input) },
         }
     }
 }
 
 impl ToolCall {
-    /// The script, if a shell runs one.
+    /// The script, if the call runs one.
     pub fn script(&self) -> Option<&str> {
         match &self.work {
-            Work::Shell { script, .. } => Some(script),
-            Work::Changes { script, .. } => script.as_deref(),
-            Work::Reads => None,
+            ToolWork::Shell { script, .. } => Some(script),
+            ToolWork::Changes { script, .. } => script.as_deref(),
+            ToolWork::Reads => None,
         }
     }
 
-    /// The files that it names.
+    /// The files that the call names.
     pub fn paths(&self) -> &[PathBuf] {
         match &self.work {
-            Work::Shell { paths, .. } | Work::Changes { paths, .. } => paths,
-            Work::Reads => &[],
+            ToolWork::Shell { paths, .. } | ToolWork::Changes { paths, .. } => paths,
+            ToolWork::Reads => &[],
         }
     }
 
-    /// The reason of a checkpoint before it.
-    pub(crate) fn reason(&self, tool: &str) -> String {
+    /// Describes the call as the reason of a checkpoint.
+    pub(crate) fn describe_reason(&self, tool: &str) -> String {
         match (self.script(), self.paths()) {
             (Some(script), _) => format!("before {tool}: {script}"),
             (None, [path]) => format!("before {tool} {}", path.display()),
@@ -199,11 +194,11 @@ impl ToolCall {
     }
 }
 
-/// The shell command in the input of a tool.
-pub fn script_in(input: &Value) -> Option<String> {
+/// Finds the shell command in the input of a tool.
+pub fn find_script(input: &Value) -> Option<String> {
     match input.get("command")? {
         Value::String(script) => Some(script.clone()),
-        // A list of words is one command; its words are not to be interpreted.
+        // A list of words is one command, and a shell would not interpret its words.
         Value::Array(words) => {
             let words = words.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
             Some(match words[..] {
@@ -212,15 +207,15 @@ pub fn script_in(input: &Value) -> Option<String> {
                 {
                     script.to_owned()
                 }
-                _ => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+                _ => words.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" "),
             })
         }
         _ => None,
     }
 }
 
-/// The files that the input of a tool names, each once.
-pub fn paths_in(input: &Value) -> Vec<PathBuf> {
+/// Finds the files that the input of a tool names, each once.
+pub fn find_paths(input: &Value) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = Vec::new();
     let mut seen = BTreeSet::new();
     let mut add = |value: Option<&Value>| {
@@ -239,7 +234,7 @@ pub fn paths_in(input: &Value) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether a tool of this name is known to only look.
+/// Returns true if a tool of this name is known to only read.
 fn is_reading_tool(tool: &str) -> bool {
     let plain: String =
         tool.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
@@ -250,8 +245,8 @@ fn is_shell(program: &str) -> bool {
     matches!(program.rsplit('/').next(), Some("sh" | "bash" | "zsh" | "dash" | "ksh"))
 }
 
-/// A word as a shell reads it back.
-pub fn quoted(word: &str) -> String {
+/// Quotes a word so that a shell reads it back unchanged.
+pub fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
@@ -268,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_command_is_a_script_or_a_list_of_words() {
-        let command = |input: Value| script_in(&json!({ "command": input }));
+        let command = |input: Value| find_script(&json!({ "command": input }));
         assert_eq!(command(json!("ls -l")).as_deref(), Some("ls -l"));
         assert_eq!(command(json!(["bash", "-lc", "rm x"])).as_deref(), Some("rm x"));
         assert_eq!(command(json!(["rm", "a b", "it's"])).as_deref(), Some(r"rm 'a b' 'it'\''s'"));
@@ -278,10 +273,10 @@ mod tests {
     #[test]
     fn only_known_tools_only_read() {
         for tool in ["Read", "read_file", "list_directory", "Grep"] {
-            assert_eq!(Work::guess(tool, &json!({})), Work::Reads, "{tool}");
+            assert_eq!(ToolWork::guess(tool, &json!({})), ToolWork::Reads, "{tool}");
         }
         for tool in ["Write", "mcp__files__delete", "", "edit"] {
-            assert_eq!(Work::guess(tool, &json!({})), Work::default(), "{tool}");
+            assert_eq!(ToolWork::guess(tool, &json!({})), ToolWork::default(), "{tool}");
         }
     }
 
@@ -292,16 +287,16 @@ mod tests {
             "files": ["c", { "path": "a" }, { "filePath": "d" }, 8],
             "edits": { "path": "not a list" },
         });
-        assert_eq!(paths_in(&input), ["a", "b", "c", "d"].map(PathBuf::from));
-        assert!(paths_in(&json!("text")).is_empty());
+        assert_eq!(find_paths(&input), ["a", "b", "c", "d"].map(PathBuf::from));
+        assert!(find_paths(&json!("text")).is_empty());
     }
 
     #[test]
     fn a_reason_names_the_first_path() {
         let call = |paths: &[&str]| {
             let paths = paths.iter().map(PathBuf::from).collect();
-            let work = Work::Changes { script: None, paths };
-            ToolCall { work, ..ToolCall::default() }.reason("edit")
+            let work = ToolWork::Changes { script: None, paths };
+            ToolCall { work, ..ToolCall::default() }.describe_reason("edit")
         };
         assert_eq!(call(&[]), "before edit");
         assert_eq!(call(&["a"]), "before edit a");

@@ -1,9 +1,9 @@
-//! Who changed what: what is known of a workspace at each moment a call began or ended, and which
-//! calls were running in between.
+//! Who changed what: the states of a workspace at each moment a call began or ended, and the calls
+//! that were running in between.
 //!
-//! What changed while only one session's calls were running is theirs. What changed while calls of
-//! several were running is theirs if they name it, and uncertain otherwise. What changed between
-//! calls belongs to somebody else.
+//! A change while only one session's calls were running belongs to that session. A change while
+//! calls of several sessions were running belongs to the session whose call names the path, and is
+//! uncertain otherwise. A change between calls is the user's, or another program's.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -13,8 +13,8 @@ use std::path::Path;
 use takeback_ledger::Time;
 use takeback_tree::{Mode, ObjectError, Oid, RelPath, Store, StoreError, Uncovered, Workspace};
 
-use crate::history::History;
-use crate::record::{CallOf, Checkpoint, Kind, Record};
+use super::History;
+use super::record::{CallRef, Checkpoint, Kind, Record};
 
 /// A file, symlink or directory in a tree.
 pub(crate) type Node = (Mode, Oid);
@@ -24,62 +24,63 @@ pub(crate) type Node = (Mode, Oid);
 pub(crate) struct Segment {
     pub(crate) before: Option<Node>,
     pub(crate) after: Option<Node>,
-    /// Whether nobody else can have made it.
+    /// True if only the session in question can have made the change.
     pub(crate) certain: bool,
 }
 
-/// What some turns changed.
+/// The changes that some turns made.
 #[derive(Default)]
 pub(crate) struct Changes {
-    /// By path, each path's changes in order.
+    /// The changes of each path, in order.
     pub(crate) paths: BTreeMap<RelPath, Vec<Segment>>,
-    /// What was there before without being covered, so that it cannot be told what became of it.
+    /// The paths that were not covered before, so that it is not known whether they changed.
     pub(crate) not_covered: BTreeSet<RelPath>,
 }
 
-/// A state of the workspace that is known.
-struct Point<'h> {
-    /// The order: twice the number of the checkpoint, or one less than that of the next one.
+/// A known state of the workspace.
+struct KnownState<'h> {
+    /// The position in the order of states: twice the number of the checkpoint, or one less than
+    /// that of the next one.
     at: u64,
     time: Time,
     tree: Oid,
-    /// What is not in the tree though it may be there, by topmost paths.
+    /// The topmost paths that the tree does not cover.
     uncovered: Vec<&'h RelPath>,
-    /// What was captured all the same.
+    /// The paths that were captured even if the rules leave them out.
     named: &'h [RelPath],
 }
 
-/// The present state.
+/// The present state of the workspace.
 #[derive(Clone, Copy)]
-pub(crate) struct Now<'h> {
+pub(crate) struct PresentState<'h> {
     pub(crate) tree: Oid,
     pub(crate) uncovered: &'h [Uncovered],
     pub(crate) named: &'h [RelPath],
 }
 
-impl Point<'_> {
+impl KnownState<'_> {
     fn covers(&self, path: &RelPath) -> bool {
         self.named.iter().any(|named| path.starts_with(named))
             || !self.uncovered.iter().any(|uncovered| path.starts_with(uncovered))
     }
 }
 
-/// A call and when it was running.
+/// A call, and the states between which it was running.
 struct Span<'h> {
-    call: &'h CallOf,
-    /// The row of its turn.
+    call: &'h CallRef,
+    /// The number of the row of the call's turn.
     row: Option<usize>,
     from: u64,
     to: u64,
     late: bool,
-    /// Whether its end is known.
+    /// True if the end of the call is known.
     ended: bool,
 }
 
-/// A call in a workspace inside of this one, or around it.
-pub(crate) struct Neighbour {
+/// A call in a workspace that is inside this one, or around it.
+pub(crate) struct NeighbourCall {
     session: String,
-    /// What of this workspace it may have changed.
+    /// The paths of this workspace that the call may have changed.
     within: Vec<RelPath>,
     from: Time,
     to: Time,
@@ -87,31 +88,31 @@ pub(crate) struct Neighbour {
 
 /// The known states of a workspace and the calls between them.
 pub(crate) struct Timeline<'h> {
-    points: Vec<Point<'h>>,
+    points: Vec<KnownState<'h>>,
     spans: Vec<Span<'h>>,
-    neighbours: Vec<Neighbour>,
+    neighbours: Vec<NeighbourCall>,
 }
 
 impl<'h> Timeline<'h> {
-    /// Everything that a history tells, with the calls that are still running and the present
-    /// state, if it is known.
-    pub(crate) fn of(history: &'h History, now: Option<Now<'h>>) -> Timeline<'h> {
+    /// Orders everything that a history tells, with the calls that are still running and the
+    /// present state if it is known.
+    pub(crate) fn of(history: &'h History, now: Option<PresentState<'h>>) -> Timeline<'h> {
         let mut timeline =
             Timeline { points: Vec::new(), spans: Vec::new(), neighbours: Vec::new() };
         for checkpoint in &history.all {
-            timeline.add(history, checkpoint);
+            timeline.add_checkpoint(history, checkpoint);
         }
         timeline.points.sort_by_key(|point| (point.at, point.time));
-        if let Some(Now { tree, uncovered, named }) = now {
+        if let Some(PresentState { tree, uncovered, named }) = now {
             let uncovered = uncovered.iter().map(|uncovered| &uncovered.path).collect();
             let time = Time(i64::MAX);
-            timeline.points.push(Point { at: u64::MAX, time, tree, uncovered, named });
+            timeline.points.push(KnownState { at: u64::MAX, time, tree, uncovered, named });
         }
-        timeline.add_unended(history);
+        timeline.add_unended_calls(history);
         timeline
     }
 
-    /// Also looks at the calls in workspaces inside of this one, and around it.
+    /// Adds the calls in workspaces that are inside this one, or around it.
     pub(crate) fn with_neighbours(
         mut self,
         workspace: &Workspace<'_>,
@@ -123,37 +124,37 @@ impl<'h> Timeline<'h> {
             if !there.starts_with(here) && !here.starts_with(there) {
                 continue;
             }
-            for known in &History::of(store, &id)?.all {
-                self.neighbours.extend(Neighbour::of(&known.record, here, there));
+            for known in &History::read(store, &id)?.all {
+                self.neighbours.extend(NeighbourCall::read(&known.record, here, there));
             }
         }
         Ok(self)
     }
 
-    fn add(&mut self, history: &'h History, checkpoint: &'h Checkpoint) {
+    fn add_checkpoint(&mut self, history: &'h History, checkpoint: &'h Checkpoint) {
         let (at, record) = (2 * checkpoint.pin.name.seq, &checkpoint.record);
         let uncovered = record.uncovered.iter().map(|uncovered| &uncovered.path).collect();
         let (time, tree) = (record.moment(), checkpoint.pin.tree);
         let named = record.call.as_ref().map_or(&[][..], |call| &call.named);
-        self.points.push(Point { at, time, tree, uncovered, named });
+        self.points.push(KnownState { at, time, tree, uncovered, named });
         let Some(call) = &record.call else { return };
         let Some(began) = &call.began else { return };
-        // Numbers were given out anew if the history was moved: then they are all later by as much.
+        // In a history that was moved, all numbers grew by the same amount.
         let moved = record.shift(&checkpoint.pin);
         let from = 2 * (began.seq + moved) - 1;
         let time = Time::parse(&began.time).unwrap_or_default();
         let uncovered = began.uncovered.iter().collect();
         let (tree, named) = (began.tree, &call.named[..]);
-        self.points.push(Point { at: from, time, tree, uncovered, named });
+        self.points.push(KnownState { at: from, time, tree, uncovered, named });
         let row = history.row_of(call, began.seq + moved);
         self.spans.push(Span { call, row, from, to: at, late: began.late, ended: true });
     }
 
-    /// Calls whose end nobody told run until now if they are open and their session has not begun
-    /// another turn; otherwise until their session is heard of again, and if it is not, until the
-    /// next that is known.
-    fn add_unended(&mut self, history: &'h History) {
-        let name = |call: &'h CallOf| (call.session.as_str(), call.id.as_str());
+    /// Adds the calls whose end was not reported. A call that is still open runs until now, unless
+    /// its session has begun another turn. Any other runs until its session's next checkpoint, or
+    /// until the next known state if there is none.
+    fn add_unended_calls(&mut self, history: &'h History) {
+        let name = |call: &'h CallRef| (call.session.as_str(), call.id.as_str());
         let ended: HashSet<_> = self.spans.iter().map(|span| name(span.call)).collect();
         for (index, checkpoint) in history.all.iter().enumerate() {
             let record = &checkpoint.record;
@@ -181,15 +182,16 @@ impl<'h> Timeline<'h> {
         }
     }
 
-    /// What the calls that are asked for, each with the number of its row, changed.
-    pub(crate) fn changes(
+    /// Collects the changes that the chosen calls made. `is_chosen` gets each call and the number
+    /// of its row.
+    pub(crate) fn collect_changes(
         &self,
         store: &Store,
-        is_asked_for: impl Fn(&CallOf, Option<usize>) -> bool,
+        is_chosen: impl Fn(&CallRef, Option<usize>) -> bool,
     ) -> Result<Changes, ObjectError> {
         let mut changes = Changes::default();
         let (ours, others): (Vec<&Span<'_>>, Vec<_>) =
-            self.spans.iter().partition(|span| is_asked_for(span.call, span.row));
+            self.spans.iter().partition(|span| is_chosen(span.call, span.row));
         let Some(begin) = ours.iter().map(|span| span.from).min() else { return Ok(changes) };
         let end = ours.iter().map(|span| span.to).max().unwrap_or(begin);
         let meanwhile = |span: &&&Span<'_>| span.from < end && begin < span.to;
@@ -208,22 +210,23 @@ impl<'h> Timeline<'h> {
                 continue;
             }
             for change in store.changed_paths(&from.tree, &to.tree)? {
-                let Some(certain) = attribute(&change.path, &ours, &others) else { continue };
+                let Some(certain) = attribute_change(&change.path, &ours, &others) else { continue };
                 let is_shared = self.neighbours.iter().any(|neighbour| {
                     neighbour.is_running(from.time, to.time)
                         && neighbour.within.iter().any(|within| change.path.starts_with(within))
                         && ours.iter().all(|span| span.call.session != neighbour.session)
                 });
                 let certain = certain && !is_shared;
-                // What came into view was not made, and what went out of it was not deleted.
+                // A file that came into view was not made, and one that went out of view was not
+                // deleted.
                 if change.from.is_none() && !from.covers(&change.path) {
-                    // A directory tells nothing that what is in it does not.
+                    // A directory says nothing that its files do not say.
                     if change.to.is_some_and(|(mode, _)| !mode.is_directory()) {
                         changes.not_covered.insert(change.path);
                     }
                 } else if change.to.is_some() || to.covers(&change.path) {
                     let segment = Segment { before: change.from, after: change.to, certain };
-                    add(changes.paths.entry(change.path).or_default(), segment);
+                    append_segment(changes.paths.entry(change.path).or_default(), segment);
                 }
             }
         }
@@ -235,9 +238,9 @@ impl<'h> Timeline<'h> {
     }
 }
 
-impl Neighbour {
-    /// What the end of a call in another workspace tells about this one.
-    fn of(record: &Record, here: &Path, there: &Path) -> Option<Neighbour> {
+impl NeighbourCall {
+    /// Reads the record of the end of a call in another workspace.
+    fn read(record: &Record, here: &Path, there: &Path) -> Option<NeighbourCall> {
         let call = record.call.as_ref()?;
         let from = Time::parse(&call.began.as_ref()?.time)?;
         let inner = |path: &Path| {
@@ -246,12 +249,12 @@ impl Neighbour {
         };
         let path_of = |named: &RelPath| there.join(OsStr::from_bytes(named.as_bytes()));
         let within: Vec<RelPath> = match call.named.is_empty() {
-            // It may have changed anything that both have.
+            // The call may have changed anything that both workspaces have.
             true => vec![inner(there).unwrap_or(RelPath::root())],
             false => call.named.iter().filter_map(|named| inner(&path_of(named))).collect(),
         };
         let to = record.moment();
-        Some(Neighbour { session: call.session.clone(), within, from, to })
+        Some(NeighbourCall { session: call.session.clone(), within, from, to })
     }
 
     fn is_running(&self, from: Time, to: Time) -> bool {
@@ -259,8 +262,9 @@ impl Neighbour {
     }
 }
 
-/// Whether a change is ours, and certainly so; `None` if it is somebody else's.
-fn attribute(path: &RelPath, ours: &[&Span<'_>], others: &[&Span<'_>]) -> Option<bool> {
+/// Decides whether the chosen calls (`ours`) made a change. Returns `None` if they did not, and
+/// whether it is certain if they did.
+fn attribute_change(path: &RelPath, ours: &[&Span<'_>], others: &[&Span<'_>]) -> Option<bool> {
     let names = |span: &&Span<'_>| span.call.named.iter().any(|named| path.starts_with(named));
     let is_sure = ours.iter().any(|span| span.ended && !span.late);
     if others.is_empty() {
@@ -269,15 +273,15 @@ fn attribute(path: &RelPath, ours: &[&Span<'_>], others: &[&Span<'_>]) -> Option
     match (ours.iter().any(names), others.iter().any(names)) {
         (true, false) => Some(is_sure),
         (false, true) => None,
-        // Whoever names what they change changes nothing else.
+        // A call that names the files it changes changes no others.
         (false, false) if others.iter().all(|span| !span.call.named.is_empty()) => Some(is_sure),
         (false, false) if ours.iter().all(|span| !span.call.named.is_empty()) => None,
         _ => Some(false),
     }
 }
 
-/// Whether two nodes are the same. Of directories only the mode counts: what is in them has
-/// changes of its own.
+/// Returns true if two nodes are equal. Of directories only the mode counts: the files in them have
+/// changes of their own.
 pub(crate) fn is_same(one: Option<Node>, other: Option<Node>) -> bool {
     match (one, other) {
         (Some((one, _)), Some((other, _))) if one.is_directory() => one == other,
@@ -285,8 +289,8 @@ pub(crate) fn is_same(one: Option<Node>, other: Option<Node>) -> bool {
     }
 }
 
-/// Adds a change behind the others: one that begins where the last one ended continues it.
-fn add(segments: &mut Vec<Segment>, next: Segment) {
+/// Appends a change. A change that begins where the last one ended continues that.
+fn append_segment(segments: &mut Vec<Segment>, next: Segment) {
     match segments.last_mut() {
         Some(last) if is_same(last.after, next.before) && last.certain == next.certain => {
             last.after = next.after;

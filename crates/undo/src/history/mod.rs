@@ -1,30 +1,50 @@
-//! The history of a workspace: its checkpoints as rows, and which one somebody means.
+//! The history of a workspace: its checkpoints as rows, and which one the user means.
+
+pub(crate) mod authorship;
+mod counts;
+mod diff;
+mod list;
+pub(crate) mod record;
+mod take;
+pub(crate) mod workspace;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use takeback_tree::{RelPath, Store, StoreError, WorkspaceId};
 
-use crate::notes::{Notes, OpenCall};
-use crate::record::{CallOf, Checkpoint, Checkpoints, Kind, TurnId};
+use self::record::{CallRef, Checkpoint, Checkpoints, Kind, TurnId, read_checkpoints};
+use crate::hook::state::{OpenCall, WorkspaceState};
+
+pub use self::counts::ChangeCounts;
+pub(crate) use self::counts::count_changes;
+pub use self::diff::{CompareError, compare_checkpoints, compare_with_present};
+pub use self::list::{
+    EffectView, List, OtherWorkspace, RowView, StepView, UncoveredView, find_other_workspaces,
+    list_checkpoints,
+};
+pub(crate) use self::list::effects_of_row;
+pub use self::take::{CheckpointOptions, NameError, TakeError, take_checkpoint};
+pub(crate) use self::take::{has_pin, new_record, pin_tree};
+pub use self::workspace::{RevivedDirectories, WorkspaceRef, find_workspace, open_workspace};
 
 /// All checkpoints of a workspace.
 #[derive(Debug)]
 pub struct History {
     workspace: WorkspaceId,
-    /// Oldest first, of all kinds.
+    /// The checkpoints of all kinds, oldest first.
     pub(crate) all: Vec<Checkpoint>,
-    /// What could not be read, and why.
+    /// The reasons why some checkpoints could not be read.
     pub unreadable: Vec<String>,
-    /// Calls that have begun and not ended.
+    /// The calls that have begun and not ended.
     pub(crate) open: Vec<OpenCall>,
-    /// Newest first.
+    /// The rows of the list, newest first.
     rows: Vec<RowParts>,
-    /// The rows of each turn, oldest first, by their place in `rows`: names of turns come again.
+    /// The indices of the rows of each turn, oldest first: agents use the name of a turn again.
     turns: HashMap<(String, TurnId), Vec<usize>>,
 }
 
-/// What makes up a row, by places in `all`.
+/// The checkpoints of a row, as indices into `History::all`.
 #[derive(Debug)]
 struct RowParts {
     steps: Vec<usize>,
@@ -36,66 +56,43 @@ struct RowParts {
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'h> {
     history: &'h History,
-    /// Newest = 1.
+    /// The number in the list; the newest row is 1.
     pub number: usize,
 }
 
-/// What somebody means by a number, a name or an id.
+/// The checkpoint that the user means by a number, a name or an id.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<'h> {
-    /// The checkpoint.
+#[allow(missing_docs, reason = "the names speak")]
+pub struct FoundCheckpoint<'h> {
     pub checkpoint: &'h Checkpoint,
-    /// Whether it is one before a later call of a turn.
+    /// True if it was taken before a later call of a turn, not before the first one.
     pub is_step: bool,
 }
 
-/// Nothing, or more than one thing, is meant.
+/// A number, name or id that does not say which checkpoint is meant.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages speak")]
 pub enum FindError {
-    /// The list is not that long.
-    #[error("there is no checkpoint {number} here: the list has {rows}")]
-    NoSuchRow {
-        /// What was asked for.
-        number: usize,
-        /// How long the list is.
-        rows: usize,
-    },
-    /// The turn has fewer steps.
+    #[error("no checkpoint {number}: this workspace has {rows}")]
+    NoSuchRow { number: usize, rows: usize },
     #[error("checkpoint {number} has no step {step}: it has {steps}")]
-    NoSuchStep {
-        /// The row.
-        number: usize,
-        /// What was asked for.
-        step: usize,
-        /// How many there are.
-        steps: usize,
-    },
-    /// Neither a number nor a name nor an id.
+    NoSuchStep { number: usize, step: usize, steps: usize },
     #[error("{0:?} is not a checkpoint")]
     NotACheckpoint(String),
-    /// Several ids begin like this.
     #[error("more than one checkpoint's id begins with {0}")]
     Ambiguous(String),
-    /// No id here begins like this.
     #[error("this workspace has no checkpoint {0}")]
     Unknown(String),
-    /// It is one of another workspace.
     #[error("checkpoint {id} belongs to {}", workspace.display())]
-    Elsewhere {
-        /// As it was given.
-        id: String,
-        /// Where it belongs.
-        workspace: PathBuf,
-    },
-    /// The store cannot be read.
+    Elsewhere { id: String, workspace: PathBuf },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl History {
-    /// Reads it.
-    pub fn of(store: &Store, workspace: &WorkspaceId) -> Result<History, StoreError> {
-        let (Checkpoints { mut all, unreadable }, open) = read(store, workspace)?;
+    /// Reads the history of a workspace.
+    pub fn read(store: &Store, workspace: &WorkspaceId) -> Result<History, StoreError> {
+        let (Checkpoints { mut all, unreadable }, open) = read_at_once(store, workspace)?;
         all.reverse();
         let mut rows: Vec<RowParts> = Vec::new();
         let mut turns: HashMap<(String, TurnId), Vec<usize>> = HashMap::new();
@@ -114,7 +111,7 @@ impl History {
                 (Kind::After | Kind::State | Kind::Safety, _) => {}
             }
         }
-        // From here on by place in the list, newest first.
+        // From here on, indices count from the newest.
         rows.reverse();
         for place in turns.values_mut().flatten() {
             *place = rows.len() - 1 - *place;
@@ -125,7 +122,7 @@ impl History {
         Ok(history)
     }
 
-    /// Notes with which state each turn is complete for now.
+    /// Finds the last state of each turn so far.
     fn find_ends(&mut self) {
         for index in 0..self.all.len() {
             let Checkpoint { pin, record } = &self.all[index];
@@ -137,16 +134,16 @@ impl History {
         }
     }
 
-    /// The number of the row that a call is part of, given the number that the next checkpoint had
-    /// when it began.
-    pub(crate) fn row_of(&self, call: &CallOf, seq: u64) -> Option<usize> {
+    /// Finds the number of the row that a call is part of. `seq` is the number that the next
+    /// checkpoint would have had when the call began.
+    pub(crate) fn row_of(&self, call: &CallRef, seq: u64) -> Option<usize> {
         let places = self.turns.get(&(call.session.clone(), call.turn.clone()))?;
         let begins = |place: &usize| self.all[self.rows[*place].steps[0]].pin.name.seq;
         places.iter().rev().find(|place| begins(place) <= seq).map(|place| place + 1)
     }
 
-    /// Everything that calls named: what the rules leave out was captured for them all the same.
-    pub(crate) fn named(&self) -> Vec<RelPath> {
+    /// The paths that calls named: they were captured even if the rules leave them out.
+    pub(crate) fn named_paths(&self) -> Vec<RelPath> {
         let calls = self.all.iter().filter_map(|known| known.record.call.as_ref());
         let named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
         named.into_iter().cloned().collect()
@@ -157,7 +154,7 @@ impl History {
         (1..=self.rows.len()).map(|number| Row { history: self, number })
     }
 
-    /// The row of a number.
+    /// Finds a row by its number.
     pub fn row(&self, number: usize) -> Result<Row<'_>, FindError> {
         if (1..=self.rows.len()).contains(&number) {
             Ok(Row { history: self, number })
@@ -166,28 +163,28 @@ impl History {
         }
     }
 
-    /// The checkpoint that somebody means: `N`, `N.M`, a name, an id or the start of one.
-    pub fn find(&self, store: &Store, text: &str) -> Result<Found<'_>, FindError> {
-        if let Some(number) = number(text) {
-            return Ok(Found { checkpoint: self.row(number)?.first(), is_step: false });
+    /// Finds the checkpoint that the user means: `N`, `N.M`, a name, an id or the start of one.
+    pub fn find(&self, store: &Store, text: &str) -> Result<FoundCheckpoint<'_>, FindError> {
+        if let Some(number) = parse_number(text) {
+            return Ok(FoundCheckpoint { checkpoint: self.row(number)?.first(), is_step: false });
         }
         if let Some((row, step)) = text.split_once('.')
-            && let (Some(row), Some(step)) = (number(row), number(step))
+            && let (Some(row), Some(step)) = (parse_number(row), parse_number(step))
         {
             let row = self.row(row)?;
             let steps = row.steps().count();
             let found = step.checked_sub(1).and_then(|index| row.steps().nth(index));
             let missing = FindError::NoSuchStep { number: row.number, step, steps };
-            return Ok(Found { checkpoint: found.ok_or(missing)?, is_step: step > 1 });
+            return Ok(FoundCheckpoint { checkpoint: found.ok_or(missing)?, is_step: step > 1 });
         }
         let named = self.all.iter().rev().find(|known| known.record.name.as_deref() == Some(text));
         match named {
-            Some(checkpoint) => Ok(Found { checkpoint, is_step: false }),
-            None => self.by_id(store, text),
+            Some(checkpoint) => Ok(FoundCheckpoint { checkpoint, is_step: false }),
+            None => self.find_by_id(store, text),
         }
     }
 
-    fn by_id(&self, store: &Store, text: &str) -> Result<Found<'_>, FindError> {
+    fn find_by_id(&self, store: &Store, text: &str) -> Result<FoundCheckpoint<'_>, FindError> {
         let is_id =
             (6..=40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_id {
@@ -200,18 +197,18 @@ impl History {
             (Some(checkpoint), None) => {
                 let is_first = self.rows().any(|row| row.first().pin.name == checkpoint.pin.name);
                 let is_step = checkpoint.record.kind == Kind::Call && !is_first;
-                Ok(Found { checkpoint, is_step })
+                Ok(FoundCheckpoint { checkpoint, is_step })
             }
             (Some(_), Some(_)) => Err(FindError::Ambiguous(prefix)),
-            (None, _) => match self.elsewhere(store, &prefix)? {
+            (None, _) => match self.find_elsewhere(store, &prefix)? {
                 Some(workspace) => Err(FindError::Elsewhere { id: prefix, workspace }),
                 None => Err(FindError::Unknown(prefix)),
             },
         }
     }
 
-    /// The other workspace that has a checkpoint of this id.
-    fn elsewhere(&self, store: &Store, prefix: &str) -> Result<Option<PathBuf>, StoreError> {
+    /// Finds the other workspace that has a checkpoint with this id.
+    fn find_elsewhere(&self, store: &Store, prefix: &str) -> Result<Option<PathBuf>, StoreError> {
         for workspace in store.pinned_workspaces()?.into_iter().filter(|id| *id != self.workspace) {
             for name in store.pin_names(&workspace)? {
                 let id = store.pin_id(&name).ok().flatten();
@@ -228,51 +225,50 @@ impl History {
 }
 
 impl<'h> Row<'h> {
-    /// What it is a row of.
     pub(crate) fn history(&self) -> &'h History {
         self.history
     }
 
-    /// What `rollback N` returns to.
+    /// The checkpoint that `rollback N` returns to.
     pub fn first(&self) -> &'h Checkpoint {
         self.steps().next().expect("a row has a checkpoint")
     }
 
-    /// All its checkpoints, in order: the first one included.
+    /// The checkpoints of the row in order, the first one included.
     pub fn steps(&self) -> impl Iterator<Item = &'h Checkpoint> + use<'h> {
         let history = self.history;
         let steps = history.rows[self.number - 1].steps.iter();
         steps.map(|index| &history.all[*index])
     }
 
-    /// The row that came after it.
+    /// The row that is newer by one.
     pub fn successor(&self) -> Option<Row<'h>> {
         self.history.row(self.number - 1).ok()
     }
 
-    /// Its last checkpoint or state of any kind.
+    /// The last checkpoint or state of the row, of any kind.
     pub(crate) fn last(&self) -> &'h Checkpoint {
         &self.history.all[self.history.rows[self.number - 1].last]
     }
 
-    /// Whether a session, or one of its subagents of this name, worked on it.
+    /// Returns true if the session, as the agent itself or as its subagent, made a call of the row.
     pub(crate) fn has_session(&self, session: &str) -> bool {
         let is_it =
-            |call: &CallOf| call.session == session || call.subagent.as_deref() == Some(session);
+            |call: &CallRef| call.session == session || call.subagent.as_deref() == Some(session);
         self.turn().is_some()
             && self.steps().filter_map(|step| step.record.call.as_ref()).any(is_it)
     }
 
-    /// The session and turn, unless somebody asked for it.
+    /// The session and turn of the row; `None` if it is a manual checkpoint.
     pub fn turn(&self) -> Option<(&'h str, &'h TurnId)> {
         let record = &self.first().record;
         if record.kind == Kind::Manual { None } else { record.turn() }
     }
 }
 
-/// Checkpoints and open calls of the same moment, although nobody waits for this: every beginning
-/// and every end of a call makes a new checkpoint.
-fn read(
+/// Reads checkpoints and open calls of the same moment without a lock. A start or an end of a call
+/// makes a new checkpoint, so the list of pins tells whether one came in between.
+fn read_at_once(
     store: &Store,
     workspace: &WorkspaceId,
 ) -> Result<(Checkpoints, Vec<OpenCall>), StoreError> {
@@ -280,8 +276,8 @@ fn read(
     let mut names = store.pin_names(workspace)?;
     let mut attempts = 0;
     loop {
-        let checkpoints = Checkpoints::of(store, workspace)?;
-        let open = Notes::new(store.notes(workspace)).open_calls();
+        let checkpoints = read_checkpoints(store, workspace)?;
+        let open = WorkspaceState::new(store.notes(workspace)).open_calls();
         let names_after = store.pin_names(workspace)?;
         attempts += 1;
         if names == names_after || attempts == ATTEMPTS {
@@ -291,8 +287,8 @@ fn read(
     }
 }
 
-/// One to five digits are a number.
-fn number(text: &str) -> Option<usize> {
+/// Parses the number of a row: one to five digits.
+fn parse_number(text: &str) -> Option<usize> {
     let is_number = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().expect("five digits are a number"))
 }
