@@ -18,7 +18,6 @@ mod edit;
 pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
-mod files;
 mod foreign;
 mod gc;
 mod history;

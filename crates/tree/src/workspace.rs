@@ -1,6 +1,5 @@
 //! A workspace: a directory whose states the store keeps, and the lock that all work on it takes.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,11 +8,12 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use takeback_base::durable::{self, Durability, FileLock};
+use takeback_base::{hex, paths};
 
 use crate::beneath::Root;
 use crate::capture::{self, Capture, CaptureError, CaptureOptions, Context, State, Unsaved};
 use crate::fault;
-use crate::files::{self, FileLock};
 use crate::object::{Commit, Kind};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
@@ -91,7 +91,7 @@ impl Store {
         }
         let root = Root::open(&path).map_err(failed)?;
         let own = places.own.as_deref().and_then(|own| fs::canonicalize(own).ok());
-        let own = own.and_then(|own| RelPath::new(bytes(own.strip_prefix(&path).ok()?)).ok());
+        let own = own.and_then(|own| RelPath::from_path(own.strip_prefix(&path).ok()?).ok());
         Ok(Workspace { store: self, id: self.workspace_id(&path), path, root, own, only: None })
     }
 
@@ -129,9 +129,9 @@ impl Store {
     pub fn workspace_id(&self, path: &Path) -> WorkspaceId {
         let mut hasher = Sha256::new();
         hasher.update(self.uuid());
-        hasher.update(bytes(path));
+        hasher.update(paths::as_bytes(path));
         let digest: [u8; 32] = hasher.finalize().into();
-        WorkspaceId::new(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+        WorkspaceId::new(hex::encode(&digest[..8]))
     }
 
     /// What is known of a workspace; `None` if it was never locked.
@@ -149,10 +149,6 @@ impl Store {
     pub(crate) fn workspace_directory(&self, id: &WorkspaceId) -> PathBuf {
         self.directory().join("workspaces").join(id.to_string())
     }
-}
-
-fn bytes(path: &Path) -> &[u8] {
-    path.as_os_str().as_bytes()
 }
 
 impl Places {
@@ -197,7 +193,7 @@ impl<'s> Workspace<'s> {
     /// What it is about: the directory, or the single file.
     pub fn subject(&self) -> PathBuf {
         match &self.only {
-            Some(name) => self.path.join(OsStr::from_bytes(name)),
+            Some(name) => self.path.join(paths::from_bytes(name)),
             None => self.path.clone(),
         }
     }
@@ -487,7 +483,7 @@ impl<'w> Lock<'w> {
         };
         let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
         let path = self.directory.join("workspace.json");
-        files::replace(&self.store().temporary(), &path, &text, false)
+        durable::replace_file_through(&self.store().temporary(), &path, &text, Durability::Cached)
             .map_err(StoreError::io("write", &path))
     }
 }
@@ -501,9 +497,8 @@ pub(crate) fn read_seq(path: &Path) -> u64 {
 
 /// Always twenty digits, written over the ones before: cheaper than a new file, and as good.
 pub(crate) fn write_seq(path: &Path, seq: u64) -> io::Result<fs::File> {
-    use std::os::unix::fs::{FileExt, OpenOptionsExt};
-    let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    use std::os::unix::fs::FileExt;
+    let file = durable::open_file(path)?;
     file.write_all_at(format!("{seq:020}\n").as_bytes(), 0)?;
     Ok(file)
 }

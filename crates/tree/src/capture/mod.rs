@@ -19,6 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use takeback_base::paths;
 
 use crate::beneath::{Root, Stat};
 use crate::oid::Oid;
@@ -358,10 +359,7 @@ fn nanoseconds(time: SystemTime) -> i64 {
 
 /// What a later capture compares to see whether a file outside the workspace changed.
 fn stat_of(path: &Path) -> Stat {
-    let stat = crate::beneath::stat_at(
-        rustix::fs::CWD,
-        std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()),
-    );
+    let stat = crate::beneath::stat_at(rustix::fs::CWD, paths::as_bytes(path));
     let stat = stat.unwrap_or_default();
     // The head keeps 63 bits of the inode number and no mode.
     Stat { mode: 0, inode: stat.inode & (u64::MAX >> 1), ..stat }

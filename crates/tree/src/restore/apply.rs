@@ -1,21 +1,20 @@
 //! Applying a plan, and finishing or reverting one that was cut off.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
 use rustix::io::Errno;
+use takeback_base::durable;
+use takeback_base::{hex, paths};
 
 use crate::beneath::{self, Root, Stat};
 use crate::compare::Node;
 use crate::fault;
-use crate::files;
 use crate::object::{Kind, Mode};
 use crate::oid::Oid;
 use crate::path::{RelPath, split};
@@ -193,7 +192,7 @@ impl Run<'_> {
             let staged: Vec<&File> = staged.iter().flatten().collect();
             let first = &self.journal.steps[batch[0]].path;
             fault::point("stage sync")
-                .and_then(|()| files::sync_all(&staged))
+                .and_then(|()| durable::sync_files(&staged))
                 .map_err(at(first))?;
         }
         Ok(())
@@ -209,9 +208,9 @@ impl Run<'_> {
             let stage = self.root.directory(step.stage.as_bytes())?;
             if to.mode.is_symlink() {
                 rustix::fs::symlinkat(
-                    OsStr::from_bytes(&content),
+                    paths::from_bytes(&content),
                     &stage,
-                    OsStr::from_bytes(&name),
+                    paths::from_bytes(&name),
                 )?;
                 return Ok(None);
             }
@@ -219,7 +218,7 @@ impl Run<'_> {
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(
                 &stage,
-                OsStr::from_bytes(&name),
+                paths::from_bytes(&name),
                 flags,
                 Permissions::from(0o600),
             )?;
@@ -408,7 +407,7 @@ impl Run<'_> {
         let stage = from.parent().expect("a temporary file is in a directory");
         let mut name = original.name().to_vec();
         name.truncate(200);
-        name.extend_from_slice(format!(".takeback-saved-{}", files::random_name()).as_bytes());
+        name.extend_from_slice(format!(".takeback-saved-{}", hex::random_digits(16)).as_bytes());
         let directory = self.root.directory(stage.as_bytes())?;
         rename_new(directory.as_fd(), from.name(), directory.as_fd(), &name)?;
         Ok(stage.join(&name))
@@ -567,7 +566,7 @@ impl Run<'_> {
             let directories: Vec<File> = batch.iter().filter_map(open).collect();
             let directories: Vec<&File> = directories.iter().collect();
             fault::point("directory sync")
-                .and_then(|()| files::sync_all(&directories))
+                .and_then(|()| durable::sync_files(&directories))
                 .map_err(at(&batch[0]))?;
         }
         Ok(())
@@ -593,7 +592,7 @@ impl Run<'_> {
         {
             return Ok(());
         }
-        match rustix::fs::unlinkat(directory, OsStr::from_bytes(&name), AtFlags::empty()) {
+        match rustix::fs::unlinkat(directory, paths::from_bytes(&name), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
