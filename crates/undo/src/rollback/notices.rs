@@ -1,4 +1,4 @@
-//! What agents have to be told after files went back.
+//! Notices: what agents must be told before their next turn, after files went back.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,116 +7,119 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use takeback_ledger::{Ledger, LedgerError, Time};
+use takeback_base::errors::error_chain;
+use takeback_ledger::{LedgerError, Time};
 use takeback_tree::{Kind, Oid, RelPath, Workspace};
 
-use crate::failures::chain;
-use crate::keeper::Keeper;
-use crate::list::EffectView;
-use crate::record::{Checkpoint, Checkpoints, Rollback};
+use crate::Opened;
+use crate::history::record::{Checkpoint, RollbackRecord};
+use crate::history::{EffectView, History};
 
-/// At most so many paths are named.
-const NAMED: usize = 200;
+/// The number of paths that a notice names.
+const MAX_NAMED: usize = 200;
 
-/// How long somebody who wants to be told waits for others that write into the ledger.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// The longest time that taking notices waits for other processes that write into the ledger.
+const LEDGER_WAIT: Duration = Duration::from_millis(200);
 
-/// A file larger than this is not read to see whether it changed again.
+/// The size up to which a file is read to see whether it changed again.
 const MAX_READ: u64 = 64 << 20;
 
-/// What the agent of a session has to be told.
+/// What the agent of a session must be summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notice {
-    /// Where files went back.
+    /// The workspace in which files went back.
     pub workspace: PathBuf,
-    /// Which, as far as they are named and still as they were left.
+    /// The files that are named and have not changed since the rollback.
     pub files: Vec<NoticeFile>,
-    /// How many more.
+    /// The number of files that are not named.
     pub more: usize,
-    /// What was not reversed.
+    /// The effects that the rollback did not reverse.
     pub effects: Vec<EffectView>,
 }
 
 /// A file that went back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoticeFile {
-    /// Its path in the workspace.
+    /// The path in the workspace.
     pub path: RelPath,
-    /// Whether it is gone.
+    /// True if the rollback deleted the file.
     pub is_gone: bool,
 }
 
-/// What there is to tell.
-pub(crate) struct Told<'a> {
+/// The part of a rollback that notices tell.
+pub(super) struct RollbackSummary<'a> {
     pub(crate) checkpoint: Oid,
     pub(crate) restored: &'a [RelPath],
     pub(crate) deleted: &'a [RelPath],
     pub(crate) effects: &'a [EffectView],
+    /// The state that the rollback led to.
+    pub(crate) tree: Oid,
 }
 
-/// Leaves a notice for every session that worked in a workspace.
-pub(crate) fn leave(
-    keeper: &Keeper,
+/// Leaves a notice for each of these sessions.
+pub(super) fn leave(
+    opened: &Opened,
     workspace: &Workspace<'_>,
-    told: &Told<'_>,
-    tree: &Oid,
+    summary: &RollbackSummary<'_>,
+    sessions: &BTreeSet<String>,
     now: Time,
 ) -> Result<(), String> {
-    let Some(mut ledger) = keeper.ledger().map_err(|error| chain(&error))? else { return Ok(()) };
-    let known =
-        Checkpoints::of(workspace.store(), workspace.id()).map_err(|error| chain(&error))?;
-    let sessions: BTreeSet<&str> = known
-        .all
-        .iter()
-        .filter_map(|known| Some(known.record.call.as_ref()?.session.as_str()))
-        .collect();
     if sessions.is_empty() {
         return Ok(());
     }
-    let body = body(workspace, told, tree);
+    let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
+        return Ok(());
+    };
+    let body = write_body(workspace, summary);
     for session in sessions {
         match ledger.add_notice(session, &body, now) {
-            // It was deleted, or never made it into the ledger.
+            // The session was deleted, or its events never reached the ledger.
             Ok(_) | Err(LedgerError::NoSuchSession(_)) => {}
-            Err(error) => return Err(chain(&error)),
+            Err(error) => return Err(error_chain(&error)),
         }
     }
     Ok(())
 }
 
-/// The same for a rollback that was cut off and is finished.
-pub(crate) fn leave_after_recovery(
-    keeper: &Keeper,
+/// Leaves the notices of a rollback that was cut off and is finished now.
+pub(super) fn leave_after_recovery(
+    opened: &Opened,
     workspace: &Workspace<'_>,
+    history: &History,
     safety: &Checkpoint,
-    done: &Rollback,
-    now: Time,
+    done: &RollbackRecord,
 ) -> Result<(), String> {
     let changes = workspace.store().changed_paths(&safety.pin.tree, &done.tree);
     let is_asked_for = |path: &RelPath| {
         done.paths.is_empty() || done.paths.iter().any(|asked| path.starts_with(asked))
     };
     let (mut restored, mut deleted) = (Vec::new(), Vec::new());
-    for change in changes.map_err(|error| chain(&error))? {
+    for change in changes.map_err(|error| error_chain(&error))? {
         if is_asked_for(&change.path) {
             let list = if change.to.is_some() { &mut restored } else { &mut deleted };
             list.push(change.path);
         }
     }
-    let told = Told { checkpoint: done.to, restored: &restored, deleted: &deleted, effects: &[] };
-    leave(keeper, workspace, &told, &done.tree, now)
+    let summary = RollbackSummary {
+        checkpoint: done.to,
+        restored: &restored,
+        deleted: &deleted,
+        effects: &[],
+        tree: done.tree,
+    };
+    leave(opened, workspace, &summary, &history.sessions(), safety.record.moment())
 }
 
-/// `tree`: the state that was led to. What a file was then says later whether somebody changed it
-/// again. A directory with something in it is told by that.
-fn body(workspace: &Workspace<'_>, told: &Told<'_>, tree: &Oid) -> Value {
+/// Writes a notice for the ledger. The ids of the files say later whether they changed again. A
+/// directory is named only if it is empty: otherwise its files are named.
+fn write_body(workspace: &Workspace<'_>, summary: &RollbackSummary<'_>) -> Value {
     let store = workspace.store();
-    let entry = |path: &RelPath| store.entry(tree, path).ok().flatten();
+    let entry = |path: &RelPath| store.entry(&summary.tree, path).ok().flatten();
     let mut files = Vec::new();
-    let mut count = told.deleted.len();
-    for (number, path) in told.restored.iter().enumerate() {
-        if files.len() == NAMED {
-            count += told.restored.len() - number;
+    let mut count = summary.deleted.len();
+    for (number, path) in summary.restored.iter().enumerate() {
+        if files.len() == MAX_NAMED {
+            count += summary.restored.len() - number;
             break;
         }
         let content = match entry(path) {
@@ -126,19 +129,19 @@ fn body(workspace: &Workspace<'_>, told: &Told<'_>, tree: &Oid) -> Value {
         count += 1;
         files.push(json!({ "path": path, "content": content }));
     }
-    let gone = told.deleted.iter().map(|path| json!({ "path": path, "content": null }));
-    files.extend(gone.take(NAMED - files.len()));
+    let gone = summary.deleted.iter().map(|path| json!({ "path": path, "content": null }));
+    files.extend(gone.take(MAX_NAMED - files.len()));
     json!({
         "kind": "rollback",
         "workspace": workspace.path().display().to_string(),
-        "checkpoint": told.checkpoint.to_string(),
+        "checkpoint": summary.checkpoint.to_string(),
         "files": files,
         "file_count": count,
-        "effects": told.effects,
+        "effects": summary.effects,
     })
 }
 
-/// The same as it comes back; what cannot be read is left out.
+/// A notice as the ledger gives it back.
 #[derive(Deserialize)]
 struct Body {
     workspace: PathBuf,
@@ -156,52 +159,48 @@ struct BodyFile {
     content: Option<String>,
 }
 
-impl Keeper {
-    /// Takes the notices that wait for a session, each once. Files that were changed again since
-    /// are not in them, and without anything in it there is no notice.
-    pub fn take_notices(&self, session: &str) -> Result<Vec<Notice>, String> {
-        let path = self.ledger_path();
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let ledger = Ledger::open(&path, &self.ledger_options(PATIENCE));
-        let mut ledger = ledger.map_err(|error| chain(&error))?;
-        if !ledger.has_notices(session).map_err(|error| chain(&error))? {
-            return Ok(Vec::new());
-        }
-        let taken = ledger.take_notices(session, self.now()).map_err(|error| chain(&error))?;
-        let mut seen = BTreeSet::new();
-        let mut notices = Vec::new();
-        // The latest first: it decides about what it names.
-        for taken in taken.into_iter().rev() {
-            let Ok(body) = serde_json::from_value::<Body>(taken.body) else { continue };
-            let mut notice = Notice {
-                more: body.file_count.saturating_sub(body.files.len()),
-                effects: body.effects,
-                ..Notice::default()
-            };
-            for file in body.files {
-                let Ok(file) = serde_json::from_value::<BodyFile>(file) else { continue };
-                let is_new = seen.insert((body.workspace.clone(), file.path.clone()));
-                if is_new && is_still(&body.workspace, &file) {
-                    let is_gone = file.content.is_none();
-                    notice.files.push(NoticeFile { path: file.path, is_gone });
-                }
-            }
-            notice.workspace = body.workspace;
-            if !notice.files.is_empty() || notice.more > 0 {
-                notices.push(notice);
-            }
-        }
-        notices.reverse();
-        Ok(notices)
+/// Takes the notices that wait for a session, each once. A file that changed again since is left
+/// out, and a notice that names no file is dropped.
+pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, String> {
+    let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
+        return Ok(Vec::new());
+    };
+    ledger.set_wait(LEDGER_WAIT);
+    if !ledger.has_notices(session).map_err(|error| error_chain(&error))? {
+        return Ok(Vec::new());
     }
+    let taken = ledger.take_notices(session, opened.now()).map_err(|error| error_chain(&error))?;
+    let mut seen = BTreeSet::new();
+    let mut notices = Vec::new();
+    // The latest first: it decides about the files that it names.
+    for taken in taken.into_iter().rev() {
+        let Ok(body) = serde_json::from_value::<Body>(taken.body) else { continue };
+        let mut notice = Notice {
+            more: body.file_count.saturating_sub(body.files.len()),
+            effects: body.effects,
+            ..Notice::default()
+        };
+        for file in body.files {
+            let Ok(file) = serde_json::from_value::<BodyFile>(file) else { continue };
+            let is_new = seen.insert((body.workspace.clone(), file.path.clone()));
+            if is_new && is_unchanged(&body.workspace, &file) {
+                let is_gone = file.content.is_none();
+                notice.files.push(NoticeFile { path: file.path, is_gone });
+            }
+        }
+        notice.workspace = body.workspace;
+        if !notice.files.is_empty() || notice.more > 0 {
+            notices.push(notice);
+        }
+    }
+    notices.reverse();
+    Ok(notices)
 }
 
-/// Whether a file is as it was left. If that cannot be told, it counts as such.
-fn is_still(workspace: &Path, file: &BodyFile) -> bool {
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let path = workspace.join(std::ffi::OsStr::from_bytes(file.path.as_bytes()));
+/// Returns true if a file is as the rollback left it, or if that cannot be told.
+fn is_unchanged(workspace: &Path, file: &BodyFile) -> bool {
+    use std::os::unix::ffi::OsStringExt;
+    let path = workspace.join(file.path.as_path());
     let metadata = fs::symlink_metadata(&path);
     let Some(content) = &file.content else { return metadata.is_err() };
     let Ok(metadata) = metadata else { return false };
@@ -210,7 +209,7 @@ fn is_still(workspace: &Path, file: &BodyFile) -> bool {
     } else if metadata.is_file() && metadata.len() <= MAX_READ {
         fs::read(&path)
     } else {
-        // The content of a directory is a tree.
+        // A directory has no content to compare.
         return true;
     };
     present.map_or(true, |present| Oid::of(Kind::Blob, &present).to_string() == *content)

@@ -1,6 +1,7 @@
 //! The workspace's own repository: where HEAD is, and a copy of its index.
 //!
-//! Read without git. Nothing in `.git` is ever written but the index, and that only when asked.
+//! It is read without git. Nothing in `.git` is ever written but the index, and that only if the
+//! user asks for it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha1::{Digest, Sha1};
+use takeback_base::hex;
 
-/// Where a repository is.
+/// The position of HEAD in a repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The commit; `None` before the first one, or if it cannot be told.
+    /// The commit; `None` before the first one, or if it cannot be read.
     pub commit: Option<String>,
     /// The branch; `None` if HEAD is detached.
     pub branch: Option<String>,
@@ -21,97 +23,92 @@ pub struct Head {
 
 /// A repository on disk.
 pub(crate) struct Repository {
-    /// HEAD and the index are here.
+    /// The directory of HEAD and the index.
     directory: PathBuf,
-    /// Refs are here: the same, but for linked worktrees.
+    /// The directory of the refs: another one only in linked worktrees.
     common: PathBuf,
 }
 
-/// The index cannot be restored.
+/// An index that cannot be restored.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages speak")]
 pub enum IndexError {
-    /// Somebody is writing it.
     #[error("git is at work: {} exists", .0.display())]
     Busy(PathBuf),
-    /// The system refused something.
     #[error("cannot write {}", path.display())]
-    Io {
-        /// What.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 impl Repository {
-    /// The repository whose work tree begins in this directory.
-    pub(crate) fn of(root: &Path) -> Option<Repository> {
+    /// Finds the repository whose work tree has its root in this directory.
+    pub(crate) fn find(root: &Path) -> Option<Repository> {
         let git = root.join(".git");
         let kind = fs::symlink_metadata(&git).ok()?.file_type();
         let directory = if kind.is_dir() {
             git
         } else {
-            // A linked worktree or a submodule: the file says where the repository is.
-            let text = small_file(&git)?;
+            // In a linked worktree or a submodule, a file names the repository.
+            let text = read_small_file(&git)?;
             root.join(text.strip_prefix("gitdir:")?.trim())
         };
-        let common = match small_file(&directory.join("commondir")) {
+        let common = match read_small_file(&directory.join("commondir")) {
             Some(text) => directory.join(text.trim()),
             None => directory.clone(),
         };
         Some(Repository { directory, common })
     }
 
+    /// Reads the position of HEAD.
     pub(crate) fn head(&self) -> Head {
-        let Some(text) = small_file(&self.directory.join("HEAD")) else { return Head::default() };
+        let Some(text) = read_small_file(&self.directory.join("HEAD")) else { return Head::default() };
         match text.trim().strip_prefix("ref:").map(str::trim) {
-            None => Head { commit: commit_id(&text), branch: None },
+            None => Head { commit: parse_commit_id(&text), branch: None },
             Some(name) => Head {
-                commit: self.resolve(name),
+                commit: self.resolve_ref(name),
                 branch: Some(name.strip_prefix("refs/heads/").unwrap_or(name).to_owned()),
             },
         }
     }
 
-    fn resolve(&self, name: &str) -> Option<String> {
-        // A name that leads elsewhere is none.
+    fn resolve_ref(&self, name: &str) -> Option<String> {
+        // A name must not lead out of the repository.
         if name.split('/').any(|part| part == ".." || part.is_empty()) {
             return None;
         }
         let loose = [&self.directory, &self.common]
             .into_iter()
-            .find_map(|directory| commit_id(&small_file(&directory.join(name))?));
+            .find_map(|directory| parse_commit_id(&read_small_file(&directory.join(name))?));
         loose.or_else(|| {
             let packed = fs::read_to_string(self.common.join("packed-refs")).ok()?;
             let line = packed.lines().find(|line| line.get(41..) == Some(name))?;
-            commit_id(line.get(..40)?)
+            parse_commit_id(line.get(..40)?)
         })
     }
 
-    fn index(&self) -> PathBuf {
+    fn index_path(&self) -> PathBuf {
         self.directory.join("index")
     }
 
-    /// What tells whether the index changed.
+    /// Reads the stamp of the index. Another stamp means that the index may have changed.
     pub(crate) fn index_stamp(&self) -> Option<[i64; 5]> {
-        let stat = fs::symlink_metadata(self.index()).ok().filter(fs::Metadata::is_file)?;
+        let stat = fs::symlink_metadata(self.index_path()).ok().filter(fs::Metadata::is_file)?;
         let times = [stat.mtime(), stat.mtime_nsec(), stat.ctime() ^ stat.ctime_nsec()];
         Some([stat.size() as i64, times[0], times[1], times[2], stat.ino() as i64])
     }
 
-    /// A copy of the index: what is staged, without what only speeds git up. `None` if there is
-    /// none or it is of a form that cannot be copied (a split one, one with SHA-256).
-    pub(crate) fn index_copy(&self) -> Option<Vec<u8>> {
-        normalized(&fs::read(self.index()).ok()?)
+    /// Copies the index: the staged files, without what only speeds git up. Returns `None` if there
+    /// is no index, or if it has a form that cannot be copied (split, or with SHA-256).
+    pub(crate) fn copy_index(&self) -> Option<Vec<u8>> {
+        normalize_index(&fs::read(self.index_path()).ok()?)
     }
 
-    /// Whether the index can be written now.
+    /// Returns an error if git is writing the index.
     pub(crate) fn check_index(&self) -> Result<(), IndexError> {
         let lock = self.directory.join("index.lock");
         if fs::symlink_metadata(&lock).is_ok() { Err(IndexError::Busy(lock)) } else { Ok(()) }
     }
 
-    /// Puts a copy of the index back, in the way that git itself writes it.
+    /// Puts a copy of the index back, in the same way as git writes it.
     pub(crate) fn restore_index(&self, copy: &[u8]) -> Result<(), IndexError> {
         let lock = self.directory.join("index.lock");
         let mut options = fs::OpenOptions::new();
@@ -124,16 +121,16 @@ impl Repository {
             .write_all(copy)
             .and_then(|()| file.write_all(&Sha1::digest(copy)))
             .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&lock, self.index()));
+            .and_then(|()| fs::rename(&lock, self.index_path()));
         written.map_err(|source| {
             let _ = fs::remove_file(&lock);
-            IndexError::Io { path: self.index(), source }
+            IndexError::Io { path: self.index_path(), source }
         })
     }
 }
 
-/// The text of a file that is small if it is what it should be.
-fn small_file(path: &Path) -> Option<String> {
+/// Reads a file that is small if it is what it should be.
+fn read_small_file(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     if !metadata.is_file() || metadata.len() > 64 << 10 {
         return None;
@@ -141,15 +138,16 @@ fn small_file(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-fn commit_id(text: &str) -> Option<String> {
+/// Parses the id of a commit.
+fn parse_commit_id(text: &str) -> Option<String> {
     let id = text.trim();
-    let is_id = matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_id = matches!(id.len(), 40 | 64) && hex::is_hex(id);
     is_id.then(|| id.to_owned())
 }
 
-/// An index without its checksum, its extensions, and the times and numbers of files, so that the
-/// same staged state is always the same bytes. Git fills all of it in again.
-fn normalized(index: &[u8]) -> Option<Vec<u8>> {
+/// Removes the checksum, the extensions, and the times and inode numbers of files from an index, so
+/// that the same staged state is always the same bytes. Git fills all of it in again.
+fn normalize_index(index: &[u8]) -> Option<Vec<u8>> {
     const CHECKSUM: usize = 20;
     let end = index.len().checked_sub(CHECKSUM)?;
     let checksum = &index[end..];
@@ -168,7 +166,7 @@ fn normalized(index: &[u8]) -> Option<Vec<u8>> {
     for _ in 0..count {
         let start = at;
         let flags = u16::from_be_bytes(copy.get(at + 60..at + 62)?.try_into().ok()?);
-        // Times, device, inode; owner, group, size. Between them is the mode.
+        // Clears times, device and inode; then owner, group and size. The mode is in between.
         copy.get_mut(at..at + 24)?.fill(0);
         copy.get_mut(at + 28..at + 40)?.fill(0);
         at += if version >= 3 && flags & 0x4000 != 0 { 64 } else { 62 };
@@ -184,9 +182,9 @@ fn normalized(index: &[u8]) -> Option<Vec<u8>> {
         let length = 8 + number(&copy, extension + 4)? as usize;
         let content = copy.get(extension..extension + length)?;
         match &content[..4] {
-            // Most entries are in another file.
+            // A split index has most of its entries in another file.
             b"link" => return None,
-            // Those that git must understand begin with a small letter.
+            // Extensions that git must understand begin with a small letter.
             [b'a'..=b'z', ..] => kept.extend_from_slice(content),
             _ => {}
         }
@@ -231,7 +229,7 @@ mod tests {
         }
 
         fn repository(&self) -> Repository {
-            Repository::of(self.0.path()).unwrap()
+            Repository::find(self.0.path()).unwrap()
         }
     }
 
@@ -248,24 +246,24 @@ mod tests {
         scratch.git(&["pack-refs", "--all"]);
         assert_eq!(scratch.repository().head(), main);
         scratch.git(&["worktree", "add", "-q", "-b", "side/x", "linked"]);
-        let linked = Repository::of(&scratch.0.path().join("linked")).unwrap();
+        let linked = Repository::find(&scratch.0.path().join("linked")).unwrap();
         assert_eq!(linked.head(), Head { commit: commit.clone(), branch: Some("side/x".into()) });
         scratch.git(&["checkout", "-q", "--detach"]);
         assert_eq!(scratch.repository().head(), Head { commit, branch: None });
     }
 
     #[test]
-    fn the_same_staged_state_is_the_same_copy() {
+    fn the_same_staged_state_gives_the_same_copy() {
         let scratch = Scratch::new();
         scratch.write("a", "a");
         scratch.git(&["add", "a"]);
-        let copy = scratch.repository().index_copy().unwrap();
+        let copy = scratch.repository().copy_index().unwrap();
         scratch.write("a", "a");
         scratch.git(&["update-index", "--refresh"]);
-        assert_eq!(scratch.repository().index_copy().unwrap(), copy);
+        assert_eq!(scratch.repository().copy_index().unwrap(), copy);
         scratch.write("a", "b");
         scratch.git(&["add", "a"]);
-        assert_ne!(scratch.repository().index_copy().unwrap(), copy);
+        assert_ne!(scratch.repository().copy_index().unwrap(), copy);
     }
 
     #[test]
@@ -283,7 +281,7 @@ mod tests {
             scratch.git(&["add", "a", "new"]);
             scratch.git(&["add", "-N", "directory-b"]);
             let staged = scratch.git(&["ls-files", "--stage"]);
-            let copy = scratch.repository().index_copy().unwrap();
+            let copy = scratch.repository().copy_index().unwrap();
             scratch.git(&["reset", "-q", "--hard"]);
             assert_ne!(scratch.git(&["ls-files", "--stage"]), staged);
             scratch.repository().restore_index(&copy).unwrap();
@@ -298,7 +296,7 @@ mod tests {
         scratch.write("a", "a");
         scratch.git(&["add", "a"]);
         let repository = scratch.repository();
-        let copy = repository.index_copy().unwrap();
+        let copy = repository.copy_index().unwrap();
         scratch.write(".git/index.lock", "");
         assert!(matches!(repository.check_index(), Err(IndexError::Busy(_))));
         assert!(matches!(repository.restore_index(&copy), Err(IndexError::Busy(_))));
@@ -306,11 +304,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_index_has_no_copy() {
-        assert_eq!(normalized(b""), None);
-        assert_eq!(normalized(&[0; 64]), None);
+    fn a_damaged_index_is_not_copied() {
+        assert_eq!(normalize_index(b""), None);
+        assert_eq!(normalize_index(&[0; 64]), None);
         let mut damaged = b"DIRC\0\0\0\x02\0\0\0\x09".to_vec();
         damaged.extend_from_slice(&Sha1::digest(&damaged));
-        assert_eq!(normalized(&damaged), None);
+        assert_eq!(normalize_index(&damaged), None);
     }
 }

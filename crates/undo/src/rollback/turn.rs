@@ -1,66 +1,39 @@
-//! Taking back what an agent did in a turn while keeping what others did since: a three-way merge
-//! per file.
+//! The undo of a turn: taking back what an agent did while keeping what others did since, by a
+//! three-way merge per file.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use takeback_tree::{
-    Content, Edit, Entry, Kept, KeptReason, Mode, ObjectError, Oid, RelPath, Store, Uncovered,
-    Workspace,
+    Capture, Content, Edit, Entry, Mode, ObjectError, Oid, RelPath, Store, Workspace,
 };
 
-use crate::changes::{Changes, Node, Now, Segment, Timeline};
+use super::merge::{self, Conflicts, Merged};
+use super::reversal::find_undone_ranges;
+use super::{Resolution, RollbackError, TurnUndo};
+use crate::history::authorship::{Node, PresentState, Segment, Timeline};
 use crate::history::{History, Row};
-use crate::keeper::Keeper;
-use crate::merge::{self, Conflicts, Merged};
-use crate::record::Action;
-use crate::rollback::{self, Goal, PlannedRollback, RollbackError, State};
-use crate::subject::Subject;
 
-/// How to undo a turn.
-#[derive(Clone, Debug, Default)]
-pub struct UndoOptions {
-    /// The row of the turn; the last one that changed files if not given.
-    pub row: Option<usize>,
-    /// What happens where others changed the same.
-    pub conflicts: Resolution,
-    /// Whether what others may have changed is taken back as well.
-    pub uncertain: bool,
-}
-
-/// What happens to a file that somebody changed since, in the same place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Resolution {
-    /// It is left alone and named.
-    #[default]
-    Leave,
-    /// What is there now wins.
-    Ours,
-    /// What was there before the turn wins.
-    Theirs,
-    /// Both are written, with markers around them.
-    Markers,
-}
-
-/// A file that was changed since.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A file that was changed since the turn, so that its change cannot simply be taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct Conflict {
-    /// Which.
     pub path: RelPath,
-    /// In words.
-    pub reason: &'static str,
-    /// Whether it was resolved as asked.
+    /// The reason in words.
+    pub reason: Cow<'static, str>,
+    /// True if the conflict was resolved as the request asks.
     pub resolved: bool,
 }
 
-/// What becomes of one path.
-enum Outcome {
-    /// It is undone already.
-    Same,
-    /// This is what will be there.
+/// The result of undoing the changes of one path.
+enum PathUndo {
+    /// The path is already as it was.
+    Unchanged,
+    /// The path becomes this node, or goes.
     Becomes(Option<NewNode>),
     Conflict(&'static str),
-    /// A conflict that was resolved in this way.
+    /// A conflict that was resolved: the path becomes this node, or goes.
     Resolved(Option<NewNode>, &'static str),
 }
 
@@ -71,123 +44,114 @@ enum NewNode {
     Made(Mode, Vec<u8>),
 }
 
-impl Keeper {
-    /// Plans to take back what a turn changed.
-    pub fn plan_undo<'k, 'w>(
-        &'k self,
-        workspace: &'w Workspace<'w>,
-        history: &History,
-        options: &UndoOptions,
-    ) -> Result<PlannedRollback<'k, 'w>, RollbackError> {
-        let store = workspace.store();
-        let mut lock = self.lock(workspace)?;
-        let named = history.named();
-        let present = lock.capture_readable(&self.capture_options(&self.rules, &named))?;
-        let now = Now { tree: present.tree, uncovered: &present.uncovered, named: &named };
-        let timeline = Timeline::of(history, Some(now)).with_neighbours(workspace)?;
-        let (row, changes, undone) =
-            turn_to_undo(store, history, &timeline, &present.tree, options)?;
-        let Undone { edits, conflicts, uncertain } = undone;
-        let lost = |error| RollbackError::TurnLost(row.number, error);
-        let mut paths: Vec<RelPath> = edits.iter().map(|edit| edit.path.clone()).collect();
-        let tree = lock.edit(present.tree, &edits)?;
-        // Directories that the turn made go with what it made in them.
-        for (path, segments) in &changes.paths {
-            let is_made = segments.first().is_some_and(|segment| segment.before.is_none());
-            let is_in = |tree| store.entry(tree, path).map(|entry| entry.is_some()).map_err(lost);
-            if is_made && !paths.contains(path) && is_in(&present.tree)? && !is_in(&tree)? {
-                paths.push(path.clone());
-            }
-        }
-        // What is taken back was captured before the turn and is captured now.
-        let is_asked_for =
-            |uncovered: &Uncovered| paths.iter().any(|path| path.starts_with(&uncovered.path));
-        let mut uncovered = present.uncovered;
-        uncovered.retain(|uncovered| !is_asked_for(uncovered));
-        let goal = Goal {
-            checkpoint: row.first().clone(),
-            state: State { tree, filter: present.filter, uncovered },
-            action: Action::UndoTurn,
-            named: named.clone(),
-            reverses: None,
-            files: true,
-            chat: None,
-            index: false,
-            paths,
-        };
-        // No paths would mean all of them; without an edit, all of them are as they should be.
-        let mut planned = self.plan(workspace, Some(lock), goal, Vec::new())?;
-        let kept = changes.not_covered.into_iter();
-        let kept = kept.map(|path| Kept { path, reason: KeptReason::NotCovered });
-        planned.view.kept.extend(kept);
-        planned.view.row = Some(row.number);
-        planned.view.effects = self.effects_of_row(&Subject::of(workspace), &row);
-        (planned.view.conflicts, planned.view.uncertain) = (conflicts, uncertain);
-        Ok(planned)
-    }
+/// The turn to undo, and the edits that take its changes back.
+pub(super) struct FoundTurn<'h> {
+    pub(super) row: Row<'h>,
+    pub(super) edits: Vec<Edit>,
+    pub(super) conflicts: Vec<Conflict>,
+    pub(super) uncertain: Vec<RelPath>,
+    /// The paths that were not covered before the turn. They stay as they are.
+    pub(super) not_covered: BTreeSet<RelPath>,
+    /// The paths that the turn made.
+    made: Vec<RelPath>,
 }
 
-/// The turn that is meant, what it changed, and what taking that back comes to.
-fn turn_to_undo<'h>(
-    store: &Store,
+/// Finds the turn that a request means: the one of a row, or the last that changed files and was
+/// not taken back.
+pub(super) fn find_turn<'h>(
+    workspace: &Workspace<'_>,
     history: &'h History,
-    timeline: &Timeline<'_>,
-    present: &Oid,
-    options: &UndoOptions,
-) -> Result<(Row<'h>, Changes, Undone), RollbackError> {
-    let undo = |row: &Row<'_>| {
-        let changes = timeline.changes(store, |_, of| of == Some(row.number))?;
-        let mut undone = Undone::default();
-        for (path, segments) in &changes.paths {
-            undone.add(store, present, path, segments, options)?;
-        }
-        undone.drop_impossible(store, present)?;
-        Ok((changes, undone))
+    present: &Capture,
+    named: &[RelPath],
+    options: &TurnUndo,
+) -> Result<FoundTurn<'h>, RollbackError> {
+    let store = workspace.store();
+    let state = PresentState { tree: present.tree, uncovered: &present.uncovered, named };
+    let timeline = Timeline::of(history, Some(state)).with_neighbours(workspace)?;
+    let find = |row: Row<'h>| {
+        let found = undo_row(store, &timeline, &present.tree, row, options);
+        found.map_err(|error| RollbackError::TurnLost(row.number, error))
     };
-    let lost = |row: &Row<'_>, error| RollbackError::TurnLost(row.number, error);
     if let Some(number) = options.row {
         let row = history.row(number)?;
         if row.turn().is_none() {
             return Err(RollbackError::NotATurn(number));
         }
-        let (changes, undone) = undo(&row).map_err(|error| lost(&row, error))?;
-        return Ok((row, changes, undone));
+        return find(row);
     }
-    let taken_back = rollback::taken_back(history);
+    let undone = find_undone_ranges(history);
     let is_left = |row: &Row<'_>| {
         let seq = row.first().pin.name.seq;
-        row.turn().is_some() && !taken_back.iter().any(|range| range.contains(&seq))
+        row.turn().is_some() && !undone.iter().any(|range| range.contains(&seq))
     };
     for row in history.rows().filter(is_left) {
-        let (changes, undone) = undo(&row).map_err(|error| lost(&row, error))?;
-        // One that changed nothing, or of which nothing is left, is not meant.
-        if !undone.is_empty() {
-            return Ok((row, changes, undone));
+        let turn = find(row)?;
+        // The user does not mean a turn that changed nothing, or of which nothing is left.
+        if !turn.is_empty() {
+            return Ok(turn);
         }
     }
     Err(RollbackError::NoTurn)
 }
 
-/// What an undo comes to.
-#[derive(Default)]
-struct Undone {
-    edits: Vec<Edit>,
-    conflicts: Vec<Conflict>,
-    uncertain: Vec<RelPath>,
+/// Works out how to take the changes of a row's turn back.
+fn undo_row<'h>(
+    store: &Store,
+    timeline: &Timeline<'_>,
+    present: &Oid,
+    row: Row<'h>,
+    options: &TurnUndo,
+) -> Result<FoundTurn<'h>, ObjectError> {
+    let changes = timeline.collect_changes(store, |_, number| number == Some(row.number))?;
+    let is_made =
+        |segments: &[Segment]| segments.first().is_some_and(|segment| segment.before.is_none());
+    let made = changes.paths.iter().filter(|(_, segments)| is_made(segments));
+    let mut turn = FoundTurn {
+        row,
+        edits: Vec::new(),
+        conflicts: Vec::new(),
+        uncertain: Vec::new(),
+        made: made.map(|(path, _)| path.clone()).collect(),
+        not_covered: changes.not_covered,
+    };
+    for (path, segments) in &changes.paths {
+        turn.undo_path(store, present, path, segments, options)?;
+    }
+    turn.drop_impossible_edits(store, present)?;
+    Ok(turn)
 }
 
-impl Undone {
+impl FoundTurn<'_> {
     fn is_empty(&self) -> bool {
         self.edits.is_empty() && self.conflicts.is_empty() && self.uncertain.is_empty()
     }
 
-    fn add(
+    /// Lists the paths that the undo touches. Directories that the turn made go with the files that
+    /// it made in them.
+    pub(super) fn touched_paths(
+        &self,
+        store: &Store,
+        present: &Oid,
+        target: &Oid,
+    ) -> Result<Vec<RelPath>, RollbackError> {
+        let lost = |error| RollbackError::TurnLost(self.row.number, error);
+        let mut paths: Vec<RelPath> = self.edits.iter().map(|edit| edit.path.clone()).collect();
+        for path in &self.made {
+            let is_in = |tree| store.entry(tree, path).map(|entry| entry.is_some()).map_err(lost);
+            if !paths.contains(path) && is_in(present)? && !is_in(target)? {
+                paths.push(path.clone());
+            }
+        }
+        Ok(paths)
+    }
+
+    fn undo_path(
         &mut self,
         store: &Store,
         present: &Oid,
         path: &RelPath,
         segments: &[Segment],
-        options: &UndoOptions,
+        options: &TurnUndo,
     ) -> Result<(), ObjectError> {
         let is_used = |segment: &&Segment| segment.certain || options.uncertain;
         let used: Vec<&Segment> = segments.iter().filter(is_used).collect();
@@ -198,23 +162,23 @@ impl Undone {
             return Ok(());
         }
         let now = store.entry(present, path)?;
-        let (becomes, conflict) = match take_back(store, now, &used, options.conflicts)? {
-            Outcome::Same => return Ok(()),
-            Outcome::Becomes(node) => (Some(node), None),
-            Outcome::Conflict(reason) => (None, Some((reason, false))),
-            Outcome::Resolved(node, reason) => (Some(node), Some((reason, true))),
+        let (becomes, conflict) = match undo_segments(store, now, &used, options.conflicts)? {
+            PathUndo::Unchanged => return Ok(()),
+            PathUndo::Becomes(node) => (Some(node), None),
+            PathUndo::Conflict(reason) => (None, Some((reason, false))),
+            PathUndo::Resolved(node, reason) => (Some(node), Some((reason, true))),
         };
         if let Some((reason, resolved)) = conflict {
-            self.conflicts.push(Conflict { path: path.clone(), reason, resolved });
+            self.conflicts.push(Conflict { path: path.clone(), reason: reason.into(), resolved });
         }
         if let Some(node) = becomes {
-            self.edits.push(Edit { path: path.clone(), to: node.map(NewNode::entry) });
+            self.edits.push(Edit { path: path.clone(), to: node.map(NewNode::into_entry) });
         }
         Ok(())
     }
 
-    /// What should be in a directory that is something else by now is a conflict.
-    fn drop_impossible(&mut self, store: &Store, present: &Oid) -> Result<(), ObjectError> {
+    /// Turns edits into conflicts if their directory is something else by now.
+    fn drop_impossible_edits(&mut self, store: &Store, present: &Oid) -> Result<(), ObjectError> {
         let becomes: HashMap<RelPath, bool> = self
             .edits
             .iter()
@@ -240,7 +204,7 @@ impl Undone {
             if is_possible {
                 possible.push(edit);
             } else {
-                let reason = "its directory is something else since";
+                let reason = "its directory is something else since".into();
                 self.conflicts.push(Conflict { path: edit.path, reason, resolved: false });
             }
         }
@@ -250,14 +214,14 @@ impl Undone {
 }
 
 impl NewNode {
-    fn entry(self) -> Entry {
+    fn into_entry(self) -> Entry {
         match self {
             NewNode::Known((mode, oid)) => Entry { mode, content: Content::Known(oid) },
             NewNode::Made(mode, bytes) => Entry { mode, content: Content::Bytes(bytes) },
         }
     }
 
-    fn is(&self, node: Option<Node>) -> bool {
+    fn is_node(&self, node: Option<Node>) -> bool {
         matches!(self, NewNode::Known(known) if Some(*known) == node)
     }
 
@@ -275,54 +239,55 @@ impl NewNode {
     }
 }
 
-/// Takes changes of one path back, the last one first.
-fn take_back(
+/// Undoes the changes of one path, the last one first.
+fn undo_segments(
     store: &Store,
     now: Option<Node>,
     segments: &[&Segment],
     resolution: Resolution,
-) -> Result<Outcome, ObjectError> {
+) -> Result<PathUndo, ObjectError> {
     if segments.iter().all(|segment| is_about_directories(segment)) {
-        return Ok(take_directory_back(now, segments));
+        return Ok(undo_directory(now, segments));
     }
     let mut current = now.map(NewNode::Known);
     let mut resolved = None;
     for segment in segments.iter().rev() {
-        match take_one_back(store, current.as_ref(), segment, resolution)? {
-            Outcome::Same => {}
-            Outcome::Becomes(node) => current = node,
-            conflict @ Outcome::Conflict(_) => return Ok(conflict),
-            Outcome::Resolved(node, reason) => {
+        match undo_segment(store, current.as_ref(), segment, resolution)? {
+            PathUndo::Unchanged => {}
+            PathUndo::Becomes(node) => current = node,
+            conflict @ PathUndo::Conflict(_) => return Ok(conflict),
+            PathUndo::Resolved(node, reason) => {
                 current = node;
                 resolved = Some(reason);
             }
         }
     }
     Ok(match (current, resolved) {
-        (current, Some(reason)) => Outcome::Resolved(current, reason),
-        (None, None) if now.is_none() => Outcome::Same,
-        (Some(node), None) if node.is(now) => Outcome::Same,
-        (current, None) => Outcome::Becomes(current),
+        (current, Some(reason)) => PathUndo::Resolved(current, reason),
+        (None, None) if now.is_none() => PathUndo::Unchanged,
+        (Some(node), None) if node.is_node(now) => PathUndo::Unchanged,
+        (current, None) => PathUndo::Becomes(current),
     })
 }
 
-fn take_one_back(
+/// Undoes one change of a path.
+fn undo_segment(
     store: &Store,
     now: Option<&NewNode>,
     segment: &Segment,
     resolution: Resolution,
-) -> Result<Outcome, ObjectError> {
+) -> Result<PathUndo, ObjectError> {
     let Segment { before, after, .. } = *segment;
     let is = |node: Option<Node>| match (now, node) {
-        (Some(now), node) => now.is(node),
+        (Some(now), node) => now.is_node(node),
         (None, node) => node.is_none(),
     };
     let was = before.map(NewNode::Known);
     if is(after) {
-        return Ok(Outcome::Becomes(was));
+        return Ok(PathUndo::Becomes(was));
     }
     if is(before) {
-        return Ok(Outcome::Same);
+        return Ok(PathUndo::Unchanged);
     }
     if let (Some(now), Some(before), Some(after)) = (now, before, after)
         && [now.mode(), before.0, after.0].iter().all(|mode| mode.is_file())
@@ -336,9 +301,9 @@ fn take_one_back(
         _ => "another kind of file since",
     };
     Ok(match resolution {
-        Resolution::Theirs => Outcome::Resolved(was, reason),
-        Resolution::Ours => Outcome::Resolved(now.cloned(), reason),
-        Resolution::Leave | Resolution::Markers => Outcome::Conflict(reason),
+        Resolution::Theirs => PathUndo::Resolved(was, reason),
+        Resolution::Ours => PathUndo::Resolved(now.cloned(), reason),
+        Resolution::Leave | Resolution::Markers => PathUndo::Conflict(reason),
     })
 }
 
@@ -346,27 +311,27 @@ fn is_about_directories(segment: &Segment) -> bool {
     [segment.before, segment.after].iter().flatten().all(|(mode, _)| mode.is_directory())
 }
 
-/// A directory is made, removed and gets another mode without regard to what is in it: that has
-/// changes of its own. One that is in use stays.
-fn take_directory_back(now: Option<Node>, segments: &[&Segment]) -> Outcome {
+/// Undoes the changes of a directory itself: made, removed, another mode. The files in it have
+/// changes of their own, and a directory that is not empty stays.
+fn undo_directory(now: Option<Node>, segments: &[&Segment]) -> PathUndo {
     let before = segments.first().and_then(|segment| segment.before);
     let after = segments.last().and_then(|segment| segment.after);
     match (now, before, after) {
-        (Some((mode, Oid::EMPTY_TREE)), None, _) if mode.is_directory() => Outcome::Becomes(None),
+        (Some((mode, Oid::EMPTY_TREE)), None, _) if mode.is_directory() => PathUndo::Becomes(None),
         (None, Some((mode, _)), None) => {
-            Outcome::Becomes(Some(NewNode::Known((mode, Oid::EMPTY_TREE))))
+            PathUndo::Becomes(Some(NewNode::Known((mode, Oid::EMPTY_TREE))))
         }
         (Some((mode, tree)), Some((before, _)), Some((after, _)))
             if mode.is_directory() && mode == after && before != after =>
         {
-            Outcome::Becomes(Some(NewNode::Known((before, tree))))
+            PathUndo::Becomes(Some(NewNode::Known((before, tree))))
         }
-        _ => Outcome::Same,
+        _ => PathUndo::Unchanged,
     }
 }
 
-/// The permission bits: what was changed since stays.
-fn merged_mode(now: Mode, before: Mode, after: Mode) -> Mode {
+/// Merges permission bits: a mode that was changed since the turn stays.
+fn merge_modes(now: Mode, before: Mode, after: Mode) -> Mode {
     if now == after { before } else { now }
 }
 
@@ -376,9 +341,9 @@ fn merge_files(
     before: Node,
     after: Node,
     resolution: Resolution,
-) -> Result<Outcome, ObjectError> {
+) -> Result<PathUndo, ObjectError> {
     const REASON: &str = "changed by the turn and since, in the same lines";
-    let mode = merged_mode(now.mode(), before.0, after.0);
+    let mode = merge_modes(now.mode(), before.0, after.0);
     let base = store.blob(&after.1)?;
     let ours = now.content(store)?;
     let theirs = store.blob(&before.1)?;
@@ -391,10 +356,10 @@ fn merge_files(
         }
     };
     Ok(match merge::merge(&base, &ours, &theirs, conflicts) {
-        Merged::Clean(bytes) => Outcome::Becomes(Some(NewNode::Made(mode, bytes))),
+        Merged::Clean(bytes) => PathUndo::Becomes(Some(NewNode::Made(mode, bytes))),
         Merged::Resolved { content, .. } => {
-            Outcome::Resolved(Some(NewNode::Made(mode, content)), REASON)
+            PathUndo::Resolved(Some(NewNode::Made(mode, content)), REASON)
         }
-        Merged::Conflict { .. } => Outcome::Conflict(REASON),
+        Merged::Conflict { .. } => PathUndo::Conflict(REASON),
     })
 }
