@@ -5,16 +5,16 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use takeback_agents::LogError;
+use takeback_import::ImportError;
+use takeback_import::hermes::HermesError;
 use takeback_ledger::{
-    ExchangeError, HermesError, LedgerError, OpenError, RepairError as LedgerRepairError,
-    TitleError,
+    ExchangeError, LedgerError, OpenError, RepairError as LedgerRepairError, TitleError,
 };
 use takeback_tree::{
     CaptureError, DiffError, GcError, MoveError, PinError, PlanError, RepairError, RestoreError,
     StoreError, WorkspaceError,
 };
 
-use takeback_undo::import::ImportError;
 use takeback_undo::{
     CompareError, FindError, IndexError, MoveWorkspaceError, NameError, PruneError, RollbackError,
     StatusError, TakeError,

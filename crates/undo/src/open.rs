@@ -138,7 +138,7 @@ impl Opened {
         if is_first {
             // A failure here must not cost a checkpoint: the older layout is in no one's way.
             let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
-            let _ = crate::import::archive_old_layout(&directory, now);
+            let _ = crate::retention::archive_repositories(&directory, now);
         }
         let store = Store::open(directory.join("store"))?;
         if is_first {

@@ -4,10 +4,6 @@
 
 mod contract;
 mod exchange;
-mod hermes;
-mod hermes_live;
-mod hermes_real;
-mod hermes_versions;
 mod logs;
 mod losses;
 mod opening;

@@ -6,8 +6,6 @@
 //! uncertain otherwise. A change between calls is the user's, or another program's.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use takeback_ledger::Time;
@@ -245,9 +243,9 @@ impl NeighbourCall {
         let from = Time::parse(&call.began.as_ref()?.time)?;
         let inner = |path: &Path| {
             let inner = path.strip_prefix(here).ok()?;
-            RelPath::new(inner.as_os_str().as_bytes()).ok()
+            RelPath::from_path(inner).ok()
         };
-        let path_of = |named: &RelPath| there.join(OsStr::from_bytes(named.as_bytes()));
+        let path_of = |named: &RelPath| there.join(named.as_path());
         let within: Vec<RelPath> = match call.named.is_empty() {
             // The call may have changed anything that both workspaces have.
             true => vec![inner(there).unwrap_or(RelPath::root())],

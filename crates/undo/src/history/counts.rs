@@ -105,7 +105,7 @@ fn count_row(
     let to = if last.record.kind == Kind::Call { next.unwrap_or(last) } else { last }.pin.tree;
     let mut counts = ChangeCounts::default();
     let mut paths = Vec::new();
-    for (path, segments) in timeline.changes(store, |_, of| of == Some(row.number))?.paths {
+    for (path, segments) in timeline.collect_changes(store, |_, of| of == Some(row.number))?.paths {
         let before = segments.first().and_then(|segment| segment.before);
         let after = segments.last().and_then(|segment| segment.after);
         // A file that was captured only because a call named it is not in both trees.

@@ -149,6 +149,17 @@ impl History {
         named.into_iter().cloned().collect()
     }
 
+    /// The sessions that have worked in the workspace.
+    pub(crate) fn sessions(&self) -> BTreeSet<String> {
+        let calls = self.all.iter().filter_map(|known| known.record.call.as_ref());
+        calls.map(|call| call.session.clone()).collect()
+    }
+
+    /// The number of the newest checkpoint of any kind; 0 if there is none.
+    pub(crate) fn newest(&self) -> u64 {
+        self.all.last().map_or(0, |newest| newest.pin.name.seq)
+    }
+
     /// The rows, newest first.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         (1..=self.rows.len()).map(|number| Row { history: self, number })

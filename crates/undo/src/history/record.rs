@@ -192,7 +192,7 @@ impl Record {
     }
 
     /// Parses the message of a pin.
-    pub(crate) fn parse(message: &str) -> Result<Record, String> {
+    pub fn parse(message: &str) -> Result<Record, String> {
         let (_, json) = message.split_once("\n\n").ok_or("it has no record")?;
         let record: Record = serde_json::from_str(json).map_err(|error| error.to_string())?;
         if record.version > VERSION {
@@ -202,7 +202,7 @@ impl Record {
     }
 
     /// Makes a record that has what every record needs.
-    pub(crate) fn new(workspace: AnyPath, seq: u64, now: Time, kind: Kind, reason: &str) -> Record {
+    pub fn new(workspace: AnyPath, seq: u64, now: Time, kind: Kind, reason: &str) -> Record {
         Record {
             version: VERSION,
             seq,

@@ -24,7 +24,6 @@ use takeback_tree::Oid;
 use self::call::CallContext;
 use self::capture::{capture_after, capture_before};
 use self::protected::{ProtectedPath, find_protected_paths, find_substitutes};
-use self::session::Workplace;
 use self::state::SessionState;
 use crate::Opened;
 use crate::history::record::clean_reason;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::iter;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use takeback_base::paths;
+use takeback_base::paths::canonicalize_parent;
 use takeback_tree::{AnyPath, CaptureError, RelPath, Rules, Workspace, WorkspaceError};
 
 use super::call::{CallContext, analyze_call};
@@ -44,7 +44,7 @@ pub(super) fn find_protected_paths(
     let (root, directory) = (call.root(), &call.workplace.directory);
     let mut main = ProtectedPath::new(opened, PathKind::Directory(root.into()));
     let named = call.call.paths().iter().flat_map(|path| {
-        let path = paths::resolve_parent(&directory.join(path));
+        let path = canonicalize_parent(&directory.join(path));
         // Writing to a link writes to its target.
         let target = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
         let target = target.then(|| fs::canonicalize(&path).ok()).flatten();
@@ -52,7 +52,7 @@ pub(super) fn find_protected_paths(
     });
     let outside = call.analysis.as_ref().map(|analysis| analysis.outside.as_slice());
     let outside = outside.unwrap_or_default().iter();
-    let outside = outside.map(|path| paths::resolve_parent(&directory.join(path)));
+    let outside = outside.map(|path| canonicalize_parent(&directory.join(path)));
     let mut elsewhere = Vec::new();
     let mut seen = BTreeSet::new();
     for path in named.chain(outside) {
@@ -92,8 +92,8 @@ pub(super) fn find_substitutes(
         project.map(|root| ProtectedPath::new(opened, PathKind::Directory(AnyPath(root))));
     let analysis = analyze_call(opened, call.call, directory, None);
     let outside = analysis.map(|analysis| analysis.outside).unwrap_or_default().into_iter();
-    let outside = outside.map(|path| paths::resolve_parent(&directory.join(path)));
-    let named = failed.named.iter().map(|named| failed.path().join(paths::from_bytes(named)));
+    let outside = outside.map(|path| canonicalize_parent(&directory.join(path)));
+    let named = failed.named.iter().map(|named| failed.path().join(named.as_path()));
     let single = named.chain(outside).take(MAX_OUTSIDE_PATHS).filter_map(|path| {
         match protect_elsewhere(opened, &path) {
             // A file in the same workspace that is too large is protected by itself.
@@ -128,7 +128,7 @@ fn protect_elsewhere(opened: &Opened, path: &Path) -> Option<ProtectedPath> {
     }
     // A new temporary file has nothing to lose.
     let mut temporary = opened.forbidden.temporary.iter();
-    let is_temporary = temporary.any(|root| path.starts_with(paths::resolve_parent(root)));
+    let is_temporary = temporary.any(|root| path.starts_with(canonicalize_parent(root)));
     if is_temporary && fs::symlink_metadata(path).is_err() {
         return None;
     }
@@ -167,5 +167,5 @@ fn remove_duplicates(mut protected: Vec<ProtectedPath>) -> Vec<ProtectedPath> {
 }
 
 fn relative_path(path: &Path) -> Option<RelPath> {
-    RelPath::new(paths::as_bytes(path)).ok().filter(|path| !path.is_root())
+    RelPath::from_path(path).ok().filter(|path| !path.is_root())
 }

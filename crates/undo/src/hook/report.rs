@@ -147,6 +147,13 @@ impl Report {
     }
 }
 
+impl ReportedEvent {
+    /// True if the agent does nothing more until the next prompt.
+    pub(super) fn ends_turn(&self) -> bool {
+        matches!(self, ReportedEvent::TurnEnd | ReportedEvent::SessionEnd)
+    }
+}
+
 impl ToolWork {
     /// Describes a call that runs a script.
     pub fn run_script(script: impl Into<String>) -> ToolWork {

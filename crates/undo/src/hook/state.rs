@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use takeback_base::{durable, hex};
+use takeback_base::durable::{Durability, replace_file};
+use takeback_base::hex;
 use takeback_ledger::Time;
 use takeback_tree::{AnyPath, Oid, RelPath};
 
@@ -36,7 +37,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
 /// Replaces a state file.
 pub(crate) fn write(path: &Path, state: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(state).expect("plain data becomes JSON");
-    durable::replace_unsynced(path, &text)
+    replace_file(path, &text, Durability::Cached)
 }
 
 /// Removes a state file.

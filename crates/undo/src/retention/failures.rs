@@ -5,11 +5,12 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+use takeback_base::durable;
 use takeback_ledger::Time;
 use takeback_tree::AnyPath;
 
@@ -111,16 +112,7 @@ impl FailureLog {
     }
 
     fn open(&self) -> io::Result<fs::File> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        match options.open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let directory = self.path.parent().expect("the list is in a directory");
-                fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-                options.open(&self.path)
-            }
-            file => file,
-        }
+        durable::with_directory(&self.path, || durable::open_file(&self.path))
     }
 
     fn write_log(&self, failures: &[Failure]) -> io::Result<()> {

@@ -12,6 +12,7 @@ use std::io;
 use serde::Serialize;
 use takeback_tree::{GcError, StoreError};
 
+pub(crate) use self::legacy::archive_repositories;
 pub use self::clear::{ClearedCheckpoints, clear_checkpoints};
 pub use self::failures::Failure;
 pub use self::legacy::{clear_legacy_archives, legacy_directories};

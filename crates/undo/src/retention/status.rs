@@ -1,4 +1,4 @@
-//! The store as a whole: how large, which workspaces, what went wrong.
+//! The status of the store: its size, its workspaces, its failures.
 
 use std::io;
 
@@ -6,88 +6,87 @@ use serde::Serialize;
 use takeback_ledger::Time;
 use takeback_tree::{AnyPath, StoreError};
 
-use crate::failures::Failure;
+use super::DirectoryState;
+use super::failures::Failure;
+use super::legacy::{directory_size, list_archives};
+use crate::Opened;
 use crate::history::History;
-use crate::keeper::Keeper;
-use crate::retention::{WorkspaceState, size_of};
 
-/// How the store is doing.
+/// The status of the store.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "the names are those of SPEC.md")]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
 pub struct Status {
     pub home: AnyPath,
-    /// All that checkpoints take.
+    /// The size of everything that belongs to checkpoints.
     pub total_bytes: u64,
     pub store_bytes: u64,
     pub max_bytes: u64,
-    pub legacy: Vec<Legacy>,
+    pub legacy: Vec<LegacyArchive>,
     pub workspaces: Vec<WorkspaceStatus>,
     pub failures: Vec<Failure>,
 }
 
 /// An archive of an older layout.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "the names are those of SPEC.md")]
-pub struct Legacy {
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct LegacyArchive {
     pub name: String,
     pub bytes: u64,
 }
 
-/// A workspace that has checkpoints.
+/// The status of a workspace that has checkpoints.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "the names are those of SPEC.md")]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
 pub struct WorkspaceStatus {
     pub path: AnyPath,
-    /// Rows of its list.
+    /// The number of rows in its list.
     pub checkpoints: usize,
-    /// RFC 3339 in UTC.
+    /// The time of the last capture or restore: RFC 3339 in UTC.
     pub last_touched: String,
-    pub state: WorkspaceState,
+    pub state: DirectoryState,
 }
 
-/// The state could not be told.
+/// A status that could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-#[allow(missing_docs, reason = "each says what it is")]
+#[allow(missing_docs, reason = "the names speak")]
 pub enum StatusError {
     Store(#[from] StoreError),
     Io(#[from] io::Error),
 }
 
-impl Keeper {
-    /// How the store is doing. Makes nothing if there is nothing.
-    pub fn status(&self) -> Result<Status, StatusError> {
-        let directory = self.checkpoints_directory();
-        let mut status = Status {
-            home: AnyPath(self.home().to_owned()),
-            total_bytes: size_of(&directory),
-            store_bytes: size_of(&directory.join("store")),
-            max_bytes: self.settings.max_total_size(),
-            legacy: Vec::new(),
-            workspaces: Vec::new(),
-            failures: self.failures(),
-        };
-        let legacy = self.legacy_archives()?.into_iter();
-        status.legacy =
-            legacy.map(|archive| Legacy { name: archive.name, bytes: archive.bytes }).collect();
-        if !self.has_store() {
-            return Ok(status);
-        }
-        let store = self.store()?;
-        for id in store.pinned_workspaces()? {
-            let history = History::of(store, &id)?;
-            let Some(newest) = history.all.last() else { continue };
-            let info = store.workspace_info(&id).ok().flatten();
-            let path = info.as_ref().map_or(&newest.record.workspace, |info| &info.path).clone();
-            let touched = info.map_or(newest.record.moment(), |info| Time(info.last_seen));
-            status.workspaces.push(WorkspaceStatus {
-                state: if path.0.exists() { WorkspaceState::Live } else { WorkspaceState::Orphan },
-                checkpoints: history.rows().count(),
-                last_touched: touched.max(newest.record.moment()).rfc3339(),
-                path,
-            });
-        }
-        status.workspaces.sort_by(|a, b| b.last_touched.cmp(&a.last_touched));
-        Ok(status)
+/// Reads the status of the store. Makes no store if there is none.
+pub fn read_status(opened: &Opened) -> Result<Status, StatusError> {
+    let directory = opened.checkpoints_directory();
+    let archives = list_archives(opened)?.into_iter();
+    let mut status = Status {
+        home: AnyPath(opened.home().to_owned()),
+        total_bytes: directory_size(&directory),
+        store_bytes: directory_size(&directory.join("store")),
+        max_bytes: opened.settings.max_total_size(),
+        legacy: archives
+            .map(|archive| LegacyArchive { name: archive.name, bytes: archive.bytes })
+            .collect(),
+        workspaces: Vec::new(),
+        failures: opened.failures(),
+    };
+    if !opened.has_store() {
+        return Ok(status);
     }
+    let store = opened.store()?;
+    for id in store.pinned_workspaces()? {
+        let history = History::read(store, &id)?;
+        let Some(newest) = history.all.last() else { continue };
+        let info = store.workspace_info(&id).ok().flatten();
+        let path = info.as_ref().map_or(&newest.record.workspace, |info| &info.path).clone();
+        let touched = info.map_or(newest.record.moment(), |info| Time(info.last_seen));
+        status.workspaces.push(WorkspaceStatus {
+            state: if path.0.exists() { DirectoryState::Live } else { DirectoryState::Orphan },
+            checkpoints: history.rows().count(),
+            last_touched: touched.max(newest.record.moment()).rfc3339(),
+            path,
+        });
+    }
+    status.workspaces.sort_by(|a, b| b.last_touched.cmp(&a.last_touched));
+    Ok(status)
 }

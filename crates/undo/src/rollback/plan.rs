@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use takeback_base::paths::{canonicalize_or_keep, canonicalize_parent, normalize};
-use takeback_tree::{Kept, KeptReason, Lock, Plan, RelPath, Uncovered, Workspace};
+use takeback_tree::{AnyPath, Kept, KeptReason, Lock, Plan, RelPath, Uncovered, Workspace};
 
 use super::conversation::{count_messages, find_conversation};
 use super::planned::{ChatStep, Goal, Planned, RollbackView, TargetState};
@@ -190,7 +190,7 @@ impl Planner<'_> {
         }
         count_messages(self.opened, &goal, &mut view);
         Planned {
-            workspace: self.workspace.subject().into(),
+            workspace: AnyPath(self.workspace.subject()),
             goal,
             files,
             newest: self.history.newest(),

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use takeback_undo::{ImportReport, Keeper};
+use takeback_import::hermes::{CheckpointReport, import_checkpoints};
+use takeback_undo::Keeper;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -14,10 +15,11 @@ pub(super) fn run(
     path: Option<&Path>,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let mut report = ImportReport::default();
+    let mut report = CheckpointReport::default();
     for place in places(keeper, path, context)? {
         let bar = Bar::new("importing", "checkpoints");
-        let found = keeper.import(&place, &|done, total| bar.step(done, Some(total)))?;
+        let step = |done, total| bar.step(done, Some(total));
+        let found = import_checkpoints(keeper.store()?, &place, context.now(), &step)?;
         report.projects.extend(found.projects);
         report.problems.extend(found.problems);
     }
@@ -55,7 +57,7 @@ fn places(
     Ok(places)
 }
 
-fn print(report: &ImportReport, context: &Context) {
+fn print(report: &CheckpointReport, context: &Context) {
     for project in &report.projects {
         let known = match project.known {
             0 => String::new(),

@@ -10,7 +10,8 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use takeback_agents::{Found, LOGS, LogError, log_format};
-use takeback_ledger::{ExchangeError, HermesDatabase, ImportReport, Ledger, TakenIn};
+use takeback_import::hermes::HermesDatabase;
+use takeback_ledger::{ExchangeError, ImportReport, Ledger, TakenIn};
 
 use crate::context::Context;
 use crate::failure::{self, Failure};

@@ -1,7 +1,7 @@
 //! Rows of Hermes as records.
 
-use crate::hermes::fields::Fields;
-use crate::{MessageRecord, ParentKind, SessionRecord, Time, UsageRecord};
+use super::fields::Fields;
+use takeback_ledger::{MessageRecord, ParentKind, SessionRecord, Time, UsageRecord};
 
 /// Names that mean something else in a session of ours.
 const SESSION_NAMES: &[&str] =

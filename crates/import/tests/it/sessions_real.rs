@@ -7,7 +7,7 @@ use std::process::{self, Command};
 use serde_json::{Map, Value, json};
 use takeback_ledger::Transcript;
 
-use crate::hermes::{Home, read_all};
+use crate::sessions::{Home, read_all};
 
 const RELEASE: &str = "0.19.0";
 
@@ -129,7 +129,7 @@ fn compare_undone_and_compacted(transcripts: &[Transcript]) {
 
 /// Runs Hermes' store; what it says afterwards.
 fn fill(python: &Path, home: &Home) -> Value {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/hermes_real.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/sessions_real.py");
     let output = Command::new(python)
         .arg(script)
         .arg(home.file())

@@ -7,7 +7,10 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use takeback_ledger::{HermesDatabase, HermesError, MessageRecord, ParentKind, Time, Transcript};
+use takeback_import::hermes::{HermesDatabase, HermesError};
+use takeback_ledger::{
+    Ledger, MessageRecord, Options, ParentKind, SearchOptions, Time, Transcript,
+};
 use tempfile::TempDir;
 
 /// A home of Hermes and a place for copies.
@@ -394,4 +397,36 @@ fn what_is_no_hermes_database_is_refused_with_the_reason() {
     assert_eq!(fs::read_dir(home.scratch.path()).unwrap().count(), 0);
     fs::create_dir(home.file()).unwrap();
     assert!(matches!(home.open(), Err(HermesError::NotAFile { .. })));
+}
+
+#[test]
+fn a_hermes_database_goes_in_once() {
+    let scratch = tempfile::TempDir::new().unwrap();
+    let path = scratch.path().join("state.db");
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(
+            "CREATE TABLE schema_version (version INTEGER);
+             INSERT INTO schema_version VALUES (1);
+             CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT, started_at REAL, mood TEXT);
+             CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT,
+                 content TEXT, timestamp REAL, colour TEXT);
+             INSERT INTO sessions VALUES ('20250101_x', 'cli', 1700000000.5, 'good');
+             INSERT INTO messages VALUES (1, '20250101_x', 'user', 'hello 世界', 1700000001.0, 'red');
+             INSERT INTO messages VALUES (2, '20250101_x', 'assistant', 'hi', 1700000002.0, NULL);",
+        )
+        .unwrap();
+    let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &Options::default()).unwrap();
+    for round in 0..2 {
+        let hermes = HermesDatabase::open(&path, scratch.path()).unwrap();
+        for transcript in hermes.transcripts().unwrap() {
+            let imported = ledger.import(&transcript.unwrap(), Time(1_700_000_009_000)).unwrap();
+            assert_eq!(imported.messages, if round == 0 { 2 } else { 0 });
+        }
+    }
+    let stored = ledger.transcript("20250101_x").unwrap();
+    assert_eq!(stored.session.extra["mood"], "good");
+    assert_eq!(stored.messages[0].extra["colour"], "red");
+    let found = ledger.search("世界", &SearchOptions::default()).unwrap();
+    assert_eq!(found.results[0].snippet, "hello >>>世界<<<");
 }

@@ -6,9 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use takeback_ledger::HermesError;
+use takeback_import::hermes::HermesError;
 
-use crate::hermes::{Home, read_all};
+use crate::sessions::{Home, read_all};
 
 /// Runs in a process of its own: SQLite's locks belong to processes, and whoever opens and closes
 /// the file in the same one takes them away.
@@ -64,7 +64,7 @@ struct Writer(Child);
 impl Writer {
     fn start(home: &Home) -> Writer {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "hermes_live::a_copy_of_a_busy_database_is_one_moment_of_it"])
+            .args(["--exact", "sessions_live::a_copy_of_a_busy_database_is_one_moment_of_it"])
             .env(WRITER, home.file())
             .stdout(Stdio::null())
             .spawn()

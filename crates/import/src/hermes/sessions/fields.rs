@@ -6,7 +6,7 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde_json::{Map, Value, json};
 
-use crate::Time;
+use takeback_ledger::Time;
 
 /// What Hermes puts before content that is not text but JSON.
 const STRUCTURED: &str = "\0json:";

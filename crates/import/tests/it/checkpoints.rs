@@ -1,13 +1,25 @@
-//! Repositories as Hermes makes them, made with git; git judges what comes of them.
+//! Checkpoints of Hermes: repositories as Hermes makes them, made with git. Git also checks the
+//! result.
 
-#![allow(clippy::unwrap_used)]
-
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
-use takeback_tree::{CaptureOptions, Places, Reason, Rules};
+use takeback_import::OlderHistory;
+use takeback_import::hermes::{
+    History, Project, ProjectHistories, Survey, find_projects, import_checkpoints, import_project,
+    read_project,
+};
+use takeback_ledger::Time;
+use takeback_tree::{CaptureOptions, Oid, Pin, Places, Reason, Rules, Store, Uncovered};
+use takeback_undo::Record;
 
-use super::*;
+/// The prefix of a shared store's refs.
+const REFS: &str = "refs/hermes/";
 
 /// Hermes's directory of checkpoints, projects, and a store of ours.
 struct Scratch {
@@ -122,14 +134,14 @@ impl Scratch {
     }
 
     /// Brings everything in that is found at a path.
-    fn import(&self, path: &Path) -> Vec<(Project, Outcome)> {
-        let survey = find(path);
+    fn import(&self, path: &Path) -> Vec<(Project, OlderHistory)> {
+        let survey = find_projects(path);
         assert_eq!(survey.problems, []);
-        let projects = survey.projects.iter().map(read);
+        let projects = survey.projects.iter().map(read_project);
         projects
             .map(|project| {
-                let outcome = import_project(&self.store, &project);
-                (project, outcome)
+                let added = import(&self.store, &project);
+                (project, added)
             })
             .collect()
     }
@@ -138,7 +150,8 @@ impl Scratch {
     fn reasons(&self, project: &Path) -> Vec<String> {
         let names = self.store.pin_names(&self.store.workspace_id(project)).unwrap();
         let pins = names.iter().map(|name| self.store.pin(name).unwrap().unwrap());
-        pins.map(|pin| reason(&pin).unwrap_or(pin.message)).collect()
+        pins.map(|pin| Record::parse(&pin.message).map_or(pin.message, |record| record.reason))
+            .collect()
     }
 
     /// Git sees in a pin what it sees in a commit, without links to nested repositories.
@@ -165,24 +178,9 @@ fn hash(project: &Path) -> String {
     format!("{digits:0<16}")[..16].to_owned()
 }
 
-/// A record that is good enough for these tests.
-fn message(imported: &Imported, seq: u64) -> String {
-    format!("imported {seq}\n\n{}", imported.reason)
-}
-
-fn reason(pin: &Pin) -> Option<String> {
-    let (head, reason) = pin.message.split_once("\n\n")?;
-    head.starts_with("imported ").then(|| reason.to_owned())
-}
-
-fn import_project(store: &Store, project: &Project) -> Outcome {
-    let mut options = Options {
-        now: SystemTime::now(),
-        reason: &reason,
-        message: &mut message,
-        progress: &|done, total| assert!(done <= total),
-    };
-    bring_in(store, project, &mut options).unwrap()
+fn import(store: &Store, project: &Project) -> OlderHistory {
+    let progress = |done, total| assert!(done <= total);
+    import_project(store, project, Time::from(SystemTime::now()), &progress).unwrap()
 }
 
 #[test]
@@ -206,20 +204,20 @@ fn one_repository_per_project() {
     commits.push(scratch.per_project(&repository, &project, ""));
     scratch.git(&[("GIT_DIR", &repository)], &["gc", "-q"]);
 
-    let history = History { layout: Layout::PerProject, repository: repository.clone(), tip: None };
-    let found = Found { directory: project.clone(), histories: vec![history] };
+    let history = History { repository: repository.clone(), tip: None };
+    let found = ProjectHistories { directory: project.clone(), histories: vec![history] };
     for path in [&scratch.checkpoints(), &repository, &scratch.path("")] {
-        assert_eq!(find(path), Survey { projects: vec![found.clone()], problems: vec![] });
+        assert_eq!(find_projects(path), Survey { projects: vec![found.clone()], problems: vec![] });
     }
     // Git itself noted the directory, too.
     fs::remove_file(repository.join("HERMES_WORKDIR")).unwrap();
-    assert_eq!(find(&repository).projects, [found]);
+    assert_eq!(find_projects(&repository).projects, [found]);
 
     let (read, outcome) = scratch.import(&scratch.checkpoints()).pop().unwrap();
     let ids: Vec<Oid> = read.checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
     assert_eq!((ids, read.problems), (commits.clone(), vec![]));
     assert_eq!((outcome.pins.len(), outcome.known, outcome.skipped.len()), (3, 0, 0));
-    assert_eq!(scratch.reasons(&project), ["before write_file", why, ""]);
+    assert_eq!(scratch.reasons(&project), ["before write_file", why, "imported"]);
     scratch.fsck();
     for (pin, commit) in outcome.pins.iter().zip(commits) {
         scratch.assert_same(pin, &repository, commit);
@@ -236,29 +234,18 @@ fn what_is_left_out_is_told() {
     scratch.git(&[], &["-C", "one/nested", "commit", "-q", "--allow-empty", "-m", "x"]);
     scratch.per_project(&scratch.checkpoints().join("a"), &project, "x");
     scratch.shared(&project, "y");
-    let found = read(&find(&scratch.checkpoints()).projects[0]);
-    let mut seen = Vec::new();
-    let mut options = Options {
-        now: SystemTime::now(),
-        reason: &reason,
-        message: &mut |imported, seq| {
-            seen.push(imported.clone());
-            message(imported, seq)
-        },
-        progress: &|_, _| {},
-    };
-    bring_in(&scratch.store, &found, &mut options).unwrap();
-    assert_eq!(seen.len(), 2);
+    let added = scratch.import(&scratch.checkpoints()).pop().unwrap().1;
+    let pins = added.pins.iter();
+    let records: Vec<Record> = pins.map(|pin| Record::parse(&pin.message).unwrap()).collect();
+    assert_eq!(records.len(), 2);
     let nested = takeback_tree::RelPath::new("nested").unwrap();
-    for imported in &seen {
-        assert_eq!(
-            imported.uncovered,
-            [Uncovered { path: nested.clone(), reason: Reason::Nested }]
-        );
-        assert_eq!(imported.files, 1);
+    for (record, pin) in records.iter().zip(&added.pins) {
+        assert_eq!(record.seq, pin.name.seq);
+        assert_eq!(record.uncovered, [Uncovered { path: nested.clone(), reason: Reason::Nested }]);
+        assert_eq!(record.files, Some(1));
     }
-    assert_eq!(seen[0].exclude, [".env", "*.log"]);
-    assert_eq!(seen[1].exclude, [".env", "build/"]);
+    assert_eq!(records[0].filter.rules.exclude, [".env", "*.log"]);
+    assert_eq!(records[1].filter.rules.exclude, [".env", "build/"]);
 }
 
 #[test]
@@ -340,7 +327,7 @@ fn archives_are_older_than_what_came_after_them() {
     scratch.shared(&project, "5");
 
     let archive = checkpoints.join("legacy-20260101-000000");
-    assert_eq!(find(&archive).projects.len(), 1);
+    assert_eq!(find_projects(&archive).projects[0].histories.len(), 1);
     // Only a part at first: the rest finds its place.
     scratch.import(&checkpoints.join("legacy-20260202-000000"));
     scratch.import(&checkpoints);
@@ -389,10 +376,11 @@ fn one_damaged_checkpoint_costs_no_other() {
         fs::remove_file(store.join("objects").join(&id[..2]).join(&id[2..])).unwrap();
     };
     remove("~1:file");
-    let (_, outcome) = scratch.import(&scratch.checkpoints()).pop().unwrap();
+    let (project_read, outcome) = scratch.import(&scratch.checkpoints()).pop().unwrap();
     assert_eq!(scratch.reasons(&project), ["0", "1", "3"]);
     assert_eq!(outcome.skipped.len(), 1);
-    assert_eq!(outcome.skipped[0].snapshot.reason, "2");
+    let skipped = project_read.checkpoints.iter().find(|known| known.id == outcome.skipped[0].id);
+    assert_eq!(skipped.unwrap().reason, "2");
     assert!(outcome.skipped[0].problem.contains("is missing"));
     scratch.fsck();
     // It comes to its place when it can be had.
@@ -402,7 +390,7 @@ fn one_damaged_checkpoint_costs_no_other() {
     assert_eq!(scratch.reasons(&project), ["0", "1", "2", "3"]);
 
     remove("~2^0");
-    let project = read(&find(&scratch.checkpoints()).projects[0]);
+    let project = read_project(&find_projects(&scratch.checkpoints()).projects[0]);
     assert_eq!((project.checkpoints.len(), project.problems.len()), (2, 1));
 }
 
@@ -416,69 +404,45 @@ fn what_cannot_be_read_is_told() {
     scratch.git(&[], &["init", "-q", "--bare", "checkpoints/bbbb"]);
     let metadata = scratch.checkpoints().join(format!("store/projects/{}.json", hash(&project)));
     fs::write(&metadata, "{}").unwrap();
-    let survey = find(&scratch.checkpoints());
+    let survey = find_projects(&scratch.checkpoints());
     assert_eq!(survey.projects.len(), 1);
     let paths: Vec<&Path> = survey.problems.iter().map(|problem| &*problem.path).collect();
     let checkpoints = scratch.checkpoints();
     let unknown = checkpoints.join("bbbb/HERMES_WORKDIR");
     assert_eq!(paths, [&checkpoints.join("aaaa"), &unknown, &metadata]);
     assert!(survey.problems[0].reason.contains("sha256"));
-    assert_eq!(find(&scratch.path("nowhere")).problems.len(), 1);
-    assert_eq!(find(&project), Survey::default());
+    assert_eq!(find_projects(&scratch.path("nowhere")).problems.len(), 1);
+    assert_eq!(find_projects(&project), Survey::default());
 }
 
 #[test]
-fn the_longest_common_part_is_found() {
-    let keys = |text: &str| -> Vec<Key> {
-        text.chars().map(|character| (Oid::default(), character.to_string())).collect()
-    };
-    for (new, known, expected) in [
-        ("abc", "abc", "012"),
-        ("abcd", "ab", "01--"),
-        ("cdef", "abcd", "23--"),
-        ("ab", "", "--"),
-        ("xaby", "ab", "-01-"),
-        ("bab", "abab", "123"),
-        ("acb", "abc", "0-1"),
-    ] {
-        let (new_keys, known_keys) = (keys(new), keys(known));
-        let places =
-            common(&new_keys.iter().collect::<Vec<_>>(), &known_keys.iter().collect::<Vec<_>>());
-        let places = places.iter().map(|place| place.map_or("-".into(), |at| at.to_string()));
-        assert_eq!(places.collect::<String>(), expected, "{new} {known}");
-    }
-}
-
-#[test]
-fn an_older_layout_is_archived_once() {
+fn an_archive_with_two_repositories_of_a_project_is_found() {
     let scratch = Scratch::new();
-    let checkpoints = scratch.path("takeback");
-    let now: jiff::Timestamp = "2026-03-04T05:06:07Z".parse().unwrap();
-    assert_eq!(archive_old_layout(&scratch.path("nowhere"), now).unwrap(), None);
-    assert_eq!(archive_old_layout(&checkpoints, now).unwrap(), None);
     let project = scratch.project("one");
-    for name in ["0123456789abcdef", "fedcba9876543210", "legacy-20200101-000000"] {
-        scratch.per_project(&checkpoints.join(name), &project, "x");
+    let archive = scratch.path("takeback/legacy-20260304-050607");
+    for name in ["0123456789abcdef", "fedcba9876543210"] {
+        scratch.per_project(&archive.join(name), &project, "x");
     }
-    fs::create_dir(checkpoints.join("something else")).unwrap();
-    fs::write(checkpoints.join(".last_prune"), "1").unwrap();
-    let before = children(&checkpoints).unwrap();
+    let found = find_projects(&archive);
+    assert_eq!(found.problems, []);
+    assert_eq!(found.projects[0].histories.len(), 2);
+}
 
-    let archive = archive_old_layout(&checkpoints, now).unwrap().unwrap();
-    assert_eq!(archive, checkpoints.join("legacy-20260304-050607"));
-    let names = |path: &Path| -> Vec<String> {
-        let names = children(path).unwrap().into_iter();
-        names.map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
-    };
-    assert_eq!(names(&archive), ["0123456789abcdef", "fedcba9876543210"]);
-    let left = ["legacy-20200101-000000", "legacy-20260304-050607", "something else", "store"];
-    assert_eq!(names(&checkpoints), left);
-    assert_eq!(before.len(), 5);
-    assert_eq!(archive_old_layout(&checkpoints, now).unwrap(), None);
-    // What is archived is found again.
-    assert_eq!(find(&archive).projects[0].histories.len(), 2);
-
-    scratch.per_project(&checkpoints.join("0123456789abcdef"), &project, "x");
-    let second = archive_old_layout(&checkpoints, now).unwrap().unwrap();
-    assert_eq!(second, checkpoints.join("legacy-20260304-050607-2"));
+#[test]
+fn the_report_counts_checkpoints_per_project() {
+    let scratch = Scratch::new();
+    let project = scratch.project("one");
+    scratch.shared(&project, "a");
+    scratch.git(&[], &["init", "-q", "--bare", "checkpoints/bbbb"]);
+    let now = Time::from(SystemTime::now());
+    for (new, known) in [(1, 0), (0, 1)] {
+        let report =
+            import_checkpoints(&scratch.store, &scratch.checkpoints(), now, &|_, _| {}).unwrap();
+        assert_eq!(report.projects.len(), 1);
+        let found = &report.projects[0];
+        assert_eq!(found.path.0, project);
+        assert_eq!((found.checkpoints, found.known, found.skipped.len()), (new, known, 0));
+        assert_eq!(report.problems.len(), 1);
+        assert!(report.problems[0].contains("bbbb/HERMES_WORKDIR: "), "{:?}", report.problems);
+    }
 }

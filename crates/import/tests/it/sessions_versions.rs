@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::hermes::{Home, read_all};
+use crate::sessions::{Home, read_all};
 
 /// A column: since which version it is there, its table and definition, a value for it as SQL, and
 /// as what (name and JSON) that value is read.

@@ -19,9 +19,9 @@ use std::vec;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::{MessageRecord, SessionRecord, Time, Transcript, UsageRecord};
 use copy::PrivateCopy;
 use fields::{Cell, Fields};
+use takeback_ledger::{MessageRecord, SessionRecord, Time, Transcript, UsageRecord};
 
 /// Where messages go that belong to no session at all.
 const NO_SESSION: &str = "hermes-no-session";
