@@ -6,12 +6,13 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, Mode as Permissions, OFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use takeback_base::paths;
 
 use crate::object::Mode;
 
 /// What the kernel says about a file that matters to us.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stat {
     /// Kind and permission bits, as the kernel has them.
     pub(crate) mode: u32,

@@ -229,8 +229,8 @@ impl<'s> Workspace<'s> {
             directory: self.directory(),
             writer: None,
             state: None,
+            captured: None,
             next_seq: None,
-            has_lost: false,
             recovery: None,
             _store_lock: store_lock,
             _workspace_lock: workspace_lock,
@@ -247,9 +247,9 @@ pub struct Lock<'w> {
     pub(crate) directory: PathBuf,
     writer: Option<PackWriter>,
     pub(crate) state: Option<State>,
+    /// The tree of the latest capture under this lock, if no restore followed.
+    pub(crate) captured: Option<Oid>,
     next_seq: Option<u64>,
-    /// Whether captured objects were lost because they could not be written.
-    has_lost: bool,
     pub(crate) recovery: Option<crate::restore::Recovery>,
     // The locks go last: whatever else is dropped is dropped under them.
     _store_lock: FileLock,
@@ -290,6 +290,7 @@ impl<'w> Lock<'w> {
 
     /// Captures the workspace as it is.
     pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
+        self.captured = None;
         let known = self.state.take().or_else(|| State::load(&self.directory));
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
         let context = Context {
@@ -305,7 +306,7 @@ impl<'w> Lock<'w> {
             self.lose();
         }
         let (capture, state) = outcome?;
-        self.state = Some(state);
+        (self.state, self.captured) = (Some(state), Some(capture.tree));
         Ok(capture)
     }
 
@@ -362,8 +363,10 @@ impl<'w> Lock<'w> {
         }
         let seq = self.next_seq()?;
         let time = milliseconds(time).div_euclid(1000);
-        // Of an attachment nobody knows where the caller has its id from.
-        let needed = self.has_lost.then_some(tree).into_iter().chain(attachment);
+        // The caller may have the id of a tree or an attachment from anywhere. Only what was just
+        // captured under this lock is certain to be written with the pin.
+        let unsure_tree = (self.captured != Some(tree)).then_some(tree);
+        let needed = unsure_tree.into_iter().chain(attachment);
         for oid in needed {
             if !self.has(&oid) {
                 // Another process may have written it since the packs were looked at.
@@ -435,7 +438,7 @@ impl<'w> Lock<'w> {
 
     /// What was captured could not be written: nothing that is known in memory may be relied on.
     fn lose(&mut self) {
-        (self.writer, self.state, self.has_lost) = (None, None, true);
+        (self.writer, self.state, self.captured) = (None, None, None);
     }
 
     /// Ends the work: writes what is pending, and the stat cache for the next capture.

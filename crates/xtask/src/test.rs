@@ -4,57 +4,86 @@ use std::process::Command;
 
 use crate::Failure;
 use crate::agents;
-use crate::run::{cargo, step, works};
+use crate::nextest;
+use crate::results::Tally;
+use crate::run::{cargo, is_success, run_step, run_step_with_output};
 
 /// Programs that the tests run, each with the Debian package it is in.
 const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("setpriv", "util-linux")];
 
-pub(crate) fn test() -> Result<(), Failure> {
-    set_up()?;
-    step(cargo().args(["fmt", "--all", "--check"]))?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
-    step(cargo().args(clippy).args(["--", "-D", "warnings"]))?;
-    let mut doc = cargo();
-    doc.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
-    step(&mut doc)?;
-    if works(cargo().args(["deny", "--version"])) {
-        step(cargo().args(["deny", "check"]))?;
-    } else {
-        eprintln!("\nnot checked: licences and sources of dependencies (no cargo-deny here)");
+/// Checks and tests everything. The closing lines count the tests, also if some failed.
+pub(crate) fn test_everything() -> Result<(), Failure> {
+    install_needed_programs()?;
+    let mut tally = Tally::default();
+    check_code(&mut tally)?;
+    let failures = run_all_tests(&mut tally);
+    if failures.is_empty() {
+        eprintln!("\n{tally}");
+        return Ok(());
     }
-    step(cargo().args(["test", "--workspace", "--doc"]))?;
-    agents::test_always()?;
-    // The tests last: their summary is what stays in sight.
-    if works(cargo().args(["nextest", "--version"])) {
-        step(cargo().args(["nextest", "run", "--workspace", "--all-features"]))
-    } else {
-        // The doc tests were run above.
-        let all_but_doc = ["--lib", "--bins", "--tests", "--examples"];
-        step(cargo().args(["test", "--workspace", "--all-features"]).args(all_but_doc))
-    }
+    Err(format!("{}\n\n{tally}", failures.join("")))
 }
 
-/// Gets what the checks and tests need, or says what is missing.
-fn set_up() -> Result<(), Failure> {
+fn check_code(tally: &mut Tally) -> Result<(), Failure> {
+    run_step(cargo().args(["fmt", "--all", "--check"]))?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
+    run_step(cargo().args(clippy).args(["--", "-D", "warnings"]))?;
+    let mut doc = cargo();
+    doc.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    run_step(&mut doc)?;
+    if !is_success(cargo().args(["deny", "--version"])) {
+        tally.add_skipped("licences and sources of dependencies", "cargo-deny is not installed");
+        return Ok(());
+    }
+    run_step(cargo().args(["deny", "check"]))
+}
+
+/// Runs all tests, also after some have failed. nextest comes last, so that its summary stays in
+/// sight.
+fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let (output, outcome) =
+        run_step_with_output(cargo().args(["test", "--workspace", "--doc", "--no-fail-fast"]));
+    tally.add_cargo_output(&output);
+    failures.extend(outcome.err());
+    failures.extend(agents::test_usual_agents(tally).err());
+    if nextest::is_installed() {
+        let (results, outcome) = nextest::run_tests(&[]);
+        results.iter().for_each(|result| tally.add(result));
+        failures.extend(outcome.err());
+    } else {
+        // The doc tests were run above.
+        let all_but_doc = ["--lib", "--bins", "--tests", "--examples", "--no-fail-fast"];
+        let mut command = cargo();
+        command.args(["test", "--workspace", "--all-features"]).args(all_but_doc);
+        let (output, outcome) = run_step_with_output(&mut command);
+        tally.add_cargo_output(&output);
+        failures.extend(outcome.err());
+    }
+    failures
+}
+
+/// Installs the programs that the checks and tests need, or names one that is missing.
+fn install_needed_programs() -> Result<(), Failure> {
     for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
-        if !works(cargo().args([subcommand, "--version"])) {
-            step(Command::new("rustup").args(["component", "add", component]))
+        if !is_success(cargo().args([subcommand, "--version"])) {
+            run_step(Command::new("rustup").args(["component", "add", component]))
                 .map_err(|failure| format!("{failure}\n{component} is needed: install it"))?;
         }
     }
-    let missing = || PROGRAMS.iter().filter(|(program, _)| !is_there(program));
+    let missing = || PROGRAMS.iter().filter(|(program, _)| !is_installed(program));
     if missing().next().is_none() {
         return Ok(());
     }
     let packages: Vec<&str> = missing().map(|(_, package)| *package).collect();
-    if is_root() && works(Command::new("apt-get").arg("--version")) {
+    if is_root() && is_success(Command::new("apt-get").arg("--version")) {
         let apt = || {
             let mut command = Command::new("apt-get");
             command.env("DEBIAN_FRONTEND", "noninteractive");
             command
         };
-        step(apt().arg("update"))?;
-        step(apt().args(["install", "-y"]).args(&packages))?;
+        run_step(apt().arg("update"))?;
+        run_step(apt().args(["install", "-y"]).args(&packages))?;
     }
     match missing().next() {
         None => Ok(()),
@@ -65,8 +94,8 @@ fn set_up() -> Result<(), Failure> {
     }
 }
 
-fn is_there(program: &str) -> bool {
-    works(Command::new(program).arg("--version"))
+fn is_installed(program: &str) -> bool {
+    is_success(Command::new(program).arg("--version"))
 }
 
 fn is_root() -> bool {

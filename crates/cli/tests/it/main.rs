@@ -15,6 +15,8 @@ mod install_trouble;
 mod logs;
 mod losses;
 mod losses_more;
+mod on_disk;
+mod on_disk_sessions;
 mod peers;
 mod peers_myrm;
 mod repository;

@@ -1,6 +1,7 @@
 //! A person at a terminal, as text.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -106,4 +107,9 @@ impl Session {
 /// The first thing in a directory.
 pub(crate) fn first_in(directory: &Path) -> PathBuf {
     fs::read_dir(directory).unwrap().next().unwrap().unwrap().path()
+}
+
+/// Says why something is not tested on this machine: `cargo xtask test` collects these lines.
+pub(crate) fn tell_skipped(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }

@@ -4,20 +4,23 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::agent::{Agent, rows};
-use crate::session::Session;
+use crate::session::{Session, tell_skipped};
 
 /// Types an answer at a terminal that `script` makes; `None` if there is no such program.
 fn typed(session: &Session, arguments: &str, answer: &str) -> Option<(String, Option<i32>)> {
     let program = env!("CARGO_BIN_EXE_takeback");
-    let mut child = Command::new("script")
+    let child = Command::new("script")
         .args(["-qec", &format!("{program} {arguments}"), "/dev/null"])
         .current_dir(session.project())
         .env("HOME", session.base())
         .env("TZ", "UTC")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .spawn()
-        .ok()?;
+        .spawn();
+    let Ok(mut child) = child else {
+        tell_skipped("the program `script` is not installed");
+        return None;
+    };
     child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     Some((String::from_utf8_lossy(&output.stdout).replace('\r', ""), output.status.code()))
@@ -83,6 +86,7 @@ fn what_changed_while_somebody_thought_is_not_overwritten() {
         .stdout(Stdio::piped())
         .spawn()
     else {
+        tell_skipped("the program `script` is not installed");
         return;
     };
     let mut seen = Vec::new();

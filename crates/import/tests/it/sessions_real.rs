@@ -1,6 +1,7 @@
 //! A database that Hermes itself wrote, read back and compared with what Hermes says is in it.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
@@ -12,10 +13,10 @@ use crate::sessions::{Home, read_all};
 const RELEASE: &str = "0.19.0";
 
 #[test]
-#[allow(clippy::print_stdout)] // Nobody should take a test for passed that did not run.
 fn what_hermes_stored_is_what_is_read() {
     let Some(python) = python_with_hermes() else {
-        println!("skipped: hermes-agent cannot be installed");
+        // `cargo xtask test` collects such lines.
+        let _ = writeln!(std::io::stderr(), "skipped: hermes-agent cannot be installed");
         return;
     };
     let home = Home::new();

@@ -41,7 +41,8 @@ pub(super) fn apply(lock: &mut Lock<'_>, plan: &Plan) -> Result<Outcome, Restore
     let journal =
         Journal::begin(plan, lock.workspace().root(), &directory, &lock.store().temporary())
             .map_err(|error| failed()(error))?;
-    let run = Run { root: lock.workspace().root(), store: lock.store(), journal };
+    let seen = plan.steps.iter().map(|planned| planned.seen).collect();
+    let run = Run { root: lock.workspace().root(), store: lock.store(), journal, seen };
     let result = run
         .stage()
         .and_then(|()| Ok(Journal::start_moving(&directory).map_err(failed())?))
@@ -82,7 +83,8 @@ impl Lock<'_> {
                 return;
             }
         };
-        let run = Run { root: self.workspace().root(), store: self.store(), journal };
+        let (root, store) = (self.workspace().root(), self.store());
+        let run = Run { root, store, journal, seen: Vec::new() };
         let back = || {
             let failed = StoreError::io("write the journal in", &directory);
             Journal::start_reverting(&directory).map_err(failed)?;
@@ -105,6 +107,8 @@ struct Run<'a> {
     root: &'a Root,
     store: &'a Store,
     journal: Journal,
+    /// The file that each step expects to find; empty in a recovery, which compares content.
+    seen: Vec<Option<Stat>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,7 +150,7 @@ impl Step {
     }
 
     fn reversed(&self) -> Step {
-        Step { from: self.to, to: self.from, seen: None, ..self.clone() }
+        Step { from: self.to, to: self.from, ..self.clone() }
     }
 }
 
@@ -237,7 +241,7 @@ impl Run<'_> {
         for number in ordered(steps) {
             let step = &steps[number];
             fault::point("move").map_err(at(&step.path))?;
-            if !self.perform(number, step, step.seen)? {
+            if !self.perform(number, step, self.seen[number])? {
                 outcome.kept.push(step.path.clone());
             }
         }
@@ -355,7 +359,7 @@ impl Run<'_> {
         }
         let path = step.stage.join(&self.journal.temporary(number));
         let Some((directory, name)) = self.parent(&path)? else { return Ok(None) };
-        match same(beneath::stat_at(directory, &name), step.seen) {
+        match same(beneath::stat_at(directory, &name), self.seen[number]) {
             Ok(false) => self.save_under_other_name(&path, &step.path).map(Some),
             Ok(true) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -64,7 +64,7 @@ impl Journal {
             version: VERSION,
             root: root.identity()?,
             id: hex::random_digits(8),
-            steps: plan.steps.clone(),
+            steps: plan.steps.iter().map(|planned| planned.step.clone()).collect(),
             loosened: plan.loosened.clone(),
         };
         let text = serde_json::to_vec(&journal).expect("plain data becomes JSON");

@@ -72,7 +72,10 @@ impl Scratch {
             .args(["-q", "-F", "-t", "ext2", "-I", "128", "-N", "1024"])
             .arg(&image)
             .output();
-        made.is_ok_and(|output| output.status.success()).then_some(())?;
+        if !made.is_ok_and(|output| output.status.success()) {
+            tell_skipped("mke2fs is not installed");
+            return None;
+        }
         scratch.mount = Some(Mount::new(&["-o", "loop"], &image, &scratch.root)?);
         scratch.remove("lost+found");
         Some(scratch)
@@ -340,6 +343,11 @@ fn memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
+/// Says why something is not tested on this machine: `cargo xtask test` collects these lines.
+pub fn tell_skipped(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+}
+
 /// A mounted file system, gone with this value.
 pub struct Mount(PathBuf);
 
@@ -350,7 +358,7 @@ impl Mount {
         if !output.status.success() {
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(!rustix::process::geteuid().is_root(), "cannot mount: {error}");
-            let _ = writeln!(std::io::stderr(), "not tested, for want of a mount: {error}");
+            tell_skipped(&format!("cannot mount: {}", error.trim()));
             return None;
         }
         Some(Mount(target.to_owned()))

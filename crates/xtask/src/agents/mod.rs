@@ -14,7 +14,8 @@ use self::npm::Cache;
 use self::programs::{PROGRAMS, Program};
 use self::stage::Stage;
 use crate::Failure;
-use crate::run::{cargo, step};
+use crate::results::Tally;
+use crate::run::{cargo, run_step};
 
 /// Those that are tested with every change.
 pub(crate) const ALWAYS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
@@ -36,15 +37,15 @@ pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
     }
     let is_latest = !flags.is_empty();
     if names.is_empty() {
-        test_each(&PROGRAMS.iter().collect::<Vec<_>>(), is_latest)
+        test_each(&PROGRAMS.iter().collect::<Vec<_>>(), is_latest, &mut Tally::default())
     } else {
-        test_each(&by_name(&names)?, is_latest)
+        test_each(&by_name(&names)?, is_latest, &mut Tally::default())
     }
 }
 
-/// Those that are tested with every change, in the versions they were last seen to work in.
-pub(crate) fn test_always() -> Result<(), Failure> {
-    test_each(&by_name(&ALWAYS)?, false)
+/// Tests those that are tested with every change, in the versions they were last seen to work in.
+pub(crate) fn test_usual_agents(tally: &mut Tally) -> Result<(), Failure> {
+    test_each(&by_name(&ALWAYS)?, false, tally)
 }
 
 fn by_name(names: &[&str]) -> Result<Vec<&'static Program>, Failure> {
@@ -58,8 +59,12 @@ fn by_name(names: &[&str]) -> Result<Vec<&'static Program>, Failure> {
     names.iter().map(one).collect()
 }
 
-fn test_each(programs: &[&'static Program], is_latest: bool) -> Result<(), Failure> {
-    step(cargo().args(["build", "--package", "takeback"]))?;
+fn test_each(
+    programs: &[&'static Program],
+    is_latest: bool,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    run_step(cargo().args(["build", "--package", "takeback"]))?;
     let cache = Cache::new()?;
     let mut lines = Vec::new();
     let mut failures = Vec::new();
@@ -68,9 +73,16 @@ fn test_each(programs: &[&'static Program], is_latest: bool) -> Result<(), Failu
         let start = Instant::now();
         let (version, outcome) = test_one(program, &cache, is_latest);
         let line = match outcome {
-            Outcome::Good => format!("ok, {} s", start.elapsed().as_secs()),
-            Outcome::Skipped(why) => format!("SKIPPED: {why}"),
+            Outcome::Good => {
+                tally.add_passed();
+                format!("ok, {} s", start.elapsed().as_secs())
+            }
+            Outcome::Skipped(why) => {
+                tally.add_skipped(&format!("{} itself", program.title()), why);
+                format!("SKIPPED: {why}")
+            }
             Outcome::Bad(failure) => {
+                tally.add_failed();
                 eprintln!("{failure}");
                 failures.push(program.name);
                 "FAILED".to_owned()

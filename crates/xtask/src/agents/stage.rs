@@ -14,7 +14,7 @@ use super::programs::{Program, Turn};
 use super::script::Script;
 use super::snapshot::Snapshot;
 use crate::Failure;
-use crate::run::repository;
+use crate::run::target_directory;
 
 pub(crate) struct Stage {
     pub(crate) program: &'static Program,
@@ -53,7 +53,7 @@ impl Stage {
             program,
             script,
             path: cache.path(installed),
-            takeback: repository().join("target").join("debug").join("takeback"),
+            takeback: target_directory().join("debug").join("takeback"),
             server: server.map_err(failed)?,
             directory,
         };

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Failure;
-use crate::run::{cargo, step};
+use crate::run::{cargo, run_step};
 use cases::Subject;
 use report::Report;
 use scratch::Scratch;
@@ -126,9 +126,9 @@ fn again_optimized(
     arguments: &[&str],
 ) -> Result<(), Failure> {
     let packages = packages.iter().flat_map(|package| ["--package", package]);
-    step(cargo().args(["build", "--release"]).args(packages))?;
+    run_step(cargo().args(["build", "--release"]).args(packages))?;
     let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
-    step(Command::new(target.join("release/xtask")).arg("bench").args(which).args(arguments))
+    run_step(Command::new(target.join("release/xtask")).arg("bench").args(which).args(arguments))
 }
 
 impl Bench {

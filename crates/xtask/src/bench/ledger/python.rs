@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::figures::{HERMES, PLAIN};
 use crate::Failure;
 use crate::bench::process;
-use crate::run::{repository, works};
+use crate::run::{is_success, repository};
 
 const HERMES_VERSION: &str = "0.19.0";
 
@@ -26,7 +26,7 @@ impl Contender {
         let python = PathBuf::from("python3");
         let probe = "import sqlite3; sqlite3.connect(':memory:').execute(\
              \"CREATE VIRTUAL TABLE t USING fts5 (x, tokenize = 'trigram')\")";
-        works(Command::new(&python).args(["-c", probe])).then(|| Contender {
+        is_success(Command::new(&python).args(["-c", probe])).then(|| Contender {
             name: PLAIN,
             python,
             home: scratch.to_owned(),
@@ -39,12 +39,12 @@ impl Contender {
         let python = environment.join("bin/python");
         let contender = Contender { name: HERMES, python, home: scratch.to_owned() };
         let is_there =
-            || works(contender.command().args(["-c", "from hermes_state import SessionDB"]));
+            || is_success(contender.command().args(["-c", "from hermes_state import SessionDB"]));
         if !is_there() {
             eprintln!("installing hermes-agent {HERMES_VERSION} …");
-            works(Command::new("python3").args(["-m", "venv"]).arg(&environment));
+            is_success(Command::new("python3").args(["-m", "venv"]).arg(&environment));
             // Of its many dependencies the database needs none.
-            works(
+            is_success(
                 Command::new(&contender.python)
                     .args(["-m", "pip", "install", "--quiet", "--no-deps"])
                     .arg(format!("hermes-agent=={HERMES_VERSION}")),

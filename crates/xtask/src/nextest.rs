@@ -1,0 +1,26 @@
+//! Running the test suite with nextest.
+
+use std::fs;
+
+use crate::Failure;
+use crate::results::{TestResult, parse_junit};
+use crate::run::{cargo, is_success, run_step, target_directory};
+
+/// True if nextest is installed.
+pub(crate) fn is_installed() -> bool {
+    is_success(cargo().args(["nextest", "--version"]))
+}
+
+/// Runs all tests that the arguments select, also after one has failed. Returns the results of
+/// those that ran, and a failure if nextest reports one.
+pub(crate) fn run_tests(arguments: &[&str]) -> (Vec<TestResult>, Result<(), Failure>) {
+    // Where `.config/nextest.toml` has it.
+    let report = target_directory().join("nextest/default/junit.xml");
+    // A report of an earlier run must not be taken for that of this one.
+    let _ = fs::remove_file(&report);
+    let mut command = cargo();
+    command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"]);
+    let outcome = run_step(command.args(arguments));
+    let results = fs::read_to_string(&report).map(|xml| parse_junit(&xml)).unwrap_or_default();
+    (results, outcome)
+}

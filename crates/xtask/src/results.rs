@@ -1,0 +1,203 @@
+//! What came of each test: read from the reports of nextest and of cargo's own test runner, and
+//! summed up in the closing lines.
+
+use std::fmt;
+
+/// Begins the line that a test writes when it cannot test something on this machine.
+const SKIPPED: &str = "skipped: ";
+
+/// A test that ran.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TestResult {
+    /// The package and the binary, then the path of the test.
+    pub(crate) name: String,
+    pub(crate) failed: bool,
+    /// The reasons that the test gave for leaving something out.
+    pub(crate) skipped: Vec<String>,
+}
+
+/// Reads the results from a report in JUnit's format, as nextest writes it.
+pub(crate) fn parse_junit(xml: &str) -> Vec<TestResult> {
+    // The text of the report has no `<` of its own: they are escaped.
+    let cases = xml.split("<testcase").skip(1);
+    let parse_case = |case: &str| {
+        let body = case.split("</testcase>").next().unwrap_or_default();
+        let attribute = |name: &str| {
+            let (_, rest) = body.split_once(&format!(" {name}=\""))?;
+            rest.split('"').next().map(unescape)
+        };
+        let [binary, test] = ["classname", "name"].map(|name| attribute(name).unwrap_or_default());
+        TestResult {
+            name: format!("{binary} {test}"),
+            failed: body.contains("<failure") || body.contains("<error"),
+            skipped: find_reasons(&unescape(body)),
+        }
+    };
+    cases.map(parse_case).collect()
+}
+
+/// Finds the reasons for which something was left out, each once.
+fn find_reasons(output: &str) -> Vec<String> {
+    let reason = |line: &str| {
+        // The first line of a test's output may follow its name.
+        let line = line.rsplit_once(" ... ").map_or(line, |(_, rest)| rest);
+        let line = line.strip_prefix("<system-err>").unwrap_or(line);
+        line.strip_prefix(SKIPPED).map(|reason| reason.trim().to_owned())
+    };
+    let mut reasons: Vec<String> = Vec::new();
+    for reason in output.lines().filter_map(|line| reason(line.trim_start())) {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons
+}
+
+fn unescape(text: &str) -> String {
+    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'")];
+    let text = entities.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+    text.replace("&amp;", "&")
+}
+
+/// The results of all tests together.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    /// Each thing that was left out, with its reason.
+    reasons: Vec<String>,
+}
+
+impl Tally {
+    pub(crate) fn add_passed(&mut self) {
+        self.passed += 1;
+    }
+
+    pub(crate) fn add_failed(&mut self) {
+        self.failed += 1;
+    }
+
+    pub(crate) fn add_skipped(&mut self, name: &str, reason: &str) {
+        self.skipped += 1;
+        self.reasons.push(format!("{name}: {reason}"));
+    }
+
+    /// Adds a test. One that failed counts as failed, whatever else it left out.
+    pub(crate) fn add(&mut self, result: &TestResult) {
+        match (result.failed, &result.skipped[..]) {
+            (true, _) => self.add_failed(),
+            (false, []) => self.add_passed(),
+            (false, reasons) => self.add_skipped(&result.name, &reasons.join("; ")),
+        }
+    }
+
+    /// Adds what cargo's own test runner wrote: the sum at the end of each of its programs, and
+    /// the reasons of tests that left something out. Those are no part of its sum.
+    pub(crate) fn add_cargo_output(&mut self, output: &str) {
+        for line in output.lines() {
+            let Some((_, sum)) = line.split_once("test result: ") else { continue };
+            let count = |what: &str| {
+                let words: Vec<&str> = sum.split([' ', ';']).collect();
+                let at = words.iter().position(|word| *word == what)?;
+                words.get(at.checked_sub(1)?)?.parse::<usize>().ok()
+            };
+            self.passed += count("passed").unwrap_or(0);
+            self.failed += count("failed").unwrap_or(0);
+            self.skipped += count("ignored").unwrap_or(0);
+        }
+        for reason in find_reasons(output) {
+            self.passed = self.passed.saturating_sub(1);
+            self.add_skipped("a test", &reason);
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.reasons.is_empty() {
+            writeln!(f, "Skipped, in whole or in part:")?;
+            for reason in &self.reasons {
+                writeln!(f, "  {reason}")?;
+            }
+        }
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="nextest-run" tests="4" failures="1">
+    <testsuite name="tree::it" tests="4">
+        <testcase name="undo::a_file_comes_back" classname="tree::it" time="0.051">
+            <system-out>
+test undo::a_file_comes_back ... ok
+not skipped: this is within a line
+</system-out>
+            <system-err></system-err>
+        </testcase>
+        <testcase name="limits::a_full_disk" classname="tree::it" time="0.051">
+            <system-err>skipped: cannot mount: &quot;only root &amp; co.&quot;
+skipped: cannot mount: &quot;only root &amp; co.&quot;
+</system-err>
+        </testcase>
+        <testcase name="hermes" classname="tree::it" time="0.051">
+            <system-out>
+test hermes ... skipped: no python3
+ok
+</system-out>
+        </testcase>
+        <testcase name="broken" classname="tree::it" time="0.001">
+            <failure type="test failure">a &lt;b&gt;</failure>
+            <system-err>skipped: something</system-err>
+        </testcase>
+    </testsuite>
+</testsuites>"#;
+
+    #[test]
+    fn a_report_tells_names_failures_and_reasons() {
+        let results = parse_junit(REPORT);
+        let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
+        assert_eq!(names[0], "tree::it undo::a_file_comes_back");
+        assert_eq!(names.len(), 4);
+        let failed: Vec<bool> = results.iter().map(|result| result.failed).collect();
+        assert_eq!(failed, [false, false, false, true]);
+        assert!(results[0].skipped.is_empty());
+        assert_eq!(results[1].skipped, ["cannot mount: \"only root & co.\""]);
+        assert_eq!(results[2].skipped, ["no python3"]);
+    }
+
+    #[test]
+    fn the_closing_lines_count_each_test_once() {
+        let mut tally = Tally::default();
+        for result in parse_junit(REPORT) {
+            tally.add(&result);
+        }
+        tally.add_skipped("claude", "npm is not installed");
+        assert_eq!(
+            tally.to_string(),
+            "Skipped, in whole or in part:\n  \
+             tree::it limits::a_full_disk: cannot mount: \"only root & co.\"\n  \
+             tree::it hermes: no python3\n  \
+             claude: npm is not installed\n\
+             1 passed, 1 failed, 3 skipped"
+        );
+    }
+
+    #[test]
+    fn sums_of_cargo_are_added_up() {
+        let mut tally = Tally::default();
+        tally.add_cargo_output(
+            "running 4 tests\nskipped: no python3\n\
+             test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
+             test result: FAILED. 2 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out\n",
+        );
+        assert_eq!(
+            tally.to_string(),
+            "Skipped, in whole or in part:\n  a test: no python3\n5 passed, 1 failed, 4 skipped"
+        );
+    }
+}
