@@ -14,7 +14,24 @@ mod root;
 mod settings;
 pub mod shell;
 
+pub use history::record::{
+    Action, Began, CallRef, Chat, Checkpoint, Checkpoints, Kind, Record, RollbackRecord, TurnId,
+    clean_reason, read_checkpoints,
+};
+pub use history::{
+    ChangeCounts, CheckpointOptions, CompareError, EffectView, FindError, FoundCheckpoint, History,
+    List, NameError, OtherWorkspace, Row, RowView, StepView, TakeError, UncoveredView,
+};
+pub use hook::{Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn};
 pub use move_history::{MoveHistoryError, MovedHistory, move_history};
 pub use open::{LedgerGuard, OpenOptions, Opened};
+pub use retention::{
+    ClearedCheckpoints, DirectoryState, Failure, LegacyArchive, PruneError, PruneOptions,
+    PruneReport, PrunedWorkspace, Status, StatusError, WorkspaceStatus,
+};
+pub use rollback::{
+    ChatView, Conflict, Destination, Head, HeadMoved, IndexError, Notice, NoticeFile, Planned,
+    Request, Resolution, RollbackError, RollbackView, Scope, TurnUndo,
+};
 pub use root::{ProjectRoot, root_of};
 pub use settings::{Granularity, Private, Settings, Skip};

@@ -9,6 +9,7 @@ use crate::history::record::TurnId;
 
 /// An event in a session of an agent.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct Report {
     pub agent: String,
     /// The agent's name for the session.

@@ -21,7 +21,6 @@ use takeback_tree::{
     CaptureError, EditError, ObjectError, PinError, PlanError, RestoreError, StoreError,
 };
 
-use self::repository::IndexError;
 use crate::Opened;
 use crate::history::{FindError, TakeError};
 
@@ -30,10 +29,12 @@ pub use self::notices::{Notice, NoticeFile, take_notices};
 pub use self::plan::{plan, relative_paths};
 pub use self::planned::{ChatView, HeadMoved, Planned, RollbackView};
 pub(crate) use self::recovery::finish_recovered;
+pub use self::repository::{Head, IndexError};
 pub use self::turn::Conflict;
 
 /// A wish to take something back: where, what, and how much of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct Request {
     /// The directory that the user works in. It says which workspace is meant, and relative paths
     /// start there.
@@ -71,6 +72,7 @@ pub enum Destination {
 
 /// The options for undoing a turn.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct TurnUndo {
     /// The row of the turn; without one, the last turn that changed files.
     pub row: Option<usize>,
