@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use takeback_undo::{Event, Report, ToolCall, TurnId, Work};
+use takeback_undo::{Report, ReportedEvent, ToolCall, ToolWork, TurnId};
 
 use crate::slash::{Slash, words};
 use crate::spec::{Agent, Signal};
@@ -127,22 +127,22 @@ fn report(agent: &Agent, signal: Signal, told: Told, directory: PathBuf) -> Opti
         return None;
     }
     let event = match signal {
-        Signal::SessionStart | Signal::ChildStart => Event::SessionStart,
-        Signal::SessionEnd | Signal::ChildEnd => Event::SessionEnd,
-        Signal::TurnStart => Event::TurnStart { prompt: told.prompt },
-        Signal::TurnEnd => Event::TurnEnd,
+        Signal::SessionStart | Signal::ChildStart => ReportedEvent::SessionStart,
+        Signal::SessionEnd | Signal::ChildEnd => ReportedEvent::SessionEnd,
+        Signal::TurnStart => ReportedEvent::TurnStart { prompt: told.prompt },
+        Signal::TurnEnd => ReportedEvent::TurnEnd,
         Signal::Command => return None,
         Signal::BeforeTool | Signal::AfterTool | Signal::ToolFailed => {
             let tool = told.tool.unwrap_or_default();
             let input = told.input.unwrap_or_default();
             let work = match &agent.tools {
                 Some(tools) => tools.work(&tool, &input, &directory),
-                None => Work::guess(&tool, &input),
+                None => ToolWork::guess(&tool, &input),
             };
             let call = ToolCall { id: told.call, tool, input, work };
             match signal {
-                Signal::BeforeTool => Event::BeforeTool(call),
-                _ => Event::AfterTool { call, outcome: told.outcome },
+                Signal::BeforeTool => ReportedEvent::BeforeTool(call),
+                _ => ReportedEvent::AfterTool { call, outcome: told.outcome },
             }
         }
     };

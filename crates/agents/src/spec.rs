@@ -139,7 +139,7 @@ pub fn resume(session: &str) -> Option<String> {
     let (name, id) = session.split_once(':')?;
     // What a subagent did is part of its parent's conversation.
     let id = id.split('/').next().filter(|id| !id.is_empty())?;
-    Some(agent(name)?.resume?.replace("{}", &takeback_undo::quoted(id)))
+    Some(agent(name)?.resume?.replace("{}", &takeback_undo::hook::quote_word(id)))
 }
 
 /// Every agent that is known.

@@ -98,7 +98,7 @@ impl Program {
     /// A command for a shell.
     pub(crate) fn command(&self, rest: &str) -> String {
         let words: Vec<String> =
-            self.words.iter().map(|word| takeback_undo::quoted(word)).collect();
+            self.words.iter().map(|word| takeback_undo::hook::quote_word(word)).collect();
         format!("{} {rest}", words.join(" "))
     }
 
@@ -107,7 +107,7 @@ impl Program {
         let command = self.command(rest);
         let test = match self.is_shared {
             true => "command -v takeback >/dev/null 2>&1".to_owned(),
-            false => format!("[ -x {} ]", takeback_undo::quoted(self.name())),
+            false => format!("[ -x {} ]", takeback_undo::hook::quote_word(self.name())),
         };
         format!("{test} || exit 0; exec {command}")
     }

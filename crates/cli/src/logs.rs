@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use takeback_agents::{Found, LogFormat, log_format};
 use takeback_ledger::{Bookmark, Ledger, Options};
+use takeback_undo::LedgerGuard;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -69,7 +70,7 @@ fn read(
 
 /// The ledger, up to date: what was written since into the logs that were read last is in it. What
 /// cannot be read now is read another time.
-pub(crate) fn current_ledger(context: &Context) -> Result<Ledger, Failure> {
+pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failure> {
     let mut ledger = context.ledger()?;
     ledger.set_wait(PATIENCE);
     if ledger.catch_up().unwrap_or(false) {

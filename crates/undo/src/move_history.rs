@@ -50,8 +50,8 @@ pub fn move_history(
     let failed = |source: io::Error| WorkspaceError::Open { path: new.to_owned(), source };
     let root = opened.find_root(new).map_err(failed)?;
     let to = store.workspace(&root, &opened.forbidden)?;
-    let from = find_known_path(store, old)?
-        .ok_or_else(|| MoveHistoryError::NoHistory(old.to_owned()))?;
+    let from =
+        find_known_path(store, old)?.ok_or_else(|| MoveHistoryError::NoHistory(old.to_owned()))?;
     if from == to.path() {
         return Err(MoveHistoryError::SamePlace(from));
     }

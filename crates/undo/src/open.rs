@@ -189,6 +189,11 @@ impl Opened {
         Ok(LedgerGuard(guard))
     }
 
+    /// Closes the ledger if it is open. It is opened again when it is needed.
+    pub fn close_ledger(&self) {
+        *self.lock_ledger() = None;
+    }
+
     /// Opens the ledger and takes in everything that hooks reported. Returns `None` while some of
     /// it has to wait, because the ledger does not know the latest turns then.
     pub(crate) fn complete_ledger(&self, wait: Duration) -> Option<LedgerGuard<'_>> {

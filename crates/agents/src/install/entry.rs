@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use takeback_undo::quoted;
+use takeback_undo::hook::quote_word;
 
 use crate::slash;
 use crate::spec::Agent;
@@ -109,7 +109,7 @@ impl Mark<'_> {
             _ => command,
         };
         let words = slash::words(command);
-        let plain = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+        let plain = words.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" ");
         let is_program = |word: &String| {
             word == self.program || Path::new(word).file_name().is_some_and(|it| it == "takeback")
         };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use takeback_agents::{AGENTS, Agent, Heard, parse};
-use takeback_undo::{Event, ToolCall, TurnId, Work};
+use takeback_undo::{ReportedEvent, ToolCall, ToolWork, TurnId};
 
 /// A captured payload: its agent, what its hook is started with, its name and its bytes.
 pub(crate) struct Fixture {
@@ -46,16 +46,18 @@ fn shown(heard: &Heard) -> String {
         }
     };
     let (what, details) = match &report.event {
-        Event::SessionStart => ("session starts", String::new()),
-        Event::TurnStart { prompt: None } => ("turn starts", String::new()),
-        Event::TurnStart { prompt: Some(prompt) } => ("turn starts", format!(" {prompt:?}")),
-        Event::BeforeTool(call) => ("before", shown_call(call)),
-        Event::AfterTool { call, outcome } => {
+        ReportedEvent::SessionStart => ("session starts", String::new()),
+        ReportedEvent::TurnStart { prompt: None } => ("turn starts", String::new()),
+        ReportedEvent::TurnStart { prompt: Some(prompt) } => {
+            ("turn starts", format!(" {prompt:?}"))
+        }
+        ReportedEvent::BeforeTool(call) => ("before", shown_call(call)),
+        ReportedEvent::AfterTool { call, outcome } => {
             let outcome = outcome.as_deref().unwrap_or("?");
             ("after", format!("{} → {outcome}", shown_call(call)))
         }
-        Event::TurnEnd => ("turn ends", String::new()),
-        Event::SessionEnd => ("session ends", String::new()),
+        ReportedEvent::TurnEnd => ("turn ends", String::new()),
+        ReportedEvent::SessionEnd => ("session ends", String::new()),
     };
     let turn = match &report.turn {
         Some(TurnId::Name(name)) => format!(" turn {}", short(name)),
@@ -70,13 +72,13 @@ fn shown(heard: &Heard) -> String {
 
 fn shown_call(call: &ToolCall) -> String {
     let work = match &call.work {
-        Work::Reads => "reads".to_owned(),
-        Work::Shell { script, paths } => {
+        ToolWork::Reads => "reads".to_owned(),
+        ToolWork::Shell { script, paths } => {
             assert!(paths.is_empty());
             format!("$ {script}")
         }
-        Work::Changes { script: None, paths } => format!("{paths:?}"),
-        Work::Changes { .. } => panic!("{call:?}"),
+        ToolWork::Changes { script: None, paths } => format!("{paths:?}"),
+        ToolWork::Changes { .. } => panic!("{call:?}"),
     };
     format!(" {} {} {work}", call.tool, call.id.as_deref().map_or("-".into(), short))
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use takeback_agents::{Heard, agent, parse};
-use takeback_undo::{Event, Report, Work};
+use takeback_undo::{Report, ReportedEvent, ToolWork};
 
 fn heard(name: &str, event: &str, payload: &Value) -> Option<Report> {
     let payload = payload.to_string();
@@ -15,9 +15,9 @@ fn heard(name: &str, event: &str, payload: &Value) -> Option<Report> {
     }
 }
 
-fn work(name: &str, event: &str, payload: &Value) -> Work {
+fn work(name: &str, event: &str, payload: &Value) -> ToolWork {
     match heard(name, event, payload).unwrap().event {
-        Event::BeforeTool(call) | Event::AfterTool { call, .. } => call.work,
+        ReportedEvent::BeforeTool(call) | ReportedEvent::AfterTool { call, .. } => call.work,
         event => panic!("{event:?}"),
     }
 }
@@ -70,12 +70,12 @@ fn compaction_and_permissions_are_nothing() {
 fn copilots_arguments_may_be_text() {
     let call =
         |arguments: Value| json!({ "sessionId": "s", "toolName": "bash", "toolArgs": arguments });
-    let shell = Work::shell("rm x");
+    let shell = ToolWork::run_script("rm x");
     assert_eq!(work("copilot", "preToolUse", &call(json!({ "command": "rm x" }))), shell);
     assert_eq!(work("copilot", "preToolUse", &call(json!("{\"command\": \"rm x\"}"))), shell);
     // Whatever the form, it is the same call.
     let input = |arguments: Value| match heard("copilot", "preToolUse", &call(arguments)) {
-        Some(Report { event: Event::BeforeTool(call), .. }) => call.input,
+        Some(Report { event: ReportedEvent::BeforeTool(call), .. }) => call.input,
         report => panic!("{report:?}"),
     };
     assert_eq!(input(json!({ "command": "rm x" })), input(json!("{\"command\": \"rm x\"}")));
@@ -87,32 +87,32 @@ fn codexs_patches_name_their_files() {
         "*** Begin Patch\n*** Update File: a\n*** Move to: b\n*** Delete File: /c\n*** End Patch";
     let payload = json!({ "tool_name": "apply_patch", "tool_input": { "command": patch } });
     let paths = ["a", "b", "/c"].map(PathBuf::from).to_vec();
-    assert_eq!(work("codex", "PreToolUse", &payload), Work::Changes { script: None, paths });
+    assert_eq!(work("codex", "PreToolUse", &payload), ToolWork::Changes { script: None, paths });
 }
 
 #[test]
 fn clines_commands_are_one_script() {
     let input = json!({ "commands": ["cd src", "rm x"] });
     let payload = json!({ "tool_call": { "name": "run_commands", "input": input } });
-    assert_eq!(work("cline", "PreToolUse", &payload), Work::shell("cd src\nrm x"));
+    assert_eq!(work("cline", "PreToolUse", &payload), ToolWork::run_script("cd src\nrm x"));
     // The editor's extension, and a list in a text.
     let parameters = json!({ "commands": "[\"cd src\",\"rm x\"]" });
     let payload = json!({ "preToolUse": { "toolName": "run_commands", "parameters": parameters } });
-    assert_eq!(work("cline", "PreToolUse", &payload), Work::shell("cd src\nrm x"));
+    assert_eq!(work("cline", "PreToolUse", &payload), ToolWork::run_script("cd src\nrm x"));
     let report =
         heard("cline", "UserPromptSubmit", &json!({ "userPromptSubmit": { "prompt": "hi" } }));
-    assert_eq!(report.unwrap().event, Event::TurnStart { prompt: Some("hi".into()) });
+    assert_eq!(report.unwrap().event, ReportedEvent::TurnStart { prompt: Some("hi".into()) });
 }
 
 #[test]
 fn tools_only_read_if_the_table_says_so() {
     let call =
         |tool: &str| json!({ "tool_name": tool, "tool_input": { "command": "ls", "path": "a" } });
-    assert_eq!(work("claude", "PreToolUse", &call("Read")), Work::Reads);
+    assert_eq!(work("claude", "PreToolUse", &call("Read")), ToolWork::Reads);
     // In other agents it may be something else.
     for tool in ["read", "mcp__files__Read", "Task", ""] {
         assert!(
-            matches!(work("claude", "PreToolUse", &call(tool)), Work::Changes { .. }),
+            matches!(work("claude", "PreToolUse", &call(tool)), ToolWork::Changes { .. }),
             "{tool}"
         );
     }
@@ -126,7 +126,7 @@ fn opencode_going_on_by_itself_is_no_turn() {
     let said = |parts: Value| heard("opencode", "chat.message", &message(parts)).map(|it| it.event);
     assert_eq!(said(json!([text("go on", true)])), None);
     let mixed = said(json!([text("a", false), text("(file)", true), { "type": "file" }]));
-    assert_eq!(mixed, Some(Event::TurnStart { prompt: Some("a".into()) }));
+    assert_eq!(mixed, Some(ReportedEvent::TurnStart { prompt: Some("a".into()) }));
 }
 
 #[test]

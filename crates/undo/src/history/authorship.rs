@@ -208,7 +208,9 @@ impl<'h> Timeline<'h> {
                 continue;
             }
             for change in store.changed_paths(&from.tree, &to.tree)? {
-                let Some(certain) = attribute_change(&change.path, &ours, &others) else { continue };
+                let Some(certain) = attribute_change(&change.path, &ours, &others) else {
+                    continue;
+                };
                 let is_shared = self.neighbours.iter().any(|neighbour| {
                     neighbour.is_running(from.time, to.time)
                         && neighbour.within.iter().any(|within| change.path.starts_with(within))

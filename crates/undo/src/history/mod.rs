@@ -4,7 +4,7 @@ pub(crate) mod authorship;
 mod counts;
 mod diff;
 mod list;
-pub(crate) mod record;
+pub mod record;
 mod take;
 pub(crate) mod workspace;
 
@@ -19,14 +19,16 @@ use crate::hook::state::{OpenCall, WorkspaceState};
 pub use self::counts::ChangeCounts;
 pub(crate) use self::counts::count_changes;
 pub use self::diff::{CompareError, compare_checkpoints, compare_with_present};
+pub(crate) use self::list::effects_of_row;
 pub use self::list::{
     EffectView, List, OtherWorkspace, RowView, StepView, UncoveredView, find_other_workspaces,
     list_checkpoints,
 };
-pub(crate) use self::list::effects_of_row;
 pub use self::take::{CheckpointOptions, NameError, TakeError, take_checkpoint};
 pub(crate) use self::take::{has_pin, new_record, pin_tree};
-pub use self::workspace::{RevivedDirectories, WorkspaceRef, find_workspace, open_workspace};
+pub use self::workspace::{
+    RevivedDirectories, WorkspaceRef, find_workspace, open_workspace, revive_workspace,
+};
 
 /// All checkpoints of a workspace.
 #[derive(Debug)]

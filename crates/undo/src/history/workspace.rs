@@ -66,7 +66,7 @@ pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRe
 /// Opens the workspace that the user means, to restore files in it: the one at this very path if
 /// it has a history, otherwise the one that the path belongs to. A directory that is gone is made
 /// anew; keep the second value for as long as the workspace is used.
-pub(crate) fn revive_workspace<'o>(
+pub fn revive_workspace<'o>(
     opened: &'o Opened,
     path: &Path,
 ) -> Result<(Workspace<'o>, RevivedDirectories), TakeError> {

@@ -26,9 +26,7 @@ pub(super) fn capture_before(
         .filter(|step| step.turn == call.turn.number && has_pin(&workspace, step.seq));
     let is_checkpoint = match &last {
         None => true,
-        Some(last) => {
-            opened.settings.granularity == Granularity::Step && last.tree != capture.tree
-        }
+        Some(last) => opened.settings.granularity == Granularity::Step && last.tree != capture.tree,
     };
     let (seq, tree) = (lock.next_seq()?, capture.tree);
     let uncovered = capture.uncovered.iter().map(|uncovered| uncovered.path.clone()).collect();

@@ -32,16 +32,11 @@ pub enum ReportedEvent {
     /// The session began, or goes on after a pause.
     SessionStart,
     /// The user sent a prompt; not every agent tells its text.
-    TurnStart {
-        prompt: Option<String>,
-    },
+    TurnStart { prompt: Option<String> },
     /// The agent is about to use a tool.
     BeforeTool(ToolCall),
     /// The agent has used a tool.
-    AfterTool {
-        call: ToolCall,
-        outcome: Option<String>,
-    },
+    AfterTool { call: ToolCall, outcome: Option<String> },
     /// The agent has answered the prompt.
     TurnEnd,
     /// The agent, or its user, ended the session.

@@ -207,7 +207,11 @@ impl WorkspaceState {
     }
 
     /// Finds a call that has begun, the oldest if several look alike, and its state file.
-    pub(crate) fn find_open_call(&self, session: &str, key: &CallKey) -> Option<(OpenCall, PathBuf)> {
+    pub(crate) fn find_open_call(
+        &self,
+        session: &str,
+        key: &CallKey,
+    ) -> Option<(OpenCall, PathBuf)> {
         let paths = key.file_names().map(|name| self.call_path(session, &name));
         let calls = paths.filter_map(|path| Some((read::<OpenCall>(&path)?, path)));
         calls.min_by_key(|(call, _)| (call.seq, call.time))

@@ -12,9 +12,9 @@ use std::io;
 use serde::Serialize;
 use takeback_tree::{GcError, StoreError};
 
-pub(crate) use self::legacy::archive_repositories;
 pub use self::clear::{ClearedCheckpoints, clear_checkpoints};
 pub use self::failures::Failure;
+pub(crate) use self::legacy::archive_repositories;
 pub use self::legacy::{clear_legacy_archives, legacy_directories};
 pub use self::prune::{PruneOptions, PruneReport, PrunedWorkspace, is_prune_due, prune};
 pub use self::status::{LegacyArchive, Status, StatusError, WorkspaceStatus, read_status};

@@ -8,9 +8,9 @@ use serde::Serialize;
 use takeback_ledger::Time;
 use takeback_tree::{AnyPath, PinName, Store, StoreError, WorkspaceGuard, WorkspaceId};
 
+use super::PruneError;
 use super::legacy::prune_archives;
 use super::size_cap::enforce_size_cap;
-use super::PruneError;
 use crate::Opened;
 use crate::history::History;
 use crate::history::record::{Checkpoint, Kind};
@@ -248,8 +248,7 @@ pub(super) fn read_workspaces(
         let path = info.as_ref().map(|info| info.path.0.clone());
         let path = path.or_else(|| Some(history.all.last()?.record.workspace.0.clone()));
         let last_seen = info.map(|info| Time(info.last_seen)).or(newest).unwrap_or_default();
-        let running =
-            history.open.iter().filter(|call| call.time >= now.minus(MAX_CALL_DURATION));
+        let running = history.open.iter().filter(|call| call.time >= now.minus(MAX_CALL_DURATION));
         let in_use: HashSet<_> = running.map(|call| call.tree).collect();
         let is_needed = |checkpoint: &&Checkpoint| in_use.contains(&checkpoint.pin.tree);
         let needed = history.all.iter().filter(is_needed).map(|known| known.pin.name.clone());

@@ -8,13 +8,13 @@ use takeback_tree::{
     Filter, Kept, KeptReason, Lock, Oid, Pin, Plan, RestoreError, StoreError, Uncovered, Workspace,
 };
 
+use super::RollbackError;
 use super::conversation::move_conversation;
 use super::notices::{self, RollbackSummary};
 use super::plan::plan_files;
 use super::planned::{Planned, RollbackView};
 use super::repository::Repository;
 use super::reversal::{Direction, find_reversible};
-use super::RollbackError;
 use crate::Opened;
 use crate::history::record::{Action, Checkpoint, Kind, Record, RollbackRecord};
 use crate::history::workspace::revive_workspace;

@@ -23,9 +23,7 @@ pub(super) fn find_conversation(
     let record = &found.checkpoint.record;
     let call = record.call.as_ref().filter(|_| record.kind == Kind::Call)?;
     match find_first_message(opened, call, record.moment(), found.is_step) {
-        Ok(first) => {
-            first.map(|from_message| Chat { session: call.session.clone(), from_message })
-        }
+        Ok(first) => first.map(|from_message| Chat { session: call.session.clone(), from_message }),
         Err(error) => {
             warnings.push(format!("the conversation stays as it is: {error}"));
             None

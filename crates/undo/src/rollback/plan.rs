@@ -229,8 +229,7 @@ pub fn relative_paths(
     let directory = canonicalize_or_keep(directory);
     let base = if directory.is_dir() { &directory } else { root };
     let relative = |typed: &PathBuf| {
-        let outside =
-            || RollbackError::Outside { path: typed.clone(), workspace: root.to_owned() };
+        let outside = || RollbackError::Outside { path: typed.clone(), workspace: root.to_owned() };
         let path = normalize(&base.join(typed));
         // The root is canonical; a path that was typed in full may lead there through links.
         let path = if path.starts_with(root) { path } else { canonicalize_parent(&path) };

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use takeback_ledger::Time;
-use takeback_tree::{
-    AnyPath, Blocked, Edit, Filter, Kept, Oid, Plan, RelPath, Target, Uncovered,
-};
+use takeback_tree::{AnyPath, Blocked, Edit, Filter, Kept, Oid, Plan, RelPath, Target, Uncovered};
 
 use super::repository::Head;
 use super::turn::Conflict;

@@ -25,8 +25,7 @@ pub(crate) fn finish_recovered(opened: &Opened, workspace: &Workspace<'_>, recov
         }
         Recovery::Finished(_) => {
             if let Err(error) = finish_story(opened, workspace, &history, safety, done) {
-                let message =
-                    format!("a rollback was finished, but not its conversation: {error}");
+                let message = format!("a rollback was finished, but not its conversation: {error}");
                 opened.note_failure(workspace.path(), &message);
             }
         }

@@ -60,7 +60,9 @@ impl Repository {
 
     /// Reads the position of HEAD.
     pub(crate) fn head(&self) -> Head {
-        let Some(text) = read_small_file(&self.directory.join("HEAD")) else { return Head::default() };
+        let Some(text) = read_small_file(&self.directory.join("HEAD")) else {
+            return Head::default();
+        };
         match text.trim().strip_prefix("ref:").map(str::trim) {
             None => Head { commit: parse_commit_id(&text), branch: None },
             Some(name) => Head {

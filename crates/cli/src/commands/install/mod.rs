@@ -85,7 +85,7 @@ impl Scope {
 /// The project that one is in.
 pub(super) fn project(context: &Context) -> For {
     // Settings do not matter for that, not even ones that cannot be read.
-    let root = context.keeper_with(Config::default()).root(&context.directory);
+    let root = context.open_with(Config::default()).find_root(&context.directory);
     let root = root.unwrap_or_else(|_| context.directory.clone());
     For::Project(std::fs::canonicalize(&root).unwrap_or(root))
 }

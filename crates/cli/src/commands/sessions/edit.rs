@@ -42,7 +42,7 @@ pub(crate) fn give_title(
 
 pub(super) fn title(arguments: &TitleArguments, context: &Context) -> Result<ExitCode, Failure> {
     let view =
-        give_title(&mut logs::current_ledger(context)?, &arguments.session, &arguments.title)?;
+        give_title(&mut *logs::current_ledger(context)?, &arguments.session, &arguments.title)?;
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
@@ -88,7 +88,7 @@ pub(crate) fn make_fork(
 
 pub(super) fn fork(arguments: &ForkArguments, context: &Context) -> Result<ExitCode, Failure> {
     let view = make_fork(
-        &mut logs::current_ledger(context)?,
+        &mut *logs::current_ledger(context)?,
         &arguments.session,
         arguments.at,
         context.now(),

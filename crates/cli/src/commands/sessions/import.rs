@@ -85,10 +85,10 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let (view, unit) = match (arguments.from.as_deref(), path) {
         (Some(HERMES), _) => {
             let hermes = hermes_path(path, context)?;
-            (from_hermes(&mut context.ledger()?, &hermes, context)?, "session")
+            (from_hermes(&mut *context.ledger()?, &hermes, context)?, "session")
         }
         (Some(agent), path) => (from_agent(agent, path, context)?, "line"),
-        (None, Some(path)) => (from_file(&mut context.ledger()?, path, context)?, "line"),
+        (None, Some(path)) => (from_file(&mut *context.ledger()?, path, context)?, "line"),
         (None, None) => return Err(Failure::new("name a file, or - for standard input")),
     };
     show(&view, unit, context);
