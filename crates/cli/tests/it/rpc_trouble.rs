@@ -122,7 +122,7 @@ fn what_does_not_work_has_a_hint() {
     std::fs::create_dir(&elsewhere).unwrap();
     let there = json!({ "checkpoint": id, "cwd": elsewhere });
     for (method, params, said, hint) in [
-        ("rollback.plan", json!({ "checkpoint": 9 }), "there is no checkpoint 9", "lists"),
+        ("rollback.plan", json!({ "checkpoint": 9 }), "no checkpoint 9", "lists"),
         ("rollback.plan", json!({ "checkpoint": "fffffff" }), "", "lists"),
         ("rollback.apply", there, "belongs to", "to restore it there"),
         (
