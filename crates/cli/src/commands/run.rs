@@ -17,7 +17,7 @@ use takeback_undo::{Opened, Report, ReportedEvent, ToolCall};
 use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::Progress;
+use crate::output::{self, Progress};
 
 /// Run a command between two checkpoints: for agents without hooks
 ///
@@ -160,7 +160,7 @@ impl Work {
         let ended = self.tell(opened, ReportedEvent::TurnEnd);
         let over = self.tell(opened, ReportedEvent::SessionEnd);
         for failure in handled.failures.iter().chain(&ended.failures).chain(&over.failures) {
-            eprintln!("warning: {}", crate::output::disarm(failure));
+            output::warn(failure);
         }
         let session = self.report.session_id();
         over.follow_up

@@ -180,8 +180,8 @@ fn a_file_that_cannot_be_understood_is_left_alone() {
     let path = put(&session, ".claude/settings.json", "{\"hooks\": ");
     put(&session, ".gemini/settings.json", "{\"hooks\": []}");
     let text = run(&session, &["install", "claude", "gemini", "pi"], 1);
-    assert!(text.contains(".claude/settings.json cannot be understood, so it is left as it is"));
-    assert!(text.contains(".gemini/settings.json cannot be understood"), "{text}");
+    assert!(text.contains(".claude/settings.json, so it was left unchanged"));
+    assert!(text.contains(".gemini/settings.json, so it was left unchanged"), "{text}");
     assert!(text.contains("pi: installed."), "{text}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"hooks\": ");
     assert!(!session.base().join(".claude/commands").exists());
@@ -195,8 +195,8 @@ fn commands_of_the_user_stay() {
     let command = put(&session, ".claude/commands/rollback.md", "my own\n");
     let hook = put(&session, ".cline/hooks/PreToolUse.sh", "#!/bin/sh\nexit 0\n");
     let text = run(&session, &["install", "claude", "cline"], 1);
-    assert!(text.contains("rollback.md: you have a file of that name"), "{text}");
-    assert!(text.contains("hooks/PreToolUse.sh: you have a file of that name"), "{text}");
+    assert!(text.contains("rollback.md: you already have a file with this name"), "{text}");
+    assert!(text.contains("hooks/PreToolUse.sh: you already have a file with this name"), "{text}");
     let states = session.json(&["install"]);
     assert_eq!(states[0]["state"], "partly");
     run(&session, &["uninstall", "claude", "cline"], 0);
@@ -214,7 +214,10 @@ fn a_command_of_ours_that_the_user_changed_stays_and_is_named() {
     // Neither an update nor the end takes it away.
     for word in ["install", "uninstall"] {
         let text = run(&session, &[word, "claude"], 1);
-        assert!(text.contains("rollback.md: you changed it, so it stays"), "{text}");
+        assert!(
+            text.contains("rollback.md: you changed this file, so takeback leaves it alone"),
+            "{text}"
+        );
         assert_eq!(fs::read_to_string(&command).unwrap(), changed);
     }
 }

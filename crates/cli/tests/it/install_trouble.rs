@@ -47,7 +47,7 @@ fn hooks_that_are_there_twice_are_left_alone() {
     for text in ["{\"hooks\": {}, \"hooks\": {}}", "{\"hooks\": {\"Stop\": [], \"Stop\": []}}"] {
         let path = put(&session, ".claude/settings.json", text);
         let output = run(&session, &["install", "claude"], 1);
-        assert!(output.contains("is there twice"), "{output}");
+        assert!(output.contains("duplicate key"), "{output}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }
@@ -59,7 +59,7 @@ fn what_is_not_a_regular_file_is_neither_read_nor_replaced() {
     fs::remove_file(&path).unwrap();
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let output = run(&session, &["install", "claude"], 1);
-    assert!(output.contains("it is not a regular file"), "{output}");
+    assert!(output.contains("not a regular file"), "{output}");
     run(&session, &["doctor", "claude"], 1);
     run(&session, &["uninstall", "claude"], 0);
     assert!(!path.is_file() && path.exists());
@@ -109,7 +109,10 @@ fn a_file_that_broke_since_keeps_no_other_from_going() {
     run(&session, &["install", "claude"], 0);
     fs::write(&path, "{ takeback").unwrap();
     let output = run(&session, &["uninstall", "claude"], 1);
-    assert!(output.contains("settings.json: cannot be understood, so it is left"), "{output}");
+    assert!(
+        output.contains("settings.json: cannot be parsed, so it was left unchanged"),
+        "{output}"
+    );
     assert_eq!(fs::read_to_string(&path).unwrap(), "{ takeback");
     assert!(!session.base().join(".claude/commands").exists());
     // One that never had anything of ours is no reason to complain.
@@ -155,7 +158,10 @@ fn what_the_user_changed_in_a_file_of_ours_survives_an_update() {
     let changed = fs::read_to_string(&command).unwrap() + "echo mine\n";
     fs::write(&command, &changed).unwrap();
     let output = run(&session, &["install", "droid"], 1);
-    assert!(output.contains("rollback: you changed it, so it stays"), "{output}");
+    assert!(
+        output.contains("rollback: you changed this file, so takeback leaves it alone"),
+        "{output}"
+    );
     assert_eq!(fs::read_to_string(&command).unwrap(), changed);
 }
 
@@ -190,7 +196,10 @@ fn a_damaged_record_or_copy_keeps_nobody_from_uninstalling() {
     let wired = fs::read_to_string(&path).unwrap();
     fs::write(own.join("record.json"), "{").unwrap();
     let text = run(&session, &["uninstall", "claude"], 1);
-    assert!(text.contains("once it is moved away, entries are taken out one by one"), "{text}");
+    assert!(
+        text.contains("move this file away, and takeback will remove its entries one by one"),
+        "{text}"
+    );
     assert_eq!(fs::read_to_string(&path).unwrap(), wired);
     fs::remove_file(own.join("record.json")).unwrap();
     run(&session, &["uninstall", "claude"], 0);

@@ -90,7 +90,7 @@ fn wrong_params_are_named() {
         (
             "rollback.plan",
             json!({ "checkpoint": 1, "scope": "chat", "paths": ["a"] }),
-            "scope: \"chat\" goes with neither",
+            "scope: \"chat\" takes neither",
         ),
         ("undo.plan", json!({ "turn": -1 }), "turn: invalid value: integer `-1`"),
         ("tool.before", json!({ "session": [] }), "session: expected a text or a number"),
@@ -128,13 +128,13 @@ fn what_does_not_work_has_a_hint() {
         (
             "rollback.apply",
             json!({ "checkpoint": 1, "paths": ["../x"] }),
-            "outside of the workspace",
+            "outside the workspace",
             "inside",
         ),
         (
             "checkpoint.diff",
             json!({ "checkpoint": 1, "paths": ["/etc/passwd"] }),
-            "outside of the workspace",
+            "outside the workspace",
             "inside",
         ),
         ("checkpoint.create", json!({ "cwd": "/" }), "", "directory of a project"),

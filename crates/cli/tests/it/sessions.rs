@@ -166,7 +166,7 @@ fn the_list_is_narrowed_to_a_workspace_and_hides_archived_ones() {
 #[test]
 fn a_session_is_shown() {
     let mut session = with_examples();
-    session.output(&["sessions", "undo", "4f2a"]);
+    session.output(&["sessions", "rewind", "4f2a"]);
     session.takeback(&["sessions", "show", "Fix Docker Build"]);
     session.assert(
         "
@@ -257,7 +257,7 @@ found
 [3] assistant  <date> <time>  (compacted)
 → write({{\"text\":\"{}…)
 ",
-        "y".repeat(191)
+        "y".repeat(190)
     ));
 }
 
@@ -332,7 +332,7 @@ fn a_search_as_json_and_its_filters() {
     assert_eq!(total(&["fix OR write", "--since", "2026-05-29"]), 1);
     assert_eq!(total(&["fix OR write", "--since", "2026-05-28T20:26:40Z"]), 2);
     assert_eq!(total(&["fix OR write", "--since", "1m"]), 0);
-    session.output(&["sessions", "undo", "Fix Docker Build"]);
+    session.output(&["sessions", "rewind", "Fix Docker Build"]);
     assert_eq!(total(&["東京"]), 0);
     assert_eq!(total(&["東京", "--undone"]), 1);
 }
@@ -358,14 +358,14 @@ fn sessions_are_named_by_id_title_or_prefix() {
         assert_eq!(id(typed), "claude-code:4f2a9c01-aaaa", "{typed}");
     }
     session.takeback(&["sessions", "show", "4f2"]);
-    session.takeback(&["sessions", "undo", ""]);
+    session.takeback(&["sessions", "rewind", ""]);
     session.assert(
         "
 $ takeback sessions show 4f2
 ! error: \"4f2\" could be codex:4f2b0000-bbbb or claude-code:4f2a9c01-aaaa
 ! hint: give more of the id
 [exit Some(1)]
-$ takeback sessions undo \n! error: there is no session \"\"
+$ takeback sessions rewind \n! error: there is no session \"\"
 ! hint: `takeback sessions list` lists them
 [exit Some(1)]
 ",
@@ -373,28 +373,28 @@ $ takeback sessions undo \n! error: there is no session \"\"
 }
 
 #[test]
-fn turns_are_undone_and_redone() {
+fn turns_are_rewound_and_unrewound() {
     let mut session = with_examples();
-    session.takeback(&["sessions", "undo", "4f2a"]);
-    session.takeback(&["sessions", "redo", "4f2a"]);
-    session.takeback(&["sessions", "redo", "4f2a"]);
-    session.takeback(&["sessions", "undo", "4f2a", "--turns", "5"]);
-    session.takeback(&["sessions", "undo", "4f2a"]);
+    session.takeback(&["sessions", "rewind", "4f2a"]);
+    session.takeback(&["sessions", "unrewind", "4f2a"]);
+    session.takeback(&["sessions", "unrewind", "4f2a"]);
+    session.takeback(&["sessions", "rewind", "4f2a", "--turns", "5"]);
+    session.takeback(&["sessions", "rewind", "4f2a"]);
     session.assert(
         "
-$ takeback sessions undo 4f2a
-Undone: 1 turn with 2 messages, from message 4 on.
+$ takeback sessions rewind 4f2a
+Rewound 1 turn (2 messages), from message 4 on.
 The prompt was: now in 東京, too
-$ takeback sessions redo 4f2a
-Redone: 1 turn with 2 messages, from message 4 on.
+$ takeback sessions unrewind 4f2a
+Restored 1 turn (2 messages), from message 4 on.
 The prompt was: now in 東京, too
-$ takeback sessions redo 4f2a
+$ takeback sessions unrewind 4f2a
 ! error: nothing to redo in session claude-code:4f2a9c01-aaaa
 [exit Some(1)]
-$ takeback sessions undo 4f2a --turns 5
-Undone: 2 turns with 5 messages, from message 1 on.
+$ takeback sessions rewind 4f2a --turns 5
+Rewound 2 turns (5 messages), from message 1 on.
 The prompt was: please fix chat-send in main.rs
-$ takeback sessions undo 4f2a
+$ takeback sessions rewind 4f2a
 ! error: nothing to undo in session claude-code:4f2a9c01-aaaa
 [exit Some(1)]
 ",
@@ -403,22 +403,44 @@ $ takeback sessions undo 4f2a
         "session": "claude-code:4f2a9c01-aaaa", "messages": 5, "turns": 2, "from_message": 1,
         "prompt": "please fix chat-send in main.rs",
     });
-    assert_eq!(session.json(&["sessions", "redo", "4f2a"]), expected);
-    assert_eq!(session.json(&["sessions", "undo", "4f2a", "--turns", "2"]), expected);
+    assert_eq!(session.json(&["sessions", "unrewind", "4f2a"]), expected);
+    assert_eq!(session.json(&["sessions", "rewind", "4f2a", "--turns", "2"]), expected);
     // More messages come in: the conversation went on.
     let mut longer = examples().remove(0);
     let message = json!({ "seq": 6, "role": "user", "content": "hm", "timestamp": START + 200 });
     longer["messages"].as_array_mut().unwrap().push(message);
     import(&session, &[longer]);
-    session.takeback(&["sessions", "redo", "4f2a"]);
+    session.takeback(&["sessions", "unrewind", "4f2a"]);
     session.assert(
         "
-$ takeback sessions redo 4f2a
+$ takeback sessions unrewind 4f2a
 ! error: the conversation went on after the undo: session claude-code:4f2a9c01-aaaa cannot redo it
 ! hint: what was undone is still there: `takeback sessions show` shows it
 [exit Some(1)]
 ",
     );
+}
+
+#[test]
+fn sessions_undo_still_rewinds() {
+    let session = with_examples();
+    let undone = session.json(&["sessions", "undo", "4f2a", "--turns", "1"]);
+    assert_eq!((&undone["messages"], &undone["from_message"]), (&json!(2), &json!(4)));
+}
+
+#[test]
+fn sessions_redo_still_unrewinds() {
+    let session = with_examples();
+    let rewound = session.json(&["sessions", "rewind", "4f2a"]);
+    assert_eq!(session.json(&["sessions", "redo", "4f2a"]), rewound);
+}
+
+#[test]
+fn the_old_words_for_rewinding_are_not_in_the_help() {
+    let session = Session::new();
+    let help = String::from_utf8(session.output(&["sessions", "--help"]).stdout).unwrap();
+    assert!(help.contains("\n  rewind ") && help.contains("\n  unrewind "), "{help}");
+    assert!(!help.contains("\n  undo ") && !help.contains("\n  redo "), "{help}");
 }
 
 #[test]
@@ -430,12 +452,12 @@ fn titles_are_given_and_taken_away() {
     session.takeback(&["sessions", "title", "77", &"x".repeat(101)]);
     session.assert(&format!(
         "
-$ takeback sessions title codex:4f2b   Notes\tfor\u{202e} users \ncodex:4f2b0000-bbbb is called Notes for users now.
+$ takeback sessions title codex:4f2b   Notes\tfor\u{202e} users \nSet the title of codex:4f2b0000-bbbb to Notes for users.
 $ takeback sessions title 77 Fix Docker Build
 ! error: session claude-code:4f2a9c01-aaaa has the title \"Fix Docker Build\" already
 ! hint: choose another title, or change that one first
 [exit Some(1)]
-$ takeback sessions title Notes for users \ncodex:4f2b0000-bbbb has no title now.
+$ takeback sessions title Notes for users \nRemoved the title of codex:4f2b0000-bbbb.
 $ takeback sessions title 77 {}
 ! error: the title has 101 characters; at most 100 fit
 [exit Some(1)]
@@ -563,8 +585,8 @@ fn nothing_from_a_session_acts_on_the_terminal() {
         &["stats", "--by", "source"],
         &["stats"],
         &["fork", "x:", "--at", "9"],
-        &["undo", "x:"],
-        &["redo", "x:", "--json"],
+        &["rewind", "x:"],
+        &["unrewind", "x:", "--json"],
         &["title", "x:", "t"],
         &["show", bad],
         &["prune", "--older-than", "1d", "--dry-run"],

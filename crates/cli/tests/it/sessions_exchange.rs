@@ -28,7 +28,7 @@ fn piped(session: &Session, arguments: &[&str]) -> Command {
 #[test]
 fn out_in_and_out_again_is_the_same() {
     let session = with_examples();
-    session.output(&["sessions", "undo", "4f2a"]);
+    session.output(&["sessions", "rewind", "4f2a"]);
     session.output(&["sessions", "fork", "4f2a", "--at", "2"]);
     let odd = json!({ "id": "odd", "source": "x", "started_at": START, "archived": true,
         "messages": [{ "seq": 7, "role": "user", "content": "\u{0}\u{1b}é\"\\", "of_theirs": [1.5] }] });
@@ -301,7 +301,7 @@ fn sessions_come_from_hermes() {
     session.assert(
         "
 $ takeback sessions import --from hermes
-! error: there is no Hermes database at ~/.hermes
+! error: no Hermes database at ~/.hermes
 ! hint: name Hermes's directory: `takeback sessions import --from hermes DIR`
 [exit Some(1)]
 $ takeback sessions import --from hermes

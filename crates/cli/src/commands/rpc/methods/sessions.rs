@@ -7,7 +7,7 @@ use takeback_tree::AnyPath;
 use super::super::Server;
 use super::super::params::Params;
 use super::super::protocol::{Answer, Error, answer};
-use crate::commands::sessions::edit::{self, UndoView};
+use crate::commands::sessions::edit::{self, RewindView};
 use crate::commands::sessions::list::{self as listing, ListArguments};
 use crate::commands::sessions::{
     search as searching, show, stats as totals, tree as lineage, when,
@@ -77,14 +77,14 @@ pub(super) fn title(_: &Server, context: &Context, mut params: Params) -> Answer
     let session: String = params.required("session")?;
     let title: String = params.required("title")?;
     params.end()?;
-    answer(&edit::give_title(&mut *logs::current_ledger(context)?, &session, &title)?)
+    answer(&edit::set_title(&mut *logs::current_ledger(context)?, &session, &title)?)
 }
 
 pub(super) fn fork(_: &Server, context: &Context, mut params: Params) -> Answer {
     let session: String = params.required("session")?;
     let at = params.required("at")?;
     params.end()?;
-    answer(&edit::make_fork(&mut *logs::current_ledger(context)?, &session, at, context.now())?)
+    answer(&edit::fork_session(&mut *logs::current_ledger(context)?, &session, at, context.now())?)
 }
 
 pub(super) fn undo(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -97,7 +97,7 @@ pub(super) fn undo(_: &Server, context: &Context, mut params: Params) -> Answer 
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&session).map_err(Failure::from)?;
     let undone = ledger.undo_turns(&session, turns.unwrap_or(1), context.now());
-    answer(&UndoView::new(session, undone.map_err(Failure::from)?))
+    answer(&RewindView::new(session, undone.map_err(Failure::from)?))
 }
 
 pub(super) fn redo(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -106,7 +106,7 @@ pub(super) fn redo(_: &Server, context: &Context, mut params: Params) -> Answer 
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&session).map_err(Failure::from)?;
     let redone = ledger.redo(&session, context.now());
-    answer(&UndoView::new(session, redone.map_err(Failure::from)?))
+    answer(&RewindView::new(session, redone.map_err(Failure::from)?))
 }
 
 pub(super) fn stats(_: &Server, context: &Context, mut params: Params) -> Answer {
