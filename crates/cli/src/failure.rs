@@ -382,6 +382,7 @@ impl From<LedgerError> for Failure {
             LedgerError::WentOn(_) => {
                 failure.hint("what was undone is still there: `takeback sessions show` shows it")
             }
+            LedgerError::Open(error) => error.into(),
             LedgerError::Damaged(_) => failure.hint(REPAIR_LEDGER),
             LedgerError::Sqlite(_) => failure.hint(SPACE),
             _ => failure,
