@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 
-const GLOBAL: &str = "Options of every command";
+const GLOBAL: &str = "Global options";
 
 /// Options that every command takes.
 #[derive(Args)]
@@ -29,7 +29,7 @@ pub(crate) struct Globals {
     /// Print one JSON document instead of text
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
-    /// Do not ask
+    /// Skip the confirmation
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) yes: bool,
     /// List all paths, however many
@@ -44,6 +44,9 @@ pub(crate) struct Globals {
         help_heading = GLOBAL
     )]
     pub(crate) color: Color,
+    /// Print long output at once [a pager is $TAKEBACK_PAGER, $PAGER or less]
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    no_pager: bool,
 }
 
 /// When to use colours.
@@ -115,22 +118,27 @@ impl Context {
             yes: true,
             verbose: false,
             color: self.globals.color,
+            no_pager: true,
         };
         let places = Places { own: Some(home.to_owned()), ..self.places.clone() };
         Context { globals, directory: directory.to_owned(), home: home.to_owned(), places }
     }
 
-    /// Whether to use colours.
-    pub(crate) fn uses_colors(&self) -> bool {
-        match self.globals.color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => {
-                let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-                    || env::var_os("TERM").is_some_and(|term| term == "dumb");
-                std::io::stdout().is_terminal() && !unwanted
-            }
+    /// Returns the pager's program and arguments. `None` if long output is to be printed at once:
+    /// the user says so, or a program reads it, or the terminal cannot show a pager.
+    pub(crate) fn pager(&self) -> Option<Vec<String>> {
+        let is_dumb = self.variable("TERM").is_none_or(|term| term == "dumb");
+        if self.globals.no_pager || self.globals.json || is_dumb || !std::io::stdout().is_terminal()
+        {
+            return None;
         }
+        let chosen = env::var_os("TAKEBACK_PAGER").or_else(|| env::var_os("PAGER"));
+        let words = match chosen {
+            Some(text) => takeback_agents::split_words(&text.to_string_lossy()),
+            None => ["less", "-FRX"].map(str::to_owned).to_vec(),
+        };
+        let is_pager = words.first().is_some_and(|program| program != "cat");
+        is_pager.then_some(words)
     }
 
     /// A variable of the environment.
@@ -163,7 +171,7 @@ impl Context {
             redact: config.ledger.redact,
             clock: SystemTime::now,
             on_recovery: output::report_recovery,
-            resume: takeback_agents::resume,
+            resume: takeback_agents::resume_hint,
         })
     }
 
@@ -189,12 +197,12 @@ impl Context {
 
     /// Where an agent keeps its logs.
     pub(crate) fn logs_of(&self, format: &LogFormat) -> Option<PathBuf> {
-        let told = format.variable.and_then(env::var_os).filter(|told| !told.is_empty());
+        let told = format.env_var.and_then(env::var_os).filter(|told| !told.is_empty());
         let home = match told {
             Some(told) => self.directory.join(told),
-            None => self.user_home()?.join(format.home),
+            None => self.user_home()?.join(format.home_directory),
         };
-        Some(home.join(format.logs))
+        Some(home.join(format.log_directory))
     }
 
     /// Where the ledger is.

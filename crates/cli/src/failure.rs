@@ -20,7 +20,7 @@ use takeback_undo::{
     StatusError, TakeError,
 };
 
-use crate::output;
+use crate::output::{self, Style, paint};
 
 /// Something went wrong, and what to do about it.
 #[derive(Debug, Serialize)]
@@ -73,9 +73,11 @@ impl Failure {
         if json {
             println!("{}", serde_json::json!({ "error": self }));
         } else {
-            eprintln!("error: {}", output::disarm(&self.message));
+            eprintln!("{} {}", paint(Style::Bad, "error:"), output::disarm(&self.message));
             self.causes.iter().for_each(|cause| eprintln!("  because: {}", output::disarm(cause)));
-            self.hint.iter().for_each(|hint| eprintln!("hint: {}", output::disarm(hint)));
+            if let Some(hint) = &self.hint {
+                eprintln!("{} {}", paint(Style::Label, "hint:"), output::disarm(hint));
+            }
         }
         ExitCode::FAILURE
     }
@@ -165,7 +167,7 @@ impl From<RestoreError> for Failure {
     fn from(error: RestoreError) -> Failure {
         let failure = Failure::of(&error);
         match error {
-            RestoreError::Changed(_) => {
+            RestoreError::Changed(_) | RestoreError::Outdated => {
                 failure.hint("nothing was restored; look again with `takeback rollback` and repeat")
             }
             RestoreError::NotReverted { .. } => {

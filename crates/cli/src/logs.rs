@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use takeback_agents::{Found, LogFormat, log_format};
+use takeback_agents::{LogFormat, LogRef, log_format};
 use takeback_ledger::{Bookmark, Ledger, Options};
 
 use crate::context::Context;
@@ -32,7 +32,7 @@ pub(crate) fn catch_up_session(
     let Some((agent, session)) = session.split_once(':') else { return Ok(()) };
     let Some(format) = log_format(agent) else { return Ok(()) };
     let Some(place) = context.logs_of(format) else { return Ok(()) };
-    let found = || format.of_session(session, log, &place);
+    let found = || format.logs_of_session(session, log, &place);
     let logs = found();
     if logs.is_empty() {
         return Ok(());
@@ -49,7 +49,7 @@ pub(crate) fn catch_up_session(
 
 fn read(
     format: &LogFormat,
-    logs: &[Found],
+    logs: &[LogRef],
     ledger: &mut Ledger,
     context: &Context,
 ) -> Result<(), Failure> {
@@ -90,7 +90,7 @@ fn catch_up_recent(ledger: &mut Ledger, context: &Context) {
     let mut databases = 0;
     for bookmark in ledger.bookmarks(RECENT).unwrap_or_default() {
         let Some(format) = log_format(&bookmark.agent) else { continue };
-        let found = Found::named(format, &bookmark.log);
+        let found = LogRef::from_name(format, &bookmark.log);
         databases += usize::from(found.session.is_some());
         if has_more(&found, &bookmark) && databases <= RECENT_IN_DATABASES {
             let _ = format.catch_up(
@@ -103,7 +103,7 @@ fn catch_up_recent(ledger: &mut Ledger, context: &Context) {
     }
 }
 
-fn has_more(found: &Found, bookmark: &Bookmark) -> bool {
+fn has_more(found: &LogRef, bookmark: &Bookmark) -> bool {
     let length = fs::metadata(&found.path).map(|metadata| metadata.len());
     length.is_ok_and(|length| found.session.is_some() || length != bookmark.offset)
 }

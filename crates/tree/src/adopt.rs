@@ -20,7 +20,7 @@ use takeback_base::durable::{self, Durability, FileLock};
 
 use crate::capture::{Reason, Uncovered};
 use crate::fault;
-use crate::foreign::{ForeignObjectError, ForeignRepository};
+use crate::git::{ForeignObjectError, ForeignRepository};
 use crate::object::{Commit, Kind, Mode, OwnedEntry, TreeEntry, is_name, push_entry, tree_order};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use takeback_base::durable::{self, Durability, FileLock};
 
 use crate::fault;
+use crate::git::refs::Ref;
 use crate::history::{Absent, Needed};
 use crate::oid::Oid;
 use crate::origins::Origins;
@@ -21,7 +22,6 @@ use crate::pack::index::Index;
 use crate::pack::midx;
 use crate::pack::read::{Pack, Recent};
 use crate::pack::write::PackWriter;
-use crate::refs::Ref;
 use crate::repack::{self, RepackError};
 use crate::store::{ObjectError, Store, StoreError, names};
 
@@ -294,7 +294,7 @@ fn add_histories(
     recent: &mut Recent,
     refs: &[&Ref],
 ) -> Result<(), GcError> {
-    for history in refs.chunk_by(|a, b| a.history() == b.history()) {
+    for history in refs.chunk_by(|a, b| a.directory() == b.directory()) {
         let ids: Result<Vec<Oid>, GcError> = history
             .iter()
             .rev()

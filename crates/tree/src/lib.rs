@@ -18,8 +18,8 @@ mod edit;
 pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
-mod foreign;
 mod gc;
+pub mod git;
 mod history;
 mod object;
 mod oid;
@@ -27,7 +27,6 @@ mod origins;
 mod pack;
 mod path;
 mod pins;
-mod refs;
 mod repack;
 mod repair;
 mod restore;
@@ -36,7 +35,6 @@ mod salvage;
 mod store;
 #[cfg(test)]
 mod testing;
-mod tracked;
 mod verify;
 mod weigh;
 mod workspace;
@@ -49,8 +47,10 @@ pub use diff::{
     Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, count_lines, diff,
 };
 pub use edit::{Content, Edit, EditError, Entry};
-pub use foreign::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};
 pub use gc::{GcError, GcOutcome};
+pub use git::{
+    ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository, GitDirectory,
+};
 pub use object::{Kind, Mode};
 pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;

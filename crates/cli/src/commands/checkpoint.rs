@@ -60,9 +60,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     }
     let id = &view.id.to_string()[..7];
     println!("Checkpoint {id} of {}.", output::count(view.files as usize, "file"));
-    let lines = view.uncovered.iter().map(|uncovered| {
-        format!("{}  ({})", uncovered.path, output::disarm(&output::reason(uncovered)))
-    });
+    let lines = view.uncovered.iter().map(output::uncovered_line);
     output::print_section("Not covered", lines, context);
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_agents::{AGENTS, Agent, Heard, agent, notice_text, parse};
+use takeback_agents::{AGENTS, Agent, ParsedPayload, find_agent, notice_text, parse_payload};
 use takeback_undo::{Event, Keeper, Turn, TurnId};
 
 use super::slash;
@@ -54,7 +54,7 @@ struct Outcome {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
-    let Some(agent) = agent(&arguments.agent) else {
+    let Some(agent) = find_agent(&arguments.agent) else {
         return give_up(&format!("there is no agent {:?}: it is {}", arguments.agent, names()));
     };
     let Outcome { failures, is_strict, is_refusable } = handle(agent, arguments, context);
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
     if failures.is_empty() || !is_strict || !is_refusable {
         return ExitCode::SUCCESS;
     }
-    let (answer, code) = agent.refuse(&failures.join("; "));
+    let (answer, code) = agent.refusal_output(&failures.join("; "));
     // If it cannot be said, there is nobody to say it to.
     answer.iter().for_each(|answer| drop(print(answer)));
     ExitCode::from(code)
@@ -98,14 +98,14 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
     let heard = match read {
-        Ok(_) => parse(agent, arguments.event.as_deref(), &input, &context.directory)
+        Ok(_) => parse_payload(agent, arguments.event.as_deref(), &input, &context.directory)
             .map_err(|error| error.to_string()),
         Err(error) => Err(format!("cannot read the event: {error}")),
     };
     // Going back is possible also where nothing is captured.
-    if let Ok(Some(Heard::Slash { slash, directory })) = &heard {
+    if let Ok(Some(ParsedPayload::Slash { command: slash, directory })) = &heard {
         let text = slash::answer(slash, directory, context);
-        outcome.failures.extend(print(&agent.answer(&text)).err());
+        outcome.failures.extend(print(&agent.answer_output(&text)).err());
         return outcome;
     }
     let Some((keeper, failures)) = reporting::keeper(context) else { return outcome };
@@ -121,13 +121,13 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
         None
     });
     let place = match &heard {
-        Some(Heard::Report { report, .. }) => &report.directory,
+        Some(ParsedPayload::Report { report, .. }) => &report.directory,
         _ => &context.directory,
     };
     let place = keeper.root(place).unwrap_or(place.clone());
     outcome.failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
     // Nothing: it cannot be read, or is something that this version does not know.
-    let Some(Heard::Report { report, event, log }) = heard else { return outcome };
+    let Some(ParsedPayload::Report { report, event, log }) = heard else { return outcome };
     outcome.is_refusable |= matches!(report.event, Event::BeforeTool(_));
     let unknown = || Turn { id: TurnId::Number(0), number: 0 };
     let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown());
@@ -161,7 +161,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     }
     // An agent does not read what comes with a failure.
     let fails = outcome.is_strict && outcome.is_refusable && !outcome.failures.is_empty();
-    if !is_late && !fails && agent.speaks_on(event) {
+    if !is_late && !fails && agent.can_notify_on(event) {
         // What cannot be looked up now is told later.
         if let Err(failure) = tell(agent, event, &keeper, &report.session_id()) {
             keeper.note_failure(&place, &failure);
@@ -174,7 +174,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
 /// Tells the model what happened to its files behind its back: once, and nothing else.
 fn tell(agent: &Agent, event: &str, keeper: &Keeper, session: &str) -> Result<(), String> {
     let notices = keeper.take_notices(session)?;
-    let answer = notice_text(&notices).and_then(|text| agent.say(event, &text));
+    let answer = notice_text(&notices).and_then(|text| agent.notice_output(event, &text));
     if let Some(answer) = answer {
         let lost = |error| format!("the model could not be told what changed: {error}");
         print(&answer).map_err(lost)?;

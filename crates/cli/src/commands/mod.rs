@@ -45,6 +45,19 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// True if long output of the command goes into a pager. Agents and other programs read the
+    /// output of the others, or it comes while they run.
+    pub(crate) fn is_paged(&self) -> bool {
+        !matches!(
+            self,
+            Command::Hook(_)
+                | Command::Rpc(_)
+                | Command::Run(_)
+                | Command::Slash(_)
+                | Command::Demo(_)
+        )
+    }
+
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         match self {
             Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),

@@ -16,7 +16,7 @@ use takeback_undo::{Event, Keeper, Report, ToolCall, script_in};
 use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::Progress;
+use crate::output::{self, Progress};
 
 /// Run a command between two checkpoints: for agents without hooks
 ///
@@ -152,7 +152,7 @@ impl Work {
         let ended = self.tell(keeper, Event::TurnEnd);
         let over = self.tell(keeper, Event::SessionEnd);
         for failure in handled.failures.iter().chain(&ended.failures).chain(&over.failures) {
-            eprintln!("warning: {}", crate::output::disarm(failure));
+            output::warn(failure);
         }
         let session = self.report.session_id();
         over.later.iter().for_each(|later| background::later(context, later, &session, None));

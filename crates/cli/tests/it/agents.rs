@@ -250,9 +250,10 @@ fn check_agent(agent: &str) {
     let answer: Value = serde_json::from_str(&said).unwrap();
     let text = answer.pointer(pointer).unwrap().as_str().unwrap();
     let project = scene.session.project();
-    let opening = format!("takeback changed these files back in {}. ", project.display());
+    let opening =
+        format!("takeback restored these files in {} to an earlier state. ", project.display());
     assert!(text.contains(&opening), "{text}");
-    for line in ["- src/main.rs\n", "- new.txt (removed)", "- written.txt (removed)"] {
+    for line in ["- src/main.rs\n", "- new.txt (deleted)", "- written.txt (deleted)"] {
         assert_eq!(text.matches(line).count(), 1, "{line} in {text}");
     }
     assert!(!text.contains("kept.txt"));
@@ -327,8 +328,8 @@ fn files_changed_since_the_rollback_are_not_in_the_notice() {
     scene.session.write("new.txt", "again\n");
     let answer: Value = serde_json::from_str(&scene.tell("UserPromptSubmit")).unwrap();
     let text = answer.pointer(CONTEXT).unwrap().as_str().unwrap();
-    assert!(text.starts_with("takeback changed this file back"), "{text}");
-    assert!(text.ends_with("\n- written.txt (removed)"), "{text}");
+    assert!(text.starts_with("takeback restored this file in"), "{text}");
+    assert!(text.ends_with("\n- written.txt (deleted)"), "{text}");
 
     // The rollback is undone, so nothing of it is left to tell.
     let scene = Scene::new("claude");
@@ -354,7 +355,7 @@ fn effects_are_in_the_notice() {
     scene.tell_all(&["Stop"]);
     assert!(scene.session.output(&["rollback", "1", "--yes"]).status.success());
     let said = scene.tell("UserPromptSubmit");
-    assert!(said.contains("Not reversed, because no rollback can:\\n- database: psql"), "{said}");
+    assert!(said.contains("because no rollback reverses them:\\n- database: psql"), "{said}");
 }
 
 #[test]
@@ -485,7 +486,7 @@ fn a_late_hook_takes_no_notice() {
     let output = hook(&scene.session.base(), &arguments, payload.as_bytes());
     assert!(output.stdout.is_empty());
     // The notice still waits for a hook that can pass it on.
-    assert!(scene.tell("UserPromptSubmit").contains("changed these files back"));
+    assert!(scene.tell("UserPromptSubmit").contains("takeback restored these files"));
 }
 
 #[test]

@@ -76,16 +76,16 @@ fn the_list_has_prompts_effects_counts_and_steps() {
         "
 $ takeback rollback
 Checkpoints for ~/project
-   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py  (1 file, +1/−1)   “rename the setting”  1 path not covered
-   2  <id>  <time>  before Write src/app.py   3 steps         (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
+   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py           (1 file, +1/−1)   “rename the setting”  1 path not covered
+   2  <id>  <time>  before Write src/app.py                   3 steps  (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
 $ takeback rollback --steps
 Checkpoints for ~/project
-   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py  (1 file, +1/−1)   “rename the setting”  1 path not covered
-     1.1  <id>  <time>  before Bash: sed -i s/old/new/ config.py
-   2  <id>  <time>  before Write src/app.py   3 steps         (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
-     2.1  <id>  <time>  before Write src/app.py
-     2.2  <id>  <time>  before Write src/cart.py
-     2.3  <id>  <time>  before Bash: psql shop -c 'drop table carts'
+   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py                 (1 file, +1/−1)   “rename the setting”  1 path not covered
+ 1.1  <id>  <time>    before Bash: sed -i s/old/new/ config.py
+   2  <id>  <time>  before Write src/app.py                         3 steps  (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
+ 2.1  <id>  <time>    before Write src/app.py
+ 2.2  <id>  <time>    before Write src/cart.py
+ 2.3  <id>  <time>    before Bash: psql shop -c 'drop table carts'
 ",
     );
 }
@@ -307,7 +307,7 @@ fn a_single_file_outside_is_protected() {
         "
 $ takeback -C ../.zshrc rollback
 Checkpoints for ~/.zshrc
-   1  <id>  <time>  before Write ~/.zshrc   2 steps  (1 file, +1/−1)  “my shell”
+   1  <id>  <time>  before Write ~/.zshrc  2 steps  (1 file, +1/−1)  “my shell”
 $ takeback -C ../.zshrc rollback 1
 Restored:
   .zshrc

@@ -185,8 +185,8 @@ fn a_malformed_file_is_left_alone() {
     let path = write_file(&session, ".claude/settings.json", "{\"hooks\": ");
     write_file(&session, ".gemini/settings.json", "{\"hooks\": []}");
     let text = run_takeback(&session, &["install", "claude", "gemini", "pi"], 1);
-    assert!(text.contains(".claude/settings.json cannot be understood, so it is left as it is"));
-    assert!(text.contains(".gemini/settings.json cannot be understood"), "{text}");
+    assert!(text.contains(".claude/settings.json, so it was left unchanged"));
+    assert!(text.contains(".gemini/settings.json, so it was left unchanged"), "{text}");
     assert!(text.contains("pi: installed."), "{text}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"hooks\": ");
     assert!(!session.base().join(".claude/commands").exists());
@@ -200,8 +200,8 @@ fn commands_of_the_user_stay() {
     let command = write_file(&session, ".claude/commands/rollback.md", "my own\n");
     let hook = write_file(&session, ".cline/hooks/PreToolUse.sh", "#!/bin/sh\nexit 0\n");
     let text = run_takeback(&session, &["install", "claude", "cline"], 1);
-    assert!(text.contains("rollback.md: you have a file of that name"), "{text}");
-    assert!(text.contains("hooks/PreToolUse.sh: you have a file of that name"), "{text}");
+    assert!(text.contains("rollback.md: you already have a file with this name"), "{text}");
+    assert!(text.contains("hooks/PreToolUse.sh: you already have a file with this name"), "{text}");
     let states = session.json(&["install"]);
     assert_eq!(states[0]["state"], "partly");
     run_takeback(&session, &["uninstall", "claude", "cline"], 0);
@@ -219,7 +219,10 @@ fn a_hook_command_that_the_user_changed_stays_and_is_reported() {
     // Neither an update nor uninstalling removes it.
     for word in ["install", "uninstall"] {
         let text = run_takeback(&session, &[word, "claude"], 1);
-        assert!(text.contains("rollback.md: you changed it, so it stays"), "{text}");
+        assert!(
+            text.contains("rollback.md: you changed this file, so takeback leaves it alone"),
+            "{text}"
+        );
         assert_eq!(fs::read_to_string(&command).unwrap(), changed);
     }
 }

@@ -33,5 +33,6 @@ mod sessions_exchange;
 mod sessions_maintenance;
 mod store;
 mod terminal;
+mod transcript;
 mod undo_merge;
 mod undo_turns;

@@ -261,7 +261,7 @@ found
 [3] assistant  <date> <time>  (compacted)
 → write({{\"text\":\"{}…)
 ",
-        "y".repeat(191)
+        "y".repeat(190)
     ));
 }
 

@@ -309,7 +309,7 @@ fn sessions_are_imported_from_hermes() {
     session.assert(
         "
 $ takeback sessions import --from hermes
-! error: there is no Hermes database at ~/.hermes
+! error: no Hermes database at ~/.hermes
 ! hint: name Hermes's directory: `takeback sessions import --from hermes DIR`
 [exit Some(1)]
 $ takeback sessions import --from hermes

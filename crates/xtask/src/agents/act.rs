@@ -12,7 +12,7 @@ use super::stage::Stage;
 use crate::Failure;
 
 /// What every notice of several files has, and nothing else that is said here.
-const NOTICE: &str = "What you know of them is out of date";
+const NOTICE: &str = "What you know about them is out of date";
 /// What takeback says after a rollback, and nothing else that is said here.
 const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
 

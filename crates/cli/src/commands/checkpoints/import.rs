@@ -8,7 +8,7 @@ use takeback_undo::Keeper;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Bar};
+use crate::output::{self, Progress};
 
 pub(super) fn run(
     keeper: &Keeper,
@@ -17,7 +17,7 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let mut report = CheckpointReport::default();
     for place in places(keeper, path, context)? {
-        let bar = Bar::new("importing", "checkpoints");
+        let bar = Progress::counting("importing", "checkpoints");
         let step = |done, total| bar.step(done, Some(total));
         let found = import_checkpoints(keeper.store()?, &place, context.now(), &step)?;
         report.projects.extend(found.projects);
@@ -72,5 +72,5 @@ fn print(report: &CheckpointReport, context: &Context) {
     if report.projects.is_empty() {
         println!("Nothing found.");
     }
-    report.problems.iter().for_each(|problem| eprintln!("warning: {}", output::disarm(problem)));
+    report.problems.iter().for_each(|problem| output::warn(problem));
 }

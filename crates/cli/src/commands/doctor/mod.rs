@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     }
     match context.globals.json {
         true => output::print_json(&view),
-        false => show::print(&view, context),
+        false => show::print(&view),
     }
     Ok(code)
 }

@@ -101,7 +101,7 @@ fn print(view: &View, context: &Context) {
             _ => None,
         };
         let text = output::disarm(&line.replace('\t', "    "));
-        println!("{}", style.map_or(text.clone(), |style| paint(context, style, &text)));
+        println!("{}", style.map_or(text.clone(), |style| paint(style, &text)));
     }
     if view.left_out > 0 {
         println!("… {} more (--full shows all)", output::count(view.left_out, "line"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use takeback_agents::{Heard, agent, parse};
+use takeback_agents::{ParsedPayload, find_agent, parse_payload};
 use takeback_tree::Oid;
 use takeback_undo::Report;
 
@@ -89,9 +89,9 @@ fn read(
     }
     params.end()?;
     let told = serde_json::to_vec(&told).expect("JSON becomes JSON");
-    let generic = agent("generic").expect("it is in the table");
-    match parse(generic, Some(event), &told, &context.directory) {
-        Ok(Some(Heard::Report { report, .. })) => Ok(*report),
+    let generic = find_agent("generic").expect("it is in the table");
+    match parse_payload(generic, Some(event), &told, &context.directory) {
+        Ok(Some(ParsedPayload::Report { report, .. })) => Ok(*report),
         Ok(_) => Err(Error::internal()),
         Err(error) => Err(Failure::new("this cannot be understood").because(&error).into()),
     }
