@@ -45,8 +45,8 @@ fn user_settings_that_mention_takeback_stay() {
 fn a_duplicate_hooks_key_is_left_alone() {
     let session = Session::new();
     for text in ["{\"hooks\": {}, \"hooks\": {}}", "{\"hooks\": {\"Stop\": [], \"Stop\": []}}"] {
-        let path = put(&session, ".claude/settings.json", text);
-        let output = run(&session, &["install", "claude"], 1);
+        let path = write_file(&session, ".claude/settings.json", text);
+        let output = run_takeback(&session, &["install", "claude"], 1);
         assert!(output.contains("duplicate key"), "{output}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
@@ -58,10 +58,10 @@ fn a_pipe_is_neither_read_nor_replaced() {
     let path = write_file(&session, ".claude/settings.json", "");
     fs::remove_file(&path).unwrap();
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    let output = run(&session, &["install", "claude"], 1);
+    let output = run_takeback(&session, &["install", "claude"], 1);
     assert!(output.contains("not a regular file"), "{output}");
-    run(&session, &["doctor", "claude"], 1);
-    run(&session, &["uninstall", "claude"], 0);
+    run_takeback(&session, &["doctor", "claude"], 1);
+    run_takeback(&session, &["uninstall", "claude"], 0);
     assert!(!path.is_file() && path.exists());
 }
 
@@ -108,7 +108,7 @@ fn a_broken_file_does_not_keep_the_others_installed() {
     let path = write_file(&session, ".claude/settings.json", SETTINGS);
     run_takeback(&session, &["install", "claude"], 0);
     fs::write(&path, "{ takeback").unwrap();
-    let output = run(&session, &["uninstall", "claude"], 1);
+    let output = run_takeback(&session, &["uninstall", "claude"], 1);
     assert!(
         output.contains("settings.json: cannot be parsed, so it was left unchanged"),
         "{output}"
@@ -157,7 +157,7 @@ fn user_changes_in_an_installed_file_survive_an_update() {
     let command = session.base().join(".factory/commands/rollback");
     let changed = fs::read_to_string(&command).unwrap() + "echo mine\n";
     fs::write(&command, &changed).unwrap();
-    let output = run(&session, &["install", "droid"], 1);
+    let output = run_takeback(&session, &["install", "droid"], 1);
     assert!(
         output.contains("rollback: you changed this file, so takeback leaves it alone"),
         "{output}"
@@ -195,7 +195,7 @@ fn uninstall_works_with_a_damaged_record_or_copy() {
     run_takeback(&session, &["install", "claude"], 0);
     let wired = fs::read_to_string(&path).unwrap();
     fs::write(own.join("record.json"), "{").unwrap();
-    let text = run(&session, &["uninstall", "claude"], 1);
+    let text = run_takeback(&session, &["uninstall", "claude"], 1);
     assert!(
         text.contains("move this file away, and takeback will remove its entries one by one"),
         "{text}"
