@@ -1,4 +1,4 @@
-//! Agents among others: many at once, a ledger that is busy or broken, odd ways to a workspace.
+//! Many agents at once, a busy or broken ledger, and unusual paths to a workspace.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::agent::{Agent, eventually, hook, ledger, rows, steps};
 use crate::session::Session;
 
-fn count(session: &Session, sql: &str) -> i64 {
+fn count_rows(session: &Session, sql: &str) -> i64 {
     ledger(session).query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
@@ -38,13 +38,13 @@ fn many_agents_at_once_get_all_their_rows() {
     assert!(rows.iter().all(|row| row["prompt"].is_string()));
     assert_eq!(session.json(&["checkpoints"])["failures"], json!([]));
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
-    assert_eq!(count(&session, "SELECT count(*) FROM messages"), 18);
-    // Each changed one file, whoever else was at work.
+    assert_eq!(count_rows(&session, "SELECT count(*) FROM messages"), 18);
+    // Each agent changed one file, while the others were at work.
     let wrong: Vec<_> = rows.iter().filter(|row| row["files_changed"] != 1).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Calls that overlap and name what they change, without anything in the background.
+/// The calls overlap and name the files they change; nothing runs in the background.
 #[test]
 fn overlapping_calls_that_name_their_files_are_told_apart() {
     let session = Session::new();
@@ -72,7 +72,7 @@ fn overlapping_calls_that_name_their_files_are_told_apart() {
 }
 
 #[test]
-fn a_busy_ledger_costs_nothing() {
+fn a_busy_ledger_loses_nothing() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -84,9 +84,9 @@ fn a_busy_ledger_costs_nothing() {
     agent.pretends("git push");
     agent.is_done();
     other.execute_batch("COMMIT").unwrap();
-    // The next event takes in what could not be written.
+    // The next event takes in the spool.
     agent.tell(json!({ "event": "session_start" }));
-    eventually("both prompts", || count(&session, "SELECT count(*) FROM messages") == 2);
+    eventually("both prompts", || count_rows(&session, "SELECT count(*) FROM messages") == 2);
     let rows = rows(&session);
     assert_eq!((&rows[0]["prompt"], steps(&rows[0]).len()), (&json!("two"), 2));
     let done = session.json(&["rollback", "1"]);
@@ -95,7 +95,7 @@ fn a_busy_ledger_costs_nothing() {
 }
 
 #[test]
-fn a_broken_ledger_costs_the_conversation_and_no_file() {
+fn a_broken_ledger_loses_the_conversation_but_no_file() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -120,7 +120,7 @@ fn a_broken_ledger_costs_the_conversation_and_no_file() {
 }
 
 #[test]
-fn a_deleted_session_costs_the_conversation_and_no_file() {
+fn a_deleted_session_loses_the_conversation_but_no_file() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -179,7 +179,7 @@ fn a_workspace_is_found_from_below() {
     );
 }
 
-/// Nobody's home is captured as a whole, whatever an agent says.
+/// A home directory is never captured as a whole, whatever an agent reports.
 #[test]
 fn work_in_the_home_directory_protects_the_files_that_are_named() {
     let session = Session::new();
@@ -196,7 +196,7 @@ fn work_in_the_home_directory_protects_the_files_that_are_named() {
     assert_eq!(fs::read_to_string(session.base().join("notes.txt")).unwrap(), "1");
 }
 
-/// The same for a project: whoever works in `~` names `project/a`.
+/// An agent that works in `~` names `project/a`, which protects that project.
 #[test]
 fn work_in_the_home_directory_protects_the_projects_that_are_named() {
     let session = Session::new();
@@ -215,9 +215,9 @@ fn work_in_the_home_directory_protects_the_projects_that_are_named() {
     assert_eq!(rows(&session).len(), 2);
 }
 
-/// A turn's end is looked after in the background, which may take until the next turn.
+/// The work at the end of a turn runs in the background, and may take until the next turn.
 #[test]
-fn the_end_of_a_turn_that_is_looked_after_late_leaves_the_next_one_alone() {
+fn late_work_for_the_end_of_a_turn_leaves_the_next_turn_alone() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -226,7 +226,7 @@ fn the_end_of_a_turn_that_is_looked_after_late_leaves_the_next_one_alone() {
     let ended = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let ended = (ended.as_millis() - 1).to_string();
     let call = agent.begins("Write", json!({ "path": "a" }));
-    // What `turn_end` started may get its turn only now.
+    // The process that `turn_end` started may run only now.
     let tend = ["checkpoints", "tend", "--session", "mine:s1", "--ended", &ended];
     assert!(session.output(&tend).status.success());
     session.write("a", "2");
@@ -236,7 +236,7 @@ fn the_end_of_a_turn_that_is_looked_after_late_leaves_the_next_one_alone() {
 }
 
 #[test]
-fn undo_knows_directories_links_and_modes() {
+fn undo_restores_directories_links_and_modes() {
     use std::os::unix::fs::PermissionsExt;
     let session = Session::new();
     session.write("dir/x", "1");
@@ -304,7 +304,7 @@ fn a_session_that_goes_on_after_its_end_has_new_turns() {
     assert_eq!(turns, [(&json!(2), &json!("two")), (&json!(1), &json!("one"))]);
 }
 
-/// A session without turn numbers in the ledger: nothing but ends of turns is ever reported.
+/// Only the ends of turns are reported, so the ledger has no turn numbers.
 #[test]
 fn a_session_without_prompts_that_goes_on_after_its_end_has_new_turns() {
     let session = Session::new();
@@ -318,7 +318,7 @@ fn a_session_without_prompts_that_goes_on_after_its_end_has_new_turns() {
 }
 
 #[test]
-fn events_without_names_are_of_one_session() {
+fn events_without_a_session_belong_to_one_session() {
     let session = Session::new();
     let cwd = session.project();
     for event in [
@@ -332,9 +332,9 @@ fn events_without_names_are_of_one_session() {
     assert_eq!((&row["session"], &row["prompt"]), (&json!("generic:default"), &json!("hello")));
 }
 
-/// What a call names is protected although it would be left out otherwise.
+/// A path that a call names is captured although the rules leave it out.
 #[test]
-fn what_a_call_names_is_protected_whatever_the_rules_say() {
+fn a_path_named_by_a_call_is_protected_despite_the_rules() {
     let session = Session::new();
     session.write(".gitignore", ".env\ndata/\n");
     for path in [".env", "data/x", "node_modules/pkg/x"] {
@@ -360,7 +360,7 @@ fn what_a_call_names_is_protected_whatever_the_rules_say() {
 }
 
 #[test]
-fn a_call_that_only_its_end_tells_of_is_no_reason_to_fail() {
+fn a_call_known_only_by_its_end_is_recorded() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -369,12 +369,12 @@ fn a_call_that_only_its_end_tells_of_is_no_reason_to_fail() {
     agent.tell(call.event("after_tool"));
     agent.is_done();
     assert!(rows(&session).is_empty());
-    // Nobody told of its beginning, so its end is the first word of its effects.
-    assert_eq!(count(&session, "SELECT count(*) FROM effects"), 1);
+    // The start of the call was not reported, so its effects are recorded at its end.
+    assert_eq!(count_rows(&session, "SELECT count(*) FROM effects"), 1);
 }
 
 #[test]
-fn counts_know_what_only_a_call_named() {
+fn counts_include_paths_that_only_a_call_named() {
     let session = Session::new();
     session.write("node_modules/pkg/x", "1\n");
     let mut agent = Agent::new(&session, "s1");

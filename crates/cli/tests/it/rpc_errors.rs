@@ -1,4 +1,4 @@
-//! `takeback rpc`: what goes wrong, and who else is there.
+//! `takeback rpc`: errors, signals, and other processes in the same workspace.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -13,9 +13,9 @@ use crate::session::{Session, first_in};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":"ping","method":"config.get"}"#;
 
-/// A line is answered with one error, and the next request as usual.
+/// Asserts that a line gets one error, and that the next request is answered as usual.
 #[track_caller]
-fn check(client: &mut Client, line: &[u8], id: &Value, code: i64, message: &str) {
+fn assert_error(client: &mut Client, line: &[u8], id: &Value, code: i64, message: &str) {
     client.send(line);
     client.send(b"\n");
     let answered = client.receive().unwrap();
@@ -26,23 +26,28 @@ fn check(client: &mut Client, line: &[u8], id: &Value, code: i64, message: &str)
 }
 
 #[test]
-fn what_cannot_be_read_is_answered_and_forgotten() {
+fn an_unreadable_line_is_answered_and_the_next_is_served() {
     let session = Session::new();
     let mut client = Client::new(&session);
-    let nobody = Value::Null;
-    check(&mut client, b"{\"jsonrpc\": \"2.0\", \"id\"", &nobody, -32700, "EOF");
-    check(&mut client, b"no", &nobody, -32700, "expected");
-    check(&mut client, b"{\"id\": \"\xff\xfe\"}", &nobody, -32700, "not UTF-8");
-    check(&mut client, b"\xef\xbb\xbf{}", &nobody, -32700, "expected");
-    check(&mut client, b"[]", &nobody, -32600, "a batch without requests");
-    check(&mut client, b"\"text\"", &nobody, -32600, "a request is an object");
-    check(&mut client, br#"{"jsonrpc":"2.0","id":{},"method":"status"}"#, &nobody, -32600, "`id`");
-    check(&mut client, br#"{"id":7,"method":"status"}"#, &json!(7), -32600, "`jsonrpc`");
+    assert_error(&mut client, b"{\"jsonrpc\": \"2.0\", \"id\"", &Value::Null, -32700, "EOF");
+    assert_error(&mut client, b"no", &Value::Null, -32700, "expected");
+    assert_error(&mut client, b"{\"id\": \"\xff\xfe\"}", &Value::Null, -32700, "not UTF-8");
+    assert_error(&mut client, b"\xef\xbb\xbf{}", &Value::Null, -32700, "expected");
+    assert_error(&mut client, b"[]", &Value::Null, -32600, "a batch without requests");
+    assert_error(&mut client, b"\"text\"", &Value::Null, -32600, "a request is an object");
+    assert_error(
+        &mut client,
+        br#"{"jsonrpc":"2.0","id":{},"method":"status"}"#,
+        &Value::Null,
+        -32600,
+        "`id`",
+    );
+    assert_error(&mut client, br#"{"id":7,"method":"status"}"#, &json!(7), -32600, "`jsonrpc`");
     let line = br#"{"jsonrpc":"2.0","id":"a","method":"files.delete"}"#;
-    check(&mut client, line, &json!("a"), -32601, "\"files.delete\"");
+    assert_error(&mut client, line, &json!("a"), -32601, "\"files.delete\"");
     let line = br#"{"jsonrpc":"2.0","id":1,"method":"status","params":["/"]}"#;
-    check(&mut client, line, &json!(1), -32602, "params have names");
-    // Lines without anything are nothing; the end of a line may be that of other systems.
+    assert_error(&mut client, line, &json!(1), -32602, "params have names");
+    // Empty lines are ignored; a line may end with CRLF.
     client.send(b"\n  \r\n");
     assert_eq!(client.ask(&format!("{PING}\r"))["id"], "ping");
 }
@@ -56,13 +61,13 @@ fn a_line_that_is_too_long_is_skipped() {
     for _ in 0..(most >> 20) + 1 {
         client.send(&piece);
     }
-    // Not a line of its own.
+    // The rest of the long line is not a line of its own.
     let rest = br#"{"jsonrpc":"2.0","id":"rest","method":"config.get"}"#;
-    check(&mut client, rest, &Value::Null, -32600, "a line has at most 67108864 bytes");
+    assert_error(&mut client, rest, &Value::Null, -32600, "a line has at most 67108864 bytes");
 }
 
 #[test]
-fn the_last_line_needs_no_end() {
+fn the_last_line_needs_no_newline() {
     let session = Session::new();
     for (last, expected) in [(PING, "result"), (&PING[..20], "error")] {
         let mut client = Client::new(&session);
@@ -113,7 +118,7 @@ fn wrong_params_are_named() {
 }
 
 #[test]
-fn what_does_not_work_has_a_hint() {
+fn a_failed_request_has_a_hint() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);
@@ -167,8 +172,8 @@ fn batches_are_answered_together_and_notifications_not_at_all() {
     assert_eq!(client.end().code(), Some(0));
 }
 
-/// A project in which everything changed since checkpoint 1.
-fn changed(files: usize) -> Session {
+/// Makes a project in which every file changed since checkpoint 1.
+fn changed_project(files: usize) -> Session {
     let session = Session::new();
     (0..files).for_each(|number| session.write(&format!("d{}/f{number}", number % 9), "old"));
     session.output(&["checkpoint"]);
@@ -176,10 +181,10 @@ fn changed(files: usize) -> Session {
     session
 }
 
-/// Kills a rollback when something is so, or a file is back, and looks what the next one finds.
+/// Kills a rollback when `is_so` holds or a file is restored, and checks what the next process finds.
 fn kill_when(is_so: impl Fn(&Session) -> bool) {
     const FILES: usize = 400;
-    let session = changed(FILES);
+    let session = changed_project(FILES);
     let mut client = Client::new(&session);
     client.begin("rollback.apply", &json!({ "checkpoint": 1 }));
     while !is_so(&session) && session.read("d0/f0") == "new" {}
@@ -202,7 +207,7 @@ fn kill_when(is_so: impl Fn(&Session) -> bool) {
 }
 
 #[test]
-fn after_a_kill_the_next_process_puts_it_right() {
+fn the_next_process_recovers_after_a_kill() {
     kill_when(|_| true);
     for journal in ["journal.staging", "journal"] {
         kill_when(|session| {
@@ -242,7 +247,7 @@ fn two_processes_work_in_one_workspace() {
 }
 
 #[test]
-fn others_may_clear_prune_and_repair_meanwhile() {
+fn other_processes_may_clear_prune_and_repair_meanwhile() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);
@@ -263,7 +268,7 @@ fn others_may_clear_prune_and_repair_meanwhile() {
 }
 
 #[test]
-fn what_takes_too_long_goes_on_and_is_late() {
+fn a_slow_capture_goes_on_and_is_late() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 1\n");
     for number in 0..3000 {
@@ -274,7 +279,7 @@ fn what_takes_too_long_goes_on_and_is_late() {
     let answered = client.call("tool.before", call);
     assert_eq!((&answered["late"], &answered["missed"]), (&json!(true), &json!(true)));
     assert!(answered["failures"][0].as_str().unwrap().contains("not done within 1 ms"));
-    // The process ends only when it is done.
+    // The process ends only when the capture is done.
     assert_eq!(client.end().code(), Some(0));
     let list = session.json(&["rollback"]);
     assert_eq!((&list["checkpoints"][0]["late"], &list["failures"]), (&json!(true), &Value::Null));
@@ -284,18 +289,18 @@ fn what_takes_too_long_goes_on_and_is_late() {
     assert_eq!(uncertain, 1);
 }
 
-fn signal(client: &Client, name: &str) {
+fn send_signal(client: &Client, name: &str) {
     let pid = client.child.id().to_string();
     assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
 }
 
 #[test]
-fn a_signal_ends_it_after_the_request_under_way() {
-    let session = changed(300);
+fn a_signal_ends_the_process_after_the_current_request() {
+    let session = changed_project(300);
     for name in ["-TERM", "-INT", "-HUP"] {
         let mut client = Client::new(&session);
         assert_eq!(client.ask(PING)["id"], "ping");
-        signal(&client, name);
+        send_signal(&client, name);
         assert_eq!(client.receive(), None);
         assert_eq!(client.child.wait().unwrap().code(), Some(0), "{name}");
     }
@@ -303,15 +308,15 @@ fn a_signal_ends_it_after_the_request_under_way() {
     client.ask(PING);
     client.begin("rollback.apply", &json!({ "checkpoint": 1 }));
     thread::sleep(Duration::from_millis(5));
-    signal(&client, "-TERM");
-    // It may not have been begun with.
+    send_signal(&client, "-TERM");
+    // The rollback may not have begun when the signal arrives.
     let is_done = client.receive().is_some();
     assert_eq!(client.child.wait().unwrap().code(), Some(0));
     assert_eq!(session.read("d0/f0"), if is_done { "old" } else { "new" });
 }
 
 #[test]
-fn an_agent_that_is_gone_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let session = Session::new();
     let mut child = Command::new(env!("CARGO_BIN_EXE_takeback"))
         .args(["--home", "home", "rpc"])
@@ -331,7 +336,7 @@ fn an_agent_that_is_gone_is_no_error() {
 }
 
 #[test]
-fn work_in_the_background_leaves_nothing_behind() {
+fn background_processes_leave_no_zombies() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);

@@ -1,4 +1,4 @@
-//! What goes wrong in a hook: never fatal, never silent. And what must not get out of one.
+//! Failures of a hook are never fatal and never silent; secrets and control characters stay in.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::agent::{
 };
 use crate::session::{Session, tell_skipped};
 
-fn text(bytes: &[u8]) -> String {
+fn to_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -28,11 +28,11 @@ fn a_failed_checkpoint_is_counted_and_shown() {
         let said = agent.report(call.event("before_tool"));
         assert!(said.contains("files"), "{said}");
     }
-    let said = text(&session.output(&["rollback"]).stderr);
+    let said = to_text(&session.output(&["rollback"]).stderr);
     let expected = "the workspace has more than 2 files to capture\n";
     assert!(said.starts_with("warning: 3 checkpoints failed since "), "{said}");
     assert!(said.ends_with(expected), "{said}");
-    let said = text(&session.output(&["checkpoints"]).stdout);
+    let said = to_text(&session.output(&["checkpoints"]).stdout);
     assert!(said.contains("\n  ~/project: 3 checkpoints failed since "), "{said}");
     assert!(said.ends_with(expected), "{said}");
     let failures = session.json(&["checkpoints"])["failures"].clone();
@@ -40,7 +40,7 @@ fn a_failed_checkpoint_is_counted_and_shown() {
 }
 
 #[test]
-fn a_home_that_cannot_be_used_is_said_and_harms_nobody() {
+fn an_unusable_home_is_reported_and_does_no_harm() {
     let session = Session::new();
     session.write("a", "1");
     fs::write(session.base().join(".takeback"), "in the way").unwrap();
@@ -54,7 +54,7 @@ fn a_home_that_cannot_be_used_is_said_and_harms_nobody() {
     assert!(agent.report(call.event("after_tool")).contains("takeback: "));
     let event = agent.event(call.event("before_tool"));
     let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
-    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+    assert_eq!((output.status.code(), to_text(&output.stdout)), (Some(1), String::new()));
 }
 
 #[test]
@@ -75,17 +75,17 @@ fn a_store_that_cannot_be_written_is_shown_later() {
     fs::remove_file(&pack).unwrap();
     fs::rename(&aside, &pack).unwrap();
     let output = session.output(&["rollback"]);
-    assert!(text(&output.stderr).contains("1 checkpoint failed since"), "{output:?}");
+    assert!(to_text(&output.stderr).contains("1 checkpoint failed since"), "{output:?}");
     assert_eq!(rows(&session).len(), 1);
     agent.writes("a", "4");
     assert_eq!(rows(&session).len(), 2);
 }
 
-/// A small file system of its own, if the user may have one.
-struct Small(std::path::PathBuf);
+/// A small mounted file system, if the user may mount one.
+struct SmallFileSystem(std::path::PathBuf);
 
-impl Small {
-    fn at(path: &Path) -> Option<Small> {
+impl SmallFileSystem {
+    fn mount_at(path: &Path) -> Option<SmallFileSystem> {
         fs::create_dir_all(path).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(path);
@@ -93,11 +93,11 @@ impl Small {
             tell_skipped("cannot mount: that needs root");
             return None;
         }
-        Some(Small(path.to_owned()))
+        Some(SmallFileSystem(path.to_owned()))
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFileSystem {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
@@ -106,7 +106,7 @@ impl Drop for Small {
 #[test]
 fn a_full_disk_is_recorded_and_shown() {
     let session = Session::new();
-    let Some(_small) = Small::at(&session.base().join(".takeback")) else { return };
+    let Some(_small) = SmallFileSystem::mount_at(&session.base().join(".takeback")) else { return };
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "a", "2");
@@ -118,13 +118,13 @@ fn a_full_disk_is_recorded_and_shown() {
         assert!(said.contains("No space left"), "{said}");
     }
     let output = session.output(&["rollback"]);
-    let seen = text(&output.stderr);
+    let seen = to_text(&output.stderr);
     assert!(
         seen.contains("2 checkpoints failed since") && seen.contains("No space left"),
         "{seen}"
     );
-    assert!(text(&session.output(&["checkpoints"]).stdout).contains("No space left"));
-    // What was there before is as good as it was.
+    assert!(to_text(&session.output(&["checkpoints"]).stdout).contains("No space left"));
+    // Earlier checkpoints are intact.
     fs::remove_file(session.project().join("noise")).unwrap();
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
     session.output(&["rollback", "1"]);
@@ -143,10 +143,10 @@ fn with_a_broken_configuration_the_defaults_protect_and_it_is_shown_later() {
         let line = text_of_config.lines().count();
         assert!(said.contains(&format!("config.toml, line {line}: ")), "{said}");
         let output = session.output(&["rollback"]);
-        assert!(text(&output.stderr).contains(&format!("config.toml, line {line}: ")));
+        assert!(to_text(&output.stderr).contains(&format!("config.toml, line {line}: ")));
         fs::remove_file(session.base().join(".takeback/config.toml")).unwrap();
         let output = session.output(&["rollback"]);
-        assert!(text(&output.stderr).contains("config.toml, line"), "shown later: {output:?}");
+        assert!(to_text(&output.stderr).contains("config.toml, line"), "shown later: {output:?}");
         assert_eq!(rows(&session).len(), 1);
     }
 }
@@ -164,11 +164,11 @@ fn a_broken_configuration_is_shown_in_the_workspace_that_the_agent_worked_in() {
     agent.report(call.event("after_tool"));
     fs::remove_file(session.base().join(".takeback/config.toml")).unwrap();
     let output = session.output(&["-C", "../other", "rollback"]);
-    assert!(text(&output.stderr).contains("config.toml, line 2"), "{output:?}");
+    assert!(to_text(&output.stderr).contains("config.toml, line 2"), "{output:?}");
 }
 
 #[test]
-fn switched_off_touches_no_file() {
+fn a_switched_off_hook_touches_no_file() {
     for by_config in [true, false] {
         let session = Session::new();
         session.write("a", "1");
@@ -190,19 +190,19 @@ fn switched_off_touches_no_file() {
             let event = agent.event(event);
             let output =
                 hook_with(&session.base(), &["hook", "generic", "--strict"], &event, environment);
-            assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), String::new()));
-            assert_eq!(text(&output.stderr), "");
+            assert_eq!((output.status.code(), to_text(&output.stdout)), (Some(0), String::new()));
+            assert_eq!(to_text(&output.stderr), "");
         }
         let run = ["run", "--", "/bin/sh", "-c", "exit 3"];
         assert_eq!(hook_with(&session.base(), &run, b"", environment).status.code(), Some(3));
         let refused = hook_with(&session.base(), &["checkpoint"], b"", environment);
-        assert!(text(&refused.stderr).contains("checkpoints are switched off"));
+        assert!(to_text(&refused.stderr).contains("checkpoints are switched off"));
         assert_eq!(everything(&session.base()), before);
     }
 }
 
 #[test]
-fn switched_off_looking_makes_nothing() {
+fn a_switched_off_list_creates_nothing() {
     let session = Session::new();
     for command in ["rollback", "checkpoints", "config"] {
         hook_with(&session.base(), &[command], b"", &[("TAKEBACK_CHECKPOINTS", "0")]);
@@ -211,7 +211,7 @@ fn switched_off_looking_makes_nothing() {
 }
 
 #[test]
-fn nonsense_is_harmless_unless_one_is_strict() {
+fn malformed_events_are_harmless_except_in_strict_mode() {
     let session = Session::new();
     let long = "x".repeat(1 << 20);
     for (input, is_wrong) in [
@@ -231,16 +231,16 @@ fn nonsense_is_harmless_unless_one_is_strict() {
         let output = hook(&session.base(), &["hook", "generic"], input.as_bytes());
         assert_eq!(output.status.code(), Some(0), "{start}");
         assert!(output.stdout.is_empty(), "{start}");
-        assert_eq!(!output.stderr.is_empty(), is_wrong, "{start}: {}", text(&output.stderr));
+        assert_eq!(!output.stderr.is_empty(), is_wrong, "{start}: {}", to_text(&output.stderr));
         let output = hook(&session.base(), &["hook", "generic", "--strict"], input.as_bytes());
         assert_eq!(output.status.code(), Some(i32::from(is_wrong)), "{start}");
         assert!(output.stdout.is_empty(), "{start}");
     }
 }
 
-/// Without a home, or where the working directory is gone: an agent may remove its own project.
+/// A hook may run without HOME, or in a directory that the agent has removed.
 #[test]
-fn a_hook_ends_well_wherever_it_is_started() {
+fn a_hook_succeeds_wherever_it_is_started() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     let call = agent.call("Bash", json!({ "command": "make" }));
@@ -262,26 +262,26 @@ fn a_hook_ends_well_wherever_it_is_started() {
             .output()
             .unwrap();
         assert_eq!(
-            (output.status.code(), text(&output.stdout)),
+            (output.status.code(), to_text(&output.stdout)),
             (Some(0), String::new()),
             "{script}"
         );
     }
 }
 
-/// Exit code 2 keeps the agents that are like Claude from using the tool at all.
+/// With exit code 2, agents like Claude Code would refuse the tool call.
 #[test]
 fn a_hook_line_of_another_version_blocks_no_tool() {
     let session = Session::new();
     for arguments in [&["hook", "an-agent-to-come"][..], &["hook", "generic", "--to-come"]] {
         let output = hook(&session.base(), arguments, b"{}");
-        assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), String::new()));
+        assert_eq!((output.status.code(), to_text(&output.stdout)), (Some(0), String::new()));
         assert!(!output.stderr.is_empty());
     }
 }
 
-/// A project that takes longer than a millisecond.
-fn large() -> Session {
+/// Makes a project whose capture takes longer than a millisecond.
+fn large_project() -> Session {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 1\n");
     for number in 0..3000 {
@@ -292,7 +292,7 @@ fn large() -> Session {
 
 #[test]
 fn a_hook_that_takes_too_long_returns_and_the_checkpoint_is_late() {
-    let session = large();
+    let session = large_project();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
     let call = agent.call("Write", json!({ "path": "a" }));
@@ -301,7 +301,7 @@ fn a_hook_that_takes_too_long_returns_and_the_checkpoint_is_late() {
     eventually("a checkpoint", || rows(&session).len() == 1);
     let row = &rows(&session)[0];
     assert_eq!((&row["late"], &row["steps"][0]["late"]), (&json!(true), &json!(true)));
-    let listed = text(&session.output(&["rollback"]).stdout);
+    let listed = to_text(&session.output(&["rollback"]).stdout);
     assert!(listed.trim_end().ends_with("late"), "{listed}");
     session.write("a", "2");
     configure(&session, "");
@@ -313,16 +313,16 @@ fn a_hook_that_takes_too_long_returns_and_the_checkpoint_is_late() {
 
 #[test]
 fn with_strict_a_late_checkpoint_is_a_failure() {
-    let session = large();
+    let session = large_project();
     let mut agent = Agent::new(&session, "s1");
     let call = agent.call("Write", json!({ "path": "a" }));
     let event = agent.event(call.event("before_tool"));
     let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
-    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+    assert_eq!((output.status.code(), to_text(&output.stdout)), (Some(1), String::new()));
     eventually("a checkpoint", || rows(&session).len() == 1);
 }
 
-/// What the process that ran out of time had done already is not done again.
+/// The process that takes over after a timeout does not repeat what was done.
 #[test]
 fn a_prompt_that_takes_too_long_is_recorded_once() {
     let session = Session::new();
@@ -365,7 +365,7 @@ fn secrets_are_masked_in_reasons_and_effects() {
         &["rollback", "3"],
     ] {
         let output = session.output(arguments);
-        let seen = text(&[output.stdout, output.stderr].concat());
+        let seen = to_text(&[output.stdout, output.stderr].concat());
         assert!(!seen.contains(secret), "{arguments:?}: {seen}");
     }
     let effects = session.json(&["rollback", "3", "--dry-run"])["effects"].clone();
@@ -376,7 +376,7 @@ fn secrets_are_masked_in_reasons_and_effects() {
 }
 
 #[test]
-fn nothing_hostile_reaches_the_terminal() {
+fn reported_text_cannot_control_the_terminal() {
     let session = Session::new();
     let evil = "\u{1b}]0;evil\u{7}\u{1b}[31m\u{202e}\u{9b}2J\r\n";
     let mut agent = Agent::new(&session, &format!("s{evil}"));
@@ -406,14 +406,14 @@ fn nothing_hostile_reaches_the_terminal() {
         let output = session.output(arguments);
         seen.extend([output.stdout, output.stderr]);
     }
-    for text in seen.iter().map(|bytes| text(bytes)) {
+    for text in seen.iter().map(|bytes| to_text(bytes)) {
         let is_armed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!text.contains(is_armed), "{text:?}");
     }
 }
 
 #[test]
-fn being_strict_is_about_calls() {
+fn strict_mode_refuses_only_calls() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nstrict = true\n");
     for (event, is_refused) in [("PreToolUse", true), ("TaskStart", false)] {

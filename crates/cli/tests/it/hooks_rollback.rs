@@ -1,4 +1,4 @@
-//! The way back from what an agent did: its files and its conversation.
+//! Rollback and undo of the work of an agent: its files and its conversation.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, ledger, rows};
 use crate::session::Session;
 
-/// What is left of a conversation.
-fn conversation(session: &Session) -> Vec<String> {
+/// Returns the messages that are not undone.
+fn current_messages(session: &Session) -> Vec<String> {
     let connection = ledger(session);
     let mut statement =
         connection.prepare("SELECT content FROM messages WHERE NOT undone ORDER BY id").unwrap();
@@ -16,8 +16,8 @@ fn conversation(session: &Session) -> Vec<String> {
     contents.collect::<Result<_, _>>().unwrap()
 }
 
-/// The agent answers, with a tool call: what a transcript brings into the ledger.
-fn answer(session: &Session, id: &str, answers: &[(&str, &str)]) {
+/// Adds answers of the agent, each with a tool call, by importing a transcript.
+fn add_answers(session: &Session, id: &str, answers: &[(&str, &str)]) {
     let exported = session.output(&["sessions", "export", id]).stdout;
     let mut whole: Value = serde_json::from_slice(&exported).unwrap();
     for (content, call) in answers {
@@ -31,7 +31,7 @@ fn answer(session: &Session, id: &str, answers: &[(&str, &str)]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Three turns of one session, each with another content of `a`.
+/// Plays three turns of one session, each with another content of `a`.
 fn three_turns() -> Session {
     let session = Session::new();
     session.write("a", "0");
@@ -58,7 +58,7 @@ Done. `takeback rollback undo` takes this back.
 ",
     );
     assert_eq!(session.read("a"), "1");
-    assert_eq!(conversation(&session), ["make it 1"]);
+    assert_eq!(current_messages(&session), ["make it 1"]);
     let shown = String::from_utf8(session.output(&["sessions", "show", "mine:s1"]).stdout).unwrap();
     let undone: Vec<_> = shown.lines().filter(|line| line.ends_with("(undone)")).collect();
     assert!(undone.len() == 2 && shown.contains("messages   1\n"), "{shown}");
@@ -68,7 +68,7 @@ Done. `takeback rollback undo` takes this back.
 fn a_rollback_and_its_dry_run_have_the_documented_shape() {
     let session = three_turns();
     let dry = session.json(&["rollback", "3", "--dry-run"]);
-    assert_eq!((session.read("a"), conversation(&session).len()), ("3".into(), 3));
+    assert_eq!((session.read("a"), current_messages(&session).len()), ("3".into(), 3));
     let done = session.json(&["rollback", "3"]);
     for view in [&dry, &done] {
         assert_eq!(view["checkpoint"].as_str().unwrap().len(), 40);
@@ -91,24 +91,24 @@ fn a_rollback_to_a_step_takes_the_conversation_back_from_that_call_on() {
     agent.writes("a", "1");
     agent.writes("a", "2");
     agent.is_done();
-    answer(&session, "mine:s1", &[("first", "c1"), ("second", "c2")]);
+    add_answers(&session, "mine:s1", &[("first", "c1"), ("second", "c2")]);
     let done = session.json(&["rollback", "1.2"]);
     assert_eq!((session.read("a"), &done["undone_messages"]), ("1".into(), &json!(1)));
-    assert_eq!(conversation(&session), ["one", "first"]);
+    assert_eq!(current_messages(&session), ["one", "first"]);
     let done = session.json(&["rollback", "1"]);
     assert_eq!((session.read("a"), &done["undone_messages"]), ("0".into(), &json!(2)));
-    assert!(conversation(&session).is_empty());
+    assert!(current_messages(&session).is_empty());
 }
 
 #[test]
-fn only_the_files_or_only_the_conversation() {
+fn files_and_conversation_can_go_back_separately() {
     let session = three_turns();
     let done = session.json(&["rollback", "3", "--files-only"]);
     assert_eq!((session.read("a"), &done["undone_messages"]), ("0".into(), &json!(0)));
-    assert_eq!(conversation(&session).len(), 3);
+    assert_eq!(current_messages(&session).len(), 3);
     let done = session.json(&["rollback", "2", "--chat-only"]);
     assert_eq!((session.read("a"), &done["undone_messages"]), ("0".into(), &json!(2)));
-    assert_eq!(conversation(&session), ["make it 1"]);
+    assert_eq!(current_messages(&session), ["make it 1"]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_manual_checkpoint_has_no_conversation() {
     session.output(&["checkpoint", "--name", "mine"]);
     session.write("a", "4");
     assert_eq!(session.json(&["rollback", "mine"])["undone_messages"], 0);
-    assert_eq!(conversation(&session).len(), 3);
+    assert_eq!(current_messages(&session).len(), 3);
     session.takeback(&["rollback", "mine", "--chat-only"]);
     session.takeback(&["rollback", "1", "a", "--chat-only"]);
     session.assert(
@@ -138,11 +138,11 @@ fn an_undone_rollback_brings_messages_back_and_a_redo_takes_them_again() {
     let mut session = three_turns();
     session.output(&["rollback", "2"]);
     session.takeback(&["rollback", "undo"]);
-    assert_eq!((session.read("a"), conversation(&session).len()), ("3".into(), 3));
+    assert_eq!((session.read("a"), current_messages(&session).len()), ("3".into(), 3));
     session.takeback(&["rollback", "redo"]);
-    assert_eq!((session.read("a"), conversation(&session).len()), ("1".into(), 1));
+    assert_eq!((session.read("a"), current_messages(&session).len()), ("1".into(), 1));
     session.output(&["rollback", "undo"]);
-    assert_eq!((session.read("a"), conversation(&session).len()), ("3".into(), 3));
+    assert_eq!((session.read("a"), current_messages(&session).len()), ("3".into(), 3));
     session.output(&["rollback", "1"]);
     session.takeback(&["rollback", "redo"]);
     session.assert(
@@ -172,7 +172,7 @@ fn undoing_a_rollback_of_the_conversation_alone_brings_it_back() {
     session.output(&["rollback", "2", "--chat-only"]);
     let output = session.output(&["rollback", "undo"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!((session.read("a"), conversation(&session).len()), ("3".into(), 3));
+    assert_eq!((session.read("a"), current_messages(&session).len()), ("3".into(), 3));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn after_a_rollback_the_conversation_goes_on_and_the_files_can_still_be_brought_
     assert_eq!(session.read("a"), "3");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("the conversation stays as it is"), "{said}");
-    assert_eq!(conversation(&session), ["make it 1", "something else"]);
+    assert_eq!(current_messages(&session), ["make it 1", "something else"]);
 }
 
 #[test]
@@ -200,12 +200,12 @@ fn only_the_conversation_of_the_checkpoint_goes_back() {
     one.turn("third", "a", "2");
     let done = session.json(&["rollback", "3"]);
     assert_eq!(done["undone_messages"], 2);
-    assert_eq!(conversation(&session), ["second"]);
+    assert_eq!(current_messages(&session), ["second"]);
     assert_eq!(done["others"], json!(["b"]), "another agent's file is called out");
 }
 
 #[test]
-fn what_a_person_changed_since_is_called_out() {
+fn edits_by_the_user_since_the_turn_are_reported() {
     let mut session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -253,7 +253,7 @@ Done. `takeback rollback undo` takes this back.
 }
 
 #[test]
-fn undo_keeps_what_the_person_and_other_agents_did() {
+fn undo_keeps_the_work_of_the_user_and_of_other_agents() {
     let mut session = Session::new();
     for name in ["agent", "other", "person"] {
         session.write(name, "0\n");
@@ -294,7 +294,7 @@ fn undo_takes_the_last_turn_that_changed_files() {
     agent.is_done();
     session.output(&["undo"]);
     assert_eq!(session.read("a"), "2");
-    assert_eq!(conversation(&session).len(), 4, "the conversation is not touched");
+    assert_eq!(current_messages(&session).len(), 4, "the conversation is not touched");
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn every_session_that_worked_there_gets_a_notice() {
     let body: Value = serde_json::from_str(&notices[0].1).unwrap();
     assert_eq!(body["checkpoint"], done["checkpoint"]);
     assert_eq!(body["workspace"], json!(session.project()));
-    // With what git calls the content, so that it can be told whether it was changed again.
+    // The id of the content shows later whether the file changed again.
     let content = "56a6051ca2b02b04ef92d5150c9ef600403cb1de";
     assert_eq!(
         body["files"],

@@ -1,4 +1,4 @@
-//! Looking after the ledger: deleting, checking, repairing.
+//! `takeback sessions prune`, `delete`, `verify`, `repair`, `optimize`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,9 +8,9 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use crate::session::Session;
-use crate::sessions::{examples, with_examples};
+use crate::sessions::{example_sessions, with_examples};
 
-fn ledger(session: &Session) -> PathBuf {
+fn ledger_path(session: &Session) -> PathBuf {
     session.base().join(".takeback/state.db")
 }
 
@@ -46,13 +46,13 @@ $ takeback sessions
 }
 
 #[test]
-fn a_dry_run_names_what_would_go_along() {
+fn a_dry_run_names_subagents_that_would_be_deleted_too() {
     let session = Session::new();
-    let mut all = examples();
-    // The subagent went on working for a month.
+    let mut all = example_sessions();
+    // The subagent was active for another month.
     all[1]["ended_at"] = json!(null);
     all[1]["messages"][0]["timestamp"] = json!("2026-06-30T00:00:00Z");
-    crate::sessions::import(&session, &all);
+    crate::sessions::import_sessions(&session, &all);
     let prune = |date| ["sessions", "prune", "--older-than", date, "--source", "claude-code"];
     let dry = |date| session.json(&[&prune(date)[..], &["--dry-run"]].concat())["sessions"].clone();
     assert_eq!(dry("2026-05-29"), json!([]), "at work");
@@ -88,7 +88,7 @@ $ takeback sessions delete codex:4f2b
 }
 
 #[test]
-fn all_is_well() {
+fn a_whole_ledger_passes_verification() {
     let mut session = with_examples();
     session.takeback(&["sessions", "verify"]);
     session.takeback(&["sessions", "repair"]);
@@ -118,8 +118,8 @@ fn the_ledger_is_private() {
     let session = with_examples();
     let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(session.base().join(".takeback")), 0o700);
-    assert_eq!(mode(ledger(&session)), 0o600);
-    // Another home is another ledger.
+    assert_eq!(mode(ledger_path(&session)), 0o600);
+    // Another home has a ledger of its own.
     let home = session.base().join("other");
     let list = session.json(&["--home", home.to_str().unwrap(), "sessions"]);
     assert_eq!(list, json!({ "sessions": [] }));
@@ -129,8 +129,11 @@ fn the_ledger_is_private() {
 fn damage_is_named_and_repaired() {
     let mut session = Session::new();
     fs::create_dir(session.base().join(".takeback")).unwrap();
-    fs::write(ledger(&session), "not a database at all, but long enough to be read".repeat(100))
-        .unwrap();
+    fs::write(
+        ledger_path(&session),
+        "not a database at all, but long enough to be read".repeat(100),
+    )
+    .unwrap();
     session.takeback(&["sessions"]);
     session.takeback(&["sessions", "verify"]);
     session.assert(
@@ -161,9 +164,9 @@ No sessions yet. `takeback sessions import` brings some in.
 }
 
 #[test]
-fn wrong_counts_are_put_right() {
+fn wrong_counts_are_corrected() {
     let mut session = with_examples();
-    let ledger = Connection::open(ledger(&session)).unwrap();
+    let ledger = Connection::open(ledger_path(&session)).unwrap();
     ledger.execute("UPDATE sessions SET message_count = 99 WHERE source = 'codex'", []).unwrap();
     drop(ledger);
     session.takeback(&["sessions", "verify"]);
@@ -185,18 +188,18 @@ All well: 3 sessions, 7 messages read and checked.
 }
 
 #[test]
-fn what_a_damaged_page_leaves_is_saved() {
+fn rows_outside_a_damaged_page_are_recovered() {
     let session = with_examples();
     for number in 0..200 {
         let text = format!("message number {number} {}", "x".repeat(500));
         let message = json!({ "role": "user", "content": text });
         let id = format!("many:{number}");
         let one = json!({ "id": id, "source": "s", "messages": [message] });
-        let path = crate::sessions::file(&session, "one", &one.to_string());
+        let path = crate::sessions::write_file(&session, "one", &one.to_string());
         session.output(&["sessions", "import", path.to_str().unwrap()]);
     }
     session.output(&["sessions", "optimize"]);
-    let path = ledger(&session);
+    let path = ledger_path(&session);
     let mut bytes = fs::read(&path).unwrap();
     let place = |bytes: &[u8], text: &str| {
         bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap()
@@ -219,9 +222,9 @@ fn what_a_damaged_page_leaves_is_saved() {
 }
 
 #[test]
-fn ledgers_of_others_are_left_alone() {
+fn foreign_databases_are_left_alone() {
     let mut session = with_examples();
-    let path = ledger(&session);
+    let path = ledger_path(&session);
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
     let output = session.output(&["sessions", "--json"]);
     let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Several of the known agents at work at the same time: in one workspace, and one of them in two.
+//! Several agents at work at the same time: in one workspace, and one agent in two workspaces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 use crate::agent::{hook, rows};
 use crate::session::Session;
 
-/// One session of one of them, as its hooks tell it.
-struct Known<'s> {
+/// A session of an agent, reported by its hooks.
+struct KnownAgent<'s> {
     session: &'s Session,
     agent: &'static str,
     id: &'static str,
     cwd: PathBuf,
-    /// What it calls the beginning and the end of a turn, and of a call.
+    /// Its names for the start and the end of a turn, and of a call.
     events: [&'static str; 4],
 }
 
 const CLAUDES: [&str; 4] = ["UserPromptSubmit", "Stop", "PreToolUse", "PostToolUse"];
 const GEMINIS: [&str; 4] = ["BeforeAgent", "AfterAgent", "BeforeTool", "AfterTool"];
 
-impl Known<'_> {
+impl KnownAgent<'_> {
     fn tell(&self, event: &str, fields: &Value) -> String {
         let mut payload = json!({
             "session_id": self.id, "cwd": self.cwd, "hook_event_name": event,
@@ -52,7 +52,7 @@ impl Known<'_> {
         self.tell(self.events[3], call);
     }
 
-    /// A call that writes a file, in its own words.
+    /// Returns the fields of a call that writes a file, as this agent names them.
     fn write(&self, path: &str) -> Value {
         let (tool, input) = match self.agent {
             "codex" => {
@@ -73,12 +73,17 @@ impl Known<'_> {
     }
 }
 
-fn known<'s>(session: &'s Session, agent: &'static str, id: &'static str, cwd: &Path) -> Known<'s> {
+fn known_agent<'s>(
+    session: &'s Session,
+    agent: &'static str,
+    id: &'static str,
+    cwd: &Path,
+) -> KnownAgent<'s> {
     let events = if agent == "gemini" { GEMINIS } else { CLAUDES };
-    Known { session, agent, id, cwd: cwd.to_owned(), events }
+    KnownAgent { session, agent, id, cwd: cwd.to_owned(), events }
 }
 
-/// The row of a prompt.
+/// Returns the number of the row with a prompt.
 fn row_of(session: &Session, prompt: &str) -> String {
     let rows = rows(session);
     let row =
@@ -93,15 +98,15 @@ fn three_agents_in_one_workspace_are_told_apart() {
         session.write(name, "0");
     }
     let cwd = session.project();
-    let claude = known(&session, "claude", "one", &cwd);
-    let codex = known(&session, "codex", "two", &cwd);
-    let gemini = known(&session, "gemini", "three", &cwd);
+    let claude = known_agent(&session, "claude", "one", &cwd);
+    let codex = known_agent(&session, "codex", "two", &cwd);
+    let gemini = known_agent(&session, "gemini", "three", &cwd);
     claude.hears("ask claude");
     codex.hears("ask codex");
     gemini.hears("ask gemini");
     claude.writes("a", "claude");
     codex.writes("b", "codex");
-    // Calls that overlap, one of them a shell's that says nothing of what it changes.
+    // The calls overlap; one is a shell command, which does not name what it changes.
     let (mine, theirs) = (codex.write("b2"), gemini.write("c"));
     codex.begins(&mine);
     gemini.begins(&theirs);
@@ -124,7 +129,7 @@ fn three_agents_in_one_workspace_are_told_apart() {
     let undone = session.json(&["undo", "--turn", &row_of(&session, "ask codex"), "--yes"]);
     assert_eq!((session.read("b"), session.read("c")), ("0".into(), "gemini".into()), "{undone}");
     assert!(!cwd.join("b2").exists());
-    // All of them worked here, so each is told, once, in its own conversation.
+    // Each agent worked here, so each gets the notice once, in its own conversation.
     for agent in [&claude, &codex, &gemini] {
         let told = agent.hears("what now");
         assert!(told.contains("- a") && told.contains("- b"), "{}: {told}", agent.agent);
@@ -133,17 +138,17 @@ fn three_agents_in_one_workspace_are_told_apart() {
 }
 
 #[test]
-fn one_agent_in_two_workspaces_is_kept_apart() {
+fn the_work_of_one_agent_in_two_workspaces_is_kept_apart() {
     let session = Session::new();
     let other = session.base().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("a"), "0").unwrap();
     session.write("a", "0");
-    let here = known(&session, "claude", "here", &session.project());
-    let there = known(&session, "claude", "there", &other);
+    let here = known_agent(&session, "claude", "here", &session.project());
+    let there = known_agent(&session, "claude", "there", &other);
     here.hears("work here");
     there.hears("work there");
-    // The same names of calls and of files, at the same time.
+    // Calls and files have equal names, at the same time.
     let (mine, theirs) = (here.write("a"), there.write("a"));
     here.begins(&mine);
     there.begins(&theirs);
