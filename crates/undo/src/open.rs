@@ -169,12 +169,25 @@ impl Opened {
         if guard.is_none() && !self.ledger_path().exists() {
             return Ok(None);
         }
-        self.open_ledger(guard, Options::default().wait).map(Some)
+        self.refresh_ledger(guard).map(Some)
     }
 
     /// Opens the ledger, or makes it.
     pub fn ledger_or_new(&self) -> Result<LedgerGuard<'_>, OpenError> {
-        self.open_ledger(self.lock_ledger(), Options::default().wait)
+        self.refresh_ledger(self.lock_ledger())
+    }
+
+    /// Opens the ledger, or takes in what hooks reported since it was opened.
+    fn refresh_ledger<'a>(
+        &self,
+        guard: MutexGuard<'a, Option<Ledger>>,
+    ) -> Result<LedgerGuard<'a>, OpenError> {
+        let was_open = guard.is_some();
+        let mut ledger = self.open_ledger(guard, Options::default().wait)?;
+        if was_open {
+            ledger.refresh();
+        }
+        Ok(ledger)
     }
 
     fn open_ledger<'a>(
@@ -209,7 +222,7 @@ impl Opened {
         wait: Duration,
     ) -> Result<Recorded, LedgerError> {
         match self.open_ledger(self.lock_ledger(), wait) {
-            Ok(mut ledger) => ledger.record(events, self.now()),
+            Ok(mut ledger) => ledger.record(events, wait, self.now()),
             Err(_) => {
                 let options = self.ledger_options(wait);
                 Ledger::record_in(&self.ledger_path(), &options, events, self.now())
