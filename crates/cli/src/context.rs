@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use clap::Args;
 use takeback_agents::LogFormat;
 use takeback_ledger::Time;
-use takeback_tree::Places;
+use takeback_tree::ForbiddenRoots;
 use takeback_undo::{LedgerGuard, OpenOptions, Opened};
 
 use crate::config::Config;
@@ -71,7 +71,7 @@ pub(crate) struct Context {
     pub(crate) directory: PathBuf,
     /// Takeback's own directory.
     pub(crate) home: PathBuf,
-    pub(crate) places: Places,
+    pub(crate) places: ForbiddenRoots,
     /// Takeback's home, opened as configured, once a command needed it.
     opened: OnceLock<Arc<Opened>>,
 }
@@ -104,11 +104,8 @@ impl Context {
                 },
             };
         let temporary = ["/tmp", "/var/tmp", "/private/tmp"].map(PathBuf::from).into_iter();
-        let places = Places {
-            home: user,
-            temporary: temporary.chain([env::temp_dir()]).collect(),
-            own: Some(home.clone()),
-        };
+        let temporary = temporary.chain([env::temp_dir()]).collect();
+        let places = ForbiddenRoots::new(user, temporary, Some(home.clone()));
         Ok(Context { globals, directory, home, places, opened: OnceLock::new() })
     }
 
@@ -129,7 +126,7 @@ impl Context {
             color: self.globals.color,
             no_pager: true,
         };
-        let places = Places { own: Some(home.to_owned()), ..self.places.clone() };
+        let places = self.places.with_own(home);
         let (directory, home) = (directory.to_owned(), home.to_owned());
         Context { globals, directory, home, places, opened: OnceLock::new() }
     }
@@ -218,7 +215,7 @@ impl Context {
 
     /// The home directory of the user, not takeback's.
     pub(crate) fn user_home(&self) -> Option<&Path> {
-        self.places.home.as_deref()
+        self.places.home()
     }
 
     /// The root of the workspace that a directory is in; itself if it is gone.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use takeback_ledger::{Event, Ledger, LedgerError, OpenError, Options, Recorded, Time};
 use takeback_tree::{
-    CaptureOptions, Lock, Places, Recovery, RelPath, Rules, Store, StoreError, Workspace,
+    CaptureOptions, ForbiddenRoots, Lock, Recovery, RelPath, Rules, Store, StoreError, Workspace,
 };
 
 use crate::hook::state::{self, SessionState};
@@ -21,7 +21,7 @@ use crate::settings::Settings;
 /// clock. The store and the ledger are opened when they are first needed, and at most once.
 pub struct Opened {
     home: PathBuf,
-    pub(crate) forbidden: Places,
+    pub(crate) forbidden: ForbiddenRoots,
     pub(crate) settings: Settings,
     pub(crate) rules: Rules,
     redact: bool,
@@ -37,7 +37,7 @@ pub struct OpenOptions {
     /// Takeback's own directory.
     pub home: PathBuf,
     /// Directories that can never be a workspace.
-    pub forbidden: Places,
+    pub forbidden: ForbiddenRoots,
     /// The user's settings.
     pub settings: Settings,
     /// True if the ledger masks secrets before it writes them.

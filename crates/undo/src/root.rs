@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use takeback_tree::Places;
+use takeback_base::paths::canonicalize;
+use takeback_tree::ForbiddenRoots;
 
 /// Names that mark the root of a repository. They count before those of projects.
 const REPOSITORY_MARKERS: [&str; 3] = [".git", ".hg", ".jj"];
@@ -43,11 +44,10 @@ pub struct ProjectRoot {
 /// nearest project, else the directory itself. The search ends below the home directory and below
 /// the roots of temporary files, so that a stray `.git` or `package.json` there does not turn them
 /// into workspaces.
-pub fn root_of(directory: &Path, places: &Places) -> io::Result<ProjectRoot> {
-    let directory = fs::canonicalize(directory)?;
-    let limits = search_limits(places);
+pub fn root_of(directory: &Path, forbidden: &ForbiddenRoots) -> io::Result<ProjectRoot> {
+    let directory = canonicalize(directory)?;
     let candidates: Vec<&Path> =
-        directory.ancestors().take_while(|path| !is_beyond(path, &limits)).collect();
+        directory.ancestors().take_while(|path| !is_beyond(path, forbidden)).collect();
     let has_any = |path: &Path, names: &[&str]| {
         names.iter().any(|name| fs::symlink_metadata(path.join(name)).is_ok())
     };
@@ -59,15 +59,9 @@ pub fn root_of(directory: &Path, places: &Places) -> io::Result<ProjectRoot> {
     })
 }
 
-/// Lists the directories at which the search ends.
-fn search_limits(places: &Places) -> Vec<PathBuf> {
-    let all = places.home.iter().chain(&places.temporary);
-    all.filter_map(|place| fs::canonicalize(place).ok()).collect()
-}
-
 /// Returns true if a directory is one of the limits, or above one.
-fn is_beyond(path: &Path, limits: &[PathBuf]) -> bool {
-    path.parent().is_none() || limits.iter().any(|limit| limit.starts_with(path))
+fn is_beyond(path: &Path, forbidden: &ForbiddenRoots) -> bool {
+    path.parent().is_none() || forbidden.search_limits().any(|limit| limit.starts_with(path))
 }
 
 #[cfg(test)]
@@ -98,8 +92,8 @@ mod tests {
         }
 
         fn root(&self, directory: &str) -> (String, bool) {
-            let places = Places { home: Some(self.path()), ..Places::default() };
-            let root = root_of(&self.path().join(directory), &places).unwrap();
+            let forbidden = ForbiddenRoots::new(Some(self.path()), Vec::new(), None);
+            let root = root_of(&self.path().join(directory), &forbidden).unwrap();
             let path = root.path.strip_prefix(self.path()).unwrap().display().to_string();
             (path, root.is_project)
         }

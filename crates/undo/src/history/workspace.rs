@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use takeback_base::paths::canonicalize;
 use takeback_tree::{Store, StoreError, Workspace, WorkspaceError, WorkspaceId};
 
 use super::take::TakeError;
@@ -97,10 +98,10 @@ pub fn revive_workspace<'o>(
 /// not exist any more.
 pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
     // Links on the way may still lead there.
-    let parent = typed.parent().and_then(|parent| fs::canonicalize(parent).ok());
+    let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());
     let beside = parent.zip(typed.file_name()).map(|(parent, name)| parent.join(name));
     let given: PathBuf = typed.components().collect();
-    let candidates = fs::canonicalize(typed).ok().into_iter().chain(beside).chain([given.clone()]);
+    let candidates = canonicalize(typed).ok().into_iter().chain(beside).chain([given.clone()]);
     // A directory above one that is gone may have a history.
     let is_gone = fs::symlink_metadata(typed).is_err();
     let above = given.ancestors().skip(1).filter(|_| is_gone).map(Path::to_owned);

@@ -117,7 +117,7 @@ pub(super) fn analyze_call(
     directory: &Path,
     workspace: Option<&Path>,
 ) -> Option<Analysis> {
-    let home = opened.forbidden.home.as_deref();
+    let home = opened.forbidden.home();
     let workspace = workspace.unwrap_or(Path::new("/dev/null"));
     Some(shell::analyse(call.script()?, &Surroundings { directory, workspace, home }))
 }

@@ -6,7 +6,7 @@ use std::iter;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use takeback_base::paths::canonicalize_parent;
+use takeback_base::paths::{canonicalize, canonicalize_parent};
 use takeback_tree::{AnyPath, CaptureError, RelPath, Rules, Workspace, WorkspaceError};
 
 use super::call::{CallContext, analyze_call};
@@ -47,7 +47,7 @@ pub(super) fn find_protected_paths(
         let path = canonicalize_parent(&directory.join(path));
         // Writing to a link writes to its target.
         let target = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
-        let target = target.then(|| fs::canonicalize(&path).ok()).flatten();
+        let target = target.then(|| canonicalize(&path).ok()).flatten();
         iter::once(path).chain(target)
     });
     let outside = call.analysis.as_ref().map(|analysis| analysis.outside.as_slice());
@@ -127,9 +127,7 @@ fn protect_elsewhere(opened: &Opened, path: &Path) -> Option<ProtectedPath> {
         return Some(protected);
     }
     // A new temporary file has nothing to lose.
-    let mut temporary = opened.forbidden.temporary.iter();
-    let is_temporary = temporary.any(|root| path.starts_with(canonicalize_parent(root)));
-    if is_temporary && fs::symlink_metadata(path).is_err() {
+    if opened.forbidden.is_temporary(path) && fs::symlink_metadata(path).is_err() {
         return None;
     }
     Some(ProtectedPath::new(opened, PathKind::File(path.into())))

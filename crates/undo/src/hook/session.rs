@@ -1,11 +1,11 @@
 //! The session that reports: where it works, which turn it is in, whose work it does.
 
-use std::fs;
 use std::iter;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use takeback_base::errors::error_chain;
+use takeback_base::paths::canonicalize;
 use takeback_ledger::{Event as LedgerEvent, MessageRecord};
 use takeback_tree::{AnyPath, WorkspaceError};
 
@@ -38,7 +38,7 @@ pub(super) fn resolve(
 ) -> (Workplace, ReportingSession) {
     let id = report.session_id();
     let parent = report.parent.as_ref().map(|parent| format!("{}:{parent}", report.agent));
-    let directory = fs::canonicalize(&report.directory);
+    let directory = canonicalize(&report.directory);
     let is_gone = directory.is_err();
     let directory = directory.unwrap_or_else(|_| report.directory.clone());
     let stored = opened.session_state(&id);
