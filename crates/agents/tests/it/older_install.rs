@@ -33,8 +33,7 @@ impl OldMachine {
         fs::write(directory.join("record.json"), record.replace("@ROOT@", root)).unwrap();
         // The copies of all contents are named by their digests.
         for (_, bytes) in read_tree(&fixture("")).into_values() {
-            let digest = Sha256::digest(&bytes);
-            let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let name = takeback_base::hex::encode(&Sha256::digest(&bytes));
             fs::write(directory.join(name), bytes).unwrap();
         }
         machine
