@@ -134,7 +134,7 @@ impl Context {
         }
         let chosen = env::var_os("TAKEBACK_PAGER").or_else(|| env::var_os("PAGER"));
         let words = match chosen {
-            Some(text) => takeback_agents::words(&text.to_string_lossy()),
+            Some(text) => takeback_agents::split_words(&text.to_string_lossy()),
             None => ["less", "-FRX"].map(str::to_owned).to_vec(),
         };
         let is_pager = words.first().is_some_and(|program| program != "cat");
