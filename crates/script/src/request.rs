@@ -29,7 +29,7 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// The names of the tools that the model may call.
     pub tools: Vec<String>,
-    /// The unparsed body of the request.
+    /// The whole body of the request.
     pub body: Value,
 }
 

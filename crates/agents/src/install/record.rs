@@ -47,7 +47,7 @@ pub(super) struct InstalledFile {
 }
 
 impl InstalledFile {
-    /// Returns true if `bytes` is a content that takeback wrote.
+    /// Returns true if `bytes` is content that takeback wrote.
     pub(super) fn is_as_written(&self, bytes: &[u8]) -> bool {
         let digest = content_digest(bytes);
         self.written == digest || self.replaced.as_ref() == Some(&digest)
