@@ -1,31 +1,33 @@
-//! OpenAI's Chat Completions.
+//! The Chat Completions API of OpenAI.
 
 use serde_json::{Value, json};
 
-use crate::reply::{Call, Reply};
+use crate::event_stream::{StreamEvent, split_in_half};
+use crate::reply::{Reply, ToolCall};
 use crate::request::{
-    Message, Provider, Request, Role, ToolResult, list, string, text_of, unpacked,
+    Message, Provider, Request, Role, ToolResult, content_text, list_items, parse_embedded,
+    string_value,
 };
-use crate::sse::{Event, halves};
 
-pub(crate) fn read(body: Value) -> Request {
-    let is_system = |message: &&Value| role(message) == Role::System;
-    let all = list(&body["messages"]);
-    let system = all.iter().filter(is_system).map(|message| text_of(&message["content"]));
-    let messages = all.iter().filter(|message| !is_system(message)).map(message).collect();
-    let tools = list(&body["tools"]).iter();
+/// Parses a request.
+pub(crate) fn parse_request(body: Value) -> Request {
+    let is_system = |message: &&Value| parse_role(message) == Role::System;
+    let all = list_items(&body["messages"]);
+    let system = all.iter().filter(is_system).map(|message| content_text(&message["content"]));
+    let messages = all.iter().filter(|message| !is_system(message)).map(parse_message).collect();
+    let tools = list_items(&body["tools"]).iter();
     Request {
         provider: Provider::Chat,
-        model: string(&body["model"]),
+        model: string_value(&body["model"]),
         stream: body["stream"] == true,
         system: system.collect::<Vec<_>>().join("\n"),
         messages,
-        tools: tools.map(|tool| string(&tool["function"]["name"])).collect(),
+        tools: tools.map(|tool| string_value(&tool["function"]["name"])).collect(),
         body,
     }
 }
 
-fn role(message: &Value) -> Role {
+fn parse_role(message: &Value) -> Role {
     match message["role"].as_str() {
         Some("assistant") => Role::Assistant,
         Some("system" | "developer") => Role::System,
@@ -33,25 +35,25 @@ fn role(message: &Value) -> Role {
     }
 }
 
-fn message(message: &Value) -> Message {
-    let text = text_of(&message["content"]);
+fn parse_message(message: &Value) -> Message {
+    let text = content_text(&message["content"]);
     if message["role"] == "tool" {
-        let result = ToolResult { call: string(&message["tool_call_id"]), text };
+        let result = ToolResult { call: string_value(&message["tool_call_id"]), text };
         return Message { results: vec![result], ..Message::default() };
     }
-    let calls = list(&message["tool_calls"]).iter().map(|call| Call {
-        id: string(&call["id"]),
-        name: string(&call["function"]["name"]),
-        input: unpacked(&call["function"]["arguments"]),
+    let calls = list_items(&message["tool_calls"]).iter().map(|call| ToolCall {
+        id: string_value(&call["id"]),
+        name: string_value(&call["function"]["name"]),
+        input: parse_embedded(&call["function"]["arguments"]),
     });
-    Message { role: role(message), text, calls: calls.collect(), results: Vec::new() }
+    Message { role: parse_role(message), text, calls: calls.collect(), results: Vec::new() }
 }
 
 fn finish_reason(reply: &Reply) -> &'static str {
     if reply.calls.is_empty() { "stop" } else { "tool_calls" }
 }
 
-fn usage(reply: &Reply) -> Value {
+fn usage_json(reply: &Reply) -> Value {
     let total = reply.usage.input + reply.usage.output;
     json!({
         "prompt_tokens": reply.usage.input, "completion_tokens": reply.usage.output,
@@ -59,7 +61,8 @@ fn usage(reply: &Reply) -> Value {
     })
 }
 
-pub(crate) fn whole(id: &str, request: &Request, reply: &Reply) -> Value {
+/// Builds a reply in one piece.
+pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let mut message = json!({ "role": "assistant", "content": reply.text });
     if !reply.calls.is_empty() {
         let calls = reply.calls.iter().map(|call| {
@@ -70,12 +73,13 @@ pub(crate) fn whole(id: &str, request: &Request, reply: &Reply) -> Value {
     }
     json!({
         "id": format!("chatcmpl-{id}"), "object": "chat.completion", "created": 0,
-        "model": request.model, "usage": usage(reply),
+        "model": request.model, "usage": usage_json(reply),
         "choices": [{ "index": 0, "message": message, "finish_reason": finish_reason(reply) }],
     })
 }
 
-pub(crate) fn events(id: &str, request: &Request, reply: &Reply) -> Vec<Event> {
+/// Builds a reply as the events of a stream.
+pub(crate) fn build_events(id: &str, request: &Request, reply: &Reply) -> Vec<StreamEvent> {
     let chunk = |choices: Value| {
         json!({
             "id": format!("chatcmpl-{id}"), "object": "chat.completion.chunk", "created": 0,
@@ -83,23 +87,25 @@ pub(crate) fn events(id: &str, request: &Request, reply: &Reply) -> Vec<Event> {
         })
     };
     let delta = |delta: Value| {
-        Event::plain(&chunk(json!([{ "index": 0, "delta": delta, "finish_reason": null }])))
+        StreamEvent::without_name(&chunk(
+            json!([{ "index": 0, "delta": delta, "finish_reason": null }]),
+        ))
     };
     let mut events = vec![delta(json!({ "role": "assistant", "content": "" }))];
-    events.extend(halves(&reply.text).map(|piece| delta(json!({ "content": piece }))));
+    events.extend(split_in_half(&reply.text).map(|piece| delta(json!({ "content": piece }))));
     for (index, call) in reply.calls.iter().enumerate() {
         let function = json!({ "name": call.name, "arguments": "" });
         let start =
             json!({ "index": index, "id": call.id, "type": "function", "function": function });
         events.push(delta(json!({ "tool_calls": [start] })));
-        events.extend(halves(&call.input.to_string()).map(|piece| {
+        events.extend(split_in_half(&call.input.to_string()).map(|piece| {
             delta(json!({ "tool_calls": [{ "index": index, "function": { "arguments": piece } }] }))
         }));
     }
     let last = json!([{ "index": 0, "delta": {}, "finish_reason": finish_reason(reply) }]);
-    events.push(Event::plain(&chunk(last)));
+    events.push(StreamEvent::without_name(&chunk(last)));
     let mut end = chunk(json!([]));
-    end["usage"] = usage(reply);
-    events.extend([Event::plain(&end), Event::done()]);
+    end["usage"] = usage_json(reply);
+    events.extend([StreamEvent::without_name(&end), StreamEvent::end_of_chat()]);
     events
 }

@@ -1,37 +1,40 @@
-//! Anthropic's Messages.
+//! The Messages API of Anthropic.
 
 use serde_json::{Value, json};
 
-use crate::reply::{Call, Reply};
-use crate::request::{Message, Provider, Request, Role, ToolResult, list, string, text_of};
-use crate::sse::{Event, halves};
+use crate::event_stream::{StreamEvent, split_in_half};
+use crate::reply::{Reply, ToolCall};
+use crate::request::{
+    Message, Provider, Request, Role, ToolResult, content_text, list_items, string_value,
+};
 
-pub(crate) fn read(body: Value) -> Request {
-    let tools = list(&body["tools"]).iter().map(|tool| string(&tool["name"])).collect();
+/// Parses a request.
+pub(crate) fn parse_request(body: Value) -> Request {
+    let tools = list_items(&body["tools"]).iter().map(|tool| string_value(&tool["name"])).collect();
     Request {
         provider: Provider::Anthropic,
-        model: string(&body["model"]),
+        model: string_value(&body["model"]),
         stream: body["stream"] == true,
-        system: text_of(&body["system"]),
-        messages: list(&body["messages"]).iter().map(message).collect(),
+        system: content_text(&body["system"]),
+        messages: list_items(&body["messages"]).iter().map(parse_message).collect(),
         tools,
         body,
     }
 }
 
-fn message(message: &Value) -> Message {
+fn parse_message(message: &Value) -> Message {
     let content = &message["content"];
     let blocks = |kind: &'static str| {
-        list(content).iter().filter(move |block| block["type"].as_str() == Some(kind))
+        list_items(content).iter().filter(move |block| block["type"].as_str() == Some(kind))
     };
-    let calls = blocks("tool_use").map(|block| Call {
-        id: string(&block["id"]),
-        name: string(&block["name"]),
+    let calls = blocks("tool_use").map(|block| ToolCall {
+        id: string_value(&block["id"]),
+        name: string_value(&block["name"]),
         input: block["input"].clone(),
     });
     let results = blocks("tool_result").map(|block| ToolResult {
-        call: string(&block["tool_use_id"]),
-        text: text_of(&block["content"]),
+        call: string_value(&block["tool_use_id"]),
+        text: content_text(&block["content"]),
     });
     Message {
         role: match message["role"].as_str() {
@@ -39,14 +42,14 @@ fn message(message: &Value) -> Message {
             Some("system") => Role::System,
             _ => Role::User,
         },
-        text: text_of(content),
+        text: content_text(content),
         calls: calls.collect(),
         results: results.collect(),
     }
 }
 
-/// A message without its content.
-fn head(id: &str, model: &str, reply: &Reply) -> Value {
+/// Builds the message without its content.
+fn empty_message(id: &str, model: &str, reply: &Reply) -> Value {
     json!({
         "id": format!("msg_{id}"), "type": "message", "role": "assistant", "model": model,
         "content": [], "stop_reason": null, "stop_sequence": null,
@@ -61,8 +64,9 @@ fn stop_reason(reply: &Reply) -> &'static str {
     if reply.calls.is_empty() { "end_turn" } else { "tool_use" }
 }
 
-pub(crate) fn whole(id: &str, request: &Request, reply: &Reply) -> Value {
-    let mut message = head(id, &request.model, reply);
+/// Builds a reply in one piece.
+pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
+    let mut message = empty_message(id, &request.model, reply);
     let text = (!reply.text.is_empty()).then(|| json!({ "type": "text", "text": reply.text }));
     let calls = reply.calls.iter().map(
         |call| json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.input }),
@@ -73,10 +77,11 @@ pub(crate) fn whole(id: &str, request: &Request, reply: &Reply) -> Value {
     message
 }
 
-pub(crate) fn events(id: &str, request: &Request, reply: &Reply) -> Vec<Event> {
+/// Builds a reply as the events of a stream.
+pub(crate) fn build_events(id: &str, request: &Request, reply: &Reply) -> Vec<StreamEvent> {
     let mut events = Vec::new();
-    let mut add = |data: Value| events.push(Event::named(&data));
-    add(json!({ "type": "message_start", "message": head(id, &request.model, reply) }));
+    let mut add = |data: Value| events.push(StreamEvent::with_name(&data));
+    add(json!({ "type": "message_start", "message": empty_message(id, &request.model, reply) }));
     let mut index = 0;
     let mut block = |start: Value, deltas: Vec<Value>| {
         add(json!({ "type": "content_block_start", "index": index, "content_block": start }));
@@ -88,12 +93,15 @@ pub(crate) fn events(id: &str, request: &Request, reply: &Reply) -> Vec<Event> {
     };
     if !reply.text.is_empty() {
         let delta = |piece| json!({ "type": "text_delta", "text": piece });
-        block(json!({ "type": "text", "text": "" }), halves(&reply.text).map(delta).collect());
+        block(
+            json!({ "type": "text", "text": "" }),
+            split_in_half(&reply.text).map(delta).collect(),
+        );
     }
     for call in &reply.calls {
         let start = json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": {} });
         let delta = |piece| json!({ "type": "input_json_delta", "partial_json": piece });
-        block(start, halves(&call.input.to_string()).map(delta).collect());
+        block(start, split_in_half(&call.input.to_string()).map(delta).collect());
     }
     add(json!({
         "type": "message_delta",
