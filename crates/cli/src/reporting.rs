@@ -124,8 +124,8 @@ impl Work {
     /// `log` is the agent's own log of the conversation.
     pub(crate) fn leave_for_later(&self, context: &Context, handled: &Handled, log: Option<&Path>) {
         match &handled.later {
-            Some(later) => background::later(context, later, &self.session, log),
-            None => background::upkeep(context, &self.keeper),
+            Some(later) => background::spawn_follow_up(context, later, &self.session, log),
+            None => background::spawn_upkeep(context, &self.keeper),
         }
     }
 

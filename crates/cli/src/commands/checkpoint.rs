@@ -71,7 +71,7 @@ pub(crate) fn take(wish: &Wish, context: &Context) -> Result<View, Failure> {
     super::refuse_if_off(&keeper, context)?;
     let workspace = keeper.workspace(&context.directory)?;
     let taken = keeper.checkpoint(&workspace, wish)?;
-    background::upkeep(context, &keeper);
+    background::spawn_upkeep(context, &keeper);
     Ok(View {
         id: taken.pin.id,
         number: 1,

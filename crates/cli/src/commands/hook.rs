@@ -115,7 +115,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     // the code of whatever fails.
     outcome.is_refusable =
         agent.name == "generic" || agent.is_before_tool(arguments.event.as_deref());
-    fired::now(&context.home, agent.name);
+    fired::record_run(&context.home, agent.name);
     let heard = heard.unwrap_or_else(|message| {
         outcome.failures.push(message);
         None
@@ -134,7 +134,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     let late: Option<Turn> = arguments.late.as_ref().map(turn);
     let is_late = late.is_some();
     if is_late {
-        background::detach();
+        background::detach_from_terminal();
     }
     let work = Work::begin(&keeper, &place, &report, late);
     match work.wait() {
@@ -151,7 +151,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
             words.extend(arguments.event.as_deref());
             words.extend(["--late", turn.as_str()]);
             outcome.failures.push(
-                match background::start(context, &context.directory, words, Some(&input)) {
+                match background::spawn_takeback(context, &context.directory, words, Some(&input)) {
                     Ok(()) => message,
                     Err(error) => format!("{message}, if that can be started: {error}"),
                 },

@@ -155,7 +155,9 @@ impl Work {
             output::warn(failure);
         }
         let session = self.report.session_id();
-        over.later.iter().for_each(|later| background::later(context, later, &session, None));
+        over.later
+            .iter()
+            .for_each(|later| background::spawn_follow_up(context, later, &session, None));
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn undo<T, E: From<Failure>>(
     then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
 ) -> Result<T, E> {
     // How far the conversation is, its agent's own log says.
-    logs::catch_up(context);
+    logs::catch_up_ledger(context);
     let (workspace, _revived) =
         keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
     let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;

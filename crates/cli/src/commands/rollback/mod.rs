@@ -134,7 +134,7 @@ pub(crate) fn roll_back<T, E: From<Failure>>(
     then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
 ) -> Result<T, E> {
     // How far the conversation is, its agent's own log says.
-    logs::catch_up(context);
+    logs::catch_up_ledger(context);
     let (workspace, _revived) =
         keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
     let paths = wanted.paths.iter().map(|path| context.inside(&workspace, path));
@@ -156,7 +156,7 @@ pub(crate) fn reverse<T, E: From<Failure>>(
     then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
 ) -> Result<T, E> {
     // How far the conversation is, its agent's own log says.
-    logs::catch_up(context);
+    logs::catch_up_ledger(context);
     let (workspace, _revived) =
         keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
     let progress = Progress::new("comparing the workspace with what it was");
