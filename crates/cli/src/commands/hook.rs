@@ -116,7 +116,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutco
     // the code of whatever fails.
     outcome.is_refusable =
         agent.name == "generic" || agent.is_before_tool(arguments.event.as_deref());
-    fired::now(&context.home, agent.name);
+    fired::record_run(&context.home, agent.name);
     let heard = heard.unwrap_or_else(|message| {
         outcome.failures.push(message);
         None
@@ -137,7 +137,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutco
     let is_late = arguments.late.is_some();
     let deadline = match arguments.late.as_ref().map(turn) {
         Some(turn) => {
-            background::detach();
+            background::detach_from_terminal();
             Deadline::passed_in(turn)
         }
         None => Deadline::open(),
@@ -157,7 +157,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutco
             words.extend(arguments.event.as_deref());
             words.extend(["--late", turn.as_str()]);
             outcome.failures.push(
-                match background::start(context, &context.directory, words, Some(&input)) {
+                match background::spawn_takeback(context, &context.directory, words, Some(&input)) {
                     Ok(()) => message,
                     Err(error) => format!("{message}, if that can be started: {error}"),
                 },

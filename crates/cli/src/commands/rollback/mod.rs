@@ -114,7 +114,7 @@ pub(crate) fn carry_out(
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     // The agent's own log says how far the conversation is.
-    logs::catch_up(context);
+    logs::catch_up_ledger(context);
     let opened = context.opened()?;
     let progress = Progress::new("comparing the workspace");
     let planned = takeback_undo::rollback::plan(opened, request)?;

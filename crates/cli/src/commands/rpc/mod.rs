@@ -104,7 +104,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
             ended = Err(error);
             break;
         }
-        background::reap();
+        background::reap_children();
     }
     server.late.wait();
     match ended {

@@ -54,7 +54,7 @@ fn reverse(to: Destination, context: &Context, mut params: Params) -> Answer {
 
 fn make_plan(context: &Context, request: &Request) -> Result<Planned, Failure> {
     // The agent's own log says how far the conversation is.
-    logs::catch_up(context);
+    logs::catch_up_ledger(context);
     Ok(rollback::plan(context.opened()?, request)?)
 }
 
@@ -64,7 +64,7 @@ fn carry_out(context: &Context, request: &Request, mut params: Params) -> Answer
     let digest: Option<String> = params.optional("digest")?;
     params.end()?;
     let Some(digest) = digest else {
-        logs::catch_up(context);
+        logs::catch_up_ledger(context);
         let view = roll_back(context.opened()?, request).map_err(Failure::from)?;
         return answer_unless_blocked(view);
     };

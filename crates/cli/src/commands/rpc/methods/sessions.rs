@@ -26,8 +26,8 @@ pub(super) fn list(_: &Server, context: &Context, mut params: Params) -> Answer 
     };
     params.end()?;
     let ledger = logs::current_ledger(context)?;
-    let found = listing::find(&arguments, &ledger, context)?;
-    answer(&listing::View::new(&arguments, &found))
+    let found = listing::find_sessions(&arguments, &ledger, context)?;
+    answer(&listing::SessionList::new(&arguments, &found))
 }
 
 pub(super) fn get(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -46,8 +46,8 @@ pub(super) fn get(_: &Server, context: &Context, mut params: Params) -> Answer {
     let id = ledger.resolve(&session).map_err(Failure::from)?;
     match format {
         Format::Json => answer(&ledger.transcript(&id).map_err(Failure::from)?),
-        Format::Openai => answer(&show::conversation(&ledger, &id, replay::openai)?),
-        Format::Anthropic => answer(&show::conversation(&ledger, &id, replay::anthropic)?),
+        Format::Openai => answer(&show::replay_session(&ledger, &id, replay::openai)?),
+        Format::Anthropic => answer(&show::replay_session(&ledger, &id, replay::anthropic)?),
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn search(_: &Server, context: &Context, mut params: Params) -> Answe
         limit: limit(&mut params)?.unwrap_or(20),
     };
     params.end()?;
-    answer(&searching::view(&arguments, &mut *logs::current_ledger(context)?)?)
+    answer(&searching::search_messages(&arguments, &mut *logs::current_ledger(context)?)?)
 }
 
 pub(super) fn tree(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -70,7 +70,7 @@ pub(super) fn tree(_: &Server, context: &Context, mut params: Params) -> Answer 
     params.end()?;
     let ledger = logs::current_ledger(context)?;
     let id = ledger.resolve(&session).map_err(Failure::from)?;
-    answer(&lineage::family(&ledger, &id)?)
+    answer(&lineage::session_tree(&ledger, &id)?)
 }
 
 pub(super) fn title(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -112,7 +112,7 @@ pub(super) fn redo(_: &Server, context: &Context, mut params: Params) -> Answer 
 pub(super) fn stats(_: &Server, context: &Context, mut params: Params) -> Answer {
     let by = params.or_default("by")?;
     params.end()?;
-    answer(&totals::view(by, &*logs::current_ledger(context)?)?)
+    answer(&totals::add_up(by, &*logs::current_ledger(context)?)?)
 }
 
 fn limit(params: &mut Params) -> Result<Option<u32>, Error> {

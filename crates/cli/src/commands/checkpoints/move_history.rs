@@ -1,4 +1,4 @@
-//! `takeback checkpoints move`: a workspace was moved.
+//! `takeback checkpoints move`: moves the history of a workspace to its new directory.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output;
 
 #[derive(Serialize)]
-struct View {
+struct MoveView {
     from: AnyPath,
     to: AnyPath,
     moved: u64,
@@ -26,12 +26,13 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let (old, new) = (context.directory.join(old), context.directory.join(new));
     let moved = takeback_undo::move_history(opened, &old, &new)?;
-    let view = View { from: AnyPath(moved.from), to: AnyPath(moved.to), moved: moved.checkpoints };
+    let view =
+        MoveView { from: AnyPath(moved.from), to: AnyPath(moved.to), moved: moved.checkpoints };
     if context.globals.json {
         output::print_json(&view);
     } else {
         println!(
-            "The history of {} is that of {} now.",
+            "Moved the history of {} to {}.",
             output::tilde(&view.from.0, context),
             output::tilde(&view.to.0, context)
         );

@@ -1,4 +1,4 @@
-//! `takeback sessions verify`, `repair`, `optimize`: the ledger as a whole.
+//! `takeback sessions verify`, `repair`, `optimize`: check and repair the ledger as a whole.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ impl From<VerifyReport> for VerifyView {
     }
 }
 
-pub(super) fn verify(context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn verify_ledger(context: &Context) -> Result<ExitCode, Failure> {
     let bar = Progress::counting("verifying", "messages");
     let view: VerifyView =
         context.ledger()?.verify(&|done, total| bar.step(done, Some(total)))?.into();
@@ -40,19 +40,19 @@ pub(super) fn verify(context: &Context) -> Result<ExitCode, Failure> {
         return Ok(code);
     }
     for problem in &view.problems {
-        println!("Wrong: {}", output::disarm(problem));
+        println!("Problem: {}", output::disarm(problem));
     }
     if view.whole {
-        println!("All well: {} read and checked.", counted(view.sessions, view.messages));
+        println!("No problems in {}.", count_all(view.sessions, view.messages));
     } else {
-        println!("`takeback sessions repair` puts right what can be put right.");
+        println!("Run `takeback sessions repair` to fix what can be fixed.");
     }
     Ok(code)
 }
 
 #[derive(Serialize)]
 struct RepairView {
-    /// Where the damaged database is now; null if there was no need to set it aside.
+    /// The path that the damaged database was moved to; null if it was repaired in place.
     backup: Option<String>,
     sessions: u64,
     messages: u64,
@@ -76,7 +76,7 @@ impl From<RepairReport> for RepairView {
     }
 }
 
-pub(super) fn repair(context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn repair_ledger(context: &Context) -> Result<ExitCode, Failure> {
     let bar = Progress::counting("repairing", "rows");
     let progress = |done: u64, total: u64| bar.step(done, (total > done).then_some(total));
     let report = takeback_ledger::repair(&context.ledger_path(), context.now(), &progress)?;
@@ -89,32 +89,29 @@ pub(super) fn repair(context: &Context) -> Result<ExitCode, Failure> {
     for note in &view.notes {
         println!("Note: {}", output::disarm(note));
     }
-    let counted = counted(view.sessions, view.messages);
+    let counted = count_all(view.sessions, view.messages);
     let Some(backup) = &view.backup else {
         if view.notes.is_empty() {
             println!("Nothing to repair: {counted}.");
         } else {
-            println!("Counts and the search index are new: {counted}.");
+            println!("Rebuilt the counts and the search index of {counted}.");
         }
         return Ok(ExitCode::SUCCESS);
     };
-    println!("Saved: {counted}, {} of other kinds.", rows(view.other_rows));
+    println!("Recovered {counted} and {}.", output::count(view.other_rows as usize, "other row"));
     if view.unreadable_pages > 0 {
         let pages = output::count(view.unreadable_pages as usize, "page");
-        println!("{pages} could not be read: what was there is lost.");
+        println!("{pages} could not be read; their content is lost.");
     }
     if view.orphans > 0 {
-        println!("{} came from pages that nothing led to any more.", rows(view.orphans));
+        let rows = output::count(view.orphans as usize, "row");
+        println!("{rows} came from pages that the database no longer refers to.");
     }
-    println!("The damaged ledger is kept as {}.", output::disarm(backup));
+    println!("Kept the damaged ledger as {}.", output::disarm(backup));
     Ok(ExitCode::SUCCESS)
 }
 
-fn rows(number: u64) -> String {
-    output::count(number as usize, "row")
-}
-
-fn counted(sessions: u64, messages: u64) -> String {
+fn count_all(sessions: u64, messages: u64) -> String {
     let sessions = output::count(sessions as usize, "session");
     format!("{sessions}, {}", output::count(messages as usize, "message"))
 }
@@ -125,24 +122,24 @@ struct OptimizeView {
     bytes_after: u64,
 }
 
-pub(super) fn optimize(context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn optimize_ledger(context: &Context) -> Result<ExitCode, Failure> {
     let mut ledger = context.ledger()?;
-    let bytes_before = size(&context.ledger_path());
+    let bytes_before = ledger_size(&context.ledger_path());
     let bar = Progress::counting("indexing", "messages");
     ledger.optimize(&|indexed| bar.step(indexed as u64, None))?;
     drop(bar);
-    let view = OptimizeView { bytes_before, bytes_after: size(&context.ledger_path()) };
+    let view = OptimizeView { bytes_before, bytes_after: ledger_size(&context.ledger_path()) };
     if context.globals.json {
         output::print_json(&view);
     } else {
         let (before, after) = (output::bytes(view.bytes_before), output::bytes(view.bytes_after));
-        println!("{before} → {after}, everything is indexed.");
+        println!("Indexed all messages: {before} → {after}.");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The database with its log.
-fn size(path: &Path) -> u64 {
+/// Returns the size of the database with its write-ahead log.
+fn ledger_size(path: &Path) -> u64 {
     let log = path.with_file_name("state.db-wal");
     [path, &log].iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum()
 }

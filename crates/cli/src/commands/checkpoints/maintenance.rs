@@ -1,4 +1,4 @@
-//! `takeback checkpoints verify | repair | gc`: is the store whole, and as small as it can be.
+//! `takeback checkpoints verify`, `repair`, `gc`: check, repair and compact the store.
 
 use std::process::ExitCode;
 
@@ -11,14 +11,13 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Progress};
 
-pub(super) fn verify(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn verify_store(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
     let bar = Progress::counting("verifying", "objects");
     let report = store.verify(&|done, total| bar.step(done, Some(total)))?;
     drop(bar);
-    Ok(show(&VerifyView::new(store, report), context))
+    Ok(print_verified(&VerifyView::new(store, report), context))
 }
 
-/// What was found.
 #[derive(Serialize)]
 struct VerifyView {
     whole: bool,
@@ -29,7 +28,7 @@ struct VerifyView {
 
 #[derive(Serialize)]
 struct PinView {
-    /// The ref in the store.
+    /// The name of the ref in the store.
     name: String,
     workspace: Option<AnyPath>,
     seq: Option<u64>,
@@ -85,7 +84,7 @@ impl PinView {
     }
 }
 
-fn show(view: &VerifyView, context: &Context) -> ExitCode {
+fn print_verified(view: &VerifyView, context: &Context) -> ExitCode {
     let code = if view.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if context.globals.json {
         output::print_json(view);
@@ -115,14 +114,12 @@ fn show(view: &VerifyView, context: &Context) -> ExitCode {
     let whole = view.checkpoints.iter().filter(|pin| pin.state == "whole").count();
     let checkpoints = output::count(view.checkpoints.len(), "checkpoint");
     if view.whole {
-        println!(
-            "All well: {checkpoints}, {} read and checked.",
-            output::count(view.objects as usize, "object")
-        );
+        let objects = output::count(view.objects as usize, "object");
+        println!("No problems in {checkpoints}, {objects}.");
     } else {
-        println!("{whole} of {checkpoints} whole.");
+        println!("{whole} of {checkpoints} intact.");
         if !view.packs.is_empty() {
-            println!("`takeback checkpoints repair` saves what can be saved.");
+            println!("Run `takeback checkpoints repair` to save what is intact.");
         }
     }
     code
@@ -135,7 +132,7 @@ struct RepairView {
     now: VerifyView,
 }
 
-pub(super) fn repair(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn repair_store(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
     let bar = Progress::counting("repairing", "objects");
     let report = store.repair(&|done, total| bar.step(done, Some(total)))?;
     drop(bar);
@@ -154,7 +151,7 @@ pub(super) fn repair(store: &Store, context: &Context) -> Result<ExitCode, Failu
     if view.salvaged > 0 {
         println!("Saved {} from damaged packs.", output::count(view.salvaged as usize, "object"));
     }
-    Ok(show(&view.now, context))
+    Ok(print_verified(&view.now, context))
 }
 
 #[derive(Serialize)]
@@ -180,7 +177,7 @@ impl From<GcOutcome> for GcView {
     }
 }
 
-pub(super) fn gc(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn collect_garbage(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
     let progress = Progress::new("cleaning up");
     let view = GcView::from(store.gc()?);
     drop(progress);
@@ -188,7 +185,7 @@ pub(super) fn gc(store: &Store, context: &Context) -> Result<ExitCode, Failure> 
         output::print_json(&view);
     } else {
         println!(
-            "{} → {}, {} → {}, {} dropped.",
+            "{} → {}, {} → {}; deleted {}.",
             output::bytes(view.bytes_before),
             output::bytes(view.bytes_after),
             view.packs_before,
