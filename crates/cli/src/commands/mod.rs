@@ -18,7 +18,7 @@ mod undo;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use takeback_undo::Keeper;
+use takeback_undo::Opened;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Checkpoints(checkpoints::Arguments),
     Sessions(sessions::Arguments),
     Install(install::Arguments),
-    Uninstall(install::Removal),
+    Uninstall(install::UninstallArguments),
     Doctor(doctor::Arguments),
     Explain(explain::Arguments),
     Config(config::Arguments),
@@ -67,7 +67,7 @@ impl Command {
             Command::Checkpoints(arguments) => checkpoints::run(&arguments, context),
             Command::Sessions(arguments) => sessions::run(&arguments, context),
             Command::Install(arguments) => install::run(&arguments, context),
-            Command::Uninstall(arguments) => install::remove(&arguments, context),
+            Command::Uninstall(arguments) => install::run_uninstall(&arguments, context),
             Command::Doctor(arguments) => doctor::run(&arguments, context),
             Command::Slash(arguments) => slash::run(&arguments, context),
             Command::Explain(arguments) => explain::run(&arguments, context),
@@ -80,8 +80,8 @@ impl Command {
 }
 
 /// Nothing is captured for somebody who does not want it.
-fn refuse_if_off(keeper: &Keeper, context: &Context) -> Result<(), Failure> {
-    if keeper.settings().enabled {
+fn refuse_if_off(opened: &Opened, context: &Context) -> Result<(), Failure> {
+    if opened.settings().enabled {
         return Ok(());
     }
     let hint = if context.is_switched_off() {

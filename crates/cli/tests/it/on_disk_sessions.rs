@@ -72,7 +72,7 @@ fn old_notices_are_taken_once() {
     let items: Vec<&str> = context.lines().filter(|line| line.starts_with("- ")).collect();
     assert_eq!(
         items,
-        ["- made.txt (removed)", "- publish: git push origin main", "- notes.md (removed)"]
+        ["- made.txt (deleted)", "- publish: git push origin main", "- notes.md (deleted)"]
     );
     assert_eq!(tell().stdout, b"");
 }

@@ -1,4 +1,4 @@
-//! Sessions of agents, as a person reads, searches and changes them.
+//! `takeback sessions`: listing, showing, searching and editing sessions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::session::Session;
 
-/// 2026-05-28 20:26:40 UTC.
+/// The start of the example sessions: 2026-05-28 20:26:40 UTC.
 pub(crate) const START: i64 = 1_780_000_000;
 
-/// Two agents: one session with two turns and a subagent, one on its own.
-pub(crate) fn examples() -> Vec<Value> {
+/// Returns sessions of two agents: one with two turns and a subagent, and one of a single message.
+pub(crate) fn example_sessions() -> Vec<Value> {
     let call = json!([{ "id": "c1", "function": { "name": "bash", "arguments": "{\"command\":\"ls\"}" } }]);
     vec![
         json!({
@@ -42,30 +42,30 @@ pub(crate) fn examples() -> Vec<Value> {
     ]
 }
 
-pub(crate) fn lines(sessions: &[Value]) -> String {
+pub(crate) fn to_json_lines(sessions: &[Value]) -> String {
     sessions.iter().map(|session| format!("{session}\n")).collect()
 }
 
-/// Writes these sessions into a file beside the project.
-pub(crate) fn file(session: &Session, name: &str, content: &str) -> PathBuf {
+/// Writes a file beside the project and returns its path.
+pub(crate) fn write_file(session: &Session, name: &str, content: &str) -> PathBuf {
     let path = session.base().join(name);
     fs::write(&path, content).unwrap();
     path
 }
 
-pub(crate) fn import(session: &Session, sessions: &[Value]) {
-    let path = file(session, "import.jsonl", &lines(sessions));
+pub(crate) fn import_sessions(session: &Session, sessions: &[Value]) {
+    let path = write_file(session, "import.jsonl", &to_json_lines(sessions));
     let output = session.output(&["sessions", "import", path.to_str().unwrap()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 pub(crate) fn with_examples() -> Session {
     let session = Session::new();
-    import(&session, &examples());
+    import_sessions(&session, &example_sessions());
     session
 }
 
-fn ids(rows: &Value) -> Vec<&str> {
+fn session_ids(rows: &Value) -> Vec<&str> {
     rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect()
 }
 
@@ -121,7 +121,10 @@ $ takeback sessions --source codex verify
 ",
     );
     let list = session.json(&["sessions", "list", "--limit", "2"]);
-    assert_eq!(ids(&list["sessions"]), ["codex:4f2b0000-bbbb", "claude-code:4f2a9c01-aaaa"]);
+    assert_eq!(
+        session_ids(&list["sessions"]),
+        ["codex:4f2b0000-bbbb", "claude-code:4f2a9c01-aaaa"]
+    );
     assert_eq!(
         list["sessions"][1],
         json!({
@@ -137,10 +140,10 @@ $ takeback sessions --source codex verify
 }
 
 #[test]
-fn the_list_is_narrowed_to_a_workspace_and_hides_archived_ones() {
+fn the_list_can_be_limited_to_a_workspace_and_hides_archived_sessions() {
     let session = Session::new();
     let here = session.project().to_string_lossy().into_owned();
-    import(
+    import_sessions(
         &session,
         &[
             json!({ "id": "a", "source": "x", "workspace": here, "messages": [] }),
@@ -150,7 +153,8 @@ fn the_list_is_narrowed_to_a_workspace_and_hides_archived_ones() {
     );
     let listed = |arguments: &[&str]| {
         let list = session.json(&[&["sessions"], arguments].concat());
-        let mut ids: Vec<String> = ids(&list["sessions"]).into_iter().map(str::to_owned).collect();
+        let mut ids: Vec<String> =
+            session_ids(&list["sessions"]).into_iter().map(str::to_owned).collect();
         ids.sort();
         ids.join(" ")
     };
@@ -205,10 +209,10 @@ Done.
     assert_eq!(whole["system_prompt"], "Be careful.");
     let output = session.output(&["sessions", "show", "4f2a", "--format", "json"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
-    // Before or behind the command: it is the same.
+    // `--json` may stand before the command or after it.
     let output = session.output(&["sessions", "--json", "show", "4f2a"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
-    // What a model would be sent has nothing that was taken back.
+    // Undone messages are not sent to a model.
     for format in ["openai", "anthropic"] {
         let sent = session.json(&["sessions", "show", "4f2a", "--format", format]).to_string();
         assert!(sent.contains("please fix chat-send") && !sent.contains("東京"), "{sent}");
@@ -216,9 +220,9 @@ Done.
 }
 
 #[test]
-fn blocks_of_other_agents_are_shown() {
+fn content_blocks_are_shown() {
     let mut session = Session::new();
-    import(
+    import_sessions(
         &session,
         &[json!({ "id": "x", "source": "s", "ended_at": START, "end_reason": "bye",
             "parent_session_id": "gone", "parent_kind": "fork", "actual_cost_usd": 2.5,
@@ -304,7 +308,7 @@ No message matches.
 }
 
 #[test]
-fn a_search_as_json_and_its_filters() {
+fn a_search_prints_json_and_can_be_filtered() {
     let session = with_examples();
     assert_eq!(
         session.json(&["sessions", "search", "C++"]),
@@ -338,7 +342,7 @@ fn a_search_as_json_and_its_filters() {
 }
 
 #[test]
-fn times_that_are_none_are_refused() {
+fn malformed_times_are_refused() {
     let session = with_examples();
     for arguments in
         [["search", "x", "--since", "soon"], ["prune", "--dry-run", "--older-than", "7"]]
@@ -405,11 +409,11 @@ $ takeback sessions rewind 4f2a
     });
     assert_eq!(session.json(&["sessions", "unrewind", "4f2a"]), expected);
     assert_eq!(session.json(&["sessions", "rewind", "4f2a", "--turns", "2"]), expected);
-    // More messages come in: the conversation went on.
-    let mut longer = examples().remove(0);
+    // More messages are imported: the conversation went on.
+    let mut longer = example_sessions().remove(0);
     let message = json!({ "seq": 6, "role": "user", "content": "hm", "timestamp": START + 200 });
     longer["messages"].as_array_mut().unwrap().push(message);
-    import(&session, &[longer]);
+    import_sessions(&session, &[longer]);
     session.takeback(&["sessions", "unrewind", "4f2a"]);
     session.assert(
         "
@@ -444,7 +448,7 @@ fn the_old_words_for_rewinding_are_not_in_the_help() {
 }
 
 #[test]
-fn titles_are_given_and_taken_away() {
+fn titles_are_set_and_removed() {
     let mut session = with_examples();
     session.takeback(&["sessions", "title", "codex:4f2b", "  Notes\tfor\u{202e} users "]);
     session.takeback(&["sessions", "title", "77", "Fix Docker Build"]);
@@ -473,7 +477,7 @@ $ takeback sessions title 77 {}
 }
 
 #[test]
-fn a_fork_joins_the_tree() {
+fn a_fork_appears_in_the_tree() {
     let mut session = with_examples();
     let fork = session.json(&["sessions", "fork", "4f2a", "--at", "3"]);
     let id = fork["session"].as_str().unwrap().to_owned();
@@ -488,12 +492,12 @@ fn a_fork_joins_the_tree() {
 
     let tree = session.json(&["sessions", "tree", "77"]);
     assert_eq!((&tree["id"], &tree["asked"]), (&json!("claude-code:4f2a9c01-aaaa"), &json!(false)));
-    assert_eq!(ids(&tree["children"]), ["claude-code:77000000-sub", &id]);
+    assert_eq!(session_ids(&tree["children"]), ["claude-code:77000000-sub", &id]);
     assert_eq!(tree["children"][0]["asked"], true);
     assert_eq!(tree["children"][0]["parent_kind"], "subagent");
     assert_eq!(tree["children"][1]["children"], json!([]));
 
-    // The fork of a fork stands below it.
+    // The fork of a fork is shown below it.
     let below = session.json(&["sessions", "fork", &id, "--at", "1"])["session"].clone();
     session.output(&["sessions", "title", below.as_str().unwrap(), "Deeper"]);
     let text = String::from_utf8(session.output(&["sessions", "tree", "77"]).stdout).unwrap();
@@ -556,10 +560,10 @@ sessions  messages  tool calls  tokens in  tokens out      cost  workspace
 }
 
 #[test]
-fn nothing_from_a_session_acts_on_the_terminal() {
+fn session_text_cannot_control_the_terminal() {
     let session = Session::new();
     let bad = "a\u{1b}[2J\u{9b}31m\u{7}\u{202e}\r\u{2028}z";
-    import(
+    import_sessions(
         &session,
         &[json!({
             "id": format!("x:{bad}"), "source": bad, "model": bad, "workspace": bad,
@@ -573,7 +577,7 @@ fn nothing_from_a_session_acts_on_the_terminal() {
             ],
         })],
     );
-    // Titles are cleaned when they come in; the list shows the beginning of the text without one.
+    // Titles are cleaned on import, so the title is removed: the list then shows the first prompt.
     session.output(&["sessions", "title", "x:", ""]);
     let all: &[&[&str]] = &[
         &["list"],
