@@ -5,9 +5,9 @@
 //! each other, until the time that the caller gave is over.
 
 use std::cell::OnceCell;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use takeback_base::{durable, paths};
 
 use crate::{LedgerError, schema};
 
@@ -163,7 +164,7 @@ impl Database {
         let failed = |source| OpenError::Io { path: path.to_owned(), source };
         make_file(directory, path).map_err(failed)?;
         // The log is beside the file itself, wherever a link to it is.
-        let path = &fs::canonicalize(path).map_err(failed)?;
+        let path = &paths::canonicalize(path).map_err(failed)?;
         let journal = journal.unwrap_or_else(|| Journal::suited_to(directory));
         let deadline = Deadline::default();
         deadline.set(wait);
@@ -446,8 +447,8 @@ fn explain(path: &Path, source: rusqlite::Error) -> OpenError {
 
 /// The file and its directory, for nobody else to read. SQLite gives its log the same mode.
 fn make_file(directory: &Path, path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+    durable::create_directory(directory)?;
+    match durable::create_new_file(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }

@@ -1,12 +1,12 @@
 //! What hooks report, as values: written at once, or spooled and written by the next process.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Transaction, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use takeback_base::paths;
 
 use crate::messages::Appender;
 use crate::sessions::{self, head};
@@ -135,7 +135,7 @@ impl Ledger {
         match Ledger::open_alone(path, options) {
             Ok(mut ledger) => ledger.record(events, options.wait, now),
             Err(error) => {
-                let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+                let path = paths::canonicalize_or_keep(path);
                 spool(&Spool::beside(&path), &masked_if(options.redact, events), now, &error)
             }
         }

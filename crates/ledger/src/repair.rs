@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Transaction, params, params_from_iter};
 use rustix::fs::{FlockOperation, fcntl_lock};
+use takeback_base::{durable, paths};
 use takeback_salvage::{self as salvage, DamagedDatabase, SalvagedRow};
 
 use crate::verify::PARTS;
@@ -66,12 +66,9 @@ pub fn repair(
     now: Time,
     progress: &dyn Fn(u64, u64),
 ) -> Result<RepairReport, RepairError> {
-    let path = &match fs::canonicalize(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RepairReport::default()),
-        canonical => {
-            canonical.map_err(|source| RepairError::Io { path: path.to_owned(), source })?
-        }
-    };
+    let canonical = durable::if_exists(paths::canonicalize(path))
+        .map_err(|source| RepairError::Io { path: path.to_owned(), source })?;
+    let Some(path) = &canonical else { return Ok(RepairReport::default()) };
     finish(path)?;
     // Events in the spool are safer there until the ledger is whole.
     match Ledger::open_alone(path, &Options::default()) {
@@ -181,10 +178,7 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 
 /// `state.db` → `state.db.<what>`.
 fn beside(path: &Path, what: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(what);
-    PathBuf::from(name)
+    with_suffix(path, &format!(".{what}"))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -212,17 +206,14 @@ fn back_up(path: &Path, locked: &mut File, now: Time) -> io::Result<PathBuf> {
 }
 
 fn copy(from: &mut File, to: &Path) -> io::Result<()> {
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    let mut out = durable::create_new_file(to)?;
     io::copy(from, &mut out)?;
     out.sync_all()
 }
 
 fn remove(database: &Path) -> io::Result<()> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
-        match fs::remove_file(with_suffix(database, suffix)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        durable::ignore_missing(fs::remove_file(with_suffix(database, suffix)))?;
     }
     Ok(())
 }
@@ -236,25 +227,21 @@ fn make_ready(path: &Path, fresh: &Path) -> io::Result<()> {
     File::open(fresh)?.sync_all()?;
     fs::rename(fresh, ready(path))?;
     remove(fresh)?;
-    sync_directory(path)
+    durable::sync_directory(directory_of(path))
 }
 
 /// Puts the new database in place. The old log goes first: it must never meet the new database.
 fn replace(path: &Path) -> io::Result<()> {
     for suffix in ["-wal", "-shm", "-journal"] {
-        match fs::remove_file(with_suffix(path, suffix)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        durable::ignore_missing(fs::remove_file(with_suffix(path, suffix)))?;
     }
-    sync_directory(path)?;
+    durable::sync_directory(directory_of(path))?;
     fs::rename(ready(path), path)?;
-    sync_directory(path)
+    durable::sync_directory(directory_of(path))
 }
 
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+fn directory_of(path: &Path) -> &Path {
+    path.parent().expect("the canonical path of a file has a parent")
 }
 
 /// A table as this version makes it.

@@ -4,14 +4,14 @@
 //! are in the ledger. Its id goes into the ledger in the same transaction, so that a process that
 //! dies before the deletion does not make them happen twice.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use serde::{Deserialize, Serialize};
+use takeback_base::durable::{self, FileLock, Temporary};
+use takeback_base::hex;
 
 use crate::event::{Event, apply};
 use crate::{Ledger, LedgerError, Time};
@@ -44,36 +44,27 @@ impl Spool {
     }
 
     fn write(&self, events: &[Event], now: Time) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        let id = random_id()?;
+        durable::create_directory(&self.directory)?;
+        let id = hex::random_digits(32);
         let entry = Entry { version: VERSION, id, time: now, events: events.to_vec() };
-        let temporary = self.directory.join(format!("{}.tmp", entry.id));
-        let written = self.link(&temporary, &entry);
-        // Linked or not, the temporary name has served.
-        let _ = fs::remove_file(&temporary);
-        written?;
-        File::open(&self.directory)?.sync_all()
-    }
-
-    fn link(&self, temporary: &Path, entry: &Entry) -> io::Result<()> {
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
-        file.write_all(&serde_json::to_vec(entry)?)?;
-        file.sync_all()?;
+        let bytes = serde_json::to_vec(&entry)?;
         let mut number = self.files()?.last().map_or(1, |(number, _)| number + 1);
         loop {
-            match place(temporary, &self.directory.join(format!("{number:020}.json"))) {
+            let mut temporary = Temporary::create_in(&self.directory)?;
+            temporary.write_all(&bytes)?;
+            temporary.sync_all()?;
+            match temporary.persist_new(&self.directory.join(format!("{number:020}.json"))) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                outcome => return outcome,
+                persisted => break persisted?,
             }
         }
+        durable::sync_directory(&self.directory)
     }
 
     /// The files in order. No directory, no files.
     fn files(&self) -> io::Result<Vec<(u64, PathBuf)>> {
-        let listing = match fs::read_dir(&self.directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            listing => listing?,
+        let Some(listing) = durable::if_exists(fs::read_dir(&self.directory))? else {
+            return Ok(Vec::new());
         };
         let mut files = Vec::new();
         for entry in listing {
@@ -93,16 +84,9 @@ impl Spool {
         paths.filter(|path| path.extension().is_some_and(|ending| ending == "bad")).collect()
     }
 
-    /// Whoever takes files in holds this.
-    fn lock(&self) -> io::Result<Option<File>> {
-        let path = self.directory.join("lock");
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+    /// Takes the lock of the process that takes files in; `None` if another one has it.
+    fn lock(&self) -> io::Result<Option<FileLock>> {
+        FileLock::try_exclusive(&self.directory.join("lock"))
     }
 }
 
@@ -172,7 +156,7 @@ impl Ledger {
         if ids.is_empty() {
             return Ok(());
         }
-        File::open(&self.spool.directory)?.sync_all()?;
+        durable::sync_directory(&self.spool.directory)?;
         // If it cannot be done now, a few bytes stay: no reason to fail.
         let _ = self.database.try_write(Duration::ZERO, |transaction| {
             for id in ids {
@@ -185,23 +169,7 @@ impl Ledger {
     }
 }
 
-/// Gives a file its name, unless that is taken. Some file systems have no links.
-fn place(temporary: &Path, name: &Path) -> io::Result<()> {
-    match fs::hard_link(temporary, name) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Ok(renameat_with(CWD, temporary, CWD, name, RenameFlags::NOREPLACE)?)
-        }
-        outcome => outcome,
-    }
-}
-
 /// Numbers are given out again: a name of its own keeps it from replacing another one.
 fn set_aside(file: &Path) -> io::Result<()> {
-    fs::rename(file, file.with_extension(format!("{}.bad", random_id()?)))
-}
-
-fn random_id() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    fs::rename(file, file.with_extension(format!("{}.bad", hex::random_digits(32))))
 }
