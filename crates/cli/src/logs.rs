@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use takeback_agents::{LogFormat, LogRef, log_format};
-use takeback_ledger::{Bookmark, Ledger, Options};
+use takeback_ledger::{Bookmark, Ledger, LedgerOptions};
 use takeback_undo::LedgerGuard;
 
 use crate::context::Context;
@@ -76,7 +76,7 @@ pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failu
     if ledger.catch_up().unwrap_or(false) {
         catch_up_recent_logs(&mut ledger, context);
     }
-    ledger.set_wait(Options::default().wait);
+    ledger.set_wait(LedgerOptions::default().wait);
     Ok(ledger)
 }
 

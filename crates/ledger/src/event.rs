@@ -1,4 +1,4 @@
-//! What hooks report, as values: written at once, or spooled and written by the next process.
+//! Events that hooks report: written at once, or spooled and written by the next process.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,97 +12,62 @@ use crate::messages::Appender;
 use crate::sessions::{self, head};
 use crate::spool::Spool;
 use crate::{
-    CallRecord, EffectRecord, Ledger, LedgerError, MessageRecord, Options, Redactor, SessionRecord,
-    Time, UsageRecord, mask, turns, usage,
+    CallRecord, EffectRecord, Ledger, LedgerError, LedgerOptions, MessageRecord, Redactor,
+    SessionRecord, Time, UsageRecord, calls, mask, turns, usage,
 };
 
-/// Something that happened in a session.
+/// An event in a session, as a hook reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the names speak")]
 pub enum Event {
-    /// It began, or more is known about it.
-    Session {
-        /// See [`Ledger::create_session`].
-        record: Box<SessionRecord>,
-    },
-    /// Somebody said something.
-    Messages {
-        /// In which session.
-        session: String,
-        /// What.
-        messages: Vec<MessageRecord>,
-    },
+    /// The session began, or more is known about it; see [`Ledger::create_session`].
+    Session { record: Box<SessionRecord> },
+    /// Messages were said.
+    Messages { session: String, messages: Vec<MessageRecord> },
     /// The current turn is over.
-    TurnEnd {
-        /// In which session.
-        session: String,
-    },
+    TurnEnd { session: String },
     /// The session is over.
-    SessionEnd {
-        /// Which.
-        session: String,
-        /// Why.
-        reason: String,
-    },
+    SessionEnd { session: String, reason: String },
     /// A tool was called, or more is known about a call.
-    Call {
-        /// In which session.
-        session: String,
-        /// See [`Ledger::record_call`].
-        call: CallRecord,
-    },
-    /// Something that no rollback reverses.
-    Effect {
-        /// In which session.
-        session: String,
-        /// What.
-        effect: EffectRecord,
-    },
-    /// Tokens and cost.
-    Usage {
-        /// In which session.
-        session: String,
-        /// How much.
-        usage: UsageRecord,
-    },
+    Call { session: String, call: CallRecord },
+    /// A command did something that no rollback reverses.
+    Effect { session: String, effect: EffectRecord },
+    /// Tokens were used.
+    Usage { session: String, usage: UsageRecord },
     /// The agent has to be told something.
-    Notice {
-        /// In which session.
-        session: String,
-        /// What.
-        body: Value,
-    },
+    Notice { session: String, body: Value },
 }
 
-/// Where events went.
+/// The place that events were written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// Into the ledger.
+    /// The ledger has the events.
     Written,
-    /// Into the spool, because the ledger could not be written.
+    /// The spool has the events, because the ledger could not be written.
     Spooled {
-        /// Why.
+        /// The error that kept the ledger from being written.
         because: String,
     },
 }
 
 impl Ledger {
     /// Writes events, all or none, and waits for other processes no longer than `wait`. If that is
-    /// not possible now (others kept the ledger locked, the disk is full, the ledger is damaged),
-    /// they go into the spool, from where the next process takes them in.
+    /// not possible now (other processes kept the ledger locked, the disk is full, the ledger is
+    /// damaged), the events go into the spool, from where the next process takes them in.
     pub fn record(
         &mut self,
         events: &[Event],
         wait: Duration,
         now: Time,
     ) -> Result<Recorded, LedgerError> {
-        let events = masked_if(self.redact, events);
+        let events = mask_if(self.redact, events);
         let usual_wait = self.database.wait();
         self.set_wait(wait);
         self.database.limit_waiting(true);
-        // What waits in the spool came first.
+        // Events in the spool came first.
         let written = match self.take_in_spool() {
-            Ok(true) => self.database.write(|transaction| apply(transaction, &events, now)),
+            Ok(true) => self.database.write(|transaction| apply_events(transaction, &events, now)),
             Ok(false) => Err(LedgerError::Busy { waited: Duration::ZERO }),
             Err(error) => Err(error),
         };
@@ -119,7 +84,7 @@ impl Ledger {
                 | LedgerError::Open(_)
                 | LedgerError::Sqlite(_)
                 | LedgerError::Spool { .. }),
-            ) => spool(&self.spool, &events, now, &error),
+            ) => spool_events(&self.spool, &events, now, &error),
             Err(error) => Err(error),
         }
     }
@@ -128,7 +93,7 @@ impl Ledger {
     /// the options say. If it cannot be opened, the events go into the spool.
     pub fn record_in(
         path: &Path,
-        options: &Options,
+        options: &LedgerOptions,
         events: &[Event],
         now: Time,
     ) -> Result<Recorded, LedgerError> {
@@ -136,28 +101,28 @@ impl Ledger {
             Ok(mut ledger) => ledger.record(events, options.wait, now),
             Err(error) => {
                 let path = paths::canonicalize_or_keep(path);
-                spool(&Spool::beside(&path), &masked_if(options.redact, events), now, &error)
+                spool_events(&Spool::beside(&path), &mask_if(options.redact, events), now, &error)
             }
         }
     }
 }
 
-fn masked_if(redact: bool, events: &[Event]) -> Vec<Event> {
-    if redact { events.iter().map(Event::masked).collect() } else { events.to_vec() }
+fn mask_if(redact: bool, events: &[Event]) -> Vec<Event> {
+    if redact { events.iter().map(Event::to_masked).collect() } else { events.to_vec() }
 }
 
-fn spool(
+fn spool_events(
     spool: &Spool,
     events: &[Event],
     now: Time,
     error: &dyn std::error::Error,
 ) -> Result<Recorded, LedgerError> {
-    spool.add(events, now)?;
+    spool.add_events(events, now)?;
     Ok(Recorded::Spooled { because: error.to_string() })
 }
 
-/// Writes events.
-pub(crate) fn apply(
+/// Writes events in a transaction.
+pub(crate) fn apply_events(
     transaction: &Transaction<'_>,
     events: &[Event],
     now: Time,
@@ -165,7 +130,7 @@ pub(crate) fn apply(
     for event in events {
         match event {
             Event::Session { record } => {
-                sessions::upsert(transaction, record, now)?;
+                sessions::upsert_session(transaction, record, now)?;
             }
             Event::Messages { session, messages } => {
                 let mut appender = Appender::new(transaction, head(transaction, session)?);
@@ -176,13 +141,15 @@ pub(crate) fn apply(
             }
             Event::TurnEnd { session } => turns::end_turn(transaction, session, now)?,
             Event::SessionEnd { session, reason } => {
-                sessions::end(transaction, session, reason, now)?;
+                sessions::end_session(transaction, session, reason, now)?;
             }
-            Event::Call { session, call } => turns::record_call(transaction, session, call)?,
+            Event::Call { session, call } => calls::record_call(transaction, session, call)?,
             Event::Effect { session, effect } => {
-                turns::record_effect(transaction, session, effect, now)?;
+                calls::record_effect(transaction, session, effect, now)?;
             }
-            Event::Usage { session, usage } => usage::record(transaction, session, usage, now)?,
+            Event::Usage { session, usage } => {
+                usage::record_usage(transaction, session, usage, now)?;
+            }
             Event::Notice { session, body } => {
                 let key = head(transaction, session)?.key;
                 transaction.execute(
@@ -196,15 +163,15 @@ pub(crate) fn apply(
 }
 
 impl Event {
-    /// The event with secrets masked.
-    fn masked(&self) -> Event {
+    /// Returns the event with its secrets masked.
+    fn to_masked(&self) -> Event {
         let mut event = self.clone();
         match &mut event {
-            Event::Session { record } => mask::session(record),
-            Event::Messages { messages, .. } => messages.iter_mut().for_each(mask::message),
-            Event::Call { call, .. } => mask::call(call),
-            Event::Effect { effect, .. } => mask::effect(effect),
-            Event::Notice { body, .. } => Redactor::shared().json(body),
+            Event::Session { record } => mask::mask_session(record),
+            Event::Messages { messages, .. } => messages.iter_mut().for_each(mask::mask_message),
+            Event::Call { call, .. } => mask::mask_call(call),
+            Event::Effect { effect, .. } => mask::mask_effect(effect),
+            Event::Notice { body, .. } => Redactor::shared().mask_json(body),
             Event::TurnEnd { .. } | Event::SessionEnd { .. } | Event::Usage { .. } => {}
         }
         event

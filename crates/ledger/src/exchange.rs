@@ -1,67 +1,61 @@
-//! Whole sessions, out and in: one JSON object per line.
+//! The exchange of whole sessions: one JSON object per line.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 
 use rusqlite::Transaction;
 use serde_json::Value;
 
 use crate::messages::{self, Appender};
-use crate::sessions::{self, head};
-use crate::{Ledger, LedgerError, MessageRecord, Time, Transcript, mask, turns, usage};
+use crate::sessions::{head, upsert_session};
+use crate::{Ledger, LedgerError, MessageRecord, Time, Transcript, calls, mask, turns, usage};
 
-/// What became of an imported session.
+/// The result of importing one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
-    /// Whether the session is new here.
+#[allow(missing_docs, reason = "the names speak")]
+pub struct ImportedSession {
     pub is_new: bool,
-    /// How many messages were added.
+    /// The number of messages that were added.
     pub messages: usize,
 }
 
-/// Why a session was not imported. Nothing of it is in the ledger.
+/// The reason why a session was not imported. Nothing of it is in the ledger.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names speak")]
 pub enum ImportError {
-    /// It is not a session.
     #[error("not a session: {0}")]
     Malformed(String),
-    /// The session is here with another message under the same number.
-    #[error("session {session} is here already, and its message {seq} is another one")]
-    Conflict {
-        /// The session.
-        session: String,
-        /// The message.
-        seq: i64,
-    },
-    /// The ledger.
+    /// The ledger has the session with a different message under the same number.
+    #[error("session {session} already exists with a different message {seq}")]
+    Conflict { session: String, seq: i64 },
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
-/// A line of an import that is not in the ledger.
+/// A line that was not imported.
 #[derive(Debug)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct BadLine {
-    /// From 1.
+    /// The number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
     pub error: ImportError,
 }
 
-/// What an import of many sessions did.
+/// The result of importing many sessions.
 #[derive(Debug, Default)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct ImportReport {
-    /// How many sessions were read.
+    /// The number of sessions that were read.
     pub sessions: usize,
-    /// How many of them are new here.
     pub new_sessions: usize,
-    /// How many messages were added.
+    /// The number of messages that were added.
     pub messages: usize,
-    /// What could not be imported.
+    /// The lines that could not be imported.
     pub bad: Vec<BadLine>,
 }
 
 impl ImportReport {
-    /// Counts one more.
-    pub fn add(&mut self, imported: &Imported) {
+    /// Counts an imported session.
+    pub fn add(&mut self, imported: &ImportedSession) {
         self.sessions += 1;
         self.new_sessions += usize::from(imported.is_new);
         self.messages += imported.messages;
@@ -69,7 +63,7 @@ impl ImportReport {
 }
 
 impl Ledger {
-    /// A session with everything that belongs to it.
+    /// The session with everything that belongs to it.
     pub fn transcript(&self, id: &str) -> Result<Transcript, LedgerError> {
         self.database.snapshot(|connection| {
             let session = self.session(id)?;
@@ -78,28 +72,34 @@ impl Ledger {
             Ok(Transcript {
                 session,
                 messages: stored.into_iter().map(|stored| stored.message).collect(),
-                usage: usage::of_session(connection, key)?,
-                calls: turns::calls(connection, key)?,
-                effects: turns::effects(connection, key)?,
+                usage: usage::read_usage(connection, key)?,
+                calls: calls::read_calls(connection, key)?,
+                effects: calls::read_effects(connection, key)?,
             })
         })
     }
 
-    /// Brings in a session. One that is here already gets what it lacks: empty fields, and the
-    /// messages behind its last one. Counts of messages are taken from the messages.
-    pub fn import(&mut self, transcript: &Transcript, now: Time) -> Result<Imported, ImportError> {
+    /// Imports a session. If it exists, its empty fields are filled in and its missing messages
+    /// added. The messages are counted anew.
+    pub fn import(
+        &mut self,
+        transcript: &Transcript,
+        now: Time,
+    ) -> Result<ImportedSession, ImportError> {
         let mut transcript = transcript.clone();
-        prepare(&mut transcript, now)?;
+        prepare_transcript(&mut transcript, now)?;
         if self.redact {
-            mask::transcript(&mut transcript);
+            mask::mask_transcript(&mut transcript);
         }
-        let imported = self.database.write(|transaction| import(transaction, &transcript, now))?;
+        let imported =
+            self.database.write(|transaction| import_transcript(transaction, &transcript, now))?;
         self.index_after_bulk(imported.messages);
         Ok(imported)
     }
 
-    /// Brings in sessions, one JSON object per line. A line that cannot be imported is reported,
-    /// the others go in; if the ledger itself fails, what came before is in. Tells how many lines it has read so far.
+    /// Imports sessions, one JSON object per line. A line that cannot be imported is reported, and
+    /// the others are imported. If the ledger itself fails, the lines before are imported.
+    /// `progress` is called with the number of lines so far.
     pub fn import_lines(
         &mut self,
         lines: &mut dyn BufRead,
@@ -127,43 +127,27 @@ impl Ledger {
         }
         Ok(report)
     }
-
-    /// Writes a session as one line of JSON.
-    pub fn export_line(
-        &self,
-        id: &str,
-        redact: bool,
-        out: &mut dyn Write,
-    ) -> Result<(), ExchangeError> {
-        let mut transcript = self.transcript(id)?;
-        if redact {
-            mask::transcript(&mut transcript);
-        }
-        serde_json::to_writer(&mut *out, &transcript).map_err(std::io::Error::from)?;
-        Ok(out.write_all(b"\n")?)
-    }
 }
 
-/// Why an import or an export came to an end.
+/// The reason why an import or an export ended early.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names speak")]
 pub enum ExchangeError {
-    /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// What was read from or written to.
-    #[error("cannot exchange sessions")]
+    #[error("cannot read or write sessions")]
     Io(#[from] std::io::Error),
 }
 
-/// Numbers from here on would not add up.
+/// The smallest number that is too large to add up.
 const LARGEST: i64 = 1 << 50;
 
-/// Checks what came from outside and gives numbers and times to messages that have none.
-fn prepare(transcript: &mut Transcript, now: Time) -> Result<(), ImportError> {
+/// Checks a transcript from outside, and gives numbers and times to messages that have none.
+fn prepare_transcript(transcript: &mut Transcript, now: Time) -> Result<(), ImportError> {
     let malformed = |text: &str| Err(ImportError::Malformed(text.to_owned()));
     let session = &mut transcript.session;
     if session.id.is_empty() {
-        return malformed("it has no id");
+        return malformed("missing id");
     }
     let first = transcript.messages.iter().filter_map(|message| message.timestamp).min();
     let started = *session.started_at.get_or_insert(first.unwrap_or(now));
@@ -173,7 +157,7 @@ fn prepare(transcript: &mut Transcript, now: Time) -> Result<(), ImportError> {
     let mut counts = usage.chain([(session.tokens, session.api_call_count)]);
     let is_countable = |count: i64| (0..LARGEST).contains(&count);
     if counts.any(|(tokens, calls)| !tokens.all(is_countable) || !is_countable(calls)) {
-        return malformed("it counts what cannot be counted");
+        return malformed("a count is negative or too large");
     }
     for message in &mut transcript.messages {
         if message.role.is_empty() {
@@ -183,20 +167,20 @@ fn prepare(transcript: &mut Transcript, now: Time) -> Result<(), ImportError> {
             message.seq = last + 1;
         }
         if message.seq >= LARGEST {
-            return malformed("the number of a message is too large");
+            return malformed("a message number is too large");
         }
         if message.seq <= last {
-            return malformed("its messages are not in the order of their numbers");
+            return malformed("the messages are not in the order of their numbers");
         }
         last = message.seq;
-        // Without a time of its own it happened right after the one before it.
+        // A message without a time counts as said at the time of the one before it.
         time = *message.timestamp.get_or_insert(time);
         normalize_calls(message);
     }
     Ok(())
 }
 
-/// Some write the list of tool calls as JSON in a string.
+/// Parses a list of tool calls that is JSON in a string, as some programs write it.
 fn normalize_calls(message: &mut MessageRecord) {
     if let Some(Value::String(json)) = &message.tool_calls
         && let Ok(value @ (Value::Array(_) | Value::Object(_))) = serde_json::from_str(json)
@@ -205,41 +189,42 @@ fn normalize_calls(message: &mut MessageRecord) {
     }
 }
 
-fn import(
+fn import_transcript(
     transaction: &Transaction<'_>,
     transcript: &Transcript,
     now: Time,
-) -> Result<Imported, ImportError> {
+) -> Result<ImportedSession, ImportError> {
     let session = &transcript.session;
-    let is_new = sessions::upsert(transaction, session, now)?;
+    let is_new = upsert_session(transaction, session, now)?;
     let head = head(transaction, &session.id)?;
     let key = head.key;
 
-    let new = missing(transaction, key, transcript)?;
+    let new = find_missing(transaction, key, transcript)?;
     let mut appender = Appender::new(transaction, head);
     for message in &new {
         appender.append_as(message.seq, message, now)?;
     }
     appender.finish()?;
     messages::link_summaries(transaction, key)?;
-    turns::recount(transaction, key)?;
+    turns::recount_session(transaction, key)?;
     if is_new {
         for usage in &transcript.usage {
-            usage::insert(transaction, key, usage)?;
+            usage::insert_usage(transaction, key, usage)?;
         }
         for effect in &transcript.effects {
-            turns::record_effect(transaction, &session.id, effect, now)?;
+            calls::record_effect(transaction, &session.id, effect, now)?;
         }
     }
     for call in &transcript.calls {
-        turns::record_call(transaction, &session.id, call)?;
+        calls::record_call(transaction, &session.id, call)?;
     }
-    Ok(Imported { is_new, messages: new.len() })
+    Ok(ImportedSession { is_new, messages: new.len() })
 }
 
-/// The messages that are not here yet. Those that are have to be the same. If the conversation went
-/// on there, and they were undone or summed up, they are here, too; an older copy changes nothing.
-fn missing<'t>(
+/// Finds the messages that the ledger lacks. Those that it has must be the same. If the transcript
+/// is later than the ledger, messages that it takes back or sums up are marked here, too; an older
+/// transcript changes nothing.
+fn find_missing<'t>(
     transaction: &Transaction<'_>,
     key: i64,
     transcript: &'t Transcript,
@@ -266,14 +251,14 @@ fn missing<'t>(
     Ok(missing)
 }
 
-/// What was masked here is the same there.
-fn is_same(here: &MessageRecord, other: &MessageRecord) -> bool {
+/// True if two messages are the same, even if one of them was masked before it was stored.
+fn is_same(stored: &MessageRecord, imported: &MessageRecord) -> bool {
     let same = |other: &MessageRecord| {
-        here.role == other.role
-            && here.content == other.content
-            && here.tool_calls == other.tool_calls
-            && here.tool_call_id == other.tool_call_id
-            && here.tool_name == other.tool_name
+        stored.role == other.role
+            && stored.content == other.content
+            && stored.tool_calls == other.tool_calls
+            && stored.tool_call_id == other.tool_call_id
+            && stored.tool_name == other.tool_name
     };
-    same(other) || same(&messages::masked(other))
+    same(imported) || same(&messages::mask_copy(imported))
 }

@@ -4,87 +4,62 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Time;
-use crate::database::{self, Database, Journal, OpenError};
+use crate::database::{self, Database, JournalMode, OpenError};
 use crate::spool::Spool;
 
-/// How a ledger is opened.
+/// The options with which a ledger is opened.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// How long a write waits for other processes before it fails.
+pub struct LedgerOptions {
+    /// The time for which a write waits for other processes before it fails.
     pub wait: Duration,
-    /// Whether secrets are masked before anything is written.
+    /// True if secrets are masked before anything is written.
     pub redact: bool,
-    /// Other than what suits the file system.
-    pub journal: Option<Journal>,
+    /// The journal mode, if not the one that suits the file system.
+    pub journal: Option<JournalMode>,
 }
 
-impl Default for Options {
-    /// For somebody who waits for the answer: patient, and nothing masked.
-    fn default() -> Options {
-        Options { wait: Duration::from_secs(60), redact: false, journal: None }
+impl Default for LedgerOptions {
+    /// The options for a user who waits for the answer: patient, nothing masked.
+    fn default() -> LedgerOptions {
+        LedgerOptions { wait: Duration::from_secs(60), redact: false, journal: None }
     }
 }
 
-/// Why something did not happen. A write that failed changed nothing.
+/// The reason why an operation failed. A write that failed changed nothing.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names speak")]
 pub enum LedgerError {
     /// Other processes were writing all the time.
     #[error("other processes kept the ledger locked for {waited:?}")]
-    Busy {
-        /// How long it was tried.
-        waited: Duration,
-    },
-    /// There is no such session.
-    #[error("there is no session {0:?}")]
+    Busy { waited: Duration },
+    #[error("no session {0:?}")]
     NoSuchSession(String),
-    /// Several sessions could be meant.
-    #[error("{typed:?} could be {}", .candidates.join(" or "))]
-    Ambiguous {
-        /// What was given.
-        typed: String,
-        /// Ids of some of the sessions that it fits.
-        candidates: Vec<String>,
-    },
-    /// There is no such message.
+    /// Several sessions could be meant; the ids of some of them.
+    #[error("{typed:?} is ambiguous: {}", .candidates.join(" or "))]
+    Ambiguous { typed: String, candidates: Vec<String> },
     #[error("session {session} has no message {seq}")]
-    NoSuchMessage {
-        /// The session.
-        session: String,
-        /// The message.
-        seq: i64,
-    },
-    /// There is a session of this id already.
-    #[error("there is a session {0:?} already")]
+    NoSuchMessage { session: String, seq: i64 },
+    #[error("session {0:?} already exists")]
     Exists(String),
-    /// A title that is taken, or is none.
     #[error(transparent)]
     Title(#[from] crate::TitleError),
-    /// No turn is left to be undone.
-    #[error("nothing to undo in session {0}")]
-    NothingToUndo(String),
-    /// No undo that could be redone.
-    #[error("nothing to redo in session {0}")]
-    NothingToRedo(String),
-    /// After the undo the conversation went on.
-    #[error("the conversation went on after the undo: session {0} cannot redo it")]
+    #[error("nothing to rewind in session {0}")]
+    NothingToRewind(String),
+    #[error("nothing to unrewind in session {0}")]
+    NothingToUnrewind(String),
+    /// The rewind cannot be taken back, because the conversation went on after it.
+    #[error("the conversation of session {0} went on after the rewind")]
     WentOn(String),
-    /// The spool.
     #[error("cannot use the spool {path}")]
-    Spool {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The database is broken.
+    Spool { path: PathBuf, source: std::io::Error },
     #[error("the ledger is damaged")]
     Damaged(#[source] rusqlite::Error),
     /// Another process put another file in the place of the open one, or changed it to a later
     /// version, and it cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Anything else that SQLite says: disk full, read-only, …
-    #[error("the ledger cannot be used")]
+    /// SQLite reports anything else: a full disk, a read-only file, and so on.
+    #[error("cannot use the ledger")]
     Sqlite(#[source] rusqlite::Error),
 }
 
@@ -100,15 +75,15 @@ impl From<rusqlite::Error> for LedgerError {
     }
 }
 
-/// How long opening waits for others in order to take in the spool.
+/// The time for which opening waits for other processes in order to take in the spool.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// All sessions of all agents on this machine.
+/// The ledger: all sessions of all agents on this machine.
 ///
 /// A ledger may stay open for as long as a process runs, and move from one thread to another. It
 /// notices when a repair by another process puts a new database in the place of the old one.
-/// As long as it is open, though, a repair that has to do so waits: a process without work for
-/// it should close it.
+/// But such a repair waits until all ledgers are closed, so a process without work for its ledger
+/// should close it.
 pub struct Ledger {
     pub(crate) database: Database,
     pub(crate) redact: bool,
@@ -118,16 +93,17 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger in this file, or makes it, and takes in what waits in the directory
-    /// `spool` beside it. Cheap: deep checks are [`Ledger::verify`]'s.
-    pub fn open(path: &Path, options: &Options) -> Result<Ledger, OpenError> {
+    /// Opens the ledger in this file, or creates it, and takes in the events that wait in the
+    /// directory `spool` beside it. This is cheap; [`Ledger::verify`] checks everything.
+    pub fn open(path: &Path, options: &LedgerOptions) -> Result<Ledger, OpenError> {
         let mut ledger = Ledger::open_alone(path, options)?;
         ledger.refresh();
         Ok(ledger)
     }
 
-    /// Takes in what waits in the spool, as opening does. For a ledger that stays open: call it
-    /// before each piece of work. What cannot be taken in within 100 ms is left to the next call.
+    /// Takes in the events that wait in the spool, as opening does. A process that keeps its ledger
+    /// open calls this before each piece of work. Events that cannot be taken in within 100 ms are
+    /// left to the next call.
     pub fn refresh(&mut self) {
         let wait = self.database.wait();
         self.set_wait(wait.min(PATIENCE));
@@ -135,25 +111,25 @@ impl Ledger {
         self.set_wait(wait);
     }
 
-    /// The same without a look at the spool.
-    pub(crate) fn open_alone(path: &Path, options: &Options) -> Result<Ledger, OpenError> {
+    /// Opens the ledger without a look at the spool.
+    pub(crate) fn open_alone(path: &Path, options: &LedgerOptions) -> Result<Ledger, OpenError> {
         let database = Database::open(path, options.journal, options.wait)?;
         let spool = Spool::beside(database.path());
         Ok(Ledger { database, redact: options.redact, spool, unindexed_bytes: 0 })
     }
 
-    /// The file.
+    /// The path of the database, canonical.
     pub fn path(&self) -> &Path {
         self.database.path()
     }
 
-    /// Whether everything that hooks reported is in it: takes in what waits in the spool, for as
-    /// long as writes wait.
+    /// Takes in the events that wait in the spool. Waits as long as a write does; returns false if
+    /// some events still wait.
     pub fn catch_up(&mut self) -> Result<bool, LedgerError> {
         self.take_in_spool()
     }
 
-    /// How long writes wait for other processes from now on.
+    /// Sets the time for which writes wait for other processes from now on.
     pub fn set_wait(&mut self, wait: Duration) {
         self.database.set_wait(wait);
     }

@@ -1,6 +1,7 @@
 //! Sessions, messages, turns, tool calls, effects, notices and cost of AI agents, in one SQLite
 //! database.
 
+mod calls;
 mod database;
 mod event;
 mod exchange;
@@ -9,6 +10,7 @@ mod lineage;
 mod logs;
 mod mask;
 mod messages;
+mod notices;
 mod records;
 mod redact;
 pub mod render;
@@ -24,24 +26,25 @@ mod turns;
 mod usage;
 mod verify;
 
-pub use database::{Journal, OpenError};
+pub use database::{JournalMode, OpenError};
 pub use event::{Event, Recorded};
-pub use exchange::{BadLine, ExchangeError, ImportError, ImportReport, Imported};
-pub use ledger::{Ledger, LedgerError, Options};
+pub use exchange::{BadLine, ExchangeError, ImportError, ImportReport, ImportedSession};
+pub use ledger::{Ledger, LedgerError, LedgerOptions};
 pub use lineage::Descendant;
-pub use logs::{Bookmark, LogEntry, LogPage, TakenIn, Told};
-pub use mask::transcript as mask;
-pub use messages::Which;
+pub use logs::{Bookmark, LogEntry, LogFact, LogIntake, LogPage};
+pub use mask::mask_transcript;
+pub use messages::MessageFilter;
+pub use notices::Notice;
 pub use records::{
     CallRecord, EffectRecord, MessageRecord, ParentKind, SessionRecord, Tokens, Transcript,
     UsageRecord,
 };
 pub use redact::Redactor;
-pub use repair::{RepairError, RepairReport, repair};
-pub use search::{Hit, SearchOptions, SearchOutcome, matches};
+pub use repair::{RepairError, RepairReport, repair_ledger};
+pub use search::{SearchHit, SearchOptions, SearchResults, matches};
 pub use sessions::{ListOptions, PruneOptions, SessionState, SessionSummary};
 pub use time::Time;
-pub use titles::{TITLE_LENGTH, TitleError, clean_title};
-pub use turns::{Notice, Turn, Undone};
+pub use titles::TitleError;
+pub use turns::{RewindOutcome, Turn};
 pub use usage::{UsageBy, UsageTotal};
 pub use verify::VerifyReport;

@@ -1,27 +1,27 @@
-//! Where sessions come from, and forks.
+//! Lineage: the ancestors and descendants of sessions, and forking a session.
 
 use rusqlite::params;
 
-use crate::sessions::{self, SELECT, head};
+use crate::sessions::{SELECT_SESSION, head, read_session, upsert_session};
 use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time, messages, titles};
 
-/// A session in the tree of its relatives.
+/// A descendant of a session.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct Descendant {
-    /// How far below the session that was asked for: children are at 1.
+    /// The number of generations between the two: 1 for a child.
     pub depth: usize,
-    /// The session.
     pub session: SessionRecord,
 }
 
 impl Ledger {
-    /// Parent, grandparent, and so on, as far as they are known.
+    /// The parent, the grandparent, and so on, as far as they are known.
     pub fn ancestors(&self, id: &str) -> Result<Vec<SessionRecord>, LedgerError> {
         self.database.snapshot(|_| {
             let mut next = self.session(id)?.parent_session_id;
             let mut ancestors: Vec<SessionRecord> = Vec::new();
             while let Some(parent) = next {
-                // Foreign data may go round in a circle, or name a session that is not here.
+                // Imported data may go round in a circle, or name a session that is unknown.
                 if parent == id || ancestors.iter().any(|known| known.id == parent) {
                     break;
                 }
@@ -37,16 +37,16 @@ impl Ledger {
         })
     }
 
-    /// Everything that came out of a session, each parent before its children.
+    /// All sessions that came out of a session, each parent before its children.
     pub fn descendants(&self, id: &str) -> Result<Vec<Descendant>, LedgerError> {
         self.database.snapshot(|connection| {
             head(connection, id)?;
             let sql = format!(
-                "{SELECT} WHERE s.parent_session_id = ?1 ORDER BY s.started_at DESC, s.key DESC"
+                "{SELECT_SESSION} WHERE s.parent_session_id = ?1 ORDER BY s.started_at DESC, s.key DESC"
             );
             let mut statement = connection.prepare_cached(&sql)?;
             let mut children = |id: &str| -> Result<Vec<SessionRecord>, LedgerError> {
-                Ok(statement.query_map([id], sessions::read)?.collect::<Result<_, _>>()?)
+                Ok(statement.query_map([id], read_session)?.collect::<Result<_, _>>()?)
             };
             let mut found: Vec<Descendant> = Vec::new();
             let mut open: Vec<(usize, SessionRecord)> =
@@ -63,7 +63,7 @@ impl Ledger {
         })
     }
 
-    /// A copy of a session up to and including message `at`, under a new id. It has the same
+    /// Copies a session up to and including message `at`, under a new id. The copy has the same
     /// settings, the next title of the series, and no cost of its own.
     pub fn fork(
         &mut self,
@@ -96,17 +96,17 @@ impl Ledger {
                 git_branch: parent.git_branch.clone(),
                 ..SessionRecord::default()
             };
-            sessions::upsert(transaction, &fork, now)?;
+            upsert_session(transaction, &fork, now)?;
             let head = head(transaction, new_id)?;
             if let Some(title) = &parent.title {
-                let title = titles::next(transaction, title)?;
+                let title = titles::find_next_title(transaction, title)?;
                 transaction.execute(
                     "UPDATE sessions SET title = ?2 WHERE key = ?1",
                     params![head.key, title],
                 )?;
             }
             let kept = stored.into_iter().filter(|stored| stored.message.seq <= at);
-            messages::copy(transaction, head, kept, now)
+            messages::copy_messages(transaction, head, kept, now)
         })?;
         self.index_after_bulk(appended);
         self.session(new_id)

@@ -1,27 +1,27 @@
-//! Masking secrets in what is written or exported.
+//! Masks secrets in records that are written or exported.
 
 use std::borrow::Cow;
 
 use crate::{CallRecord, EffectRecord, MessageRecord, Redactor, SessionRecord, Transcript};
 
-/// Everything in a transcript.
-pub fn transcript(transcript: &mut Transcript) {
-    session(&mut transcript.session);
-    transcript.messages.iter_mut().for_each(message);
-    transcript.calls.iter_mut().for_each(call);
-    transcript.effects.iter_mut().for_each(effect);
+/// Masks the secrets in a transcript.
+pub fn mask_transcript(transcript: &mut Transcript) {
+    mask_session(&mut transcript.session);
+    transcript.messages.iter_mut().for_each(mask_message);
+    transcript.calls.iter_mut().for_each(mask_call);
+    transcript.effects.iter_mut().for_each(mask_effect);
 }
 
-pub(crate) fn session(session: &mut SessionRecord) {
+pub(crate) fn mask_session(session: &mut SessionRecord) {
     let redactor = Redactor::shared();
-    session.system_prompt.iter_mut().chain(&mut session.title).for_each(text);
-    session.model_config.iter_mut().for_each(|value| redactor.json(value));
-    session.extra.values_mut().for_each(|value| redactor.json(value));
+    session.system_prompt.iter_mut().chain(&mut session.title).for_each(mask_text);
+    session.model_config.iter_mut().for_each(|value| redactor.mask_json(value));
+    session.extra.values_mut().for_each(|value| redactor.mask_json(value));
 }
 
-pub(crate) fn message(message: &mut MessageRecord) {
+pub(crate) fn mask_message(message: &mut MessageRecord) {
     let redactor = Redactor::shared();
-    message.reasoning.iter_mut().chain(&mut message.reasoning_content).for_each(text);
+    message.reasoning.iter_mut().chain(&mut message.reasoning_content).for_each(mask_text);
     [
         &mut message.content,
         &mut message.tool_calls,
@@ -31,20 +31,20 @@ pub(crate) fn message(message: &mut MessageRecord) {
     ]
     .into_iter()
     .flatten()
-    .for_each(|value| redactor.json(value));
-    message.extra.values_mut().for_each(|value| redactor.json(value));
+    .for_each(|value| redactor.mask_json(value));
+    message.extra.values_mut().for_each(|value| redactor.mask_json(value));
 }
 
-pub(crate) fn call(call: &mut CallRecord) {
-    call.input.iter_mut().for_each(|value| Redactor::shared().json(value));
+pub(crate) fn mask_call(call: &mut CallRecord) {
+    call.input.iter_mut().for_each(|value| Redactor::shared().mask_json(value));
 }
 
-pub(crate) fn effect(effect: &mut EffectRecord) {
-    text(&mut effect.command);
+pub(crate) fn mask_effect(effect: &mut EffectRecord) {
+    mask_text(&mut effect.command);
 }
 
-fn text(text: &mut String) {
-    if let Cow::Owned(masked) = Redactor::shared().text(text) {
+fn mask_text(text: &mut String) {
+    if let Cow::Owned(masked) = Redactor::shared().mask_text(text) {
         *text = masked;
     }
 }

@@ -1,9 +1,9 @@
-//! What the ledger holds, as it goes in, comes out and is exchanged.
+//! The records of the ledger, as they are written, read and exchanged.
 //!
 //! The field names are the column names and the names in the exchange format. Fields that this
-//! version does not know are kept in `extra` and come out again as they went in.
+//! version does not know are kept in `extra` and come out as they went in.
 
-#![allow(missing_docs, reason = "a column's name says what it is, or a comment does")]
+#![allow(missing_docs, reason = "the names speak")]
 
 use std::iter::Sum;
 use std::ops::AddAssign;
@@ -13,20 +13,20 @@ use serde_json::{Map, Value};
 
 use crate::Time;
 
-/// How a session came out of its parent.
+/// The way in which a session came out of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParentKind {
-    /// The parent's conversation was summed up and goes on here.
+    /// It continues the parent's conversation with a summary.
     Compaction,
-    /// A copy of the parent's beginning that goes its own way.
+    /// It is a copy of the parent's beginning that goes its own way.
     Fork,
-    /// Work that the parent handed out.
+    /// It is the conversation of a subagent.
     Subagent,
 }
 
 impl ParentKind {
-    /// As it is written.
+    /// The name in the exchange format.
     pub fn as_str(self) -> &'static str {
         match self {
             ParentKind::Compaction => "compaction",
@@ -46,9 +46,9 @@ impl ParentKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionRecord {
-    /// `<agent>:<id>`, or whatever the importer found.
+    /// The id: `<agent>:<id>`, or the id that an import found.
     pub id: String,
-    /// Where it took place: an agent's name, a platform.
+    /// The agent or platform.
     pub source: String,
     pub user_id: Option<String>,
     pub model: Option<String>,
@@ -59,9 +59,9 @@ pub struct SessionRecord {
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,
     pub end_reason: Option<String>,
-    /// Messages that are not undone.
+    /// The number of messages that are not taken back.
     pub message_count: i64,
-    /// Tool calls in them.
+    /// The number of tool calls in them.
     pub tool_call_count: i64,
     pub api_call_count: i64,
     #[serde(flatten, with = "TokenColumns")]
@@ -75,11 +75,11 @@ pub struct SessionRecord {
     pub cost_source: Option<String>,
     pub pricing_version: Option<String>,
     pub title: Option<String>,
-    /// The directory it worked in.
+    /// The directory that the agent worked in.
     pub workspace: Option<String>,
     pub git_branch: Option<String>,
     pub archived: bool,
-    /// What this version does not know.
+    /// Fields that this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -88,11 +88,11 @@ pub struct SessionRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MessageRecord {
-    /// Its place in the session, from 1; 0 where it has none yet.
+    /// The number in its session, from 1; 0 if it has none yet.
     pub seq: i64,
-    /// `system`, `user`, `assistant`, `tool`, or what the agent calls it.
+    /// `system`, `user`, `assistant`, `tool`, or a role of the agent's own.
     pub role: String,
-    /// Text, or an agent's list of content blocks.
+    /// Text, or a list of content blocks.
     pub content: Option<Value>,
     pub tool_call_id: Option<String>,
     /// A list in OpenAI's form: `[{"id", "function": {"name", "arguments"}}]`.
@@ -106,14 +106,14 @@ pub struct MessageRecord {
     pub reasoning_details: Option<Value>,
     pub codex_reasoning_items: Option<Value>,
     pub codex_message_items: Option<Value>,
-    /// Taken back: not part of the conversation any more.
+    /// True if it was taken back and is no longer part of the conversation.
     pub undone: bool,
-    /// Summed up by a later message: still true, but not sent to the model any more.
+    /// True if a later message sums it up: it is not sent to the model any more.
     pub compacted: bool,
-    /// Of a summary: the last message that it sums up, behind which it stands.
+    /// For a summary, the last message that it sums up, behind which it stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summarizes: Option<i64>,
-    /// What this version does not know.
+    /// Fields that this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -208,7 +208,7 @@ pub(crate) struct TokenColumns {
     reasoning: i64,
 }
 
-/// What one model cost in one session.
+/// The usage of one model in one session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageRecord {
@@ -226,37 +226,38 @@ pub struct UsageRecord {
     pub pricing_version: Option<String>,
     pub first_seen: Option<Time>,
     pub last_seen: Option<Time>,
-    /// What this version does not know.
+    /// Fields that this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// A tool call and what became of it.
+/// A tool call and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CallRecord {
-    /// The agent's name for this call.
+    /// The agent's id of the call.
     pub call: String,
-    /// The turn it belongs to, from 1.
+    /// The turn that it belongs to, from 1; 0 for the current one.
     pub turn: i64,
     pub tool: String,
     pub input: Option<Value>,
-    /// `ok`, `error`, `denied`, …; nothing while it runs or if nobody told.
+    /// `ok`, `error`, `denied`, …; `None` while it runs or if no hook reported its end.
     pub outcome: Option<String>,
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,
-    /// The workspace it worked in.
+    /// The workspace that it worked in.
     pub workspace: Option<String>,
     /// The checkpoint before it.
     pub checkpoint: Option<String>,
-    /// The tree right before and right after it.
+    /// The tree right before the call.
     pub tree_before: Option<String>,
+    /// The tree right after the call.
     pub tree_after: Option<String>,
-    /// Whether others may have changed the workspace meanwhile.
+    /// True if others may have changed the workspace during the call.
     pub uncertain: bool,
 }
 
-/// Something that no rollback reverses.
+/// Something that a command did and no rollback reverses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EffectRecord {

@@ -1,53 +1,34 @@
-//! The schema, its version, and the way from older versions to it.
+//! The schema, its version, and migrations from older versions.
 
 use rusqlite::Connection;
 
 use crate::search::INDEX_VERSION;
 
-/// Marks a database as ours ("tkbk").
+/// The application id that marks a database as ours ("tkbk").
 pub(crate) const APPLICATION_ID: i32 = 0x746b_626b;
 
-/// What this program writes.
+/// The version that this program writes.
 pub(crate) const VERSION: i32 = 2;
+
+/// The oldest version that this program brings up to date. Version 1 was never released.
+pub(crate) const OLDEST_VERSION: i32 = 2;
 
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// What version `to` has that its predecessor does not.
+/// The changes that make version `to` out of the version before it.
 struct Migration {
     to: i32,
-    /// Plain additions: table, column, declaration.
+    /// Added columns: table, column, declaration.
     columns: &'static [(&'static str, &'static str, &'static str)],
-    /// Whatever else is to be done, after the columns are there.
+    /// Any other change, made after the columns are there.
     sql: &'static str,
 }
 
-/// Forward only, in order, each from the version before it.
-const MIGRATIONS: &[Migration] = &[Migration { to: 2, columns: &[], sql: LOGS }];
+/// The migrations from [`OLDEST_VERSION`] to [`VERSION`], in order.
+const MIGRATIONS: &[Migration] = &[];
 
-/// What is known of agents' own logs.
-const LOGS: &str = "
-    CREATE TABLE origins (
-        id      INTEGER PRIMARY KEY,
-        session INTEGER NOT NULL,
-        seq     INTEGER,
-        origin  TEXT NOT NULL
-    );
-    CREATE UNIQUE INDEX origins_identity ON origins (session, origin);
-    CREATE INDEX origins_message ON origins (session, seq) WHERE seq IS NOT NULL;
-
-    CREATE TABLE bookmarks (
-        id       INTEGER PRIMARY KEY,
-        log      TEXT NOT NULL,
-        agent    TEXT NOT NULL,
-        offset   INTEGER NOT NULL,
-        read_at  INTEGER NOT NULL,
-        identity TEXT NOT NULL,
-        state    TEXT NOT NULL
-    );
-    CREATE UNIQUE INDEX bookmarks_identity ON bookmarks (log);
-    CREATE INDEX bookmarks_recent ON bookmarks (read_at);";
-
-/// Makes the tables in an empty database, or brings an older one up to date. In a transaction.
+/// Makes the tables in an empty database, or brings an older one up to date. The caller provides
+/// the transaction.
 pub(crate) fn bring_up_to_date(connection: &Connection, found: i32) -> rusqlite::Result<()> {
     if found == 0 {
         connection.execute_batch(SCHEMA)?;
@@ -65,7 +46,7 @@ pub(crate) fn bring_up_to_date(connection: &Connection, found: i32) -> rusqlite:
 fn migrate(connection: &Connection, found: i32, migrations: &[Migration]) -> rusqlite::Result<()> {
     for migration in migrations.iter().filter(|migration| migration.to > found) {
         for (table, column, declaration) in migration.columns {
-            // A column that is there already was added by hand, or by a version that never was.
+            // A user may have added the column by hand.
             if !connection.column_exists(None, *table, *column)? {
                 connection.execute_batch(&format!(
                     "ALTER TABLE {table} ADD COLUMN {column} {declaration}"
@@ -81,7 +62,7 @@ fn migrate(connection: &Connection, found: i32, migrations: &[Migration]) -> rus
 mod tests {
     use super::*;
 
-    fn version_1() -> Connection {
+    fn with_one_session() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
         bring_up_to_date(&connection, 0).unwrap();
         connection
@@ -92,7 +73,7 @@ mod tests {
         connection
     }
 
-    const TWO: &[Migration] = &[
+    const TWO_MIGRATIONS: &[Migration] = &[
         Migration {
             to: 2,
             columns: &[("sessions", "mood", "TEXT NOT NULL DEFAULT 'good'")],
@@ -107,60 +88,43 @@ mod tests {
 
     #[test]
     fn migrations_run_in_order_from_where_the_database_is() {
-        let connection = version_1();
-        migrate(&connection, 1, TWO).unwrap();
+        let connection = with_one_session();
+        migrate(&connection, 1, TWO_MIGRATIONS).unwrap();
         let mood: String =
             connection.query_row("SELECT x FROM more", [], |row| row.get(0)).unwrap();
         assert_eq!(mood, "good");
     }
 
     #[test]
-    fn migrations_that_are_done_are_not_done_again() {
-        let connection = version_1();
-        migrate(&connection, 1, &TWO[..1]).unwrap();
+    fn a_migration_runs_only_once() {
+        let connection = with_one_session();
+        migrate(&connection, 1, &TWO_MIGRATIONS[..1]).unwrap();
         connection.execute_batch("UPDATE sessions SET mood = 'bad'").unwrap();
-        migrate(&connection, 2, TWO).unwrap();
+        migrate(&connection, 2, TWO_MIGRATIONS).unwrap();
         let mood: String =
             connection.query_row("SELECT x FROM more", [], |row| row.get(0)).unwrap();
         assert_eq!(mood, "bad");
     }
 
     #[test]
-    fn a_column_that_is_there_already_is_left_alone() {
-        let connection = version_1();
+    fn an_existing_column_is_left_alone() {
+        let connection = with_one_session();
         connection
             .execute_batch("ALTER TABLE sessions ADD COLUMN mood TEXT DEFAULT 'odd'")
             .unwrap();
-        migrate(&connection, 1, TWO).unwrap();
+        migrate(&connection, 1, TWO_MIGRATIONS).unwrap();
         let mood: String =
             connection.query_row("SELECT x FROM more", [], |row| row.get(0)).unwrap();
         assert_eq!(mood, "odd");
     }
 
     #[test]
-    fn a_ledger_that_was_migrated_has_the_tables_of_a_new_one() {
-        let tables = |connection: &Connection| -> Vec<String> {
-            let mut statement = connection
-                .prepare("SELECT name || ' ' || sql FROM sqlite_schema WHERE sql IS NOT NULL")
-                .unwrap();
-            let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
-            let tidy = |sql: String| {
-                let lines = sql.lines().filter(|line| !line.trim().starts_with("--"));
-                lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
-            };
-            let mut tables: Vec<String> = rows.map(|sql| tidy(sql.unwrap())).collect();
-            tables.sort();
-            tables
-        };
-        let (fresh, old) = (version_1(), version_1());
-        old.execute_batch("DROP TABLE origins; DROP TABLE bookmarks").unwrap();
-        bring_up_to_date(&old, 1).unwrap();
-        assert_eq!(tables(&old), tables(&fresh));
-    }
-
-    #[test]
     fn the_list_of_migrations_leads_to_this_version() {
-        let steps: Vec<i32> = MIGRATIONS.iter().map(|migration| migration.to).collect();
-        assert_eq!(steps, (1..VERSION).map(|version| version + 1).collect::<Vec<_>>());
+        let mut version = OLDEST_VERSION;
+        for migration in MIGRATIONS {
+            version += 1;
+            assert_eq!(migration.to, version);
+        }
+        assert_eq!(version, VERSION);
     }
 }

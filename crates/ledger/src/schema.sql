@@ -1,11 +1,11 @@
 -- Schema version 2. Times are milliseconds since 1970. Columns that are read without the texts
--- stand before them, so that large texts (on overflow pages) are not touched.
+-- stand before them, so that reading them does not touch large texts on overflow pages.
 
 CREATE TABLE sessions (
     key                INTEGER PRIMARY KEY,
     id                 TEXT NOT NULL UNIQUE,
     source             TEXT NOT NULL,
-    -- What each append changes; the rest of the row is small, to be cheap to rewrite.
+    -- Each append changes these; the rest of the row is small, so that rewriting it is cheap.
     last_seq           INTEGER NOT NULL DEFAULT 0,
     last_turn          INTEGER NOT NULL DEFAULT 0,
     last_activity      INTEGER NOT NULL,
@@ -41,7 +41,7 @@ CREATE UNIQUE INDEX sessions_title ON sessions (title) WHERE title IS NOT NULL;
 CREATE INDEX sessions_parent ON sessions (parent_session_id) WHERE parent_session_id IS NOT NULL;
 CREATE INDEX sessions_recent ON sessions (last_activity);
 
--- What a session has once, and what may be large.
+-- The long texts of a session.
 CREATE TABLE session_texts (
     session       INTEGER PRIMARY KEY,
     system_prompt TEXT,
@@ -50,16 +50,16 @@ CREATE TABLE session_texts (
 );
 
 CREATE TABLE messages (
-    -- Grows with time over all sessions: the order of the search index.
+    -- Grows with time over all sessions; the order of the search index.
     id                    INTEGER PRIMARY KEY,
     session               INTEGER NOT NULL,
     seq                   INTEGER NOT NULL,
     turn                  INTEGER NOT NULL,
     role                  TEXT NOT NULL,
     timestamp             INTEGER NOT NULL,
-    -- The undo that took it back (`undos.number`), or 0.
+    -- The rewind that took it back (`undos.number`), or 0.
     undone                INTEGER NOT NULL DEFAULT 0,
-    -- The `seq` of the message that sums it up, -1 where that is not known, or 0.
+    -- The `seq` of the message that sums it up; -1 if that is not known; 0 if there is none.
     compacted             INTEGER NOT NULL DEFAULT 0,
     summarizes            INTEGER,
     call_count            INTEGER NOT NULL DEFAULT 0,
@@ -67,7 +67,7 @@ CREATE TABLE messages (
     finish_reason         TEXT,
     tool_call_id          TEXT,
     tool_name             TEXT,
-    -- 1: `content` is JSON, not text.
+    -- 1 if `content` is JSON, not text.
     structured            INTEGER NOT NULL DEFAULT 0,
     content               TEXT,
     tool_calls            TEXT,
@@ -108,7 +108,7 @@ CREATE TABLE turns (
     id         INTEGER PRIMARY KEY,
     session    INTEGER NOT NULL,
     turn       INTEGER NOT NULL,
-    -- Its first message: the user's.
+    -- The user's message that begins it.
     first_seq  INTEGER NOT NULL,
     started_at INTEGER NOT NULL,
     ended_at   INTEGER,
@@ -156,36 +156,36 @@ CREATE TABLE notices (
 );
 CREATE INDEX notices_waiting ON notices (session) WHERE delivered_at IS NULL;
 
--- Undos of conversations, so that they can be redone.
+-- Rewinds of conversations, so that they can be taken back.
 CREATE TABLE undos (
     id        INTEGER PRIMARY KEY,
     session   INTEGER NOT NULL,
     number    INTEGER NOT NULL,
     from_seq  INTEGER NOT NULL,
-    -- The session's last message then: with more, the conversation went on.
+    -- The session's last message at that time: if there are more, the conversation went on.
     last_seq  INTEGER NOT NULL,
     time      INTEGER NOT NULL,
     redone_at INTEGER
 );
 CREATE UNIQUE INDEX undos_identity ON undos (session, number);
 
--- Events from the spool that are in the ledger while their files may still be there.
+-- Files of the spool whose events are in the ledger, until the files are deleted for certain.
 CREATE TABLE spooled (
     id TEXT PRIMARY KEY NOT NULL
 );
 
--- What came in from agents' own logs, by the agents' names for it, so that nothing comes in twice.
+-- The agents' own names for entries of their logs that came in, so that none comes in twice.
 CREATE TABLE origins (
     id      INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
-    -- The message that it is, if it is one.
+    -- The message that the entry became, if it did.
     seq     INTEGER,
     origin  TEXT NOT NULL
 );
 CREATE UNIQUE INDEX origins_identity ON origins (session, origin);
 CREATE INDEX origins_message ON origins (session, seq) WHERE seq IS NOT NULL;
 
--- How far agents' own logs have been read.
+-- The places up to which agents' own logs have been read.
 CREATE TABLE bookmarks (
     id       INTEGER PRIMARY KEY,
     log      TEXT NOT NULL,
@@ -198,7 +198,7 @@ CREATE TABLE bookmarks (
 CREATE UNIQUE INDEX bookmarks_identity ON bookmarks (log);
 CREATE INDEX bookmarks_recent ON bookmarks (read_at);
 
--- Which messages have which words. It holds no text: what it answers is checked with the messages.
+-- The search index: words of messages, without text. Its answers are checked with the messages.
 CREATE VIRTUAL TABLE words USING fts5 (
     tokens, content = '', columnsize = 0, detail = none, tokenize = 'ascii'
 );

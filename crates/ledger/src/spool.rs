@@ -1,8 +1,8 @@
-//! The spool: events that could not be written in time, one file each, in order.
+//! The spool: files with events that could not be written in time, in order.
 //!
 //! A file appears whole (linked into place after it is durable) and is deleted after its events
-//! are in the ledger. Its id goes into the ledger in the same transaction, so that a process that
-//! dies before the deletion does not make them happen twice.
+//! are in the ledger. Its id goes into the ledger in the same transaction: a process that dies
+//! before the deletion does not make the events happen twice.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 use takeback_base::durable::{self, FileLock, Temporary};
 use takeback_base::hex;
 
-use crate::event::{Event, apply};
+use crate::event::{Event, apply_events};
 use crate::{Ledger, LedgerError, Time};
 
-/// The directory beside the database.
+/// The directory of spooled events, beside the database.
 pub(crate) struct Spool {
     directory: PathBuf,
 }
 
-/// One file.
+/// The content of one file.
 #[derive(Serialize, Deserialize)]
-struct Entry {
+struct SpooledEvents {
     version: u32,
     id: String,
     time: Time,
@@ -37,18 +37,18 @@ impl Spool {
         Spool { directory: database.with_file_name("spool") }
     }
 
-    /// Adds events. When this returns they are durable.
-    pub(crate) fn add(&self, events: &[Event], now: Time) -> Result<(), LedgerError> {
-        self.write(events, now)
+    /// Adds events. They are durable when this returns.
+    pub(crate) fn add_events(&self, events: &[Event], now: Time) -> Result<(), LedgerError> {
+        self.write_file(events, now)
             .map_err(|source| LedgerError::Spool { path: self.directory.clone(), source })
     }
 
-    fn write(&self, events: &[Event], now: Time) -> io::Result<()> {
+    fn write_file(&self, events: &[Event], now: Time) -> io::Result<()> {
         durable::create_directory(&self.directory)?;
         let id = hex::random_digits(32);
-        let entry = Entry { version: VERSION, id, time: now, events: events.to_vec() };
+        let entry = SpooledEvents { version: VERSION, id, time: now, events: events.to_vec() };
         let bytes = serde_json::to_vec(&entry)?;
-        let mut number = self.files()?.last().map_or(1, |(number, _)| number + 1);
+        let mut number = self.list_files()?.last().map_or(1, |(number, _)| number + 1);
         loop {
             let mut temporary = Temporary::create_in(&self.directory)?;
             temporary.write_all(&bytes)?;
@@ -61,8 +61,8 @@ impl Spool {
         durable::sync_directory(&self.directory)
     }
 
-    /// The files in order. No directory, no files.
-    fn files(&self) -> io::Result<Vec<(u64, PathBuf)>> {
+    /// Lists the files in order. A missing directory has none.
+    fn list_files(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let Some(listing) = durable::if_exists(fs::read_dir(&self.directory))? else {
             return Ok(Vec::new());
         };
@@ -77,30 +77,30 @@ impl Spool {
         Ok(files)
     }
 
-    /// Files that could not be taken in and were set aside.
-    pub(crate) fn set_aside(&self) -> Vec<PathBuf> {
+    /// Lists the files that could not be taken in and were set aside.
+    pub(crate) fn list_set_aside(&self) -> Vec<PathBuf> {
         let Ok(listing) = fs::read_dir(&self.directory) else { return Vec::new() };
         let paths = listing.flatten().map(|entry| entry.path());
         paths.filter(|path| path.extension().is_some_and(|ending| ending == "bad")).collect()
     }
 
-    /// Takes the lock of the process that takes files in; `None` if another one has it.
-    fn lock(&self) -> io::Result<Option<FileLock>> {
+    /// Takes the lock of the process that takes files in; `None` if another process has it.
+    fn try_lock(&self) -> io::Result<Option<FileLock>> {
         FileLock::try_exclusive(&self.directory.join("lock"))
     }
 }
 
 impl Ledger {
-    /// Takes in what waits in the spool. `false` if some of it still waits: others keep the ledger
-    /// locked, or are at it.
+    /// Takes in the events that wait in the spool. Returns false if some still wait: other processes
+    /// keep the ledger locked, or another process is taking them in.
     pub(crate) fn take_in_spool(&mut self) -> Result<bool, LedgerError> {
         let path = self.spool.directory.clone();
         let failed = |source| LedgerError::Spool { path: path.clone(), source };
-        if self.spool.files().map_err(failed)?.is_empty() {
+        if self.spool.list_files().map_err(failed)?.is_empty() {
             return Ok(true);
         }
-        let Some(_lock) = self.spool.lock().map_err(failed)? else { return Ok(false) };
-        // The files are durable, so what takes their place has to be.
+        let Some(_lock) = self.spool.try_lock().map_err(failed)? else { return Ok(false) };
+        // The files are durable, so the commits that take their place must be, too.
         self.database.sync_commits(true)?;
         let taken = self.take_in_files();
         self.database.sync_commits(false)?;
@@ -112,12 +112,12 @@ impl Ledger {
         let failed = |source| LedgerError::Spool { path: path.clone(), source };
         let mut taken = Vec::new();
         let mut is_done = true;
-        for (_, file) in self.spool.files().map_err(failed)? {
+        for (_, file) in self.spool.list_files().map_err(failed)? {
             if self.database.is_out_of_time() {
                 is_done = false;
                 break;
             }
-            match self.take_in(&file) {
+            match self.take_in_file(&file) {
                 Ok(id) => taken.extend(id),
                 Err(LedgerError::Busy { .. }) => {
                     is_done = false;
@@ -126,23 +126,23 @@ impl Ledger {
                 Err(error) => return Err(error),
             }
         }
-        self.forget(&taken).map_err(failed)?;
+        self.forget_files(&taken).map_err(failed)?;
         Ok(is_done)
     }
 
-    /// Takes in one file and gives the id that the ledger remembers of it.
-    fn take_in(&mut self, file: &Path) -> Result<Option<String>, LedgerError> {
+    /// Takes in one file; gives the id by which the ledger remembers it.
+    fn take_in_file(&mut self, file: &Path) -> Result<Option<String>, LedgerError> {
         let failed = |source| LedgerError::Spool { path: file.to_owned(), source };
         let bytes = fs::read(file).map_err(failed)?;
-        let entry = match serde_json::from_slice::<Entry>(&bytes) {
+        let entry = match serde_json::from_slice::<SpooledEvents>(&bytes) {
             Ok(entry) if entry.version == VERSION => entry,
-            // Not ours, or from a later version: kept, but not in the way of the others.
+            // Another program or a later version wrote it: kept, but out of the way of the others.
             _ => return set_aside(file).map(|()| None).map_err(failed),
         };
         let written = self.database.write(|transaction| {
             let is_new = transaction
                 .execute("INSERT OR IGNORE INTO spooled (id) VALUES (?1)", [&entry.id])?;
-            if is_new == 1 { apply(transaction, &entry.events, entry.time) } else { Ok(()) }
+            if is_new == 1 { apply_events(transaction, &entry.events, entry.time) } else { Ok(()) }
         });
         match written {
             Ok(()) => fs::remove_file(file).map(|()| Some(entry.id)).map_err(failed),
@@ -151,13 +151,13 @@ impl Ledger {
         }
     }
 
-    /// Once the deletions are durable, the ids need not be remembered.
-    fn forget(&mut self, ids: &[String]) -> io::Result<()> {
+    /// Forgets the ids of files, once their deletion is durable.
+    fn forget_files(&mut self, ids: &[String]) -> io::Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
         durable::sync_directory(&self.spool.directory)?;
-        // If it cannot be done now, a few bytes stay: no reason to fail.
+        // If this is not possible now, a few bytes stay: no reason to fail.
         let _ = self.database.try_write(Duration::ZERO, |transaction| {
             for id in ids {
                 transaction.execute("DELETE FROM spooled WHERE id = ?1", [id])?;
@@ -169,7 +169,8 @@ impl Ledger {
     }
 }
 
-/// Numbers are given out again: a name of its own keeps it from replacing another one.
+/// Sets a file aside. Its new name is random, because numbers are used again: it must not replace
+/// another file that was set aside.
 fn set_aside(file: &Path) -> io::Result<()> {
     fs::rename(file, file.with_extension(format!("{}.bad", hex::random_digits(32))))
 }

@@ -1,4 +1,4 @@
-//! A moment: integer milliseconds inside, epoch seconds in JSON.
+//! Times: milliseconds in the ledger, epoch seconds in JSON.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,22 +6,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Milliseconds since 1970.
+/// A point in time, as milliseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub i64);
 
 impl Time {
-    /// A time given in seconds; the nearest millisecond.
+    /// Makes a time out of seconds since 1970, to the nearest millisecond.
     pub fn from_seconds(seconds: f64) -> Time {
         Time((seconds * 1e3).round() as i64)
     }
 
-    /// Seconds since 1970.
+    /// The time as seconds since 1970.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e3
     }
 
-    /// Epoch seconds or RFC 3339.
+    /// Parses epoch seconds or RFC 3339.
     pub fn parse(text: &str) -> Option<Time> {
         if let Ok(seconds) = text.trim().parse::<f64>() {
             return seconds.is_finite().then(|| Time::from_seconds(seconds));
@@ -35,7 +35,7 @@ impl Time {
         Some(Time(moment.as_millisecond()))
     }
 
-    /// RFC 3339 in UTC.
+    /// The time in the form of RFC 3339, in UTC.
     pub fn rfc3339(self) -> String {
         match jiff::Timestamp::from_millisecond(self.0) {
             Ok(moment) => moment.to_string(),
@@ -43,7 +43,7 @@ impl Time {
         }
     }
 
-    /// The same, earlier by `span`.
+    /// Returns the time that is earlier by `span`.
     pub fn minus(self, span: Duration) -> Time {
         Time(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }

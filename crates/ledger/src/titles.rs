@@ -1,34 +1,30 @@
-//! Titles: unique, clean, and numbered when a conversation goes on under the same name.
+//! Titles: unique, clean, and numbered when a conversation continues under the same name.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::sessions::head;
 use crate::{Ledger, LedgerError, Redactor};
 
-/// The most characters that a title has.
-pub const TITLE_LENGTH: usize = 100;
+/// The largest number of characters of a title.
+const TITLE_LENGTH: usize = 100;
 
-/// Why a title was not taken.
+/// The reason why a title was refused.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names speak")]
 pub enum TitleError {
-    /// Nothing is left of it without control characters.
+    /// The title has nothing but invisible characters.
     #[error("the title is empty")]
     Empty,
-    /// It is too long.
-    #[error("the title has {0} characters; at most {TITLE_LENGTH} fit")]
+    #[error("the title has {0} characters; the limit is {TITLE_LENGTH}")]
     TooLong(usize),
     /// Another session has it.
-    #[error("session {by} has the title {title:?} already")]
-    Taken {
-        /// The title.
-        title: String,
-        /// Whose it is.
-        by: String,
-    },
+    #[error("session {by} already has the title {title:?}")]
+    Taken { title: String, by: String },
 }
 
-/// The title without control, invisible and reordering characters, each run of spaces as one.
-pub fn clean_title(title: &str) -> Result<String, TitleError> {
+/// Removes control, invisible and reordering characters from a title, and makes each run of white
+/// space one space.
+fn clean_title(title: &str) -> Result<String, TitleError> {
     let is_harmless = |c: &char| !c.is_control() && !is_invisible(*c);
     let spaced: String = title
         .chars()
@@ -43,8 +39,8 @@ pub fn clean_title(title: &str) -> Result<String, TitleError> {
     }
 }
 
-/// Characters that show nothing or change the order of what is shown. The joiners stay: emoji and
-/// several scripts need them.
+/// True for characters that show nothing or change the order of text. Joiners are not among them:
+/// emoji and several scripts need them.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
@@ -52,17 +48,17 @@ fn is_invisible(c: char) -> bool {
 }
 
 impl Ledger {
-    /// Gives a session a title, or takes it away.
+    /// Gives a session a title, or removes it.
     pub fn set_title(&mut self, id: &str, title: Option<&str>) -> Result<(), LedgerError> {
         let title = match title {
-            Some(title) if self.redact => Some(clean_title(&Redactor::shared().text(title))?),
+            Some(title) if self.redact => Some(clean_title(&Redactor::shared().mask_text(title))?),
             Some(title) => Some(clean_title(title)?),
             None => None,
         };
         self.database.write(|transaction| {
             let key = head(transaction, id)?.key;
             if let Some(title) = &title
-                && let Some(by) = owner(transaction, title)?.filter(|by| by != id)
+                && let Some(by) = find_owner(transaction, title)?.filter(|by| by != id)
             {
                 return Err(TitleError::Taken { title: title.clone(), by }.into());
             }
@@ -74,22 +70,27 @@ impl Ledger {
 
     /// The next free title of a series: `Fix Docker Build`, `Fix Docker Build #2`, …
     pub fn next_title(&self, title: &str) -> Result<String, LedgerError> {
-        next(self.database.reader()?, &clean_title(title)?)
+        find_next_title(self.database.reader()?, &clean_title(title)?)
     }
 
-    /// The session that a title means: the newest of its series, and where that was continued
+    /// Finds the session that a title means: the newest of its series or, if that was continued
     /// after a compaction, the last continuation.
-    pub fn resolve_title(&self, title: &str) -> Result<Option<String>, LedgerError> {
+    pub(crate) fn resolve_title(&self, title: &str) -> Result<Option<String>, LedgerError> {
         let Ok(title) = clean_title(title) else { return Ok(None) };
         let connection = self.database.reader()?;
-        let newest = series(connection, &title)?.into_iter().max_by_key(|titled| titled.started_at);
-        newest.map(|titled| latest_continuation(connection, titled.id)).transpose()
+        let newest =
+            find_series(connection, &title)?.into_iter().max_by_key(|titled| titled.started_at);
+        newest.map(|titled| find_latest_continuation(connection, titled.id)).transpose()
     }
 }
 
-/// Gives a session that has no title the one that it came with, or the next of its series if that
-/// is taken. One that is none is left out: no reason to refuse the session.
-pub(crate) fn adopt(connection: &Connection, key: i64, title: &str) -> Result<(), LedgerError> {
+/// Gives a session without a title the one that it came with, or the next of the series if that is
+/// taken. A title that cannot be used is left out: that is no reason to refuse the session.
+pub(crate) fn adopt_title(
+    connection: &Connection,
+    key: i64,
+    title: &str,
+) -> Result<(), LedgerError> {
     let cut: String = title.chars().take(TITLE_LENGTH).collect();
     let Ok(mut title) = clean_title(&cut) else { return Ok(()) };
     let mut has =
@@ -97,39 +98,45 @@ pub(crate) fn adopt(connection: &Connection, key: i64, title: &str) -> Result<()
     if has.query_row([key], |row| row.get(0))? {
         return Ok(());
     }
-    if owner(connection, &title)?.is_some() {
-        title = next(connection, &title)?;
+    if find_owner(connection, &title)?.is_some() {
+        title = find_next_title(connection, &title)?;
     }
     connection.execute("UPDATE sessions SET title = ?2 WHERE key = ?1", params![key, title])?;
     Ok(())
 }
 
-/// The title if it is free, else the next of its series.
-pub(crate) fn next(connection: &Connection, title: &str) -> Result<String, LedgerError> {
-    let base = split(title).0;
-    let taken = series(connection, base)?.into_iter().map(|titled| titled.number).max();
+/// Finds the next free title of a series; the title without a number if the series is empty.
+pub(crate) fn find_next_title(connection: &Connection, title: &str) -> Result<String, LedgerError> {
+    let base = split_number(title).0;
+    let taken = find_series(connection, base)?.into_iter().map(|titled| titled.number).max();
     let Some(largest) = taken else { return Ok(base.to_owned()) };
     let suffix = format!(" #{}", largest + 1);
     let room = TITLE_LENGTH - suffix.chars().count();
     let base: String = base.chars().take(room).collect();
     let title = format!("{}{suffix}", base.trim_end());
     // Only a title that had to be shortened can meet another series here.
-    if owner(connection, &title)?.is_some() { next(connection, &title) } else { Ok(title) }
+    if find_owner(connection, &title)?.is_some() {
+        find_next_title(connection, &title)
+    } else {
+        Ok(title)
+    }
 }
 
-pub(crate) fn owner(connection: &Connection, title: &str) -> Result<Option<String>, LedgerError> {
+/// Finds the session that has a title.
+fn find_owner(connection: &Connection, title: &str) -> Result<Option<String>, LedgerError> {
     let mut statement = connection.prepare_cached("SELECT id FROM sessions WHERE title = ?1")?;
     Ok(statement.query_row([title], |row| row.get(0)).optional()?)
 }
 
-struct Titled {
+/// A session of a series of titles.
+struct TitledSession {
     id: String,
     number: u64,
     started_at: (i64, i64),
 }
 
-/// The sessions called `base` or `base #<number>`.
-fn series(connection: &Connection, base: &str) -> Result<Vec<Titled>, LedgerError> {
+/// Finds the sessions called `base` or `base #<number>`.
+fn find_series(connection: &Connection, base: &str) -> Result<Vec<TitledSession>, LedgerError> {
     let mut statement = connection.prepare_cached(
         "SELECT id, title, started_at, key FROM sessions
          WHERE title = ?1 OR substr(title, 1, length(?1) + 2) = ?1 || ' #'",
@@ -138,16 +145,20 @@ fn series(connection: &Connection, base: &str) -> Result<Vec<Titled>, LedgerErro
     let mut series = Vec::new();
     while let Some(row) = rows.next()? {
         let title: String = row.get(1)?;
-        let number = if title == base { 1 } else { split(&title).1 };
-        if title == base || split(&title).0 == base {
-            series.push(Titled { id: row.get(0)?, number, started_at: (row.get(2)?, row.get(3)?) });
+        let number = if title == base { 1 } else { split_number(&title).1 };
+        if title == base || split_number(&title).0 == base {
+            series.push(TitledSession {
+                id: row.get(0)?,
+                number,
+                started_at: (row.get(2)?, row.get(3)?),
+            });
         }
     }
     Ok(series)
 }
 
-/// `Fix #2` → `Fix` and 2. A title without a number is the first.
-fn split(title: &str) -> (&str, u64) {
+/// Splits `Fix #2` into `Fix` and 2. A title without a number is the first of its series.
+fn split_number(title: &str) -> (&str, u64) {
     if let Some((base, digits)) = title.rsplit_once(" #")
         && digits.bytes().all(|byte| byte.is_ascii_digit())
         && let Ok(number) = digits.parse::<u32>()
@@ -159,7 +170,8 @@ fn split(title: &str) -> (&str, u64) {
     (title, 1)
 }
 
-fn latest_continuation(connection: &Connection, id: String) -> Result<String, LedgerError> {
+/// Follows the continuations of a session after compactions to the last one.
+fn find_latest_continuation(connection: &Connection, id: String) -> Result<String, LedgerError> {
     let mut statement = connection.prepare_cached(
         "SELECT id FROM sessions WHERE parent_session_id = ?1 AND parent_kind = 'compaction'
          ORDER BY started_at DESC, key DESC LIMIT 1",
@@ -191,10 +203,10 @@ mod tests {
 
     #[test]
     fn numbers_are_split_off() {
-        assert_eq!(split("Fix #2"), ("Fix", 2));
-        assert_eq!(split("Fix #1"), ("Fix #1", 1));
-        assert_eq!(split("Fix #x"), ("Fix #x", 1));
-        assert_eq!(split("Fix #"), ("Fix #", 1));
-        assert_eq!(split("C #99999999999"), ("C #99999999999", 1));
+        assert_eq!(split_number("Fix #2"), ("Fix", 2));
+        assert_eq!(split_number("Fix #1"), ("Fix #1", 1));
+        assert_eq!(split_number("Fix #x"), ("Fix #x", 1));
+        assert_eq!(split_number("Fix #"), ("Fix #", 1));
+        assert_eq!(split_number("C #99999999999"), ("C #99999999999", 1));
     }
 }

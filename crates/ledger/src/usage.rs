@@ -1,4 +1,4 @@
-//! Tokens and cost.
+//! Usage: tokens and cost, per session and model.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,30 +10,27 @@ use crate::records::TokenColumns;
 use crate::sessions::{head, parse_map};
 use crate::{Ledger, LedgerError, Time, Tokens, UsageRecord};
 
-/// By what usage is added up.
+/// The property by which usage is added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names speak")]
 pub enum UsageBy {
-    /// The model that worked.
     Model,
     /// The day on which the session began.
     Day,
-    /// The directory it worked in.
     Workspace,
     /// The agent or platform.
     Source,
 }
 
 /// Usage of one model, day, workspace or source.
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names speak")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UsageTotal {
-    /// Which one; empty where it is not known.
+    /// The model, day, workspace or source; empty if it is not known.
     pub key: String,
-    /// How many sessions took part.
     pub sessions: usize,
-    /// Their messages and tool calls. Of a model: those of all sessions that it took part in.
+    /// Messages of these sessions. A model counts all messages of its sessions.
     pub messages: i64,
-    /// See `messages`.
     pub tool_calls: i64,
     pub api_calls: i64,
     #[serde(flatten, with = "TokenColumns")]
@@ -43,31 +40,25 @@ pub struct UsageTotal {
 }
 
 impl Ledger {
-    /// Adds what a request cost to its session and to the session's row of that model.
+    /// Adds the usage of requests to their session and to the session's row of that model.
     pub fn record_usage(
         &mut self,
         session: &str,
         usage: &UsageRecord,
         now: Time,
     ) -> Result<(), LedgerError> {
-        self.database.write(|transaction| record(transaction, session, usage, now))
+        self.database.write(|transaction| record_usage(transaction, session, usage, now))
     }
 
-    /// What each model of a session cost.
-    pub fn usage(&self, session: &str) -> Result<Vec<UsageRecord>, LedgerError> {
-        let connection = self.database.reader()?;
-        of_session(connection, head(connection, session)?.key)
-    }
-
-    /// Usage added up over all sessions, the one with the most tokens first (days: the latest).
-    /// `day` says which day a time belongs to.
+    /// Adds up the usage of all sessions. The total with the most tokens comes first; of days, the
+    /// latest. `day` returns the day that a time belongs to.
     pub fn usage_by(
         &self,
         by: UsageBy,
         day: &dyn Fn(Time) -> String,
     ) -> Result<Vec<UsageTotal>, LedgerError> {
         let connection = self.database.reader()?;
-        // Sessions whose models were never told apart count with their own columns.
+        // Sessions without usage by model count with their own columns.
         let sql = "
             SELECT s.key, s.source, s.workspace, s.started_at, s.message_count, s.tool_call_count,
                    u.model, u.api_call_count, u.input_tokens, u.output_tokens,
@@ -98,7 +89,7 @@ impl Ledger {
             let total = totals
                 .entry(key.clone())
                 .or_insert_with(|| UsageTotal { key, ..UsageTotal::default() });
-            total.add(row, is_new_session)?;
+            total.add_row(row, is_new_session)?;
         }
         let mut totals: Vec<UsageTotal> = totals.into_values().collect();
         match by {
@@ -110,7 +101,7 @@ impl Ledger {
 }
 
 impl UsageTotal {
-    fn add(&mut self, row: &Row<'_>, is_new_session: bool) -> rusqlite::Result<()> {
+    fn add_row(&mut self, row: &Row<'_>, is_new_session: bool) -> rusqlite::Result<()> {
         if is_new_session {
             self.sessions += 1;
             self.messages += row.get::<_, i64>("message_count")?;
@@ -124,19 +115,20 @@ impl UsageTotal {
     }
 }
 
-pub(crate) fn record(
+/// Adds the usage of requests to their session and to the session's row of that model.
+pub(crate) fn record_usage(
     transaction: &Transaction<'_>,
     session: &str,
     usage: &UsageRecord,
     now: Time,
 ) -> Result<(), LedgerError> {
     let key = head(transaction, session)?.key;
-    let usage = &countable(usage);
+    let usage = &limit_counts(usage);
     let first_seen = usage.first_seen.unwrap_or(now);
     let last_seen = usage.last_seen.unwrap_or(now);
     let usage =
         UsageRecord { first_seen: Some(first_seen), last_seen: Some(last_seen), ..usage.clone() };
-    add(transaction, key, &usage)?;
+    add_to_model(transaction, key, &usage)?;
     transaction
         .prepare_cached(
             "UPDATE sessions SET
@@ -181,8 +173,9 @@ pub(crate) fn record(
     Ok(())
 }
 
-/// Numbers that add up: SQLite makes a fraction of a sum that is too large for an integer.
-fn countable(usage: &UsageRecord) -> UsageRecord {
+/// Limits the numbers so that they add up: SQLite makes a fraction of a sum that is too large for
+/// an integer.
+fn limit_counts(usage: &UsageRecord) -> UsageRecord {
     let count = |number: i64| number.clamp(0, 1 << 50);
     UsageRecord {
         api_call_count: count(usage.api_call_count),
@@ -191,12 +184,8 @@ fn countable(usage: &UsageRecord) -> UsageRecord {
     }
 }
 
-/// Adds to a session's row of a model, or makes that row.
-pub(crate) fn add(
-    connection: &Connection,
-    key: i64,
-    usage: &UsageRecord,
-) -> Result<(), LedgerError> {
+/// Adds usage to a session's row of a model, or makes that row.
+fn add_to_model(connection: &Connection, key: i64, usage: &UsageRecord) -> Result<(), LedgerError> {
     let updated = connection
         .prepare_cached(
             "UPDATE usage SET
@@ -238,10 +227,11 @@ pub(crate) fn add(
             ":first_seen": usage.first_seen,
             ":last_seen": usage.last_seen,
         })?;
-    if updated == 0 { insert(connection, key, usage) } else { Ok(()) }
+    if updated == 0 { insert_usage(connection, key, usage) } else { Ok(()) }
 }
 
-pub(crate) fn insert(
+/// Makes a session's row of a model.
+pub(crate) fn insert_usage(
     connection: &Connection,
     key: i64,
     usage: &UsageRecord,
@@ -281,7 +271,8 @@ pub(crate) fn insert(
     Ok(())
 }
 
-pub(crate) fn of_session(
+/// Reads the usage of a session, by model.
+pub(crate) fn read_usage(
     connection: &Connection,
     key: i64,
 ) -> Result<Vec<UsageRecord>, LedgerError> {

@@ -1,43 +1,43 @@
-//! Is everything in the ledger what it should be?
+//! Verifying a ledger: pages, counts and the search index.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use rusqlite::{Connection, Error};
 
-use crate::search::{folded, index_entry, indexed_up_to};
-use crate::{Ledger, LedgerError, messages};
+use crate::messages::read_searchable;
+use crate::search::{fold_fields, index_entry, indexed_up_to};
+use crate::{Ledger, LedgerError};
 
-/// What a look at everything found.
+/// The result of verifying a ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct VerifyReport {
-    /// Nothing is wrong.
+    /// True if there are no problems.
     pub whole: bool,
-    /// How many sessions there are.
     pub sessions: u64,
-    /// How many messages.
     pub messages: u64,
-    /// What is wrong, in words.
     pub problems: Vec<String>,
-    /// Whether pages of the database are damaged, so that it has to be made anew.
+    /// True if pages of the database are damaged, so that it has to be made anew.
     pub is_damaged: bool,
 }
 
-/// More of a kind tell nobody anything.
-const SHOWN: usize = 20;
+/// The largest number of problems of a kind that are reported.
+const MAX_PROBLEMS: usize = 20;
 
 impl Ledger {
-    /// Reads everything and checks it: the database's pages, that all parts of a session belong to
-    /// one, the counts, the index. Tells how many of all messages it has read.
+    /// Reads everything and checks it: that the pages of the database are whole, that every row has
+    /// its session, and that the counts and the search index are right. `progress` is called with
+    /// the number of messages so far and of all.
     pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<VerifyReport, LedgerError> {
         let mut report = VerifyReport::default();
         let checked = self.database.snapshot(|connection| {
-            pages(connection, &mut report)?;
+            check_pages(connection, &mut report)?;
             if !report.is_damaged {
-                report.sessions = count(connection, "SELECT count(*) FROM sessions")?;
-                report.messages = count(connection, "SELECT count(*) FROM messages")?;
-                belonging(connection, &mut report)?;
-                counts(connection, &mut report)?;
-                index(connection, &mut report, progress)?;
+                report.sessions = query_count(connection, "SELECT count(*) FROM sessions")?;
+                report.messages = query_count(connection, "SELECT count(*) FROM messages")?;
+                check_sessions(connection, &mut report)?;
+                check_counts(connection, &mut report)?;
+                check_index(connection, &mut report, progress)?;
             }
             Ok(())
         });
@@ -48,25 +48,25 @@ impl Ledger {
             }
             other => other?,
         }
-        for path in self.spool.set_aside() {
-            report.problems.push(format!("events that cannot be read: {}", path.display()));
+        for path in self.spool.list_set_aside() {
+            report.problems.push(format!("unreadable events: {}", path.display()));
         }
         report.whole = report.problems.is_empty();
         Ok(report)
     }
 }
 
-fn count(connection: &Connection, sql: &str) -> Result<u64, Error> {
+fn query_count(connection: &Connection, sql: &str) -> Result<u64, Error> {
     Ok(connection.query_row(sql, [], |row| row.get::<_, i64>(0))?.unsigned_abs())
 }
 
-fn pages(connection: &Connection, report: &mut VerifyReport) -> Result<(), LedgerError> {
-    let mut statement = connection.prepare(&format!("PRAGMA integrity_check({SHOWN})"))?;
+fn check_pages(connection: &Connection, report: &mut VerifyReport) -> Result<(), LedgerError> {
+    let mut statement = connection.prepare(&format!("PRAGMA integrity_check({MAX_PROBLEMS})"))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let line: String = row.get(0)?;
         if line != "ok" {
-            // The index can be made anew; the rest of the database is not the worse for it.
+            // A damaged index can be made anew in place; other damage cannot be repaired so.
             report.is_damaged |= !line.contains("inverted index for FTS5 table");
             report.problems.extend(line.lines().map(str::to_owned));
         }
@@ -74,23 +74,23 @@ fn pages(connection: &Connection, report: &mut VerifyReport) -> Result<(), Ledge
     Ok(())
 }
 
-fn belonging(connection: &Connection, report: &mut VerifyReport) -> Result<(), LedgerError> {
-    for table in PARTS {
-        let lost = count(
+fn check_sessions(connection: &Connection, report: &mut VerifyReport) -> Result<(), LedgerError> {
+    for table in SESSION_TABLES {
+        let lost = query_count(
             connection,
             &format!(
                 "SELECT count(*) FROM {table} WHERE session NOT IN (SELECT key FROM sessions)"
             ),
         )?;
         if lost > 0 {
-            report.problems.push(format!("{lost} rows in {table} belong to no session"));
+            report.problems.push(format!("{lost} rows in {table} have no session"));
         }
     }
     Ok(())
 }
 
 /// The tables whose rows belong to a session.
-pub(crate) const PARTS: &[&str] = &[
+pub(crate) const SESSION_TABLES: &[&str] = &[
     "messages",
     "session_texts",
     "usage",
@@ -102,7 +102,7 @@ pub(crate) const PARTS: &[&str] = &[
     "origins",
 ];
 
-fn counts(connection: &Connection, report: &mut VerifyReport) -> Result<(), LedgerError> {
+fn check_counts(connection: &Connection, report: &mut VerifyReport) -> Result<(), LedgerError> {
     let mut statement = connection.prepare(
         "SELECT id, message_count, messages, tool_call_count, calls FROM (
              SELECT s.id, s.message_count, s.tool_call_count, s.last_seq,
@@ -112,12 +112,12 @@ fn counts(connection: &Connection, report: &mut VerifyReport) -> Result<(), Ledg
              FROM sessions s LEFT JOIN messages m ON m.session = s.key GROUP BY s.key)
          WHERE message_count <> messages OR tool_call_count <> calls OR last_seq < last LIMIT ?1",
     )?;
-    let mut rows = statement.query([SHOWN as i64])?;
+    let mut rows = statement.query([MAX_PROBLEMS as i64])?;
     while let Some(row) = rows.next()? {
         let id: String = row.get(0)?;
         let number = |column| row.get::<_, i64>(column);
         report.problems.push(format!(
-            "session {id} counts {} messages and {} tool calls, and has {} and {}",
+            "session {id} claims {} messages and {} tool calls, but has {} and {}",
             number(1)?,
             number(3)?,
             number(2)?,
@@ -127,9 +127,9 @@ fn counts(connection: &Connection, report: &mut VerifyReport) -> Result<(), Ledg
     Ok(())
 }
 
-/// The index and the messages have the same tokens: compared by a sum over all of them, which
-/// does not depend on the order.
-fn index(
+/// Checks that the index and the messages have the same tokens. Compares a sum over all of them,
+/// which does not depend on the order.
+fn check_index(
     connection: &Connection,
     report: &mut VerifyReport,
     progress: &dyn Fn(u64, u64),
@@ -144,7 +144,7 @@ fn index(
     let mut done = 0;
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
-        for token in index_entry(&folded(&messages::searchable(row)?)).split_whitespace() {
+        for token in index_entry(&fold_fields(&read_searchable(row)?)).split_whitespace() {
             wanted = wanted.wrapping_add(hasher.hash_one((token, id)));
         }
         done += 1;
@@ -161,7 +161,7 @@ fn index(
         found = found.wrapping_add(hasher.hash_one((token, id)));
     }
     if wanted != found {
-        report.problems.push("the search index does not agree with the messages".to_owned());
+        report.problems.push("the search index does not match the messages".to_owned());
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use takeback_ledger::{Event, Ledger, LedgerError, OpenError, Options, Recorded, Time};
+use takeback_ledger::{Event, Ledger, LedgerError, LedgerOptions, OpenError, Recorded, Time};
 use takeback_tree::{
     CaptureOptions, ForbiddenRoots, Lock, Recovery, RelPath, Rules, Store, StoreError, Workspace,
 };
@@ -154,8 +154,8 @@ impl Opened {
         self.home.join("state.db")
     }
 
-    fn ledger_options(&self, wait: Duration) -> Options {
-        Options { wait, redact: self.redact, ..Options::default() }
+    fn ledger_options(&self, wait: Duration) -> LedgerOptions {
+        LedgerOptions { wait, redact: self.redact, ..LedgerOptions::default() }
     }
 
     fn lock_ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
@@ -183,7 +183,7 @@ impl Opened {
         guard: MutexGuard<'a, Option<Ledger>>,
     ) -> Result<LedgerGuard<'a>, OpenError> {
         let was_open = guard.is_some();
-        let mut ledger = self.open_ledger(guard, Options::default().wait)?;
+        let mut ledger = self.open_ledger(guard, LedgerOptions::default().wait)?;
         if was_open {
             ledger.refresh();
         }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use takeback_ledger::{
-    LogEntry, MessageRecord, ParentKind, SessionRecord, Time, Told, UsageRecord,
+    LogEntry, LogFact, MessageRecord, ParentKind, SessionRecord, Time, UsageRecord,
 };
 
 use crate::call_outcome;
@@ -95,9 +95,9 @@ impl EntryWriter {
         format!("{}:{session}", self.agent)
     }
 
-    fn push_entry(&mut self, entry: EntryRef, told: Told) {
+    fn push_entry(&mut self, entry: EntryRef, fact: LogFact) {
         let EntryRef { session, origin, time } = entry;
-        self.entries.push(LogEntry { session: self.session_id(&session), origin, time, told });
+        self.entries.push(LogEntry { session: self.session_id(&session), origin, time, fact });
     }
 
     /// Adds facts about a session.
@@ -112,7 +112,7 @@ impl EntryWriter {
             ..SessionRecord::default()
         };
         let entry = EntryRef { session: session.to_owned(), origin: String::new(), time };
-        self.push_entry(entry, Told::Session(Box::new(record)));
+        self.push_entry(entry, LogFact::Session(Box::new(record)));
     }
 
     /// Adds a message of the user, unless it is empty.
@@ -161,7 +161,7 @@ impl EntryWriter {
             };
             if let Some(outcome) = outcome {
                 let call = result.call.clone();
-                self.push_entry(entry.clone(), Told::Outcome { call, outcome });
+                self.push_entry(entry.clone(), LogFact::Outcome { call, outcome });
             }
             self.push_message(entry, "tool", Some(Value::from(result.text.as_str())), |message| {
                 message.tool_call_id = Some(result.call.clone());
@@ -178,13 +178,13 @@ impl EntryWriter {
             timestamp: entry.time,
             ..MessageRecord::default()
         };
-        self.push_entry(entry, Told::Summary(Box::new(message)));
+        self.push_entry(entry, LogFact::Summary(Box::new(message)));
     }
 
     /// Adds the tokens that an entry cost.
     pub(super) fn push_usage(&mut self, entry: &EntryRef, usage: Option<UsageRecord>) {
         if let Some(usage) = usage {
-            self.push_entry(entry.part("usage"), Told::Usage(Box::new(usage)));
+            self.push_entry(entry.part("usage"), LogFact::Usage(Box::new(usage)));
         }
     }
 
@@ -202,7 +202,7 @@ impl EntryWriter {
             ..MessageRecord::default()
         };
         fill(&mut message);
-        self.push_entry(entry, Told::Message(Box::new(message)));
+        self.push_entry(entry, LogFact::Message(Box::new(message)));
     }
 }
 

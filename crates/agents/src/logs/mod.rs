@@ -26,7 +26,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use takeback_ledger::{Bookmark, Ledger, LedgerError, LogPage, TakenIn, Time, Tokens, Told};
+use takeback_ledger::{Bookmark, Ledger, LedgerError, LogFact, LogIntake, LogPage, Time, Tokens};
 
 pub use self::log_ref::LogRef;
 
@@ -200,7 +200,7 @@ pub enum LogError {
 #[derive(Clone, Debug, Default)]
 pub struct CatchUp {
     /// The entries that are new in the ledger.
-    pub taken_in: TakenIn,
+    pub taken_in: LogIntake,
     /// The numbers of lines that could not be parsed, from 1.
     pub bad_lines: Vec<u64>,
 }
@@ -249,7 +249,7 @@ impl LogFormat {
                 return Ok(caught_up);
             }
             for entry in &mut read.page.entries {
-                if let Told::Session(record) = &mut entry.told
+                if let LogFact::Session(record) = &mut entry.fact
                     && let Some(directory) = &mut record.workspace
                 {
                     *directory = root(Path::new(directory)).display().to_string();

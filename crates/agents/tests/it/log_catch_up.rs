@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use takeback_ledger::{Ledger, MessageRecord, Options, SearchOptions, Time, Which};
+use takeback_ledger::{Ledger, LedgerOptions, MessageFilter, MessageRecord, SearchOptions, Time};
 
 use crate::log_copy::{LogCopy, logs_of};
 
@@ -18,7 +18,7 @@ impl LedgerWithLog {
     fn new(agent: &str, source: &Path) -> LedgerWithLog {
         let copy = LogCopy::new(agent, source);
         let path = copy.directory.path().join("state.db");
-        let ledger = Ledger::open(&path, &Options::default()).unwrap();
+        let ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();
         LedgerWithLog { copy, ledger }
     }
 
@@ -33,7 +33,7 @@ impl LedgerWithLog {
         format.catch_up(&mut self.ledger, log, &root, Time(0)).unwrap().taken_in.messages
     }
 
-    fn message_texts(&self, session: &str, which: Which) -> Vec<String> {
+    fn message_texts(&self, session: &str, which: MessageFilter) -> Vec<String> {
         let text = |message: MessageRecord| match message.content {
             Some(Value::String(text)) => text,
             content => format!("{content:?}"),
@@ -77,7 +77,7 @@ fn a_message_that_cline_extends_is_replaced() {
     last["metrics"]["outputTokens"] = json!(2);
     kept.write_log(&part.to_string());
     kept.catch_up();
-    assert!(kept.message_texts(&id, Which::All).contains(&"All d".to_owned()));
+    assert!(kept.message_texts(&id, MessageFilter::All).contains(&"All d".to_owned()));
     kept.write_log(&whole.to_string());
     assert_eq!(kept.catch_up(), 0);
     assert!(kept.finds_text("\"all done\"") && !kept.finds_text("\"all d\""));
@@ -86,8 +86,8 @@ fn a_message_that_cline_extends_is_replaced() {
     let mut once = LedgerWithLog::new("cline", &logs_of("cline")[0]);
     once.catch_up();
     assert_eq!(grown, once.ledger.session(&id).unwrap());
-    let whole = once.ledger.messages(&id, Which::All).unwrap();
-    assert_eq!(kept.ledger.messages(&id, Which::All).unwrap(), whole);
+    let whole = once.ledger.messages(&id, MessageFilter::All).unwrap();
+    assert_eq!(kept.ledger.messages(&id, MessageFilter::All).unwrap(), whole);
 }
 
 #[test]
@@ -106,8 +106,11 @@ fn a_summary_beside_a_document_is_inserted_where_it_was_made() {
     fs::write(kept.copy.directory.path().join("real.compaction.json"), compaction.to_string())
         .unwrap();
     kept.catch_up();
-    assert_eq!(kept.message_texts(&id, Which::Current), ["They asked for work.", "All done."]);
-    assert_eq!(kept.message_texts(&id, Which::All)[0], "Do the work");
+    assert_eq!(
+        kept.message_texts(&id, MessageFilter::Current),
+        ["They asked for work.", "All done."]
+    );
+    assert_eq!(kept.message_texts(&id, MessageFilter::All)[0], "Do the work");
     let mut more = whole.clone();
     let next =
         json!({ "id": "next", "role": "user", "content": "More", "ts": 1_794_812_040_000_i64 });
@@ -115,7 +118,7 @@ fn a_summary_beside_a_document_is_inserted_where_it_was_made() {
     kept.write_log(&more.to_string());
     assert_eq!(kept.catch_up(), 1);
     assert_eq!(
-        kept.message_texts(&id, Which::Current),
+        kept.message_texts(&id, MessageFilter::Current),
         ["They asked for work.", "All done.", "More"]
     );
 }
@@ -153,7 +156,7 @@ fn a_message_that_gemini_extends_is_replaced() {
             kept.catch_up();
         }
         assert_eq!(
-            kept.message_texts("gemini:g", Which::All)[..2],
+            kept.message_texts("gemini:g", MessageFilter::All)[..2],
             ["Go", "Let me think about it"]
         );
         assert!(kept.finds_text("think") && !kept.finds_text("thi"));
@@ -190,8 +193,11 @@ fn a_summary_of_gemini_replaces_earlier_messages() {
         kept.write_log(&gemini_log(&lines[..upto]));
         kept.catch_up();
     }
-    assert_eq!(kept.message_texts("gemini:g", Which::All), ["Go", "Done", snapshot, "Again"]);
-    assert_eq!(kept.message_texts("gemini:g", Which::Current), [snapshot, "Again"]);
+    assert_eq!(
+        kept.message_texts("gemini:g", MessageFilter::All),
+        ["Go", "Done", snapshot, "Again"]
+    );
+    assert_eq!(kept.message_texts("gemini:g", MessageFilter::Current), [snapshot, "Again"]);
     let title = kept.ledger.session("gemini:g").unwrap().title;
     assert_eq!(title.as_deref(), Some("Go and be done"));
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use takeback_agents::{LOG_FORMATS, LogFormat, LogRef, ReadPage, log_format};
-use takeback_ledger::{Bookmark, LogEntry, Told};
+use takeback_ledger::{Bookmark, LogEntry, LogFact};
 use tempfile::TempDir;
 
 /// Lists the logs of an agent: files, or for opencode the SQL that creates its database.
@@ -99,7 +99,7 @@ pub(crate) struct SeenEntries {
 
 impl SeenEntries {
     pub(crate) fn add_entry(&mut self, entry: LogEntry) {
-        let is_counted = !matches!(entry.told, Told::Session(_) | Told::Outcome { .. });
+        let is_counted = !matches!(entry.fact, LogFact::Session(_) | LogFact::Outcome { .. });
         let origin = (entry.session.clone(), entry.origin.clone());
         if !is_counted || self.origins.insert(origin) {
             self.entries.push(entry);
@@ -117,8 +117,8 @@ pub(crate) fn show_entry(entry: &LogEntry) -> String {
         None => "-".to_owned(),
         Some(content) => content.to_string(),
     };
-    let told = match &entry.told {
-        Told::Session(record) => {
+    let told = match &entry.fact {
+        LogFact::Session(record) => {
             let facts = [
                 ("in", &record.workspace),
                 ("branch", &record.git_branch),
@@ -129,7 +129,7 @@ pub(crate) fn show_entry(entry: &LogEntry) -> String {
             let known = facts.iter().filter_map(|(what, fact)| Some((what, fact.as_ref()?)));
             known.map(|(what, fact)| format!(" {what} {fact}")).collect::<String>()
         }
-        Told::Message(message) => {
+        LogFact::Message(message) => {
             let mut line = format!(" {} {}", message.role, text(&message.content));
             if let Some(thoughts) = &message.reasoning {
                 line += &format!(" thinks {thoughts:?}");
@@ -142,8 +142,8 @@ pub(crate) fn show_entry(entry: &LogEntry) -> String {
             }
             line
         }
-        Told::Summary(message) => format!(" summary {}", text(&message.content)),
-        Told::Usage(usage) => format!(
+        LogFact::Summary(message) => format!(" summary {}", text(&message.content)),
+        LogFact::Usage(usage) => format!(
             " {} × {}: {} in, {} out, {} and {} cached, {} thought",
             usage.api_call_count,
             usage.model,
@@ -153,7 +153,7 @@ pub(crate) fn show_entry(entry: &LogEntry) -> String {
             usage.tokens.cache_write,
             usage.tokens.reasoning
         ),
-        Told::Outcome { call, outcome } => format!(" {call} → {outcome}"),
+        LogFact::Outcome { call, outcome } => format!(" {call} → {outcome}"),
     };
     let time = entry.time.map_or("-".to_owned(), takeback_ledger::Time::rfc3339);
     format!("{} {} {time}{told}", entry.session, entry.origin)

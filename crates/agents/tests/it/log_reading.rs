@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use takeback_agents::{LOG_FORMATS, LogRef, ReadPage, log_format};
-use takeback_ledger::{LogEntry, Told};
+use takeback_ledger::{LogEntry, LogFact};
 use tempfile::TempDir;
 
 use crate::log_copy::{LogCopy, SeenEntries, growing_logs, logs_of, richest_log, show_entry};
@@ -234,7 +234,7 @@ fn opencode_is_read_while_it_writes() {
 }
 
 fn count_messages(read: &ReadPage) -> usize {
-    let is_message = |entry: &&LogEntry| matches!(entry.told, Told::Message(_));
+    let is_message = |entry: &&LogEntry| matches!(entry.fact, LogFact::Message(_));
     read.page.entries.iter().filter(is_message).count()
 }
 

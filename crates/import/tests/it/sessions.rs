@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use takeback_import::hermes::{HermesDatabase, HermesError};
 use takeback_ledger::{
-    Ledger, MessageRecord, Options, ParentKind, SearchOptions, Time, Transcript,
+    Ledger, LedgerOptions, MessageRecord, ParentKind, SearchOptions, Time, Transcript,
 };
 
 use crate::support::{HermesHome, read_all};
@@ -376,7 +376,8 @@ fn a_database_imported_twice_adds_nothing() {
              INSERT INTO messages VALUES (2, '20250101_x', 'assistant', 'hi', 1700000002.0, NULL);",
         )
         .unwrap();
-    let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &Options::default()).unwrap();
+    let mut ledger =
+        Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default()).unwrap();
     for round in 0..2 {
         let hermes = HermesDatabase::open(&path, scratch.path()).unwrap();
         for transcript in hermes.transcripts().unwrap() {

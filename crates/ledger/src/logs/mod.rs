@@ -1,13 +1,13 @@
-//! What agents' own logs of their conversations bring in: every entry once, in its place, and
-//! nothing that a hook has told already.
+//! Taking in agents' own logs of their conversations. Every entry comes in once and in its place,
+//! and a message that a hook has reported already does not come in again.
 //!
-//! Two things keep it at once. How far a log was read is written in the same transaction as what
-//! was read, and only by whoever went on from there. And each entry's origin, the agent's own name
-//! for it, is remembered, so that a log that is read again from its beginning adds nothing. What
-//! an agent writes again because more of it is known becomes more here, too.
+//! Two mechanisms make sure of that. The bookmark of a log is moved in the same transaction that
+//! takes in its entries, and only by the process that read on from there. And each entry's origin,
+//! the agent's own name for it, is remembered, so that reading a log again from its beginning adds
+//! nothing. If an agent writes a message again with more content, the stored one grows.
 
-mod grow;
-mod place;
+mod growth;
+mod placement;
 mod weave;
 
 use std::borrow::Cow;
@@ -16,86 +16,83 @@ use std::collections::{BTreeSet, HashMap};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde_json::Value;
 
-use self::place::Said;
-use crate::sessions::{self, head, parse};
+use self::placement::LogMessage;
+use crate::sessions::{head, parse_json, upsert_session};
 use crate::{
-    Ledger, LedgerError, MessageRecord, Redactor, SessionRecord, Time, UsageRecord, mask, turns,
+    Ledger, LedgerError, MessageRecord, Redactor, SessionRecord, Time, UsageRecord, calls, mask,
     usage,
 };
 
-/// How far a log has been read.
+/// The place up to which a log has been read.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct Bookmark {
-    /// Which log: its path.
+    /// The path of the log.
     pub log: String,
-    /// Whose log.
+    /// The agent that writes the log.
     pub agent: String,
-    /// So many bytes.
+    /// The number of bytes that have been read.
     pub offset: u64,
-    /// What tells that it is still the same log.
+    /// A fingerprint by which the reader recognises the log.
     pub identity: String,
-    /// What its reader has to know to go on.
+    /// The state that the reader needs to go on.
     pub state: Value,
 }
 
 /// A part of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogPage {
-    /// Where it begins; none at the beginning of a log that was never read.
+    /// The place where it begins; `None` at the beginning of a log that was never read.
     pub from: Option<Bookmark>,
-    /// Where it ends.
+    /// The place where it ends.
     pub to: Bookmark,
-    /// What is in it, in order.
+    /// The entries, in order.
     pub entries: Vec<LogEntry>,
 }
 
-/// Something in a log.
+/// An entry of a log.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct LogEntry {
-    /// The session it belongs to, as the ledger calls it.
+    /// The id of its session in the ledger.
     pub session: String,
-    /// The agent's own name for it, the only one in its session.
+    /// The agent's own name for the entry, unique in its session.
     pub origin: String,
-    /// When it was written.
     pub time: Option<Time>,
-    /// What it says.
-    pub told: Told,
+    pub fact: LogFact,
 }
 
-/// What an entry of a log says.
+/// The fact that an entry of a log states.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+#[allow(missing_docs, reason = "the names speak")]
+pub enum LogFact {
     /// More is known about the session.
     Session(Box<SessionRecord>),
-    /// Somebody said something.
     Message(Box<MessageRecord>),
-    /// What was said so far is summed up.
+    /// A message that sums up the conversation so far.
     Summary(Box<MessageRecord>),
-    /// Tokens and cost.
     Usage(Box<UsageRecord>),
-    /// A tool call came to an end.
+    /// A tool call ended.
     Outcome {
-        /// Which.
         call: String,
-        /// What became of it.
         outcome: String,
     },
 }
 
-/// What a part of a log brought in.
+/// The sessions and messages that came in from a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TakenIn {
-    /// The sessions that it is about.
+pub struct LogIntake {
+    /// The ids of the sessions that the log is about.
     pub sessions: BTreeSet<String>,
-    /// Those among them that were not here.
+    /// The ids of those sessions that are new.
     pub new_sessions: BTreeSet<String>,
-    /// How many messages were added.
+    /// The number of messages that were added.
     pub messages: usize,
 }
 
-impl TakenIn {
-    /// With what another part brought in.
-    pub fn add(&mut self, other: TakenIn) {
+impl LogIntake {
+    /// Adds the sessions and messages of another part.
+    pub fn add(&mut self, other: LogIntake) {
         self.sessions.extend(other.sessions);
         self.new_sessions.extend(other.new_sessions);
         self.messages += other.messages;
@@ -103,84 +100,84 @@ impl TakenIn {
 }
 
 impl Ledger {
-    /// How far a log has been read.
+    /// The place up to which a log has been read.
     pub fn bookmark(&self, log: &str) -> Result<Option<Bookmark>, LedgerError> {
-        bookmark(self.database.reader()?, log)
+        find_bookmark(self.database.reader()?, log)
     }
 
-    /// The logs that were read last.
+    /// The bookmarks of the logs that were read last.
     pub fn bookmarks(&self, limit: usize) -> Result<Vec<Bookmark>, LedgerError> {
         let connection = self.database.reader()?;
-        let sql = format!("{SELECT} ORDER BY read_at DESC, id DESC LIMIT ?1");
+        let sql = format!("{SELECT_BOOKMARK} ORDER BY read_at DESC, id DESC LIMIT ?1");
         let mut statement = connection.prepare_cached(&sql)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = statement.query_map([limit], read)?;
+        let rows = statement.query_map([limit], read_bookmark)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Takes in a part of a log. `None`, and nothing is taken in, if somebody else has read on from
-    /// where it begins.
+    /// Takes in a part of a log. Returns `None`, and takes nothing in, if another process has read
+    /// on from where the part begins.
     pub fn take_in_page(
         &mut self,
         page: &LogPage,
         now: Time,
-    ) -> Result<Option<TakenIn>, LedgerError> {
-        let masked = self.redact.then(|| masked(page));
+    ) -> Result<Option<LogIntake>, LedgerError> {
+        let masked = self.redact.then(|| mask_page(page));
         let page = masked.as_ref().unwrap_or(page);
-        let taken = self.database.write(|transaction| take_in(transaction, page, now))?;
+        let taken = self.database.write(|transaction| take_in_page(transaction, page, now))?;
         self.index_after_bulk(taken.as_ref().map_or(0, |taken| taken.messages));
         Ok(taken)
     }
 }
 
-fn masked(page: &LogPage) -> LogPage {
+fn mask_page(page: &LogPage) -> LogPage {
     let mut page = page.clone();
     for entry in &mut page.entries {
-        match &mut entry.told {
-            Told::Session(record) => mask::session(record),
-            Told::Message(message) | Told::Summary(message) => mask::message(message),
-            Told::Outcome { outcome, .. } => {
-                *outcome = Redactor::shared().text(outcome).into_owned();
+        match &mut entry.fact {
+            LogFact::Session(record) => mask::mask_session(record),
+            LogFact::Message(message) | LogFact::Summary(message) => mask::mask_message(message),
+            LogFact::Outcome { outcome, .. } => {
+                *outcome = Redactor::shared().mask_text(outcome).into_owned();
             }
-            Told::Usage(_) => {}
+            LogFact::Usage(_) => {}
         }
     }
     page
 }
 
-fn take_in(
+fn take_in_page(
     transaction: &Transaction<'_>,
     page: &LogPage,
     now: Time,
-) -> Result<Option<TakenIn>, LedgerError> {
-    if bookmark(transaction, &page.to.log)? != page.from {
+) -> Result<Option<LogIntake>, LedgerError> {
+    if find_bookmark(transaction, &page.to.log)? != page.from {
         return Ok(None);
     }
-    let mut taken = TakenIn::default();
+    let mut taken = LogIntake::default();
     let ids: BTreeSet<&str> = page.entries.iter().map(|entry| entry.session.as_str()).collect();
     for id in ids {
         let entries: Vec<&LogEntry> =
             page.entries.iter().filter(|entry| entry.session == id).collect();
-        // Facts that come late do not bring back what was deleted.
-        let is_told_of = entries.iter().all(|entry| matches!(entry.told, Told::Session(_)));
+        // Facts that come late do not bring back a session that was deleted.
+        let has_only_facts = entries.iter().all(|entry| matches!(entry.fact, LogFact::Session(_)));
         let goes_on = page.from.as_ref().is_some_and(|from| from.offset > 0);
-        if is_told_of && goes_on && head(transaction, id).is_err() {
+        if has_only_facts && goes_on && head(transaction, id).is_err() {
             continue;
         }
-        let record = session_of(id, &page.to.agent, &entries);
-        if sessions::upsert(transaction, &record, now)? {
+        let record = collect_session(id, &page.to.agent, &entries);
+        if upsert_session(transaction, &record, now)? {
             taken.new_sessions.insert(id.to_owned());
         }
         taken.sessions.insert(id.to_owned());
         taken.messages += take_in_session(transaction, &record, &entries, now)?;
     }
-    save(transaction, &page.to, now)?;
+    save_bookmark(transaction, &page.to, now)?;
     Ok(Some(taken))
 }
 
-/// All that a part of a log says about a session. What is said first counts, as it would if the
-/// log was read in smaller parts.
-fn session_of(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecord {
+/// Collects all that a part of a log says about a session. The first value of a field counts, as it
+/// would if the log was read in smaller parts.
+fn collect_session(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecord {
     let mut all = SessionRecord {
         id: id.to_owned(),
         source: agent.to_owned(),
@@ -188,7 +185,7 @@ fn session_of(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecord {
         ..SessionRecord::default()
     };
     for entry in entries {
-        let Told::Session(more) = &entry.told else { continue };
+        let LogFact::Session(more) = &entry.fact else { continue };
         let SessionRecord { model, title, workspace, git_branch, .. } = &**more;
         for (have, more) in [
             (&mut all.model, model),
@@ -206,7 +203,7 @@ fn session_of(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecord {
     all
 }
 
-/// Gives the number of messages that are new.
+/// Takes in the entries of one session; returns the number of new messages.
 fn take_in_session(
     transaction: &Transaction<'_>,
     record: &SessionRecord,
@@ -219,57 +216,63 @@ fn take_in_session(
     transaction
         .prepare_cached("UPDATE sessions SET started_at = ?2 WHERE key = ?1 AND started_at > ?2")?
         .execute(params![key, time])?;
-    let mut said: Vec<Said<'_>> = Vec::new();
-    let mut places = HashMap::new();
+    let mut messages: Vec<LogMessage<'_>> = Vec::new();
+    let mut index_of = HashMap::new();
     for entry in entries {
-        // Without a time of its own it happened right after the one before it.
+        // An entry without a time counts as written at the time of the one before it.
         time = entry.time.unwrap_or(time);
-        let is_new = || remember(transaction, key, &entry.origin);
-        match &entry.told {
-            Told::Session(_) => {}
-            Told::Message(message) | Told::Summary(message) if is_new()? => {
-                let is_summary = matches!(entry.told, Told::Summary(_));
+        let is_new = || remember_origin(transaction, key, &entry.origin);
+        match &entry.fact {
+            LogFact::Session(_) => {}
+            LogFact::Message(message) | LogFact::Summary(message) if is_new()? => {
+                let is_summary = matches!(entry.fact, LogFact::Summary(_));
                 let message = Cow::Borrowed(&**message);
-                places.insert(entry.origin.as_str(), said.len());
-                said.push(Said { origin: &entry.origin, time, message, is_summary });
+                index_of.insert(entry.origin.as_str(), messages.len());
+                messages.push(LogMessage { origin: &entry.origin, time, message, is_summary });
             }
-            Told::Message(later) => match places.get(entry.origin.as_str()) {
-                Some(place) => {
-                    let said = &mut said[*place].message;
-                    *said = grow::grown(said, later).map_or_else(|| said.clone(), Cow::Owned);
+            LogFact::Message(later) => match index_of.get(entry.origin.as_str()) {
+                Some(index) => {
+                    let first = &mut messages[*index].message;
+                    if let Some(grown) = growth::merge_later(first, later) {
+                        *first = Cow::Owned(grown);
+                    }
                 }
-                None => grow::grow(transaction, key, &entry.origin, later)?,
+                None => growth::grow_message(transaction, key, &entry.origin, later)?,
             },
-            Told::Usage(usage) if is_new()? => {
+            LogFact::Usage(usage) if is_new()? => {
                 let seen = Some(time);
                 let usage = UsageRecord { first_seen: seen, last_seen: seen, ..(**usage).clone() };
-                usage::record(transaction, id, &usage, now)?;
+                usage::record_usage(transaction, id, &usage, now)?;
             }
-            Told::Outcome { call, outcome } => {
-                turns::conclude_call(transaction, key, call, outcome, time)?;
+            LogFact::Outcome { call, outcome } => {
+                calls::conclude_call(transaction, key, call, outcome, time)?;
             }
-            Told::Summary(_) | Told::Usage(_) => {}
+            LogFact::Summary(_) | LogFact::Usage(_) => {}
         }
     }
-    place::place(transaction, id, &said, now)
+    placement::place_messages(transaction, id, &messages, now)
 }
 
-/// Remembers that an entry came in. `false` if it had before.
-fn remember(transaction: &Transaction<'_>, key: i64, origin: &str) -> Result<bool, LedgerError> {
+/// Remembers that an entry came in. Returns false if it had come in before.
+fn remember_origin(
+    transaction: &Transaction<'_>,
+    key: i64,
+    origin: &str,
+) -> Result<bool, LedgerError> {
     let added = transaction
         .prepare_cached("INSERT OR IGNORE INTO origins (session, origin) VALUES (?1, ?2)")?
         .execute(params![key, origin])?;
     Ok(added == 1)
 }
 
-const SELECT: &str = "SELECT log, agent, offset, identity, state FROM bookmarks";
+const SELECT_BOOKMARK: &str = "SELECT log, agent, offset, identity, state FROM bookmarks";
 
-fn bookmark(connection: &Connection, log: &str) -> Result<Option<Bookmark>, LedgerError> {
-    let sql = format!("{SELECT} WHERE log = ?1");
-    Ok(connection.prepare_cached(&sql)?.query_row([log], read).optional()?)
+fn find_bookmark(connection: &Connection, log: &str) -> Result<Option<Bookmark>, LedgerError> {
+    let sql = format!("{SELECT_BOOKMARK} WHERE log = ?1");
+    Ok(connection.prepare_cached(&sql)?.query_row([log], read_bookmark).optional()?)
 }
 
-fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Bookmark> {
+fn read_bookmark(row: &rusqlite::Row<'_>) -> rusqlite::Result<Bookmark> {
     let state: String = row.get(4)?;
     let offset: i64 = row.get(2)?;
     Ok(Bookmark {
@@ -277,11 +280,15 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Bookmark> {
         agent: row.get(1)?,
         offset: offset.unsigned_abs(),
         identity: row.get(3)?,
-        state: parse(&state),
+        state: parse_json(&state),
     })
 }
 
-fn save(transaction: &Transaction<'_>, bookmark: &Bookmark, now: Time) -> Result<(), LedgerError> {
+fn save_bookmark(
+    transaction: &Transaction<'_>,
+    bookmark: &Bookmark,
+    now: Time,
+) -> Result<(), LedgerError> {
     let Bookmark { log, agent, offset, identity, state } = bookmark;
     transaction
         .prepare_cached(

@@ -1,62 +1,64 @@
 //! The kinds of secrets, as data.
 //!
-//! The order matters: where two rules find the same text, the earlier one gives the name. So the
-//! exact formats come first and the guesses last.
+//! The order matters: if two rules find the same text, the mask names the earlier one. So exact
+//! formats come first and guesses last.
 //!
 //! Expressions are written without Unicode tables (`[A-Za-z]`, `(?i-u:…)`, `[ \t]`), which keeps
-//! them small. Whether a secret starts and ends where a word does is checked outside of them.
+//! them small. They need not check that a secret starts and ends where a word does: the search does.
 
 /// One kind of secret.
 pub(super) struct Rule {
-    /// Stands in the mask.
+    /// The name in the mask.
     pub(super) id: &'static str,
-    /// For people who read this table.
+    /// A description for readers of this table.
     #[allow(dead_code)]
     pub(super) about: &'static str,
-    /// Every secret of this kind has one of these in it or beside it.
+    /// Words of which every secret of this kind has one in it or beside it.
     pub(super) keywords: &'static [&'static str],
-    /// What the keyword has to be a part of. The secret is group 1, or all of it, or
-    /// the value that follows.
+    /// The expression around the keyword. The secret is its group 1, or the whole match, or the
+    /// value that follows.
     pub(super) regex: &'static str,
-    /// Bits per character that the secret has at least: `AAAA…` is no key.
+    /// The smallest entropy of the secret in bits per character: `AAAA…` is no key.
     pub(super) entropy: f32,
-    pub(super) place: Place,
-    pub(super) test: Test,
+    pub(super) position: KeywordPosition,
+    pub(super) test: SecretTest,
 }
 
-/// Where the keyword is in the expression.
+/// The position of the keyword in the expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// The secret starts with it, spelled exactly so.
+pub(super) enum KeywordPosition {
+    /// The secret starts with the keyword, in exactly this case.
     Start,
-    /// The expression starts with it, in any case; the secret comes later.
+    /// The expression starts with the keyword, in any case; the secret comes later.
     Before,
-    /// It is the end of a name, in any case, and the expression goes to where its value starts.
+    /// The keyword is the end of a name, in any case; the expression ends where the value starts.
     Name,
-    /// As `Name`, where the name is an option of a command line: `--name value`.
+    /// The keyword is the end of an option of a command line, `--name value`; the expression ends
+    /// where the value starts.
     Option,
-    /// The expression starts at most so many bytes before it.
+    /// The expression starts at most so many bytes before the keyword.
     Around(usize),
-    /// A block of lines: see [`super::pem`].
+    /// The keyword begins or ends a block of lines: see [`super::pem`].
     Block,
 }
 
-/// What the secret has to look like, beyond its expression and entropy.
+/// The test that a secret has to pass, beyond its expression and entropy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Test {
-    /// The format is proof enough.
+pub(super) enum SecretTest {
+    /// None: the format is proof enough.
     Format,
     /// Letters and digits in no order that a human would choose.
     Random,
-    /// As `Random`, and not a UUID: those are often called tokens without being secret.
+    /// As random letters and digits, but no UUID: those are often called tokens without being
+    /// secret.
     Token,
-    /// Like a password that someone chose well.
+    /// Like a well chosen password.
     Password,
-    /// Anything that is not an obvious stand-in.
+    /// Anything but an obvious placeholder.
     Any,
 }
 
-/// A token that says by its first characters what it is.
+/// Makes a rule for a token that is known by its first characters.
 const fn token(
     id: &'static str,
     about: &'static str,
@@ -64,22 +66,30 @@ const fn token(
     regex: &'static str,
     entropy: f32,
 ) -> Rule {
-    Rule { id, about, keywords, regex, entropy, place: Place::Start, test: Test::Format }
+    Rule {
+        id,
+        about,
+        keywords,
+        regex,
+        entropy,
+        position: KeywordPosition::Start,
+        test: SecretTest::Format,
+    }
 }
 
 impl Rule {
-    const fn at(mut self, place: Place) -> Rule {
-        self.place = place;
+    const fn at(mut self, position: KeywordPosition) -> Rule {
+        self.position = position;
         self
     }
 
-    const fn test(mut self, test: Test) -> Rule {
+    const fn test(mut self, test: SecretTest) -> Rule {
         self.test = test;
         self
     }
 }
 
-/// From a name to its value: `=`, `: `, `:=`, `=>`, `": "`, `"] = `, `: &str = `.
+/// The expression between a name and its value: `=`, `: `, `:=`, `=>`, `": "`, `"] = `, `: &str = `.
 macro_rules! gives {
     () => {
         r#"(?:\\{0,8}["'`])?\]?[ \t]{0,8}(?::[ \t]{0,4}&?(?:'static )?[A-Za-z]{2,12}[ \t]{0,4}=|:=|=>|={1,3}|:)[ \t]{0,8}"#
@@ -92,7 +102,7 @@ pub(super) const RULES: &[Rule] = &[
     token("private-key", "PEM, OpenSSH and PGP private keys, also cut off",
         &["-----BEGIN ", "-----END "],
         r"-----(?:BEGIN|END) (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----", 0.0)
-        .at(Place::Block).test(Test::Any),
+        .at(KeywordPosition::Block).test(SecretTest::Any),
     token("age-secret-key", "age identity",
         &["AGE-SECRET-KEY-"], r"AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{58,}", 3.0),
 
@@ -102,11 +112,11 @@ pub(super) const RULES: &[Rule] = &[
     token("aws-secret-key", "AWS secret access key beside its name",
         &["secret_access_key", "secretaccesskey", "secret-access-key", "aws_secret_key"],
         concat!(r"(?i-u:(?:aws_)?secret[_-]?(?:access)?[_-]?key)", gives!(), r#"\\*["']?([A-Za-z0-9/+]{40})"#), 3.5)
-        .at(Place::Before),
+        .at(KeywordPosition::Before),
     token("aws-session-token", "AWS session token beside its name",
         &["session_token", "sessiontoken", "session-token"],
         concat!(r"(?i-u:session[_-]?token)", gives!(), r#"\\*["']?([A-Za-z0-9/+]{100,}={0,2})"#), 3.5)
-        .at(Place::Before),
+        .at(KeywordPosition::Before),
     token("aws-bedrock-key", "AWS Bedrock API key",
         &["ABSK"], r"ABSK[A-Za-z0-9+/]{100,300}={0,2}", 3.5),
     token("google-api-key", "Google API key",
@@ -118,15 +128,15 @@ pub(super) const RULES: &[Rule] = &[
     token("google-refresh-token", "Google OAuth refresh token",
         &["1//0"], r"1//0[A-Za-z0-9_-]{40,}", 3.2),
     token("azure-storage-key", "key of an Azure storage account",
-        &["AccountKey="], r"(?i-u:AccountKey)=([A-Za-z0-9+/]{86}==)", 4.0).at(Place::Before),
+        &["AccountKey="], r"(?i-u:AccountKey)=([A-Za-z0-9+/]{86}==)", 4.0).at(KeywordPosition::Before),
     token("azure-shared-key", "Azure Service Bus, Event Hubs and IoT shared key",
-        &["SharedAccessKey="], r"(?i-u:SharedAccessKey)=([A-Za-z0-9+/]{43}=)", 3.5).at(Place::Before),
+        &["SharedAccessKey="], r"(?i-u:SharedAccessKey)=([A-Za-z0-9+/]{43}=)", 3.5).at(KeywordPosition::Before),
     token("azure-client-secret", "secret of a Microsoft Entra app",
-        &["Q~"], r"[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}", 3.5).at(Place::Around(4)),
+        &["Q~"], r"[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}", 3.5).at(KeywordPosition::Around(4)),
     token("azure-sas", "signature of an Azure shared access URL",
-        &["sig="], r"sig=([A-Za-z0-9%+/]{40,90}(?:%3[Dd]|=))", 3.5).at(Place::Before),
+        &["sig="], r"sig=([A-Za-z0-9%+/]{40,90}(?:%3[Dd]|=))", 3.5).at(KeywordPosition::Before),
     token("azure-devops-token", "Azure DevOps personal access token",
-        &["AZDO"], r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", 3.5).at(Place::Around(76)),
+        &["AZDO"], r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", 3.5).at(KeywordPosition::Around(76)),
     token("alibaba-access-key", "Alibaba Cloud access key id",
         &["LTAI"], r"LTAI[A-Za-z0-9]{16,24}", 3.0),
     token("tencent-secret-id", "Tencent Cloud secret id",
@@ -146,7 +156,7 @@ pub(super) const RULES: &[Rule] = &[
     token("vault-token", "HashiCorp Vault token",
         &["hvs.", "hvb.", "hvr."], r"hv[sbr]\.[A-Za-z0-9_-]{24,}", 3.2),
     token("terraform-token", "HCP Terraform token",
-        &[".atlasv1."], r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}", 3.5).at(Place::Around(14)),
+        &[".atlasv1."], r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}", 3.5).at(KeywordPosition::Around(14)),
     token("doppler-token", "Doppler token",
         &["dp.pt.", "dp.st.", "dp.sa.", "dp.ct.", "dp.scim.", "dp.audit."],
         r"dp\.[a-z]{2,5}\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,44}", 3.2),
@@ -242,19 +252,19 @@ pub(super) const RULES: &[Rule] = &[
         r"(?:xox[a-es]-|xox[opr]-|xoxe\.xox[bp]-|xapp-)[A-Za-z0-9%-]{20,}", 2.8),
     token("slack-webhook", "Slack incoming webhook",
         &["hooks.slack.com/"],
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/_-]{40,})", 3.2).at(Place::Before),
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/_-]{40,})", 3.2).at(KeywordPosition::Before),
     token("teams-webhook", "Microsoft Teams incoming webhook",
         &[".webhook.office.com/"],
         r"\.webhook\.office\.com/webhookb2/([a-f0-9@-]{70,80}/IncomingWebhook/[a-f0-9]{32}/[A-Za-z0-9_/-]{30,})", 3.0)
-        .at(Place::Before),
+        .at(KeywordPosition::Before),
     token("discord-webhook", "Discord webhook",
-        &["/api/webhooks/"], r"/api/webhooks/([0-9]{17,20}/[A-Za-z0-9_-]{60,})", 3.5).at(Place::Before),
+        &["/api/webhooks/"], r"/api/webhooks/([0-9]{17,20}/[A-Za-z0-9_-]{60,})", 3.5).at(KeywordPosition::Before),
     token("discord-token", "Discord bot token near that name",
         &["discord"],
         r"(?i-u:discord)[^\r\n]{0,80}?[^A-Za-z0-9_\r\n-]([MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40})", 3.5)
-        .at(Place::Before),
+        .at(KeywordPosition::Before),
     token("telegram-token", "Telegram bot token",
-        &[":AA"], r"(?:^|[^0-9])([0-9]{8,10}:AA[A-Za-z0-9_-]{33})", 3.5).at(Place::Around(11)),
+        &[":AA"], r"(?:^|[^0-9])([0-9]{8,10}:AA[A-Za-z0-9_-]{33})", 3.5).at(KeywordPosition::Around(11)),
     token("twilio-key", "Twilio API key",
         &["SK"], r"SK[a-f0-9]{32}", 3.0),
     token("sendgrid-key", "SendGrid API key",
@@ -262,7 +272,7 @@ pub(super) const RULES: &[Rule] = &[
     token("mailgun-key", "Mailgun API key",
         &["key-"], r"key-[a-f0-9]{32}", 3.0),
     token("mailchimp-key", "Mailchimp API key",
-        &["-us"], r"[a-f0-9]{32}-us[0-9]{1,2}", 3.0).at(Place::Around(32)),
+        &["-us"], r"[a-f0-9]{32}-us[0-9]{1,2}", 3.0).at(KeywordPosition::Around(32)),
     token("brevo-key", "Brevo API or SMTP key",
         &["xkeysib-", "xsmtpsib-"], r"x(?:key|smtp)sib-[a-f0-9]{64}-[A-Za-z0-9]{16}", 3.0),
     token("resend-key", "Resend API key",
@@ -350,43 +360,43 @@ pub(super) const RULES: &[Rule] = &[
     token("url-password", "password in a URL",
         &["://"],
         r#"://[^ \t\r\n/?#@:"'`\\<>\[\](){}]{0,100}:([^ \t\r\n/@"'`\\<>\[\](){}]{4,200})@[A-Za-z0-9\[]"#, 1.5)
-        .at(Place::Before).test(Test::Any),
+        .at(KeywordPosition::Before).test(SecretTest::Any),
     token("basic-auth", "Authorization header with a name and a password",
         &["basic "], r"(?i-u:basic) {1,4}([A-Za-z0-9+/]{16,400}={0,2})", 3.2)
-        .at(Place::Before).test(Test::Random),
+        .at(KeywordPosition::Before).test(SecretTest::Random),
     token("bearer-token", "Authorization header with a token",
         &["bearer ", "authorization: token ", "authorization: bot ", "ssws "],
         r"(?i-u:bearer|authorization: (?:token|bot)|ssws) {1,4}([A-Za-z0-9._~+/-]{16,2000}={0,2})", 3.2)
-        .at(Place::Before).test(Test::Random),
+        .at(KeywordPosition::Before).test(SecretTest::Random),
     token("curl-user", "name and password for curl or wget",
         &["curl ", "wget "],
         r#"(?i-u:curl|wget) [^\r\n]{0,200}? (?:-u|--user|--proxy-user)[ =]{0,2}\\*["']?[^ \t\r\n:"'\\$]{1,60}:([^ \t\r\n"'\\]{4,100})"#, 1.5)
-        .at(Place::Before).test(Test::Any),
+        .at(KeywordPosition::Before).test(SecretTest::Any),
     token("netrc-password", "line of a .netrc file",
         &["machine "],
         r"machine [^ \t\r\n]{1,100}[ \t\r\n]{1,4}login [^ \t\r\n]{1,100}[ \t\r\n]{1,4}password ([^ \t\r\n\x22\x27\\]{4,100})", 1.5)
-        .at(Place::Before).test(Test::Any),
+        .at(KeywordPosition::Before).test(SecretTest::Any),
 
     // Guesses by the name that a value is given to.
     token("password", "value called a password",
         &["password", "passwd", "passphrase", "pwd", "_pass"],
         concat!(r"(?i-u:password|passwd|passphrase|pwd|_pass)", gives!()), 2.5)
-        .at(Place::Name).test(Test::Password),
+        .at(KeywordPosition::Name).test(SecretTest::Password),
     token("password-option", "password given to a command",
         &["password", "passwd", "passphrase"], r"(?:password|passwd|passphrase) {1,4}", 2.5)
-        .at(Place::Option).test(Test::Password),
+        .at(KeywordPosition::Option).test(SecretTest::Password),
     token("api-key", "value called an API key or a secret",
         &["api_key", "apikey", "api-key", "access_key", "accesskey", "access-key", "secret_key", "secretkey",
             "secret-key", "private_key", "privatekey", "private-key", "auth_key", "authkey", "auth-key",
             "encryption_key", "signing_key", "master_key", "secret", "secret_key_base", "credential"],
         concat!(r"(?i-u:(?:api|access|secret|private|auth|encryption|signing|master)[_-]?key(?:_base)?|secret|credential)",
             gives!()), 3.2)
-        .at(Place::Name).test(Test::Random),
+        .at(KeywordPosition::Name).test(SecretTest::Random),
     token("token", "value called a token",
         &["token"], concat!(r"(?i-u:token)", gives!()), 3.4)
-        .at(Place::Name).test(Test::Token),
+        .at(KeywordPosition::Name).test(SecretTest::Token),
     token("key-option", "key, secret or token given to a command",
         &["api-key", "access-key", "secret-key", "secret", "token"],
         r"(?:api-key|access-key|secret-key|secret|token) {1,4}", 3.3)
-        .at(Place::Option).test(Test::Token),
+        .at(KeywordPosition::Option).test(SecretTest::Token),
 ];

@@ -1,12 +1,12 @@
-//! Whether a value looks like a secret, or rather like a stand-in, a word or a name.
+//! Telling secrets from placeholders, words and names.
 
 use std::ops::Range;
 
 use super::MASK;
-use super::rules::{Place, Rule, Test};
+use super::rules::{KeywordPosition, Rule, SecretTest};
 
-/// In any case, anywhere in the value: someone is to put the secret here.
-const STAND_INS: &[&str] = &[
+/// Texts that mark a placeholder, in any case and anywhere in the value.
+const PLACEHOLDERS: &[&str] = &[
     "example",
     "placeholder",
     "changeme",
@@ -32,8 +32,8 @@ const STAND_INS: &[&str] = &[
     "%(",
 ];
 
-/// As a whole: what is written into documentation.
-const USUAL: &[&str] = &[
+/// Whole values that are common in documentation.
+const COMMON_VALUES: &[&str] = &[
     "pass",
     "password",
     "passwd",
@@ -57,16 +57,16 @@ const USUAL: &[&str] = &[
     "hunter2",
 ];
 
-/// Names of values that end in `token` or `secret` but are public.
+/// Parts of names that end in `token` or `secret` but whose values are public.
 const PUBLIC_NAMES: &[&str] = &[
     "next", "page", "continu", "cursor", "public", "publish", "cancel", "sync", "site", "idempot",
 ];
 
-/// Whether the value of a field is a secret by this rule.
-pub(super) fn is_named(rule: &Rule, key: &str, value: &str) -> bool {
-    rule.place == Place::Name
+/// True if the value of a field is a secret by this rule.
+pub(super) fn is_secret_field(rule: &Rule, key: &str, value: &str) -> bool {
+    rule.position == KeywordPosition::Name
         && !value.contains(char::is_whitespace)
-        && value.len() >= shortest(rule)
+        && value.len() >= shortest_length(rule)
         && !value.contains(MASK)
         && rule.keywords.iter().any(|word| {
             key.len()
@@ -75,15 +75,15 @@ pub(super) fn is_named(rule: &Rule, key: &str, value: &str) -> bool {
                 .is_some_and(|end| end.eq_ignore_ascii_case(word))
         })
         && !is_public_name(key)
-        && passes(rule, value)
+        && looks_secret(rule, value)
 }
 
-/// A shorter value of this rule is more likely a word.
-pub(super) fn shortest(rule: &Rule) -> usize {
-    if rule.test == Test::Password { 8 } else { 16 }
+/// The smallest length of a secret of this rule. A shorter value is more likely a word.
+pub(super) fn shortest_length(rule: &Rule) -> usize {
+    if rule.test == SecretTest::Password { 8 } else { 16 }
 }
 
-/// What stands before a keyword and belongs to its name: `DB_` of `DB_PASSWORD`.
+/// The part of a name before a keyword: `DB_` of `DB_PASSWORD`.
 pub(super) fn name_before(text: &str, keyword: usize) -> &str {
     const LONGEST: usize = 40;
     let bytes = &text.as_bytes()[..keyword];
@@ -92,14 +92,14 @@ pub(super) fn name_before(text: &str, keyword: usize) -> &str {
     &text[keyword - length..keyword]
 }
 
-/// Whether nothing of this name is secret.
+/// True if values of this name are public.
 pub(super) fn is_public_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     PUBLIC_NAMES.iter().any(|public| name.contains(public))
 }
 
-/// The value that starts here: in quotes, in escaped quotes or bare.
-pub(super) fn at(text: &str, start: usize) -> Option<Range<usize>> {
+/// Finds the value that starts here: in quotes, in escaped quotes or bare.
+pub(super) fn find_value(text: &str, start: usize) -> Option<Range<usize>> {
     const LONGEST: usize = 1024;
     let rest = &text.as_bytes()[start..];
     let slashes = rest.iter().take_while(|byte| **byte == b'\\').count();
@@ -107,11 +107,11 @@ pub(super) fn at(text: &str, start: usize) -> Option<Range<usize>> {
     let open = slashes + usize::from(quote.is_some());
     let inside = &rest[open..rest.len().min(open + LONGEST)];
     let length = match (slashes, quote) {
-        (0, None) => bare(inside),
+        (0, None) => bare_length(inside),
         (_, None) => None,
-        (0, Some(b'"')) => quoted(inside),
-        (0, Some(quote)) => plain(inside).filter(|length| inside[*length] == *quote),
-        (_, Some(quote)) => plain(inside).filter(|length| {
+        (0, Some(b'"')) => quoted_length(inside),
+        (0, Some(quote)) => plain_length(inside).filter(|length| inside[*length] == *quote),
+        (_, Some(quote)) => plain_length(inside).filter(|length| {
             let close = &inside[*length..];
             close.starts_with(b"\\") && close.iter().find(|byte| **byte != b'\\') == Some(quote)
         }),
@@ -120,8 +120,8 @@ pub(super) fn at(text: &str, start: usize) -> Option<Range<usize>> {
     ends.then_some(start + open..start + open + length)
 }
 
-/// Up to where a value without quotes ends.
-fn bare(inside: &[u8]) -> Option<usize> {
+/// The length of a value without quotes.
+fn bare_length(inside: &[u8]) -> Option<usize> {
     let is_end = |byte: &u8| {
         matches!(
             byte,
@@ -149,9 +149,9 @@ fn bare(inside: &[u8]) -> Option<usize> {
     Some(inside.iter().position(is_end).unwrap_or(inside.len()))
 }
 
-/// Up to a quote. An escape is taken as a whole, so that cutting the value out leaves the string
-/// around it well formed.
-fn quoted(inside: &[u8]) -> Option<usize> {
+/// The length of a value up to a double quote. An escape counts as a whole, so that the string around
+/// the value stays well formed when the value is cut out.
+fn quoted_length(inside: &[u8]) -> Option<usize> {
     let mut escaped = false;
     for (at, byte) in inside.iter().enumerate() {
         match byte {
@@ -163,28 +163,28 @@ fn quoted(inside: &[u8]) -> Option<usize> {
     None
 }
 
-/// Up to the first quote or backslash of any kind.
-fn plain(inside: &[u8]) -> Option<usize> {
+/// The length of a value up to the first quote or backslash of any kind.
+fn plain_length(inside: &[u8]) -> Option<usize> {
     let is_end =
         |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'"' | b'\'' | b'`' | b'\\');
     let end = inside.iter().position(is_end)?;
     (!inside[end].is_ascii_whitespace()).then_some(end)
 }
 
-/// Whether a match is a secret by its entropy and its rule's test.
-pub(super) fn passes(rule: &Rule, secret: &str) -> bool {
+/// True if a match is a secret by its entropy and its rule's test.
+pub(super) fn looks_secret(rule: &Rule, secret: &str) -> bool {
     entropy(secret) >= rule.entropy
-        && !is_stand_in(secret)
+        && !is_placeholder(secret)
         && match rule.test {
-            Test::Format => true,
-            Test::Any => !is_usual(secret),
-            Test::Random => is_random(secret),
-            Test::Token => is_random(secret) && !is_uuid(secret),
-            Test::Password => is_password(secret),
+            SecretTest::Format => true,
+            SecretTest::Any => !is_common(secret),
+            SecretTest::Random => is_random(secret),
+            SecretTest::Token => is_random(secret) && !is_uuid(secret),
+            SecretTest::Password => is_password(secret),
         }
 }
 
-/// Bits per byte.
+/// The entropy of a text in bits per byte.
 fn entropy(text: &str) -> f32 {
     let mut counts = [0u32; 256];
     for byte in text.bytes() {
@@ -195,18 +195,19 @@ fn entropy(text: &str) -> f32 {
     -share.map(|share| share * share.log2()).sum::<f32>()
 }
 
-fn is_stand_in(text: &str) -> bool {
+fn is_placeholder(text: &str) -> bool {
     // In a long secret any short word turns up by chance.
     const LONG: usize = 200;
     if text.len() > LONG {
         return false;
     }
     let lower = text.to_ascii_lowercase();
-    STAND_INS.iter().any(|word| lower.contains(word))
+    PLACEHOLDERS.iter().any(|word| lower.contains(word))
 }
 
-fn is_usual(text: &str) -> bool {
-    text.starts_with(['$', '%', '*']) || USUAL.iter().any(|word| text.eq_ignore_ascii_case(word))
+fn is_common(text: &str) -> bool {
+    text.starts_with(['$', '%', '*'])
+        || COMMON_VALUES.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 fn is_random(text: &str) -> bool {
@@ -216,9 +217,9 @@ fn is_random(text: &str) -> bool {
 fn is_password(text: &str) -> bool {
     let has_symbol = text.bytes().any(|byte| byte.is_ascii_punctuation() && byte != b'_');
     is_value(text)
-        && !is_usual(text)
+        && !is_common(text)
         && has_letter(text)
-        && (has_digit(text) || has_symbol && !text.bytes().all(is_of_code))
+        && (has_digit(text) || has_symbol && !text.bytes().all(is_in_names))
         && !(is_compound(text) && is_made_of_words(text))
 }
 
@@ -230,21 +231,21 @@ fn has_letter(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
-/// What names, paths and versions consist of.
-fn is_of_code(byte: u8) -> bool {
+/// True for bytes that names, paths and versions consist of.
+fn is_in_names(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-./:@?!*#".contains(&byte)
 }
 
-/// Not code, a number, a path, an address or a checksum.
+/// True if a text is not code, a number, a path, an address or a checksum.
 fn is_value(text: &str) -> bool {
-    const NOT_SO: &[&str] =
+    const OTHER_PREFIXES: &[&str] =
         &["sha1-", "sha256", "sha384", "sha512", "md5", "h1:", "arn:", "op://", "data:", "urn:"];
-    // What follows a closing quote in JSON was never a value.
+    // Text after a closing quote in JSON is no value.
     let starts_oddly = text.starts_with([
         '$', '%', '<', '{', '[', '(', '&', '/', ':', ',', '}', ']', '.', '@', '*', '~',
     ]);
     !starts_oddly
-        && !NOT_SO.iter().any(|prefix| text.starts_with(prefix))
+        && !OTHER_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
         && !text.contains("://")
         && !text.contains(['(', ')'])
         && text.parse::<f64>().is_err()
@@ -253,18 +254,19 @@ fn is_value(text: &str) -> bool {
         && !is_member(text)
 }
 
-/// `0xC000006B_u32`. Longer ones are keys.
+/// True for numbers such as `0xC000006B_u32`. Longer ones are keys.
 fn is_hex_number(text: &str) -> bool {
     text.starts_with("0x") && text.len() <= 24
 }
 
-/// `WIN32_ERROR`: a type or a constant.
+/// True for types and constants such as `WIN32_ERROR`.
 fn is_constant(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     text.contains('_') && text.bytes().all(is_part)
 }
 
-/// `self.token2`, `process.env.KEY_1`: names joined by dots. Not so a token with long parts.
+/// True for names joined by dots, such as `self.token2` and `process.env.KEY_1`, but not for a token
+/// with long parts.
 fn is_member(text: &str) -> bool {
     let is_name = |part: &str| {
         part.len() <= 24
@@ -282,7 +284,7 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// Whether there is a joint between two words: `a_b`, `a-b`, `aB`.
+/// True if there is a joint between two words, as in `a_b`, `a-b` and `aB`.
 fn is_compound(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
@@ -293,16 +295,16 @@ fn is_compound(text: &str) -> bool {
         })
 }
 
-/// Whether most of it can be spoken: `total_tokens_v2`, `fetchUserProfile1`.
+/// True if most of the text can be spoken, as in `total_tokens_v2` and `fetchUserProfile1`.
 fn is_made_of_words(text: &str) -> bool {
-    let spoken: usize = words(text).filter(|word| is_word(word)).map(str::len).sum();
+    let spoken: usize = split_words(text).filter(|word| is_word(word)).map(str::len).sum();
     let joints =
         text.bytes().filter(|byte| matches!(byte, b'_' | b'-' | b'.' | b'/' | b':')).count();
     spoken * 10 >= (text.len() - joints) * 7
 }
 
-/// Its runs of letters, cut where a capital follows a small letter.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+/// Splits a text into runs of letters, also where a capital follows a small letter.
+fn split_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphabetic()).flat_map(|run| {
         let cuts: Vec<usize> = (1..run.len())
             .filter(|at| {

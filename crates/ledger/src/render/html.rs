@@ -1,21 +1,22 @@
-//! Sessions as one HTML page. Everything that is not written here goes through [`escaped`].
+//! Rendering sessions as one HTML page. All text of a session goes through [`escape`].
 
 use std::fmt::{self, Write};
 
-use super::view::{self, Fact, Kind, Piece};
+use super::view::{self, Fact, Piece, PieceKind};
 use crate::{EffectRecord, MessageRecord, SessionRecord, Time, Transcript};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Results with more lines or more bytes are folded.
+/// The number of lines from which on a result is folded.
 const LONG_LINES: usize = 20;
+/// The number of bytes from which on a result is folded.
 const LONG_BYTES: usize = 2_000;
 
-/// Should anything get past the escaping after all, it still cannot do or load anything.
+/// The content security policy. Even text that got past the escaping could not run or load anything.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-pub(super) fn write(transcripts: &[Transcript]) -> String {
+pub(super) fn render(transcripts: &[Transcript]) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
     let _ = write_page(&mut page, transcripts);
@@ -24,7 +25,7 @@ pub(super) fn write(transcripts: &[Transcript]) -> String {
 
 fn write_page(page: &mut String, transcripts: &[Transcript]) -> fmt::Result {
     let title = match transcripts {
-        [transcript] => escaped_line(view::title(&transcript.session)),
+        [transcript] => escape_line(view::session_title(&transcript.session)),
         _ => format!("{} sessions", transcripts.len()),
     };
     write!(
@@ -47,7 +48,7 @@ fn write_page(page: &mut String, transcripts: &[Transcript]) -> fmt::Result {
 fn write_contents(page: &mut String, title: &str, transcripts: &[Transcript]) -> fmt::Result {
     write!(page, "<nav>\n<h1>{title}</h1>\n<ol>\n")?;
     for Transcript { session, .. } in transcripts {
-        let (anchor, title) = (session_anchor(session), escaped_line(view::title(session)));
+        let (anchor, title) = (session_anchor(session), escape_line(view::session_title(session)));
         write!(page, "<li><a href=\"#{anchor}\">{title}</a>")?;
         if let Some(time) = session.started_at {
             write!(page, " {}", time_element(time))?;
@@ -60,12 +61,12 @@ fn write_contents(page: &mut String, title: &str, transcripts: &[Transcript]) ->
 
 fn write_session(page: &mut String, transcript: &Transcript) -> fmt::Result {
     let session = &transcript.session;
-    let title = escaped_line(view::title(session));
+    let title = escape_line(view::session_title(session));
     write!(page, "<article id=\"{}\">\n<header>\n<h2>{title}</h2>\n", session_anchor(session))?;
     page.push_str("<dl>\n");
-    for (name, fact) in view::facts(session) {
+    for (name, fact) in view::session_facts(session) {
         let value = match fact {
-            Fact::Text(text) => escaped_line(&text),
+            Fact::Text(text) => escape_line(&text),
             Fact::Time(time) => time_element(time),
         };
         writeln!(page, "<dt>{name}</dt><dd>{value}</dd>")?;
@@ -88,14 +89,14 @@ fn write_message(
     place: usize,
     message: &MessageRecord,
 ) -> fmt::Result {
-    let marks = view::marks(message);
+    let marks = view::message_marks(message);
     let class: Vec<&str> =
         ["message", role_class(&message.role)].into_iter().chain(marks.clone()).collect();
     // A message that was never in a ledger has no number yet.
     let seq = if message.seq == 0 { place as i64 + 1 } else { message.seq };
-    let anchor = format!("{}-{seq}", name(&session.id));
+    let anchor = format!("{}-{seq}", encode_id(&session.id));
     writeln!(page, "<section class=\"{}\" id=\"{anchor}\">", class.join(" "))?;
-    write!(page, "<h3><a href=\"#{anchor}\">{seq}. {}</a>", escaped_line(&message.role))?;
+    write!(page, "<h3><a href=\"#{anchor}\">{seq}. {}</a>", escape_line(&message.role))?;
     if let Some(time) = message.timestamp {
         write!(page, " {}", time_element(time))?;
     }
@@ -103,7 +104,7 @@ fn write_message(
         write!(page, " <strong class=\"mark\">{mark}</strong>")?;
     }
     page.push_str("</h3>\n");
-    view::pieces(message).iter().try_for_each(|piece| write_piece(page, piece))?;
+    view::message_pieces(message).iter().try_for_each(|piece| write_piece(page, piece))?;
     page.push_str("</section>\n");
     Ok(())
 }
@@ -111,30 +112,32 @@ fn write_message(
 fn write_piece(page: &mut String, Piece { kind, text }: &Piece) -> fmt::Result {
     let is_long = text.len() > LONG_BYTES || text.lines().count() > LONG_LINES;
     let label = match kind {
-        Kind::Text => return writeln!(page, "<pre class=\"text\">{}</pre>", preformatted(text)),
-        Kind::Reasoning => return write_folded(page, "Reasoning", text),
-        Kind::Call(name) => labelled("Calls", name),
-        Kind::Result(name) => labelled("Result of", name),
-        Kind::Data => "Data".to_owned(),
+        PieceKind::Text => {
+            return writeln!(page, "<pre class=\"text\">{}</pre>", escape_preformatted(text));
+        }
+        PieceKind::Reasoning => return write_folded(page, "Reasoning", text),
+        PieceKind::Call(name) => tool_label("Calls", name),
+        PieceKind::Result(name) => tool_label("Result of", name),
+        PieceKind::Data => "Data".to_owned(),
     };
     if is_long {
         let label = format!("{label}, {} lines", text.lines().count());
         return write_folded(page, &label, text);
     }
     writeln!(page, "<p class=\"label\">{label}</p>")?;
-    writeln!(page, "<pre class=\"data\">{}</pre>", preformatted(text))
+    writeln!(page, "<pre class=\"data\">{}</pre>", escape_preformatted(text))
 }
 
-fn labelled(what: &str, name: &str) -> String {
-    match escaped_line(name) {
+fn tool_label(what: &str, name: &str) -> String {
+    match escape_line(name) {
         name if name.is_empty() => format!("{what} a tool"),
         name => format!("{what} <strong>{name}</strong>"),
     }
 }
 
-/// `label` is HTML.
+/// Writes text that can be unfolded. `label` is HTML.
 fn write_folded(page: &mut String, label: &str, text: &str) -> fmt::Result {
-    let text = preformatted(text);
+    let text = escape_preformatted(text);
     writeln!(
         page,
         "<details><summary>{label}</summary>\n<pre class=\"data\">{text}</pre></details>"
@@ -147,11 +150,11 @@ fn write_effects(page: &mut String, effects: &[EffectRecord]) -> fmt::Result {
     }
     page.push_str("<section class=\"effects\">\n<h3>Effects that cannot be reversed</h3>\n<ul>\n");
     for effect in effects {
-        write!(page, "<li>{}, turn {}", escaped_line(&effect.kind), effect.turn)?;
+        write!(page, "<li>{}, turn {}", escape_line(&effect.kind), effect.turn)?;
         if let Some(time) = effect.time {
             write!(page, ", {}", time_element(time))?;
         }
-        writeln!(page, "<pre class=\"data\">{}</pre></li>", preformatted(&effect.command))?;
+        writeln!(page, "<pre class=\"data\">{}</pre></li>", escape_preformatted(&effect.command))?;
     }
     page.push_str("</ul>\n</section>\n");
     Ok(())
@@ -172,13 +175,13 @@ fn role_class(role: &str) -> &'static str {
     }
 }
 
-/// No message's anchor looks like this.
+/// The anchor of a session, which differs from that of every message.
 fn session_anchor(session: &SessionRecord) -> String {
-    format!("~~{}", name(&session.id))
+    format!("~~{}", encode_id(&session.id))
 }
 
-/// A session's name as part of an anchor: no two sessions have the same.
-fn name(id: &str) -> String {
+/// Encodes the id of a session for an anchor. No two ids have the same encoding.
+fn encode_id(id: &str) -> String {
     let mut name = String::new();
     for byte in id.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-') {
@@ -191,17 +194,17 @@ fn name(id: &str) -> String {
     name
 }
 
-/// The first line break in a `pre` is not shown: one goes before the text.
-fn preformatted(text: &str) -> String {
-    format!("\n{}", escaped(&view::visible(text)))
+/// Escapes text for a `pre` element. Its first line break is not shown, so one is added.
+fn escape_preformatted(text: &str) -> String {
+    format!("\n{}", escape(&view::make_visible(text)))
 }
 
-fn escaped_line(text: &str) -> String {
-    escaped(&view::visible_line(text))
+fn escape_line(text: &str) -> String {
+    escape(&view::make_visible_line(text))
 }
 
-/// Text that means nothing in HTML, neither between tags nor in quoted attributes.
-fn escaped(text: &str) -> String {
+/// Escapes text for HTML, between tags and in quoted attributes.
+fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -1,12 +1,12 @@
-//! A session as Markdown. All that was said stands in fences: whatever is in it, headings, HTML
-//! or fences of its own, the structure around it is ours.
+//! Rendering a session as Markdown. All text of the session stands in fences, so headings, HTML or
+//! fences in it do not change the structure of the page.
 
 use std::fmt::{self, Write};
 
-use super::view::{self, Fact, Kind, Piece};
+use super::view::{self, Fact, Piece, PieceKind};
 use crate::{EffectRecord, MessageRecord, SessionRecord, Transcript};
 
-pub(super) fn write(transcript: &Transcript) -> String {
+pub(super) fn render(transcript: &Transcript) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
     let _ = write_transcript(&mut page, transcript);
@@ -22,10 +22,10 @@ fn write_transcript(page: &mut String, transcript: &Transcript) -> fmt::Result {
 }
 
 fn write_head(page: &mut String, session: &SessionRecord) -> fmt::Result {
-    writeln!(page, "# {}\n", inline(view::title(session)))?;
-    for (name, fact) in view::facts(session) {
+    writeln!(page, "# {}\n", escape_inline(view::session_title(session)))?;
+    for (name, fact) in view::session_facts(session) {
         let value = match fact {
-            Fact::Text(text) => inline(&text),
+            Fact::Text(text) => escape_inline(&text),
             Fact::Time(time) => time.rfc3339(),
         };
         writeln!(page, "- {name}: {value}")?;
@@ -37,25 +37,25 @@ fn write_head(page: &mut String, session: &SessionRecord) -> fmt::Result {
 }
 
 fn write_message(page: &mut String, message: &MessageRecord) -> fmt::Result {
-    write!(page, "\n## {}. {}", message.seq, inline(&message.role))?;
+    write!(page, "\n## {}. {}", message.seq, escape_inline(&message.role))?;
     if let Some(time) = message.timestamp {
         write!(page, ", {}", time.rfc3339())?;
     }
-    let marks = view::marks(message);
+    let marks = view::message_marks(message);
     if !marks.is_empty() {
         write!(page, " ({})", marks.join(", "))?;
     }
     page.push('\n');
-    view::pieces(message).iter().try_for_each(|piece| write_piece(page, piece))
+    view::message_pieces(message).iter().try_for_each(|piece| write_piece(page, piece))
 }
 
 fn write_piece(page: &mut String, piece: &Piece) -> fmt::Result {
     let (label, language) = match &piece.kind {
-        Kind::Reasoning => return write_details(page, "Reasoning", &piece.text),
-        Kind::Text => (None, "markdown"),
-        Kind::Call(name) => (Some(labelled("Calls", name)), "json"),
-        Kind::Result(name) => (Some(labelled("Result of", name)), "text"),
-        Kind::Data => (Some("Data".to_owned()), "json"),
+        PieceKind::Reasoning => return write_details(page, "Reasoning", &piece.text),
+        PieceKind::Text => (None, "markdown"),
+        PieceKind::Call(name) => (Some(tool_label("Calls", name)), "json"),
+        PieceKind::Result(name) => (Some(tool_label("Result of", name)), "text"),
+        PieceKind::Data => (Some("Data".to_owned()), "json"),
     };
     if let Some(label) = label {
         writeln!(page, "\n{label}")?;
@@ -64,8 +64,8 @@ fn write_piece(page: &mut String, piece: &Piece) -> fmt::Result {
     write_fenced(page, language, &piece.text)
 }
 
-fn labelled(what: &str, name: &str) -> String {
-    match inline(name) {
+fn tool_label(what: &str, name: &str) -> String {
+    match escape_inline(name) {
         name if name.is_empty() => format!("{what} a tool"),
         name => format!("{what} **{name}**"),
     }
@@ -83,7 +83,7 @@ fn write_effects(page: &mut String, effects: &[EffectRecord]) -> fmt::Result {
     }
     writeln!(page, "\n## Effects that cannot be reversed")?;
     for effect in effects {
-        write!(page, "\n**{}**, turn {}", inline(&effect.kind), effect.turn)?;
+        write!(page, "\n**{}**, turn {}", escape_inline(&effect.kind), effect.turn)?;
         if let Some(time) = effect.time {
             write!(page, ", {}", time.rfc3339())?;
         }
@@ -93,19 +93,19 @@ fn write_effects(page: &mut String, effects: &[EffectRecord]) -> fmt::Result {
     Ok(())
 }
 
-/// In a fence that is longer than any run of backticks in the text.
+/// Writes text in a fence that is longer than any run of backticks in it.
 fn write_fenced(page: &mut String, language: &str, text: &str) -> fmt::Result {
-    let text = view::visible(text);
+    let text = view::make_visible(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     writeln!(page, "{fence}{language}\n{text}{end}{fence}")
 }
 
-/// Text within a line of ours, where no character has a meaning.
-fn inline(text: &str) -> String {
+/// Escapes text that stands within a line of the page.
+fn escape_inline(text: &str) -> String {
     let mut line = String::new();
-    for character in view::visible_line(text).chars() {
+    for character in view::make_visible_line(text).chars() {
         if is_special(character) {
             line.push('\\');
         }
@@ -115,7 +115,7 @@ fn inline(text: &str) -> String {
     line.replace("://", ":\\/\\/")
 }
 
-/// Punctuation that means something within a line.
+/// True for punctuation that has a meaning within a line.
 fn is_special(character: char) -> bool {
     matches!(
         character,

@@ -1,8 +1,8 @@
-//! Sessions for people to read.
+//! Rendering sessions for people to read.
 //!
-//! Nothing that was said in a session can pass for a part of the page: in Markdown it stands in
-//! fences, in HTML it is escaped. Control characters, and those that change the direction of
-//! text, are shown as escapes.
+//! Text of a session can never pass for a part of the page: in Markdown it stands in fences, in
+//! HTML it is escaped. Control characters, and those that change the direction of text, are shown
+//! as escapes.
 
 mod html;
 mod markdown;
@@ -13,13 +13,13 @@ mod tests;
 
 use crate::Transcript;
 
-/// A session as Markdown.
+/// Renders a session as Markdown.
 pub fn markdown(transcript: &Transcript) -> String {
-    markdown::write(transcript)
+    markdown::render(transcript)
 }
 
-/// Sessions as one HTML page that needs nothing else: no scripts, no network. `#<session>-<seq>`
+/// Renders sessions as one HTML page without scripts or links to other files. `#<session>-<seq>`
 /// leads to a message.
 pub fn html(transcripts: &[Transcript]) -> String {
-    html::write(transcripts)
+    html::render(transcripts)
 }

@@ -1,4 +1,4 @@
-//! Pages say everything and nothing said becomes a part of the page.
+//! Pages show all text, and no text becomes a part of the page.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn transcript() -> Transcript {
 }
 
 #[test]
-fn markdown_reads_like_this() {
+fn markdown_has_facts_messages_and_effects() {
     let expected = r#"# Fix \<the\> build
 
 - Session: claude:1
@@ -146,10 +146,10 @@ fn long_results_are_folded_and_short_ones_are_not() {
 }
 
 #[test]
-fn what_would_act_on_the_page_is_shown() {
+fn control_characters_are_shown_as_escapes() {
     let text = "a\0b\u{1b}[31m\u{202e}c]]></pre><script>\r\nd";
     let shown = r"a\u{0}b\u{1b}[31m\u{202e}c]]";
-    let transcript = said(&[text.to_owned()]);
+    let transcript = transcript_with(&[text.to_owned()]);
     assert!(
         html(std::slice::from_ref(&transcript))
             .contains(&format!("{shown}&gt;&lt;/pre&gt;&lt;script&gt;\nd"))
@@ -160,7 +160,7 @@ fn what_would_act_on_the_page_is_shown() {
 #[test]
 fn images_are_named_but_not_spelled_out() {
     let data = "QUJD".repeat(1_000);
-    let mut transcript = said(&[]);
+    let mut transcript = transcript_with(&[]);
     transcript.messages = vec![MessageRecord {
         role: "user".to_owned(),
         content: Some(
@@ -172,8 +172,8 @@ fn images_are_named_but_not_spelled_out() {
     assert!(page.contains("image/png") && page.len() < 500, "{page}");
 }
 
-/// A transcript with the texts in every place where text may be.
-fn said(texts: &[String]) -> Transcript {
+/// Makes a transcript with the texts in every place where text may be.
+fn transcript_with(texts: &[String]) -> Transcript {
     let text = |place: usize| texts.get(place % texts.len().max(1)).cloned().unwrap_or_default();
     let messages = json!([
         { "seq": 1, "role": text(0), "content": text(1), "reasoning": text(2) },
@@ -201,13 +201,13 @@ fn said(texts: &[String]) -> Transcript {
 
 const BIDI: [char; 2] = ['\u{202e}', '\u{2066}'];
 
-/// What a page is made of, without what is said on it.
+/// The tags of a page, without its text.
 fn tags(page: &str) -> Vec<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '!');
     page.split('<').skip(1).map(|rest| rest.chars().take_while(|c| is_name(*c)).collect()).collect()
 }
 
-/// The headings, labels and tags of a page, with only letters of what is said in them.
+/// The lines of a Markdown page outside of fences.
 fn outside_fences(page: &str) -> Vec<String> {
     let mut open: Option<String> = None;
     let mut lines = Vec::new();
@@ -224,13 +224,13 @@ fn outside_fences(page: &str) -> Vec<String> {
     lines
 }
 
-/// The same text with nothing in it that could mean anything.
-fn harmless(texts: &[String]) -> Vec<String> {
+/// Replaces all characters of the texts that could have a meaning on the page.
+fn make_harmless(texts: &[String]) -> Vec<String> {
     let harmless = |c: char| if c == '\n' || c.is_ascii_alphanumeric() { c } else { 'x' };
     texts.iter().map(|text| text.chars().map(harmless).collect()).collect()
 }
 
-fn texts() -> impl Strategy<Value = Vec<String>> {
+fn nasty_texts() -> impl Strategy<Value = Vec<String>> {
     let nasty = prop_oneof![
         "[a-c<>&\"'`#=~/! \\-\\[\\]\n\t\r\0\u{202e}é]{0,12}",
         "(```|````|~~~|## user|<!--|-->|</details>|</pre>|<script>|\n| |&lt;|> ){0,6}",
@@ -242,9 +242,9 @@ fn texts() -> impl Strategy<Value = Vec<String>> {
 
 proptest! {
     #[test]
-    fn what_is_said_never_yields_tags(texts in texts()) {
-        let page = html(&[said(&texts), said(&texts)]);
-        prop_assert_eq!(tags(&page), tags(&html(&[said(&harmless(&texts)), said(&harmless(&texts))])));
+    fn text_never_becomes_tags(texts in nasty_texts()) {
+        let page = html(&[transcript_with(&texts), transcript_with(&texts)]);
+        prop_assert_eq!(tags(&page), tags(&html(&[transcript_with(&make_harmless(&texts)), transcript_with(&make_harmless(&texts))])));
         prop_assert!(!page.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')));
         prop_assert!(!page.contains(BIDI));
         for attribute in page.split("id=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
@@ -253,24 +253,24 @@ proptest! {
     }
 
     #[test]
-    fn what_is_said_stays_in_its_fence(texts in texts()) {
-        let page = markdown(&said(&texts));
+    fn text_stays_in_its_fence(texts in nasty_texts()) {
+        let page = markdown(&transcript_with(&texts));
         let lines = outside_fences(&page);
-        let expected = outside_fences(&markdown(&said(&harmless(&texts))));
+        let expected = outside_fences(&markdown(&transcript_with(&make_harmless(&texts))));
         prop_assert_eq!(lines.len(), expected.len());
         for (line, expected) in lines.iter().zip(&expected) {
             let start = |line: &str| line.chars().take(3).collect::<String>();
             prop_assert_eq!(start(line), start(expected));
-            prop_assert_eq!(bare(line, '<'), bare(expected, '<'));
-            prop_assert_eq!(bare(line, '`'), 0);
+            prop_assert_eq!(count_bare(line, '<'), count_bare(expected, '<'));
+            prop_assert_eq!(count_bare(line, '`'), 0);
         }
     }
 
     #[test]
-    fn everything_said_is_there(texts in prop::collection::vec("q[a-z<>&\"'`#]{0,9}[a-z]", 7)) {
-        let page = html(&[said(&texts)]);
-        let text = unescaped(&page);
-        let source = markdown(&said(&texts));
+    fn all_text_is_shown(texts in prop::collection::vec("q[a-z<>&\"'`#]{0,9}[a-z]", 7)) {
+        let page = html(&[transcript_with(&texts)]);
+        let text = unescape(&page);
+        let source = markdown(&transcript_with(&texts));
         for said in &texts {
             prop_assert!(text.contains(said), "{} is not in {}", said, text);
             let quoted = Value::from(said.as_str()).to_string();
@@ -280,8 +280,8 @@ proptest! {
     }
 }
 
-/// How often a character stands in a line without a backslash before it.
-fn bare(line: &str, wanted: char) -> usize {
+/// Counts the occurrences of a character in a line without a backslash before it.
+fn count_bare(line: &str, wanted: char) -> usize {
     let mut is_escaped = false;
     let mut count = 0;
     for character in line.chars() {
@@ -291,7 +291,7 @@ fn bare(line: &str, wanted: char) -> usize {
     count
 }
 
-fn unescaped(page: &str) -> String {
+fn unescape(page: &str) -> String {
     [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
         .into_iter()
         .fold(page.to_owned(), |page, (escape, character)| page.replace(escape, character))

@@ -1,4 +1,4 @@
-//! What there is to show of a session, in whichever form.
+//! The parts of a session that are shown, in Markdown as well as in HTML.
 
 use std::fmt::Write;
 
@@ -11,29 +11,31 @@ use crate::{MessageRecord, SessionRecord, Time};
 /// A piece of a message.
 #[derive(Debug)]
 pub(super) struct Piece {
-    pub(super) kind: Kind,
+    pub(super) kind: PieceKind,
     pub(super) text: String,
 }
 
+/// The kind of a piece.
 #[derive(Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum PieceKind {
     Text,
     Reasoning,
-    /// Of a tool with this name.
+    /// A call of the tool with this name.
     Call(String),
-    /// Of the call with this name.
+    /// The result of the tool or call with this name.
     Result(String),
-    /// What is none of the above.
+    /// Anything else, as JSON.
     Data,
 }
 
+/// A fact about a session.
 pub(super) enum Fact {
     Text(String),
     Time(Time),
 }
 
-/// What is known about a session as a whole.
-pub(super) fn facts(session: &SessionRecord) -> Vec<(&'static str, Fact)> {
+/// Lists the known facts about a session.
+pub(super) fn session_facts(session: &SessionRecord) -> Vec<(&'static str, Fact)> {
     let text = |text: &Option<String>| text.clone().map(Fact::Text);
     let number = |number: i64| (number != 0).then(|| Fact::Text(number.to_string()));
     let facts = [
@@ -73,12 +75,13 @@ fn cost(session: &SessionRecord) -> Option<String> {
     actual.or_else(|| Some(format!("{:.4} USD (estimated)", session.estimated_cost_usd?)))
 }
 
-pub(super) fn title(session: &SessionRecord) -> &str {
+/// The title of a session, or its id if it has none.
+pub(super) fn session_title(session: &SessionRecord) -> &str {
     session.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(&session.id)
 }
 
-/// Why the model does not see a message any more.
-pub(super) fn marks(message: &MessageRecord) -> Vec<&'static str> {
+/// The marks of a message: taken back, summed up, a summary.
+pub(super) fn message_marks(message: &MessageRecord) -> Vec<&'static str> {
     [
         (message.undone, "undone"),
         (message.compacted, "compacted"),
@@ -89,26 +92,27 @@ pub(super) fn marks(message: &MessageRecord) -> Vec<&'static str> {
     .collect()
 }
 
-/// Everything that a message says, in reading order.
-pub(super) fn pieces(message: &MessageRecord) -> Vec<Piece> {
-    let mut pieces = reasoning(message);
+/// Splits a message into pieces, in reading order.
+pub(super) fn message_pieces(message: &MessageRecord) -> Vec<Piece> {
+    let mut pieces = reasoning_pieces(message);
     let result = || {
         let name = message.tool_name.as_ref().or(message.tool_call_id.as_ref());
-        Kind::Result(name.cloned().unwrap_or_default())
+        PieceKind::Result(name.cloned().unwrap_or_default())
     };
     let is_result = matches!(message.role.as_str(), "tool" | "function");
-    for mut piece in blocks(message.content.as_ref()) {
-        if is_result && piece.kind == Kind::Text {
+    for mut piece in content_pieces(message.content.as_ref()) {
+        if is_result && piece.kind == PieceKind::Text {
             piece.kind = result();
         }
         pieces.push(piece);
     }
-    pieces.extend(calls(message.tool_calls.as_ref()));
-    pieces.retain(|piece| !piece.text.trim().is_empty() || matches!(piece.kind, Kind::Call(_)));
+    pieces.extend(call_pieces(message.tool_calls.as_ref()));
+    pieces
+        .retain(|piece| !piece.text.trim().is_empty() || matches!(piece.kind, PieceKind::Call(_)));
     pieces
 }
 
-fn reasoning(message: &MessageRecord) -> Vec<Piece> {
+fn reasoning_pieces(message: &MessageRecord) -> Vec<Piece> {
     let mut texts: Vec<String> =
         [&message.reasoning, &message.reasoning_content].into_iter().flatten().cloned().collect();
     // Often both are the same.
@@ -116,64 +120,66 @@ fn reasoning(message: &MessageRecord) -> Vec<Piece> {
     if texts.is_empty() {
         texts.extend(message.reasoning_details.as_ref().map(text_of));
     }
-    texts.into_iter().map(|text| Piece { kind: Kind::Reasoning, text }).collect()
+    texts.into_iter().map(|text| Piece { kind: PieceKind::Reasoning, text }).collect()
 }
 
-fn blocks(content: Option<&Value>) -> Vec<Piece> {
+fn content_pieces(content: Option<&Value>) -> Vec<Piece> {
     match content {
         None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(blocks)) => blocks.iter().map(block).collect(),
-        Some(content) => vec![block(content)],
+        Some(Value::Array(blocks)) => blocks.iter().map(block_piece).collect(),
+        Some(content) => vec![block_piece(content)],
     }
 }
 
-fn block(block: &Value) -> Piece {
+fn block_piece(block: &Value) -> Piece {
     let string = |key: &str| block.get(key).and_then(Value::as_str);
-    let piece = |kind: Kind, text: &str| Some(Piece { kind, text: text.to_owned() });
+    let piece = |kind: PieceKind, text: &str| Some(Piece { kind, text: text.to_owned() });
     let known = match (block, string("type")) {
-        (Value::String(text), _) => piece(Kind::Text, text),
+        (Value::String(text), _) => piece(PieceKind::Text, text),
         (_, Some("text" | "input_text" | "output_text")) => {
-            string("text").and_then(|text| piece(Kind::Text, text))
+            string("text").and_then(|text| piece(PieceKind::Text, text))
         }
-        (_, Some("thinking")) => string("thinking").and_then(|text| piece(Kind::Reasoning, text)),
+        (_, Some("thinking")) => {
+            string("thinking").and_then(|text| piece(PieceKind::Reasoning, text))
+        }
         (_, Some("tool_use")) => string("name").map(|name| Piece {
-            kind: Kind::Call(name.to_owned()),
-            text: block.get("input").map(pretty).unwrap_or_default(),
+            kind: PieceKind::Call(name.to_owned()),
+            text: block.get("input").map(format_json).unwrap_or_default(),
         }),
-        (_, Some("tool_result")) => Some(tool_result(block)),
+        (_, Some("tool_result")) => Some(result_piece(block)),
         _ => None,
     };
-    known.unwrap_or_else(|| Piece { kind: Kind::Data, text: pretty(block) })
+    known.unwrap_or_else(|| Piece { kind: PieceKind::Data, text: format_json(block) })
 }
 
-fn tool_result(block: &Value) -> Piece {
+fn result_piece(block: &Value) -> Piece {
     let name = block.get("tool_use_id").and_then(Value::as_str).unwrap_or_default();
     let texts: Vec<String> =
-        blocks(block.get("content")).into_iter().map(|piece| piece.text).collect();
-    Piece { kind: Kind::Result(name.to_owned()), text: texts.join("\n") }
+        content_pieces(block.get("content")).into_iter().map(|piece| piece.text).collect();
+    Piece { kind: PieceKind::Result(name.to_owned()), text: texts.join("\n") }
 }
 
-fn calls(calls: Option<&Value>) -> Vec<Piece> {
+fn call_pieces(calls: Option<&Value>) -> Vec<Piece> {
     match calls {
         None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(calls)) => calls.iter().map(call).collect(),
-        Some(call) => vec![Piece { kind: Kind::Data, text: pretty(call) }],
+        Some(Value::Array(calls)) => calls.iter().map(call_piece).collect(),
+        Some(call) => vec![Piece { kind: PieceKind::Data, text: format_json(call) }],
     }
 }
 
-fn call(call: &Value) -> Piece {
+fn call_piece(call: &Value) -> Piece {
     let function = call.get("function").unwrap_or(call);
     match function.get("name").and_then(Value::as_str) {
         Some(name) => Piece {
-            kind: Kind::Call(name.to_owned()),
-            text: function.get("arguments").map(pretty).unwrap_or_default(),
+            kind: PieceKind::Call(name.to_owned()),
+            text: function.get("arguments").map(format_json).unwrap_or_default(),
         },
-        None => Piece { kind: Kind::Data, text: pretty(call) },
+        None => Piece { kind: PieceKind::Data, text: format_json(call) },
     }
 }
 
-/// JSON with indentation; text as it is, unless that is JSON itself.
-fn pretty(value: &Value) -> String {
+/// Formats JSON with indentation, also JSON in a string. Other text stays as it is.
+fn format_json(value: &Value) -> String {
     let inner = value.as_str().map(serde_json::from_str::<Value>);
     let value = match (value, inner) {
         (_, Some(Ok(inner @ (Value::Object(_) | Value::Array(_))))) => inner,
@@ -184,12 +190,11 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(&value).unwrap_or_else(|_| value.to_string())
 }
 
-/// The text with everything visible that would act on the page instead of showing: control
-/// characters and those that change the direction of text.
-pub(super) fn visible(text: &str) -> String {
+/// Shows control characters, and those that change the direction of text, as escapes.
+pub(super) fn make_visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.replace("\r\n", "\n").chars() {
-        if matches!(character, '\n' | '\t') || !acts(character) {
+        if matches!(character, '\n' | '\t') || !is_control(character) {
             shown.push(character);
         } else {
             // Writing to a string does not fail.
@@ -199,7 +204,7 @@ pub(super) fn visible(text: &str) -> String {
     shown
 }
 
-fn acts(character: char) -> bool {
+fn is_control(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
@@ -208,7 +213,7 @@ fn acts(character: char) -> bool {
         )
 }
 
-/// The same on one line.
-pub(super) fn visible_line(text: &str) -> String {
-    visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
+/// Makes one line of a text, with control characters as escapes.
+pub(super) fn make_visible_line(text: &str) -> String {
+    make_visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }

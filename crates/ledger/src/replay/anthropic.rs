@@ -1,19 +1,20 @@
-//! Messages in Anthropic's form.
+//! Writing requests for Anthropic's Messages API.
 
 use serde_json::{Value, json};
 
-use super::calls::{Call, Outcome};
-use super::ids::{self, Ids};
-use super::parts::{self, Part, Source};
-use super::reading::{Assistant, Said};
+use super::calls::{Call, CallResult};
+use super::ids::{self, CallIds};
+use super::parts::{self, ImageSource, Part};
+use super::reading::{AssistantMessage, ReplayMessage};
 
-pub(super) fn write(said: Vec<Said>) -> Value {
+/// Writes the system prompt and the messages of a request.
+pub(super) fn write_request(messages: Vec<ReplayMessage>) -> Value {
     let mut writer = Writer::default();
-    for said in said {
-        match said {
-            Said::System { role, parts } => writer.system(role, parts),
-            Said::User(parts) => writer.add(Role::User, blocks(parts)),
-            Said::Assistant(assistant) => writer.assistant(assistant),
+    for message in messages {
+        match message {
+            ReplayMessage::System { role, parts } => writer.add_system(role, parts),
+            ReplayMessage::User(parts) => writer.add_blocks(Role::User, to_blocks(parts)),
+            ReplayMessage::Assistant(message) => writer.add_assistant(message),
         }
     }
     writer.finish()
@@ -28,50 +29,50 @@ enum Role {
 struct Writer {
     system: Vec<String>,
     messages: Vec<(Role, Vec<Value>)>,
-    ids: Ids,
+    ids: CallIds,
 }
 
 impl Default for Writer {
     fn default() -> Writer {
-        Writer { system: Vec::new(), messages: Vec::new(), ids: Ids::anthropic() }
+        Writer { system: Vec::new(), messages: Vec::new(), ids: CallIds::anthropic() }
     }
 }
 
 impl Writer {
-    /// Only before the conversation is there a place for the system. What it says later is the
-    /// user's text in its place, since moving it to the front would change what it is about.
-    fn system(&mut self, role: &str, parts: Vec<Part>) {
+    /// Adds text of the system. The API has a place for it only before the conversation. Later text
+    /// becomes text of the user: moved to the front it would refer to something else.
+    fn add_system(&mut self, role: &str, parts: Vec<Part>) {
         if !self.messages.is_empty() {
             if !parts.is_empty() {
-                self.add(Role::User, noted(&format!("[{role}]"), parts));
+                self.add_blocks(Role::User, with_note(&format!("[{role}]"), parts));
             }
             return;
         }
-        let (texts, media) = parts::separate(parts);
+        let (texts, media) = parts::separate_media(parts);
         self.system.extend(texts);
         if !media.is_empty() {
-            self.add(Role::User, noted("[from the system]", media));
+            self.add_blocks(Role::User, with_note("[from the system]", media));
         }
     }
 
-    fn assistant(&mut self, assistant: Assistant) {
-        let Assistant { parts, calls, .. } = assistant;
-        // The assistant shows no images here: they are handed on as the user's.
+    fn add_assistant(&mut self, message: AssistantMessage) {
+        let AssistantMessage { parts, calls, .. } = message;
+        // The API allows no images of the assistant: they become images of the user.
         let is_media = |part: &Part| matches!(part, Part::Image { .. } | Part::Pdf { .. });
         let (media, parts): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(is_media);
         let calls: Vec<(String, Call)> =
-            calls.into_iter().map(|call| (self.ids.assign(&call.id), call)).collect();
-        let said = parts.into_iter().map(assistant_block);
-        self.add(Role::Assistant, said.chain(calls.iter().map(tool_use)).collect());
-        // Before everything else of the user's.
-        self.add(Role::User, calls.into_iter().map(tool_result).collect());
+            calls.into_iter().map(|call| (self.ids.assign_id(&call.id), call)).collect();
+        let blocks = parts.into_iter().map(assistant_block);
+        self.add_blocks(Role::Assistant, blocks.chain(calls.iter().map(tool_use)).collect());
+        // Results come before everything else of the user.
+        self.add_blocks(Role::User, calls.into_iter().map(tool_result).collect());
         if !media.is_empty() {
-            self.add(Role::User, noted("[from the assistant]", media));
+            self.add_blocks(Role::User, with_note("[from the assistant]", media));
         }
     }
 
-    /// Neighbours of one role are one message.
-    fn add(&mut self, role: Role, blocks: Vec<Value>) {
+    /// Adds blocks of a role. Neighbours of one role become one message.
+    fn add_blocks(&mut self, role: Role, blocks: Vec<Value>) {
         if blocks.is_empty() {
             return;
         }
@@ -79,16 +80,17 @@ impl Writer {
             self.close_assistant();
         }
         match self.messages.last_mut() {
-            Some((last, said)) if *last == role => said.extend(blocks),
+            Some((last, before)) if *last == role => before.extend(blocks),
             _ => self.messages.push((role, blocks)),
         }
     }
 
-    /// A message must not end with reasoning, as it does if the model was cut off there.
+    /// Removes reasoning from the end of the assistant's message, where a model was cut off. The API
+    /// refuses it there.
     fn close_assistant(&mut self) {
         let Some((Role::Assistant, blocks)) = self.messages.last_mut() else { return };
-        let said = blocks.iter().rposition(|block| !is_thinking(block)).map_or(0, |last| last + 1);
-        blocks.truncate(said);
+        let last = blocks.iter().rposition(|block| !is_thinking(block));
+        blocks.truncate(last.map_or(0, |last| last + 1));
         if blocks.is_empty() {
             self.messages.pop();
         }
@@ -97,13 +99,13 @@ impl Writer {
     fn finish(mut self) -> Value {
         self.close_assistant();
         if let Some((Role::Assistant, blocks)) = self.messages.last_mut() {
-            trim_end(blocks);
+            trim_last_text(blocks);
         }
         if let Some((Role::Assistant, _)) = self.messages.first() {
-            let note = vec![text("[The conversation begins with the assistant.]")];
+            let note = vec![text_block("[The conversation begins with the assistant.]")];
             self.messages.insert(0, (Role::User, note));
         }
-        let messages: Vec<Value> = self.messages.into_iter().map(message).collect();
+        let messages: Vec<Value> = self.messages.into_iter().map(write_message).collect();
         match self.system.is_empty() {
             true => json!({ "messages": messages }),
             false => json!({ "system": self.system.join("\n\n"), "messages": messages }),
@@ -111,14 +113,14 @@ impl Writer {
     }
 }
 
-/// Space at the very end of the assistant's last words is refused.
-fn trim_end(blocks: &mut [Value]) {
+/// Removes white space at the end of the assistant's last text. The API refuses it.
+fn trim_last_text(blocks: &mut [Value]) {
     if let Some(Value::String(text)) = blocks.last_mut().and_then(|block| block.get_mut("text")) {
         text.truncate(text.trim_end().len());
     }
 }
 
-fn message((role, blocks): (Role, Vec<Value>)) -> Value {
+fn write_message((role, blocks): (Role, Vec<Value>)) -> Value {
     let role = match role {
         Role::User => "user",
         Role::Assistant => "assistant",
@@ -131,7 +133,7 @@ fn message((role, blocks): (Role, Vec<Value>)) -> Value {
     json!({ "role": role, "content": content })
 }
 
-fn text(text: &str) -> Value {
+fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
@@ -139,23 +141,23 @@ fn is_thinking(block: &Value) -> bool {
     block["type"] == "thinking" || block["type"] == "redacted_thinking"
 }
 
-fn noted(note: &str, parts: Vec<Part>) -> Vec<Value> {
-    std::iter::once(text(note)).chain(blocks(parts)).collect()
+fn with_note(note: &str, parts: Vec<Part>) -> Vec<Value> {
+    std::iter::once(text_block(note)).chain(to_blocks(parts)).collect()
 }
 
-fn blocks(parts: Vec<Part>) -> Vec<Value> {
-    parts.into_iter().map(block).collect()
+fn to_blocks(parts: Vec<Part>) -> Vec<Value> {
+    parts.into_iter().map(to_block).collect()
 }
 
-/// A block of the user's or of a tool result.
-fn block(part: Part) -> Value {
+/// Makes a block of the user or of a tool result.
+fn to_block(part: Part) -> Value {
     match part {
-        Part::Image { source: Source::Base64 { media_type, data }, .. } => json!({
+        Part::Image { source: ImageSource::Base64 { media_type, data }, .. } => json!({
             "type": "image",
             "source": { "type": "base64", "media_type": media_type, "data": data },
         }),
-        // Images are fetched over TLS only.
-        Part::Image { source: Source::Url(url), .. } if url.starts_with("https://") => {
+        // The API fetches images over TLS only.
+        Part::Image { source: ImageSource::Url(url), .. } if url.starts_with("https://") => {
             json!({ "type": "image", "source": { "type": "url", "url": url } })
         }
         Part::Pdf { name, data } => {
@@ -167,14 +169,14 @@ fn block(part: Part) -> Value {
             block
         }
         Part::Other(block) if is_linked_document(&block) => block,
-        part => text(&part.into_text()),
+        part => text_block(&part.into_text()),
     }
 }
 
 fn assistant_block(part: Part) -> Value {
     match part {
         Part::Thinking(block) => block,
-        part => text(&part.into_text()),
+        part => text_block(&part.into_text()),
     }
 }
 
@@ -191,10 +193,10 @@ fn tool_use((id, call): &(String, Call)) -> Value {
 }
 
 fn tool_result((id, mut call): (String, Call)) -> Value {
-    let Outcome { parts, is_error } = call.take_outcome();
-    let content = blocks(parts);
+    let CallResult { parts, is_error } = call.take_result();
+    let content = to_blocks(parts);
     let mut result = json!({ "type": "tool_result", "tool_use_id": id });
-    // An error that shows an image is refused.
+    // The API refuses an error with an image.
     if is_error && content.iter().all(|block| block["type"] == "text") {
         result["is_error"] = true.into();
     }

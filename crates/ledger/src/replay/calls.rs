@@ -1,41 +1,41 @@
-//! Tool calls and their results, whichever API's form they were stored in.
+//! Tool calls and their results, read from the forms of any API.
 
 use serde_json::{Map, Value, json};
 
 use super::parts::Part;
 
-/// A tool call of the model's.
+/// A tool call of the model.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// As it was stored; empty if there is none.
+    /// The id as it was stored; empty if there is none.
     pub(super) id: String,
     pub(super) name: String,
     /// A JSON object as text.
     pub(super) arguments: String,
-    /// Fields of a stored call in OpenAI's form that are not named here. Some providers put
-    /// signatures there and want them back.
+    /// Other fields of a stored call in OpenAI's form. Some providers put signatures there and want
+    /// them back.
     pub(super) extra: Map<String, Value>,
-    /// What came of it, if that is known.
-    pub(super) outcome: Option<Outcome>,
+    pub(super) result: Option<CallResult>,
 }
 
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Outcome {
+pub(super) struct CallResult {
     pub(super) parts: Vec<Part>,
     pub(super) is_error: bool,
 }
 
 /// A result that has yet to find its call.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
-    /// As it was stored; empty if there is none.
+pub(super) struct ToolResult {
+    /// The id of the call as it was stored; empty if there is none.
     pub(super) id: String,
     pub(super) name: String,
-    pub(super) outcome: Outcome,
+    pub(super) result: CallResult,
 }
 
 impl Call {
-    /// An element of OpenAI's `tool_calls`, or what resembles one. Without a name it is none.
+    /// Reads an element of OpenAI's `tool_calls`, or a value that resembles one. It must have a name.
     pub(super) fn from_openai(value: &Value) -> Option<Call> {
         let call = value.as_object()?;
         let inner = ["function", "custom"].iter().find_map(|key| call.get(*key)?.as_object());
@@ -47,34 +47,35 @@ impl Call {
         Some(Call {
             id: ["id", "call_id"]
                 .iter()
-                .map(|key| id(call.get(*key)))
+                .map(|key| read_id(call.get(*key)))
                 .find(|id| !id.is_empty())
                 .unwrap_or_default(),
-            name: name(function.get("name"))?,
-            arguments: arguments_text(arguments),
+            name: read_name(function.get("name"))?,
+            arguments: format_arguments(arguments),
             extra: extra.map(|(key, value)| (key.clone(), value.clone())).collect(),
-            outcome: None,
+            result: None,
         })
     }
 
-    /// Anthropic's `tool_use` block.
+    /// Reads Anthropic's `tool_use` block.
     pub(super) fn from_anthropic(block: &Value) -> Option<Call> {
         (block.get("type")? == "tool_use").then_some(())?;
         Some(Call {
-            id: id(block.get("id")),
-            name: name(block.get("name"))?,
-            arguments: arguments_text(block.get("input")),
+            id: read_id(block.get("id")),
+            name: read_name(block.get("name"))?,
+            arguments: format_arguments(block.get("input")),
             extra: Map::new(),
-            outcome: None,
+            result: None,
         })
     }
 
+    /// The arguments as a JSON object.
     pub(super) fn input(&self) -> Map<String, Value> {
         serde_json::from_str(&self.arguments).unwrap_or_default()
     }
 
-    /// Whether the other is this one once more: some agents store a call as a block of the
-    /// content and in the list of calls.
+    /// True if both are the same call. Some agents store a call as a block of the content and in the
+    /// list of calls.
     pub(super) fn is_same(&self, other: &Call) -> bool {
         !self.id.is_empty()
             && self.id == other.id
@@ -82,19 +83,19 @@ impl Call {
             && self.input() == other.input()
     }
 
-    /// Takes the result, or what stands for it: APIs refuse a call without one.
-    pub(super) fn take_outcome(&mut self) -> Outcome {
-        self.outcome.take().unwrap_or_else(|| Outcome {
+    /// Takes the result. A call without one gets a note, because APIs require a result.
+    pub(super) fn take_result(&mut self) -> CallResult {
+        self.result.take().unwrap_or_else(|| CallResult {
             parts: vec![Part::Text("No result was recorded.".to_owned())],
             is_error: false,
         })
     }
 }
 
-impl Answer {
-    /// As text of the user's, since there is no call that it could answer.
+impl ToolResult {
+    /// Converts a result without a call to text of the user.
     pub(super) fn into_parts(self) -> Vec<Part> {
-        let Answer { id, name, outcome } = self;
+        let ToolResult { id, name, result } = self;
         let mut note = "[result of a tool call that is not part of this conversation".to_owned();
         for (what, value) in [("call", id), ("tool", name)] {
             if !value.is_empty() {
@@ -102,12 +103,12 @@ impl Answer {
             }
         }
         note.push(']');
-        std::iter::once(Part::Text(note)).chain(outcome.parts).collect()
+        std::iter::once(Part::Text(note)).chain(result.parts).collect()
     }
 }
 
-/// Names are text, but some importers leave numbers.
-pub(super) fn id(value: Option<&Value>) -> String {
+/// Reads an id. It should be text, but some importers leave numbers.
+pub(super) fn read_id(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(id)) => id.clone(),
         Some(Value::Number(id)) => id.to_string(),
@@ -115,12 +116,13 @@ pub(super) fn id(value: Option<&Value>) -> String {
     }
 }
 
-fn name(value: Option<&Value>) -> Option<String> {
+fn read_name(value: Option<&Value>) -> Option<String> {
     value?.as_str().filter(|name| !name.trim().is_empty()).map(str::to_owned)
 }
 
-/// Arguments are an object. A model that was cut off, or none at all, leaves anything else.
-fn arguments_text(arguments: Option<&Value>) -> String {
+/// Formats arguments as a JSON object. If they are anything else, as when a model was cut off, they
+/// become a field of an object.
+fn format_arguments(arguments: Option<&Value>) -> String {
     let wrapped = |text: &str| json!({ "arguments": text }).to_string();
     match arguments {
         None | Some(Value::Null) => "{}".to_owned(),

@@ -1,68 +1,70 @@
-//! Names of calls and tools that an API takes.
+//! CallIds of calls and names of tools that an API accepts.
 
 use std::collections::{HashMap, HashSet};
 
-/// Hands out names of calls: as they were stored where that is possible, and no name twice.
-pub(super) struct Ids {
-    longest: usize,
-    /// Only letters, digits, `_` and `-`.
-    plain: bool,
+/// Assigns ids to calls: as they were stored if possible, and no id twice.
+pub(super) struct CallIds {
+    max_length: usize,
+    /// True if only letters, digits, `_` and `-` are allowed.
+    is_plain: bool,
     taken: HashSet<String>,
-    /// The next number to try behind a name that is taken.
+    /// The next number to try behind an id that is taken.
     next: HashMap<String, usize>,
 }
 
-impl Ids {
-    /// OpenAI takes any characters, but few.
-    pub(super) fn openai() -> Ids {
-        Ids::new(40, false)
+impl CallIds {
+    /// The ids that OpenAI accepts: short, with any characters.
+    pub(super) fn openai() -> CallIds {
+        CallIds::new(40, false)
     }
 
-    pub(super) fn anthropic() -> Ids {
-        Ids::new(64, true)
+    /// The ids that Anthropic accepts: longer, with few kinds of characters.
+    pub(super) fn anthropic() -> CallIds {
+        CallIds::new(64, true)
     }
 
-    fn new(longest: usize, plain: bool) -> Ids {
-        Ids { longest, plain, taken: HashSet::new(), next: HashMap::new() }
+    fn new(max_length: usize, is_plain: bool) -> CallIds {
+        CallIds { max_length, is_plain, taken: HashSet::new(), next: HashMap::new() }
     }
 
-    /// Names may be used again from here on.
-    pub(super) fn forget(&mut self) {
+    /// Allows all ids to be used again.
+    pub(super) fn forget_all(&mut self) {
         self.taken.clear();
         self.next.clear();
     }
 
-    /// The name for a call that was stored under `id`, which may be empty.
-    pub(super) fn assign(&mut self, id: &str) -> String {
+    /// Assigns an id to a call that was stored under `id`, which may be empty.
+    pub(super) fn assign_id(&mut self, id: &str) -> String {
         let wanted = match id {
             "" => "call".to_owned(),
-            id if self.plain => plain(id),
+            id if self.is_plain => replace_special(id),
             id => id.to_owned(),
         };
-        let mut name = cut(&wanted, self.longest).to_owned();
+        let mut name = cut_text(&wanted, self.max_length).to_owned();
         let next = self.next.entry(name.clone()).or_insert(2);
         let base = name.clone();
         while !self.taken.insert(name.clone()) {
             let suffix = format!("_{next}");
-            name = format!("{}{suffix}", cut(&base, self.longest - suffix.len()));
+            name = format!("{}{suffix}", cut_text(&base, self.max_length - suffix.len()));
             *next += 1;
         }
         name
     }
 }
 
-/// A tool's name. Both APIs allow the same characters, OpenAI the shorter names.
+/// Converts the name of a tool to one that both APIs accept. They allow the same characters; OpenAI
+/// has the smaller limit.
 pub(super) fn tool_name(name: &str) -> String {
-    cut(&plain(name), 64).to_owned()
+    cut_text(&replace_special(name), 64).to_owned()
 }
 
-fn plain(text: &str) -> String {
+fn replace_special(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     text.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
 }
 
-/// The beginning of a text, at most `longest` bytes.
-fn cut(text: &str, longest: usize) -> &str {
-    let end = (0..=longest.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+/// Cuts a text to at most `max_length` bytes.
+fn cut_text(text: &str, max_length: usize) -> &str {
+    let end = (0..=max_length.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or_default()]
 }

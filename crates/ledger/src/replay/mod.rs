@@ -1,14 +1,14 @@
-//! A stored conversation as the next request to a model would carry it.
+//! Replaying a stored conversation: making the messages of the next request to a model.
 //!
-//! What was stored may be anything: a session was killed in the middle, an importer did not know
-//! better, another API's blocks are in it. What comes out is always what the API takes. It goes
-//! in three steps: `reading` understands every form, `pairing` gives each call its result,
-//! and one writer per API puts it down.
+//! The stored messages may have any form: a session was killed in the middle, an importer left odd
+//! data, the blocks are those of another API. The result is always valid for the API. There are
+//! three steps: `reading` understands every form, `pairing` gives each call its result, and one
+//! writer per API writes the request.
 //!
-//! Text that has no proper place becomes text of the user's, with a word on what it was, so that
-//! nothing is lost silently. Left out are only `session_meta` messages (notes of agents to
+//! Text that has no proper place becomes text of the user, with a note on its origin, so that
+//! nothing is lost silently. Only these are left out: `session_meta` messages (notes of agents to
 //! themselves), binary data that the API has no place for, and reasoning that the API would not
-//! take back.
+//! accept.
 
 mod anthropic;
 mod calls;
@@ -29,18 +29,18 @@ pub(crate) use self::parts::without_binary;
 
 use crate::{MessageRecord, SessionRecord};
 
-/// The messages of a request to an OpenAI-style chat completions API, system prompt first.
+/// Makes the messages of a request to an OpenAI-style chat completions API, system prompt first.
 ///
-/// `messages` are those the model is to see, in order. Reasoning and Codex's items are handed on
-/// as they were stored, for the providers that want them back.
+/// `messages` are the current messages, in order. Reasoning and Codex's items are passed on as they
+/// were stored, for the providers that want them back.
 pub fn openai(session: &SessionRecord, messages: &[MessageRecord]) -> Value {
-    openai::write(pairing::pair(reading::read(session, messages)))
+    openai::write_messages(pairing::pair_results(reading::read_items(session, messages)))
 }
 
-/// What a request to Anthropic's Messages API carries: `{"system": …, "messages": […]}`, where
-/// `system` is a string and left out if there is none.
+/// Makes the system prompt and messages of a request to Anthropic's Messages API:
+/// `{"system": …, "messages": […]}`. `system` is a string; it is left out if there is none.
 ///
-/// `messages` are those the model is to see, in order.
+/// `messages` are the current messages, in order.
 pub fn anthropic(session: &SessionRecord, messages: &[MessageRecord]) -> Value {
-    anthropic::write(pairing::pair(reading::read(session, messages)))
+    anthropic::write_request(pairing::pair_results(reading::read_items(session, messages)))
 }

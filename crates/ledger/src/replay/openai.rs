@@ -1,19 +1,20 @@
-//! Messages in OpenAI's form.
+//! Writing messages for OpenAI-style chat completions APIs.
 
 use serde_json::{Map, Value, json};
 
 use super::calls::Call;
-use super::ids::{self, Ids};
-use super::parts::{self, Part, Source};
-use super::reading::{Assistant, Said};
+use super::ids::{self, CallIds};
+use super::parts::{self, ImageSource, Part};
+use super::reading::{AssistantMessage, ReplayMessage};
 
-pub(super) fn write(said: Vec<Said>) -> Value {
-    let mut writer = Writer { messages: Vec::new(), ids: Ids::openai() };
-    for said in said {
-        match said {
-            Said::System { role, parts } => writer.system(role, parts),
-            Said::User(parts) => writer.user(parts),
-            Said::Assistant(assistant) => writer.assistant(assistant),
+/// Writes the messages of a request.
+pub(super) fn write_messages(messages: Vec<ReplayMessage>) -> Value {
+    let mut writer = Writer { messages: Vec::new(), ids: CallIds::openai() };
+    for message in messages {
+        match message {
+            ReplayMessage::System { role, parts } => writer.add_system(role, parts),
+            ReplayMessage::User(parts) => writer.add_user(parts),
+            ReplayMessage::Assistant(message) => writer.add_assistant(message),
         }
     }
     Value::Array(writer.messages)
@@ -21,36 +22,36 @@ pub(super) fn write(said: Vec<Said>) -> Value {
 
 struct Writer {
     messages: Vec<Value>,
-    ids: Ids,
+    ids: CallIds,
 }
 
 impl Writer {
-    fn system(&mut self, role: &str, parts: Vec<Part>) {
-        let (texts, media) = parts::separate(parts);
+    fn add_system(&mut self, role: &str, parts: Vec<Part>) {
+        let (texts, media) = parts::separate_media(parts);
         if !texts.is_empty() {
-            self.messages.push(json!({ "role": role, "content": joined(&texts) }));
+            self.messages.push(json!({ "role": role, "content": join_texts(&texts) }));
         }
-        self.media("[from the system]", media);
+        self.add_media("[from the system]", media);
     }
 
-    fn user(&mut self, parts: Vec<Part>) {
+    fn add_user(&mut self, parts: Vec<Part>) {
         if !parts.is_empty() {
             self.messages.push(json!({ "role": "user", "content": user_content(parts) }));
         }
     }
 
-    fn assistant(&mut self, assistant: Assistant) {
-        let Assistant { mut parts, calls, carried } = assistant;
+    fn add_assistant(&mut self, message: AssistantMessage) {
+        let AssistantMessage { mut parts, calls, carried } = message;
         // Anthropic's reasoning has no place here.
         parts.retain(|part| !matches!(part, Part::Thinking(_)));
-        let (texts, media) = parts::separate(parts);
+        let (texts, media) = parts::separate_media(parts);
         if !texts.is_empty() || !calls.is_empty() {
-            self.assistant_message(&texts, calls, carried);
+            self.add_text_and_calls(&texts, calls, carried);
         }
-        self.media("[from the assistant]", media);
+        self.add_media("[from the assistant]", media);
     }
 
-    fn assistant_message(
+    fn add_text_and_calls(
         &mut self,
         texts: &[String],
         calls: Vec<Call>,
@@ -58,43 +59,44 @@ impl Writer {
     ) {
         let mut message = carried;
         message.insert("role".to_owned(), "assistant".into());
-        // Only beside calls may it be null.
-        let content = if texts.is_empty() { Value::Null } else { joined(texts).into() };
+        // Content may be null only beside calls.
+        let content = if texts.is_empty() { Value::Null } else { join_texts(texts).into() };
         message.insert("content".to_owned(), content);
         if calls.is_empty() {
             self.messages.push(Value::Object(message));
             return;
         }
-        // A name is looked for in the message right before, so that it may be used again later.
-        self.ids.forget();
+        // A result refers to the message right before, so ids may be used again later.
+        self.ids.forget_all();
         let calls: Vec<(String, Call)> =
-            calls.into_iter().map(|call| (self.ids.assign(&call.id), call)).collect();
+            calls.into_iter().map(|call| (self.ids.assign_id(&call.id), call)).collect();
         let list = calls.iter().map(|(id, call)| tool_call(id, call)).collect();
         message.insert("tool_calls".to_owned(), Value::Array(list));
         self.messages.push(Value::Object(message));
-        self.results(calls);
+        self.add_results(calls);
     }
 
-    fn results(&mut self, calls: Vec<(String, Call)>) {
+    fn add_results(&mut self, calls: Vec<(String, Call)>) {
         let mut later = Vec::new();
         for (id, mut call) in calls {
-            let (texts, media) = parts::separate(call.take_outcome().parts);
+            let (texts, media) = parts::separate_media(call.take_result().parts);
             self.messages
-                .push(json!({ "role": "tool", "tool_call_id": id, "content": joined(&texts) }));
+                .push(json!({ "role": "tool", "tool_call_id": id, "content": join_texts(&texts) }));
             later.push((format!("[from the result of {}]", call.name), media));
         }
-        later.into_iter().for_each(|(note, media)| self.media(&note, media));
+        later.into_iter().for_each(|(note, media)| self.add_media(&note, media));
     }
 
-    /// Only users show images here: what others showed is handed on in a message of its own.
-    fn media(&mut self, note: &str, media: Vec<Part>) {
+    /// Adds images and documents. The API allows them only in messages of the user, so those of
+    /// others come in a message of their own.
+    fn add_media(&mut self, note: &str, media: Vec<Part>) {
         if !media.is_empty() {
-            self.user(std::iter::once(Part::Text(note.to_owned())).chain(media).collect());
+            self.add_user(std::iter::once(Part::Text(note.to_owned())).chain(media).collect());
         }
     }
 }
 
-fn joined(texts: &[String]) -> String {
+fn join_texts(texts: &[String]) -> String {
     texts.join("\n\n")
 }
 
@@ -107,23 +109,24 @@ fn tool_call(id: &str, call: &Call) -> Value {
     Value::Object(value)
 }
 
-/// Text alone is a string: not every provider takes lists.
+/// Makes the content of a message of the user. Text alone is a string, because not every provider
+/// accepts lists.
 fn user_content(parts: Vec<Part>) -> Value {
-    let blocks: Vec<Value> = parts.into_iter().map(block).collect();
+    let blocks: Vec<Value> = parts.into_iter().map(to_block).collect();
     let texts: Option<Vec<String>> =
         blocks.iter().map(|block| Some(block.get("text")?.as_str()?.to_owned())).collect();
     match texts {
-        Some(texts) => joined(&texts).into(),
+        Some(texts) => join_texts(&texts).into(),
         None => Value::Array(blocks),
     }
 }
 
-fn block(part: Part) -> Value {
+fn to_block(part: Part) -> Value {
     match part {
         Part::Image { source, detail } => {
             let mut image = json!({ "url": match source {
-                Source::Base64 { media_type, data } => format!("data:{media_type};base64,{data}"),
-                Source::Url(url) => url,
+                ImageSource::Base64 { media_type, data } => format!("data:{media_type};base64,{data}"),
+                ImageSource::Url(url) => url,
             } });
             if let Some(detail) = detail {
                 image["detail"] = detail.into();
@@ -134,12 +137,12 @@ fn block(part: Part) -> Value {
             "filename": name.unwrap_or_else(|| "document.pdf".to_owned()),
             "file_data": format!("data:application/pdf;base64,{data}"),
         } }),
-        Part::Other(block) if is_openais(&block) => block,
+        Part::Other(block) if is_openai_block(&block) => block,
         part => json!({ "type": "text", "text": part.into_text() }),
     }
 }
 
-fn is_openais(block: &Value) -> bool {
+fn is_openai_block(block: &Value) -> bool {
     let string = |key: &str, field: &str| {
         block.get(key).is_some_and(|inner| {
             inner.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty())

@@ -1,85 +1,87 @@
-//! Every call gets its result, wherever that was stored.
+//! Giving every call its result, wherever that was stored.
 
 use std::collections::HashMap;
 
-use super::calls::{Answer, Call};
-use super::reading::{Item, Said};
+use super::calls::{Call, ToolResult};
+use super::reading::{ReplayItem, ReplayMessage};
 
-/// Moves results to their calls. Those that have no call, or whose call has another result
-/// already, become text of the user's in their place.
-pub(super) fn pair(items: Vec<Item>) -> Vec<Said> {
+/// Moves results to their calls. Results without a call, or whose call has another result already,
+/// become text of the user in their place.
+pub(super) fn pair_results(items: Vec<ReplayItem>) -> Vec<ReplayMessage> {
     let mut pairing = Pairing::default();
     for item in items {
         match item {
-            Item::Said(said) => pairing.add(said),
-            Item::Answer(answer) => pairing.answer(answer),
+            ReplayItem::Message(message) => pairing.add_message(message),
+            ReplayItem::Result(result) => pairing.add_result(result),
         }
     }
-    pairing.said
+    pairing.messages
 }
 
+/// The messages so far, and the calls among them.
 #[derive(Default)]
 struct Pairing {
-    said: Vec<Said>,
-    /// Where the last message is that has a call of this name. Agents use names again, and then
-    /// a result belongs to the nearest.
+    messages: Vec<ReplayMessage>,
+    /// The index of the last message with a call of each id. Agents use ids again, and then a
+    /// result belongs to the nearest.
     by_id: HashMap<String, usize>,
-    /// Where the last message with calls is.
+    /// The index of the last message with calls.
     last: Option<usize>,
 }
 
 impl Pairing {
-    fn add(&mut self, said: Said) {
-        if let Said::Assistant(assistant) = &said
+    fn add_message(&mut self, message: ReplayMessage) {
+        if let ReplayMessage::Assistant(assistant) = &message
             && !assistant.calls.is_empty()
         {
-            let place = self.said.len();
-            self.last = Some(place);
+            let index = self.messages.len();
+            self.last = Some(index);
             let named = assistant.calls.iter().filter(|call| !call.id.is_empty());
-            self.by_id.extend(named.map(|call| (call.id.clone(), place)));
+            self.by_id.extend(named.map(|call| (call.id.clone(), index)));
         }
-        self.said.push(said);
+        self.messages.push(message);
     }
 
-    fn answer(&mut self, answer: Answer) {
-        match self.call_for(&answer) {
-            Target::Open(call) => call.outcome = Some(answer.outcome),
+    fn add_result(&mut self, result: ToolResult) {
+        match self.find_call(&result) {
+            Target::Open(call) => call.result = Some(result.result),
             Target::Repeated => {}
-            Target::None => self.said.push(Said::User(answer.into_parts())),
+            Target::None => self.messages.push(ReplayMessage::User(result.into_parts())),
         }
     }
 
-    fn call_for(&mut self, answer: &Answer) -> Target<'_> {
-        let by_id = self.by_id.get(&answer.id).copied();
-        let Some(place) = by_id.or(self.last) else { return Target::None };
-        let Some(Said::Assistant(assistant)) = self.said.get_mut(place) else {
+    fn find_call(&mut self, result: &ToolResult) -> Target<'_> {
+        let by_id = self.by_id.get(&result.id).copied();
+        let Some(index) = by_id.or(self.last) else { return Target::None };
+        let Some(ReplayMessage::Assistant(assistant)) = self.messages.get_mut(index) else {
             return Target::None;
         };
         let fits = |call: &Call| match by_id {
-            Some(_) => call.id == answer.id,
-            None => may_belong(answer, call),
+            Some(_) => call.id == result.id,
+            None => can_belong(result, call),
         };
         let mut is_repeated = false;
         for call in assistant.calls.iter_mut().filter(|call| fits(call)) {
-            match &call.outcome {
+            match &call.result {
                 None => return Target::Open(call),
-                Some(outcome) => is_repeated |= by_id.is_some() && *outcome == answer.outcome,
+                Some(first) => is_repeated |= by_id.is_some() && *first == result.result,
             }
         }
         if is_repeated { Target::Repeated } else { Target::None }
     }
 }
 
+/// The call that a result belongs to.
 enum Target<'a> {
     Open(&'a mut Call),
-    /// The very same result was there before: nothing is lost without it.
+    /// The call has exactly this result already: nothing is lost without it.
     Repeated,
     None,
 }
 
-/// Whether a result can be this call's although no name says so: one of the two has none, and
-/// the tools are the same as far as is known.
-fn may_belong(answer: &Answer, call: &Call) -> bool {
-    (answer.id.is_empty() || call.id.is_empty())
-        && (answer.name.is_empty() || answer.name == call.name)
+/// True if a result can belong to a call although the ids do not say so: one of the two has no id,
+/// and the tools are the same as far as is known.
+fn can_belong(result: &ToolResult, call: &Call) -> bool {
+    (result.id.is_empty() || call.id.is_empty())
+        && (result.name.is_empty() || result.name == call.name)
 }

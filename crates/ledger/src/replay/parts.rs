@@ -1,18 +1,18 @@
-//! Pieces of content, whichever API's blocks they were stored as.
+//! Parts of content, read from the blocks of any API.
 
 use serde_json::{Map, Value};
 
-/// Images that both APIs take.
+/// The types of images that both APIs accept.
 const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 const PDF: &str = "application/pdf";
 
-/// One piece of a message.
+/// One part of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Part {
-    /// Never blank.
+    /// Text that is never blank.
     Text(String),
     Image {
-        source: Source,
+        source: ImageSource,
         detail: Option<String>,
     },
     Pdf {
@@ -21,29 +21,30 @@ pub(super) enum Part {
     },
     /// An Anthropic block with its signature, or one whose content is encrypted.
     Thinking(Value),
-    /// What only one of the APIs may know.
+    /// A block that only one of the APIs may know.
     Other(Value),
 }
 
+/// The source of an image.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Source {
+pub(super) enum ImageSource {
     Base64 { media_type: String, data: String },
     Url(String),
 }
 
 impl Part {
-    /// Text, unless it is blank: APIs refuse blank text, and nobody misses it.
+    /// Makes a part of a text; `None` if it is blank, because APIs refuse blank text.
     pub(super) fn text(text: impl Into<String>) -> Option<Part> {
         let text = text.into();
         (!text.trim().is_empty()).then_some(Part::Text(text))
     }
 
-    /// For where there is only room for text.
+    /// Converts the part to text, for a place where only text is allowed.
     pub(super) fn into_text(self) -> String {
         match self {
             Part::Text(text) => text,
-            Part::Image { source: Source::Url(url), .. } => format!("[image: {url}]"),
-            Part::Image { source: Source::Base64 { media_type, data }, .. } => {
+            Part::Image { source: ImageSource::Url(url), .. } => format!("[image: {url}]"),
+            Part::Image { source: ImageSource::Base64 { media_type, data }, .. } => {
                 format!("[{media_type}, {} characters of base64, left out]", data.len())
             }
             Part::Pdf { data, .. } => {
@@ -54,8 +55,8 @@ impl Part {
     }
 }
 
-/// Texts in a row, and what is no text.
-pub(super) fn separate(parts: Vec<Part>) -> (Vec<String>, Vec<Part>) {
+/// Separates the texts from images and documents.
+pub(super) fn separate_media(parts: Vec<Part>) -> (Vec<String>, Vec<Part>) {
     let mut texts = Vec::new();
     let mut media = Vec::new();
     for part in parts {
@@ -67,12 +68,12 @@ pub(super) fn separate(parts: Vec<Part>) -> (Vec<String>, Vec<Part>) {
     (texts, media)
 }
 
-/// A block that is neither a tool's call nor a tool's result.
-pub(super) fn part(block: Value) -> Option<Part> {
+/// Reads a block that is neither a tool call nor a tool result.
+pub(super) fn read_part(block: Value) -> Option<Part> {
     match block {
         Value::Null => None,
         Value::String(text) => Part::text(text),
-        Value::Object(map) => match known(&map) {
+        Value::Object(map) => match read_known(&map) {
             Some(part) => part,
             None => Some(Part::Other(Value::Object(map))),
         },
@@ -80,24 +81,24 @@ pub(super) fn part(block: Value) -> Option<Part> {
     }
 }
 
-/// `Some(None)` is a block that is known to say nothing.
-fn known(block: &Map<String, Value>) -> Option<Option<Part>> {
+/// Reads a block of a known type. `Some(None)` is a known block without content.
+fn read_known(block: &Map<String, Value>) -> Option<Option<Part>> {
     let string = |key: &str| block.get(key).and_then(Value::as_str);
     match string("type") {
         Some("text" | "input_text" | "output_text") => Some(Part::text(string("text")?)),
-        // More than the text makes it a tool's own structure.
+        // A block with more fields has a structure of its tool's own.
         None if block.len() == 1 => Some(Part::text(string("text")?)),
         Some("refusal") => Some(Part::text(string("refusal")?)),
-        Some("image_url" | "input_image") => image_by_url(block).map(Some),
-        Some("image") => image_by_source(block.get("source")?).map(Some),
-        Some("file") => pdf_by_url(block.get("file")?).map(Some),
-        Some("document") => document(block),
+        Some("image_url" | "input_image") => read_image_url(block).map(Some),
+        Some("image") => read_image_source(block.get("source")?).map(Some),
+        Some("file") => read_pdf_url(block.get("file")?).map(Some),
+        Some("document") => read_document(block),
         _ => None,
     }
 }
 
-/// `{"image_url": {"url"}}`, or with the address itself in that place.
-fn image_by_url(block: &Map<String, Value>) -> Option<Part> {
+/// Reads `{"image_url": {"url": …}}` or `{"image_url": …}`.
+fn read_image_url(block: &Map<String, Value>) -> Option<Part> {
     let image = block.get("image_url")?;
     let url = image.as_str().or_else(|| image.get("url")?.as_str())?;
     let detail = [image.get("detail"), block.get("detail")]
@@ -106,14 +107,14 @@ fn image_by_url(block: &Map<String, Value>) -> Option<Part> {
         .filter_map(Value::as_str)
         .find(|detail| matches!(*detail, "auto" | "low" | "high"))
         .map(str::to_owned);
-    let source = match data_url(url) {
+    let source = match split_data_url(url) {
         Some((media_type, data)) => base64_image(media_type, data)?,
         None => web_address(url)?,
     };
     Some(Part::Image { source, detail })
 }
 
-fn image_by_source(source: &Value) -> Option<Part> {
+fn read_image_source(source: &Value) -> Option<Part> {
     let string = |key: &str| source.get(key).and_then(Value::as_str);
     let source = match string("type")? {
         "base64" => base64_image(string("media_type")?, string("data")?)?,
@@ -123,13 +124,13 @@ fn image_by_source(source: &Value) -> Option<Part> {
     Some(Part::Image { source, detail: None })
 }
 
-fn pdf_by_url(file: &Value) -> Option<Part> {
-    let (media_type, data) = data_url(file.get("file_data")?.as_str()?)?;
+fn read_pdf_url(file: &Value) -> Option<Part> {
+    let (media_type, data) = split_data_url(file.get("file_data")?.as_str()?)?;
     let name = file.get("filename").and_then(Value::as_str).map(str::to_owned);
     (media_type == PDF && is_base64(data)).then(|| Part::Pdf { name, data: data.to_owned() })
 }
 
-fn document(block: &Map<String, Value>) -> Option<Option<Part>> {
+fn read_document(block: &Map<String, Value>) -> Option<Option<Part>> {
     let source = block.get("source")?;
     let string = |key: &str| source.get(key).and_then(Value::as_str);
     let name = block.get("title").and_then(Value::as_str).map(str::to_owned);
@@ -145,18 +146,18 @@ fn document(block: &Map<String, Value>) -> Option<Option<Part>> {
     }
 }
 
-/// Type and data of `data:<type>[;<parameter>];base64,<data>`.
-fn data_url(url: &str) -> Option<(&str, &str)> {
+/// Splits `data:<type>[;<parameter>];base64,<data>` into type and data.
+fn split_data_url(url: &str) -> Option<(&str, &str)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     let head = head.strip_suffix(";base64")?;
     Some((head.split(';').next().unwrap_or(head), data))
 }
 
-fn base64_image(media_type: &str, data: &str) -> Option<Source> {
-    // A common slip that Anthropic's API does not forgive.
+fn base64_image(media_type: &str, data: &str) -> Option<ImageSource> {
+    // A common mistake that Anthropic's API does not accept.
     let media_type = if media_type == "image/jpg" { "image/jpeg" } else { media_type };
     (IMAGE_TYPES.contains(&media_type) && is_base64(data))
-        .then(|| Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() })
+        .then(|| ImageSource::Base64 { media_type: media_type.to_owned(), data: data.to_owned() })
 }
 
 fn is_base64(data: &str) -> bool {
@@ -166,14 +167,14 @@ fn is_base64(data: &str) -> bool {
         && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
-fn web_address(url: &str) -> Option<Source> {
+fn web_address(url: &str) -> Option<ImageSource> {
     let is_web = url.starts_with("https://") || url.starts_with("http://");
-    is_web.then(|| Source::Url(url.to_owned()))
+    is_web.then(|| ImageSource::Url(url.to_owned()))
 }
 
-/// An Anthropic block of reasoning, if the API would take it back: with its signature. OpenRouter
-/// hands the same out in a form of its own.
-pub(super) fn thinking(block: &Value) -> Option<Part> {
+/// Reads an Anthropic block of reasoning, if the API would accept it: with its signature.
+/// OpenRouter has a form of its own for these blocks.
+pub(super) fn read_thinking(block: &Value) -> Option<Part> {
     let string = |key: &str| block.get(key).and_then(Value::as_str).filter(|s| !s.is_empty());
     let is_anthropics = || string("format").is_some_and(|format| format.starts_with("anthropic"));
     let signed = |text: Option<&str>| {
@@ -193,16 +194,16 @@ pub(super) fn thinking(block: &Value) -> Option<Part> {
     Some(Part::Thinking(block))
 }
 
-/// The block with a note in the place of binary data, which as text would only fill the context.
+/// Replaces binary data in a block by a note. As text it would only fill the context.
 pub(crate) fn without_binary(mut block: Value) -> Value {
-    elide(&mut block, "");
+    replace_binary(&mut block, "");
     block
 }
 
-fn elide(value: &mut Value, key: &str) {
+fn replace_binary(value: &mut Value, key: &str) {
     match value {
-        Value::Object(map) => map.iter_mut().for_each(|(key, value)| elide(value, key)),
-        Value::Array(values) => values.iter_mut().for_each(|value| elide(value, key)),
+        Value::Object(map) => map.iter_mut().for_each(|(key, value)| replace_binary(value, key)),
+        Value::Array(values) => values.iter_mut().for_each(|value| replace_binary(value, key)),
         Value::String(text) if is_binary(key, text) => {
             *text = format!("[{} characters left out]", text.len());
         }
@@ -212,5 +213,5 @@ fn elide(value: &mut Value, key: &str) {
 
 fn is_binary(key: &str, text: &str) -> bool {
     let is_data = matches!(key, "data" | "file_data" | "encrypted_content");
-    (is_data && is_base64(text) && text.len() > 64) || data_url(text).is_some()
+    (is_data && is_base64(text) && text.len() > 64) || split_data_url(text).is_some()
 }

@@ -1,4 +1,4 @@
-//! Whatever was stored, both APIs take what comes out, and every text is in it.
+//! Both APIs accept a replay of anything that was stored, and it has every text.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn openai_takes_it(messages in conversation(), prompt in any::<bool>()) {
-        let session = session(prompt);
+    fn openai_accepts_any_replay(messages in any_conversation(), prompt in any::<bool>()) {
+        let session = make_session(prompt);
         let written = openai(&session, &messages);
         check_openai(&written);
         check_texts(&messages, &written);
@@ -22,8 +22,8 @@ proptest! {
     }
 
     #[test]
-    fn anthropic_takes_it(messages in conversation(), prompt in any::<bool>()) {
-        let session = session(prompt);
+    fn anthropic_accepts_any_replay(messages in any_conversation(), prompt in any::<bool>()) {
+        let session = make_session(prompt);
         let written = anthropic(&session, &messages);
         check_anthropic(&written);
         check_texts(&messages, &written);
@@ -31,7 +31,7 @@ proptest! {
     }
 
     #[test]
-    fn what_came_out_goes_in_again(messages in conversation()) {
+    fn a_replay_is_replayed_unchanged(messages in any_conversation()) {
         let session = SessionRecord::default();
         let once = openai(&session, &messages);
         let again: Vec<MessageRecord> = serde_json::from_value(once.clone()).unwrap();
@@ -42,12 +42,12 @@ proptest! {
     }
 }
 
-fn session(prompt: bool) -> SessionRecord {
+fn make_session(prompt: bool) -> SessionRecord {
     let system_prompt = prompt.then(|| "«system prompt»".to_owned());
     SessionRecord { system_prompt, ..SessionRecord::default() }
 }
 
-/// The rules of chat completions.
+/// Checks the rules of chat completions.
 fn check_openai(written: &Value) {
     let messages = written.as_array().unwrap();
     let mut open: Vec<&str> = Vec::new();
@@ -60,7 +60,7 @@ fn check_openai(written: &Value) {
         }
         assert!(open.is_empty(), "{open:?} without results");
         match role {
-            "system" | "developer" => assert!(is_said(&message["content"])),
+            "system" | "developer" => assert!(is_text(&message["content"])),
             "user" => check_openai_user(&message["content"]),
             "assistant" => open = check_openai_assistant(message),
             role => panic!("role {role}"),
@@ -70,11 +70,11 @@ fn check_openai(written: &Value) {
 }
 
 fn check_openai_user(content: &Value) {
-    let Value::Array(blocks) = content else { return assert!(is_said(content)) };
+    let Value::Array(blocks) = content else { return assert!(is_text(content)) };
     assert!(!blocks.is_empty());
     for block in blocks {
         match block["type"].as_str().unwrap() {
-            "text" => assert!(is_said(&block["text"])),
+            "text" => assert!(is_text(&block["text"])),
             "image_url" => {
                 let url = block["image_url"]["url"].as_str().unwrap();
                 assert!(url.starts_with("http") || url.starts_with("data:image/"));
@@ -88,10 +88,10 @@ fn check_openai_user(content: &Value) {
 
 fn check_openai_assistant(message: &Value) -> Vec<&str> {
     let Some(calls) = message.get("tool_calls") else {
-        assert!(is_said(&message["content"]));
+        assert!(is_text(&message["content"]));
         return Vec::new();
     };
-    assert!(message["content"].is_null() || is_said(&message["content"]));
+    assert!(message["content"].is_null() || is_text(&message["content"]));
     let ids: Vec<&str> = calls.as_array().unwrap().iter().map(check_openai_call).collect();
     assert!(!ids.is_empty());
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "{ids:?}");
@@ -108,9 +108,9 @@ fn check_openai_call(call: &Value) -> &str {
     id
 }
 
-/// The rules of the Messages API.
+/// Checks the rules of the Messages API.
 fn check_anthropic(written: &Value) {
-    assert!(written.get("system").is_none_or(is_said));
+    assert!(written.get("system").is_none_or(is_text));
     let mut open: Vec<String> = Vec::new();
     let mut ids = HashSet::new();
     let messages = written["messages"].as_array().unwrap();
@@ -151,7 +151,7 @@ fn check_anthropic_user(blocks: &[Value], open: &mut Vec<String>) {
         match &block["content"] {
             Value::Null => assert!(block.get("content").is_none()),
             Value::Array(inner) => inner.iter().for_each(check_anthropic_block),
-            content => assert!(is_said(content)),
+            content => assert!(is_text(content)),
         }
     }
     assert!(open.is_empty(), "{open:?} without results");
@@ -159,11 +159,11 @@ fn check_anthropic_user(blocks: &[Value], open: &mut Vec<String>) {
 
 fn check_anthropic_block(block: &Value) {
     match block["type"].as_str().unwrap() {
-        "text" => assert!(is_said(&block["text"])),
+        "text" => assert!(is_text(&block["text"])),
         "image" if block["source"]["type"] == "url" => {
             assert!(block["source"]["url"].as_str().unwrap().starts_with("https://"));
         }
-        "image" | "document" => assert!(is_said(&block["source"]["data"])),
+        "image" | "document" => assert!(is_text(&block["source"]["data"])),
         kind => panic!("block {kind}"),
     }
 }
@@ -172,9 +172,9 @@ fn check_anthropic_assistant(blocks: &[Value]) -> Vec<String> {
     let mut open = Vec::new();
     for block in blocks {
         match block["type"].as_str().unwrap() {
-            "text" => assert!(is_said(&block["text"])),
-            "thinking" => assert!(is_said(&block["signature"])),
-            "redacted_thinking" => assert!(is_said(&block["data"])),
+            "text" => assert!(is_text(&block["text"])),
+            "thinking" => assert!(is_text(&block["signature"])),
+            "redacted_thinking" => assert!(is_text(&block["data"])),
             "tool_use" => {
                 assert!(is_plain(&block["name"], 64) && is_plain(&block["id"], 64));
                 assert!(block["input"].is_object());
@@ -188,7 +188,7 @@ fn check_anthropic_assistant(blocks: &[Value]) -> Vec<String> {
     open
 }
 
-fn is_said(value: &Value) -> bool {
+fn is_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
@@ -210,8 +210,8 @@ fn check_texts(messages: &[MessageRecord], written: &Value) {
     }
 }
 
-fn conversation() -> impl Strategy<Value = Vec<MessageRecord>> {
-    prop::collection::vec(message(), 0..12)
+fn any_conversation() -> impl Strategy<Value = Vec<MessageRecord>> {
+    prop::collection::vec(any_message(), 0..12)
 }
 
 const ROLES: &[&str] = &[
@@ -231,23 +231,24 @@ const ROLES: &[&str] = &[
     "narrator",
 ];
 
-fn message() -> impl Strategy<Value = MessageRecord> {
+fn any_message() -> impl Strategy<Value = MessageRecord> {
     let content = prop_oneof![
         2 => Just(None),
-        4 => text().prop_map(|text| Some(Value::String(text))),
-        4 => prop::collection::vec(block(), 0..4).prop_map(|blocks| Some(Value::Array(blocks))),
-        1 => block().prop_map(Some),
-        1 => junk().prop_map(Some),
+        4 => any_text().prop_map(|text| Some(Value::String(text))),
+        4 => prop::collection::vec(any_block(), 0..4).prop_map(|blocks| Some(Value::Array(blocks))),
+        1 => any_block().prop_map(Some),
+        1 => any_junk().prop_map(Some),
     ];
     let calls = prop_oneof![
         3 => Just(None),
-        3 => prop::collection::vec(call(), 0..4).prop_map(|calls| Some(Value::Array(calls))),
-        1 => call().prop_map(Some),
-        1 => call().prop_map(|call| Some(Value::String(call.to_string()))),
-        1 => junk().prop_map(Some),
+        3 => prop::collection::vec(any_call(), 0..4).prop_map(|calls| Some(Value::Array(calls))),
+        1 => any_call().prop_map(Some),
+        1 => any_call().prop_map(|call| Some(Value::String(call.to_string()))),
+        1 => any_junk().prop_map(Some),
     ];
-    let details = prop::option::of(prop::collection::vec(thinking(), 0..2).prop_map(Value::Array));
-    let names = (prop::option::of(id()), prop::option::of(tool()));
+    let details =
+        prop::option::of(prop::collection::vec(any_thinking(), 0..2).prop_map(Value::Array));
+    let names = (prop::option::of(any_id()), prop::option::of(any_tool()));
     (select(ROLES), content, calls, names, details).prop_map(
         |(role, content, tool_calls, (tool_call_id, tool_name), reasoning_details)| MessageRecord {
             role: role.to_owned(),
@@ -261,7 +262,7 @@ fn message() -> impl Strategy<Value = MessageRecord> {
     )
 }
 
-fn text() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => (0..10_000u32).prop_map(|number| format!("«{number}»")),
         1 => (0..10_000u32).prop_map(|number| format!("«{number}»\n ")),
@@ -270,13 +271,13 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 /// Few, so that calls and results meet.
-fn id() -> impl Strategy<Value = String> {
+fn any_id() -> impl Strategy<Value = String> {
     let long = "x".repeat(90);
     let ids = ["", "a", "b", "c.d", "c_d", "é", "call|fc"].map(str::to_owned);
     select([ids.to_vec(), vec![long.clone(), format!("{long}y")]].concat())
 }
 
-fn tool() -> impl Strategy<Value = String> {
+fn any_tool() -> impl Strategy<Value = String> {
     select(&["run", "read", "fs.read", "名前", "run it"][..]).prop_map(str::to_owned)
 }
 
@@ -284,12 +285,12 @@ fn tool() -> impl Strategy<Value = String> {
 const KEYS: &[&str] =
     &["type", "text", "id", "function", "input", "source", "content", "image_url"];
 
-fn junk() -> impl Strategy<Value = Value> {
+fn any_junk() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i32>().prop_map(Value::from),
-        text().prop_map(Value::from),
+        any_text().prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 12, 3, move |inner| {
         prop_oneof![
@@ -301,23 +302,23 @@ fn junk() -> impl Strategy<Value = Value> {
     })
 }
 
-fn call() -> impl Strategy<Value = Value> {
+fn any_call() -> impl Strategy<Value = Value> {
     let arguments = prop_oneof![
-        2 => text().prop_map(|text| Value::String(json!({ "a": text }).to_string())),
-        1 => text().prop_map(Value::String),
-        1 => junk(),
+        2 => any_text().prop_map(|text| Value::String(json!({ "a": text }).to_string())),
+        1 => any_text().prop_map(Value::String),
+        1 => any_junk(),
     ];
     prop_oneof![
-        6 => (id(), tool(), arguments).prop_map(|(id, name, arguments)| {
+        6 => (any_id(), any_tool(), arguments).prop_map(|(id, name, arguments)| {
             json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
         }),
-        1 => tool().prop_map(|name| json!({ "function": { "name": name } })),
-        1 => text().prop_map(|text| json!({ "id": "a", "function": { "arguments": text } })),
-        1 => junk(),
+        1 => any_tool().prop_map(|name| json!({ "function": { "name": name } })),
+        1 => any_text().prop_map(|text| json!({ "id": "a", "function": { "arguments": text } })),
+        1 => any_junk(),
     ]
 }
 
-fn thinking() -> impl Strategy<Value = Value> {
+fn any_thinking() -> impl Strategy<Value = Value> {
     select(vec![
         json!({ "type": "thinking", "thinking": "hm", "signature": "s" }),
         json!({ "type": "thinking", "thinking": "hm" }),
@@ -327,7 +328,7 @@ fn thinking() -> impl Strategy<Value = Value> {
     ])
 }
 
-fn block() -> impl Strategy<Value = Value> {
+fn any_block() -> impl Strategy<Value = Value> {
     let image = select(vec![
         json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } }),
         json!({ "type": "image_url", "image_url": { "url": "http://example.org/a.png" } }),
@@ -337,17 +338,18 @@ fn block() -> impl Strategy<Value = Value> {
         json!({ "type": "document", "source": { "type": "text", "media_type": "text/plain", "data": "«d»" } }),
         json!({ "type": "input_audio", "input_audio": { "data": "aGk=", "format": "wav" } }),
     ]);
-    let result = (id(), prop_oneof![junk(), text().prop_map(Value::from), image.clone()]);
+    let result =
+        (any_id(), prop_oneof![any_junk(), any_text().prop_map(Value::from), image.clone()]);
     prop_oneof![
-        3 => text().prop_map(|text| json!({ "type": "text", "text": text })),
+        3 => any_text().prop_map(|text| json!({ "type": "text", "text": text })),
         1 => image,
-        2 => (id(), tool(), junk()).prop_map(|(id, name, input)| {
+        2 => (any_id(), any_tool(), any_junk()).prop_map(|(id, name, input)| {
             json!({ "type": "tool_use", "id": id, "name": name, "input": input })
         }),
         2 => (result, any::<bool>()).prop_map(|((id, content), is_error)| json!({
             "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error,
         })),
-        1 => thinking(),
-        1 => junk(),
+        1 => any_thinking(),
+        1 => any_junk(),
     ]
 }

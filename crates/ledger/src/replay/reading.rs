@@ -1,33 +1,36 @@
-//! Records understood: who says what, which tools are called, what they answered.
+//! Reading records: the speakers, their text, tool calls and results.
 
 use serde_json::{Map, Value};
 
-use super::calls::{self, Answer, Call, Outcome};
+use super::calls::{self, Call, CallResult, ToolResult};
 use super::parts::{self, Part};
 use crate::{MessageRecord, SessionRecord};
 
-/// What somebody said, in terms that both APIs have.
+/// A message in terms that both APIs have.
 #[derive(Clone, Debug)]
-pub(super) enum Said {
+pub(super) enum ReplayMessage {
     System { role: &'static str, parts: Vec<Part> },
     User(Vec<Part>),
-    Assistant(Assistant),
+    Assistant(AssistantMessage),
 }
 
+/// A message of the assistant.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Assistant {
+pub(super) struct AssistantMessage {
     pub(super) parts: Vec<Part>,
     pub(super) calls: Vec<Call>,
-    /// Reasoning and items, under their names in the record.
+    /// Reasoning and Codex's items, under their names in the record.
     pub(super) carried: Map<String, Value>,
 }
 
+/// A message, or a tool result that has yet to find its call.
 #[derive(Clone, Debug)]
-pub(super) enum Item {
-    Said(Said),
-    Answer(Answer),
+pub(super) enum ReplayItem {
+    Message(ReplayMessage),
+    Result(ToolResult),
 }
 
+/// The speaker of a message, by its role.
 #[derive(Clone, Copy, PartialEq)]
 enum Speaker {
     System(&'static str),
@@ -37,11 +40,15 @@ enum Speaker {
     Unknown,
 }
 
-pub(super) fn read(session: &SessionRecord, messages: &[MessageRecord]) -> Vec<Item> {
+/// Reads the system prompt and the messages of a session.
+pub(super) fn read_items(session: &SessionRecord, messages: &[MessageRecord]) -> Vec<ReplayItem> {
     let mut items = Vec::new();
     let prompt = session.system_prompt.as_deref().and_then(Part::text);
     if let Some(prompt) = &prompt {
-        items.push(Item::Said(Said::System { role: "system", parts: vec![prompt.clone()] }));
+        items.push(ReplayItem::Message(ReplayMessage::System {
+            role: "system",
+            parts: vec![prompt.clone()],
+        }));
     }
     let mut messages = messages.iter().peekable();
     // Some agents store the prompt with the session and as the first message.
@@ -53,13 +60,13 @@ pub(super) fn read(session: &SessionRecord, messages: &[MessageRecord]) -> Vec<I
 }
 
 fn is_prompt(message: &MessageRecord, prompt: Option<&Part>) -> bool {
-    matches!(speaker(&message.role), Some(Speaker::System(_)))
+    matches!(speaker_of(&message.role), Some(Speaker::System(_)))
         && message.tool_calls.is_none()
         && message.content.as_ref().and_then(Value::as_str).and_then(Part::text).as_ref() == prompt
 }
 
-/// Nobody for messages that the model was never meant to see.
-fn speaker(role: &str) -> Option<Speaker> {
+/// The speaker of a role; `None` for messages that are not for the model.
+fn speaker_of(role: &str) -> Option<Speaker> {
     Some(match role {
         "session_meta" => return None,
         "system" => Speaker::System("system"),
@@ -71,54 +78,58 @@ fn speaker(role: &str) -> Option<Speaker> {
     })
 }
 
-fn read_message(message: &MessageRecord, items: &mut Vec<Item>) {
-    let Some(speaker) = speaker(&message.role) else { return };
+fn read_message(message: &MessageRecord, items: &mut Vec<ReplayItem>) {
+    let Some(speaker) = speaker_of(&message.role) else { return };
     let mut content = Content::read(message, speaker);
     match speaker {
         Speaker::Assistant => {
             add_reasoning(message, &mut content.parts);
-            let Content { parts, calls, answers } = content;
-            let carried = carried(message);
-            items.push(Item::Said(Said::Assistant(Assistant { parts, calls, carried })));
-            items.extend(answers.into_iter().map(Item::Answer));
+            let Content { parts, calls, results } = content;
+            let carried = carried_fields(message);
+            items.push(ReplayItem::Message(ReplayMessage::Assistant(AssistantMessage {
+                parts,
+                calls,
+                carried,
+            })));
+            items.extend(results.into_iter().map(ReplayItem::Result));
         }
         Speaker::Tool => {
-            let answers = tool_answers(message, content);
-            items.extend(answers.into_iter().map(Item::Answer));
+            let results = read_tool_results(message, content);
+            items.extend(results.into_iter().map(ReplayItem::Result));
         }
         _ => {
-            items.extend(content.answers.into_iter().map(Item::Answer));
+            items.extend(content.results.into_iter().map(ReplayItem::Result));
             let parts = content.parts;
-            items.push(Item::Said(match speaker {
-                Speaker::System(role) => Said::System { role, parts },
-                Speaker::Unknown => Said::User(labelled(&message.role, parts)),
-                _ => Said::User(parts),
+            items.push(ReplayItem::Message(match speaker {
+                Speaker::System(role) => ReplayMessage::System { role, parts },
+                Speaker::Unknown => ReplayMessage::User(add_role_note(&message.role, parts)),
+                _ => ReplayMessage::User(parts),
             }));
         }
     }
 }
 
-/// What is in a message's content and in its list of calls.
+/// The parts, calls and results of a message.
 #[derive(Default)]
 struct Content {
     parts: Vec<Part>,
     calls: Vec<Call>,
-    answers: Vec<Answer>,
+    results: Vec<ToolResult>,
 }
 
 impl Content {
     fn read(message: &MessageRecord, speaker: Speaker) -> Content {
         let mut content = Content::default();
-        for block in blocks(message.content.as_ref()) {
+        for block in list_blocks(message.content.as_ref()) {
             content.add_block(block, speaker);
         }
         if speaker == Speaker::Assistant && !content.has_text() {
             content.add_codex_text(message.codex_message_items.as_ref());
         }
-        for call in call_list(message.tool_calls.as_ref()) {
+        for call in list_calls(message.tool_calls.as_ref()) {
             match Call::from_openai(&call) {
                 Some(call) if speaker == Speaker::Assistant => content.add_call(call),
-                _ => content.parts.extend(parts::part(Value::String(text_of(&call)))),
+                _ => content.parts.extend(parts::read_part(Value::String(call_text(&call)))),
             }
         }
         content
@@ -126,14 +137,14 @@ impl Content {
 
     fn add_block(&mut self, block: Value, speaker: Speaker) {
         let is_assistant = speaker == Speaker::Assistant;
-        if let Some(answer) = answer(&block) {
-            self.answers.push(answer);
+        if let Some(result) = read_result(&block) {
+            self.results.push(result);
         } else if let Some(call) = Call::from_anthropic(&block).filter(|_| is_assistant) {
             self.add_call(call);
         } else if is_assistant && is_thinking(&block) {
-            self.parts.extend(parts::thinking(&block));
+            self.parts.extend(parts::read_thinking(&block));
         } else {
-            self.parts.extend(parts::part(block));
+            self.parts.extend(parts::read_part(block));
         }
     }
 
@@ -147,16 +158,16 @@ impl Content {
         self.parts.iter().any(|part| matches!(part, Part::Text(_)))
     }
 
-    /// The text is in Codex's items too, and at times only there.
+    /// Adds the text of Codex's items. Sometimes only these have it.
     fn add_codex_text(&mut self, items: Option<&Value>) {
         let items = items.and_then(Value::as_array).into_iter().flatten();
-        for block in items.flat_map(|item| blocks(item.get("content"))) {
-            self.parts.extend(parts::part(block));
+        for block in items.flat_map(|item| list_blocks(item.get("content"))) {
+            self.parts.extend(parts::read_part(block));
         }
     }
 }
 
-fn blocks(content: Option<&Value>) -> Vec<Value> {
+fn list_blocks(content: Option<&Value>) -> Vec<Value> {
     match content {
         None => Vec::new(),
         Some(Value::Array(blocks)) => blocks.clone(),
@@ -164,8 +175,8 @@ fn blocks(content: Option<&Value>) -> Vec<Value> {
     }
 }
 
-/// The calls of a list, which some store as text.
-fn call_list(calls: Option<&Value>) -> Vec<Value> {
+/// Lists the calls of a message. Some programs store the list as text.
+fn list_calls(calls: Option<&Value>) -> Vec<Value> {
     match calls {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(calls)) => calls.clone(),
@@ -178,7 +189,7 @@ fn call_list(calls: Option<&Value>) -> Vec<Value> {
     }
 }
 
-fn text_of(value: &Value) -> String {
+fn call_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -190,51 +201,54 @@ fn is_thinking(block: &Value) -> bool {
     matches!(block.get("type").and_then(Value::as_str), Some("thinking" | "redacted_thinking"))
 }
 
-/// Anthropic's `tool_result` block.
-fn answer(block: &Value) -> Option<Answer> {
+/// Reads Anthropic's `tool_result` block.
+fn read_result(block: &Value) -> Option<ToolResult> {
     (block.get("type")? == "tool_result").then_some(())?;
-    let outcome = Outcome {
-        parts: blocks(block.get("content")).into_iter().filter_map(parts::part).collect(),
+    let result = CallResult {
+        parts: list_blocks(block.get("content")).into_iter().filter_map(parts::read_part).collect(),
         is_error: block.get("is_error").and_then(Value::as_bool).unwrap_or_default(),
     };
-    Some(Answer { id: calls::id(block.get("tool_use_id")), name: String::new(), outcome })
+    Some(ToolResult { id: calls::read_id(block.get("tool_use_id")), name: String::new(), result })
 }
 
-/// A tool's message is one result, unless its blocks are results themselves.
-fn tool_answers(message: &MessageRecord, content: Content) -> Vec<Answer> {
+/// Reads the results in a message of a tool. The message is one result, unless its blocks are
+/// results themselves.
+fn read_tool_results(message: &MessageRecord, content: Content) -> Vec<ToolResult> {
     let id = message.tool_call_id.clone().unwrap_or_default();
     let name = message.tool_name.clone().unwrap_or_default();
-    let mut answers = content.answers;
-    for answer in &mut answers {
-        answer.name.clone_from(&name);
-        if answer.id.is_empty() {
-            answer.id.clone_from(&id);
+    let mut results = content.results;
+    for result in &mut results {
+        result.name.clone_from(&name);
+        if result.id.is_empty() {
+            result.id.clone_from(&id);
         }
     }
-    if answers.is_empty() || !content.parts.is_empty() {
-        let outcome = Outcome { parts: content.parts, is_error: false };
-        answers.push(Answer { id, name, outcome });
+    if results.is_empty() || !content.parts.is_empty() {
+        let result = CallResult { parts: content.parts, is_error: false };
+        results.push(ToolResult { id, name, result });
     }
-    answers
+    results
 }
 
-/// What is said in a role that no API knows is the user's, with a word on whose it was.
-fn labelled(role: &str, mut parts: Vec<Part>) -> Vec<Part> {
+/// Adds a note with the role, for text in a role that no API knows. It becomes text of the user.
+fn add_role_note(role: &str, mut parts: Vec<Part>) -> Vec<Part> {
     if !parts.is_empty() && !role.trim().is_empty() {
         parts.insert(0, Part::Text(format!("[{role}]")));
     }
     parts
 }
 
-/// Reasoning with signatures may be in the content or beside it, or both. It comes first.
+/// Puts signed reasoning before the other parts. It may be in the content or beside it, or both.
 fn add_reasoning(message: &MessageRecord, parts: &mut Vec<Part>) {
-    let mut reasoning: Vec<Part> =
-        blocks(message.reasoning_details.as_ref()).iter().filter_map(parts::thinking).collect();
+    let mut reasoning: Vec<Part> = list_blocks(message.reasoning_details.as_ref())
+        .iter()
+        .filter_map(parts::read_thinking)
+        .collect();
     reasoning.retain(|block| !parts.contains(block));
     parts.splice(0..0, reasoning);
 }
 
-fn carried(message: &MessageRecord) -> Map<String, Value> {
+fn carried_fields(message: &MessageRecord) -> Map<String, Value> {
     let text = |text: &Option<String>| text.clone().map(Value::String);
     [
         ("reasoning", text(&message.reasoning)),

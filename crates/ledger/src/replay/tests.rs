@@ -1,24 +1,24 @@
-//! Conversations as they are stored, and what becomes of them.
+//! Stored conversations, and the requests that are made of them.
 
 use serde_json::{Value, json};
 
 use super::{anthropic, openai};
 use crate::{MessageRecord, SessionRecord};
 
-fn session() -> SessionRecord {
+fn make_session() -> SessionRecord {
     SessionRecord { system_prompt: Some("Be brief.".to_owned()), ..SessionRecord::default() }
 }
 
-fn messages(messages: Value) -> Vec<MessageRecord> {
+fn parse_messages(messages: Value) -> Vec<MessageRecord> {
     serde_json::from_value(messages).unwrap()
 }
 
 fn to_openai(stored: Value) -> Value {
-    openai(&SessionRecord::default(), &messages(stored))
+    openai(&SessionRecord::default(), &parse_messages(stored))
 }
 
 fn to_anthropic(stored: Value) -> Value {
-    let mut request = anthropic(&SessionRecord::default(), &messages(stored));
+    let mut request = anthropic(&SessionRecord::default(), &parse_messages(stored));
     assert_eq!(request.get("system"), None);
     request["messages"].take()
 }
@@ -40,15 +40,15 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn a_conversation_with_a_tool() {
-    let stored = messages(json!([
+fn a_conversation_with_a_tool_is_replayed() {
+    let stored = parse_messages(json!([
         { "role": "user", "content": "What is in a.txt?" },
         { "role": "assistant", "content": "I look.", "tool_calls": [call("c1", "read", "{\"path\": \"a.txt\"}")] },
         { "role": "tool", "tool_call_id": "c1", "tool_name": "read", "content": "hello" },
         { "role": "assistant", "content": "It says hello." },
     ]));
     assert_eq!(
-        openai(&session(), &stored),
+        openai(&make_session(), &stored),
         json!([
             { "role": "system", "content": "Be brief." },
             { "role": "user", "content": "What is in a.txt?" },
@@ -58,7 +58,7 @@ fn a_conversation_with_a_tool() {
         ])
     );
     assert_eq!(
-        anthropic(&session(), &stored),
+        anthropic(&make_session(), &stored),
         json!({ "system": "Be brief.", "messages": [
             { "role": "user", "content": "What is in a.txt?" },
             { "role": "assistant", "content": [text("I look."), tool_use("c1", "read", &json!({ "path": "a.txt" }))] },
@@ -70,12 +70,12 @@ fn a_conversation_with_a_tool() {
 
 #[test]
 fn the_system_prompt_is_not_repeated() {
-    let stored = messages(json!([
+    let stored = parse_messages(json!([
         { "role": "system", "content": "Be brief." },
         { "role": "user", "content": "hi" },
         { "role": "system", "content": "It is late." },
     ]));
-    let roles: Vec<Value> = openai(&session(), &stored)
+    let roles: Vec<Value> = openai(&make_session(), &stored)
         .as_array()
         .unwrap()
         .iter()
@@ -83,7 +83,7 @@ fn the_system_prompt_is_not_repeated() {
         .collect();
     assert_eq!(roles, ["system", "user", "system"]);
     assert_eq!(
-        anthropic(&session(), &stored),
+        anthropic(&make_session(), &stored),
         json!({ "system": "Be brief.", "messages": [
             { "role": "user", "content": [text("hi"), text("[system]"), text("It is late.")] },
         ] })
@@ -91,7 +91,7 @@ fn the_system_prompt_is_not_repeated() {
 }
 
 #[test]
-fn a_session_killed_before_the_result() {
+fn a_call_without_a_result_gets_a_note() {
     let stored = json!([
         { "role": "user", "content": "go" },
         { "role": "assistant", "content": null, "tool_calls": [call("c1", "run", "{}"), call("c2", "run", "{\"a\": ")] },
@@ -124,7 +124,7 @@ fn a_session_killed_before_the_result() {
 }
 
 #[test]
-fn a_result_behind_a_word_of_the_users_is_moved_to_its_call() {
+fn a_result_behind_text_of_the_user_is_moved_to_its_call() {
     let stored = json!([
         { "role": "assistant", "tool_calls": [call("c1", "run", "")] },
         { "role": "user", "content": "hurry" },
@@ -150,7 +150,7 @@ fn a_result_behind_a_word_of_the_users_is_moved_to_its_call() {
 }
 
 #[test]
-fn results_that_answer_nothing_become_text() {
+fn results_without_a_call_become_text() {
     let stored = json!([
         { "role": "tool", "tool_call_id": "c0", "tool_name": "run", "content": "lost" },
         { "role": "assistant", "tool_calls": [call("c1", "run", "{}")] },
@@ -171,7 +171,7 @@ fn results_that_answer_nothing_become_text() {
 }
 
 #[test]
-fn calls_without_names_are_answered_in_order() {
+fn calls_without_ids_get_results_in_order() {
     let stored = json!([
         { "role": "assistant", "tool_calls": [
             { "function": { "name": "read", "arguments": "{}" } },
@@ -191,7 +191,7 @@ fn calls_without_names_are_answered_in_order() {
 }
 
 #[test]
-fn names_that_are_used_again_and_odd_names() {
+fn repeated_and_odd_ids_become_valid() {
     let turn = |id: &str, result: &str| {
         [
             json!({ "role": "assistant", "tool_calls": [call(id, "fs.read", "{}")] }),
@@ -221,7 +221,7 @@ fn names_that_are_used_again_and_odd_names() {
 }
 
 #[test]
-fn anthropics_blocks_for_openai() {
+fn blocks_of_anthropic_become_valid_for_openai() {
     let stored = json!([
         { "role": "user", "content": [
             text("Look"),
@@ -261,7 +261,7 @@ fn anthropics_blocks_for_openai() {
 }
 
 #[test]
-fn openais_images_for_anthropic() {
+fn images_of_openai_become_valid_for_anthropic() {
     let stored = json!([{ "role": "user", "content": [
         { "type": "image_url", "image_url": { "url": "data:image/jpg;base64,aGk=", "detail": "low" } },
         { "type": "image_url", "image_url": { "url": "http://example.org/a.png" } },
@@ -278,7 +278,7 @@ fn openais_images_for_anthropic() {
 }
 
 #[test]
-fn reasoning_goes_where_it_is_wanted() {
+fn reasoning_is_passed_on_where_the_api_accepts_it() {
     let signed = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
     let stored = json!([
         { "role": "user", "content": "hi" },
@@ -308,7 +308,7 @@ fn reasoning_goes_where_it_is_wanted() {
 }
 
 #[test]
-fn a_call_stored_twice_is_made_once() {
+fn a_call_that_is_stored_twice_is_made_once() {
     let stored = json!([
         { "role": "assistant", "content": [tool_use("t1", "run", &json!({ "a": 1 }))],
           "tool_calls": [call("t1", "run", "{ \"a\": 1 }")] },
@@ -318,7 +318,7 @@ fn a_call_stored_twice_is_made_once() {
 }
 
 #[test]
-fn other_roles() {
+fn other_roles_become_known_ones() {
     let stored = json!([
         { "role": "session_meta", "content": "tools and such" },
         { "role": "developer", "content": "Mind the style." },
@@ -333,7 +333,7 @@ fn other_roles() {
         ])
     );
     assert_eq!(
-        anthropic(&SessionRecord::default(), &messages(stored)),
+        anthropic(&SessionRecord::default(), &parse_messages(stored)),
         json!({ "system": "Mind the style.", "messages": [
             { "role": "user", "content": [text("[narrator]"), text("Meanwhile")] },
         ] })

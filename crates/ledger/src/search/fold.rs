@@ -1,25 +1,26 @@
-//! Folding: what makes `Café`, `CAFE` and `ｃａｆｅ` the same for a search.
+//! Folding text, so that `Café`, `CAFE` and `ｃａｆｅ` are the same for a search.
 //!
-//! Case, accents and width go; a run of white space becomes one space. Marks that are letters in
-//! their script (Thai vowels, Japanese voicing marks, Devanagari signs) stay.
+//! Folding removes case, accents and width, and makes a run of white space one space. Marks that
+//! are letters in their script (Thai vowels, Japanese voicing marks, Devanagari signs) stay.
 
 use unicode_normalization::char::{canonical_combining_class, decompose_compatible};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-/// The folded text.
+/// Folds a text.
 pub(crate) fn fold(text: &str) -> String {
     let mut folder = Folder { out: String::with_capacity(text.len()), starts: None };
-    folder.fold(text);
+    folder.fold_text(text);
     folder.out
 }
 
-/// The folded text, and for each of its bytes, and for its end, where in `text` it comes from.
+/// Folds a text. Also returns, for each byte of the folded text and for its end, the offset in
+/// `text` that it comes from.
 pub(crate) fn fold_mapped(text: &str) -> (String, Vec<usize>) {
     let mut folder = Folder {
         out: String::with_capacity(text.len()),
         starts: Some(Vec::with_capacity(text.len())),
     };
-    folder.fold(text);
+    folder.fold_text(text);
     let mut starts = folder.starts.expect("it was asked for");
     starts.push(text.len());
     (folder.out, starts)
@@ -31,10 +32,10 @@ struct Folder {
 }
 
 impl Folder {
-    fn fold(&mut self, text: &str) {
+    fn fold_text(&mut self, text: &str) {
         let mut at = 0;
         while at < text.len() {
-            let plain = plain_length(&text.as_bytes()[at..]).max(plain_run(&text[at..]));
+            let plain = plain_length(&text.as_bytes()[at..]).max(self_folding_length(&text[at..]));
             if plain > 0 {
                 self.push_plain(&text[at..at + plain], at);
                 at += plain;
@@ -46,7 +47,7 @@ impl Folder {
         }
     }
 
-    /// Most of what is ever folded, in one go.
+    /// Adds a run that needs only lower case. Most text is like that.
     fn push_plain(&mut self, plain: &str, at: usize) {
         let start = self.out.len();
         self.out.push_str(plain);
@@ -58,21 +59,21 @@ impl Folder {
         }
     }
 
-    /// A character and the marks that belong to it.
+    /// Folds a character and the marks that belong to it.
     fn fold_cluster(&mut self, cluster: &str, at: usize) {
         let mut characters = cluster.chars();
         if let (Some(only), None) = (characters.next(), characters.next())
             && only.is_ascii()
         {
-            return self.push(only.to_ascii_lowercase(), at);
+            return self.push_character(only.to_ascii_lowercase(), at);
         }
         let folded = cluster.nfkd().filter(|c| !is_accent(*c)).flat_map(fold_case);
         for character in folded.nfc() {
-            self.push(character, at);
+            self.push_character(character, at);
         }
     }
 
-    fn push(&mut self, character: char, at: usize) {
+    fn push_character(&mut self, character: char, at: usize) {
         let character = if character.is_whitespace() { ' ' } else { character };
         if character == ' ' && self.out.ends_with(' ') {
             return;
@@ -110,28 +111,28 @@ fn plain_length(bytes: &[u8]) -> usize {
     }
 }
 
-/// The same for characters that fold to themselves, but for the last one before a mark.
-fn plain_run(text: &str) -> usize {
+/// Counts the bytes of characters that fold to themselves, without the last one before a mark.
+fn self_folding_length(text: &str) -> usize {
     let mut last = 0;
     for (at, character) in text.char_indices() {
-        if !is_plain(character) {
-            return if joins(character) { last } else { at };
+        if !folds_to_itself(character) {
+            return if can_join(character) { last } else { at };
         }
         last = at;
     }
     text.len()
 }
 
-/// Where the character at `start` ends, together with what may combine with it.
+/// The end of the character at `start` and of the marks that may combine with it.
 fn cluster_end(text: &str, start: usize) -> usize {
     let mut characters = text[start..].char_indices();
     characters.next();
-    characters.find(|(_, c)| !joins(*c)).map_or(text.len(), |(length, _)| start + length)
+    characters.find(|(_, c)| !can_join(*c)).map_or(text.len(), |(length, _)| start + length)
 }
 
-/// Whether a character may become one with the character before it.
-fn joins(character: char) -> bool {
-    if character < '\u{300}' || is_plain(character) {
+/// True if a character may combine with the character before it.
+fn can_join(character: char) -> bool {
+    if character < '\u{300}' || folds_to_itself(character) {
         return false;
     }
     let mut first = None;
@@ -144,19 +145,20 @@ fn joins(character: char) -> bool {
         || is_accent(first)
 }
 
-/// Large ranges of characters that fold to themselves and combine with nothing before them.
-fn is_plain(c: char) -> bool {
+/// True for large ranges of characters that fold to themselves and combine with nothing before
+/// them.
+fn folds_to_itself(c: char) -> bool {
     matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}'
         | '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}')
 }
 
-/// Marks that change how a letter is read but not which letter it is, and selectors of style.
+/// True for marks that do not make another letter, and for selectors of style.
 fn is_accent(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
         | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{feff}')
 }
 
-/// `ẞ` and `ß` → `ss`, `Σ` and `ς` → `σ`: lower case by way of upper case.
+/// Folds the case by way of upper case: `ẞ` and `ß` → `ss`, `Σ` and `ς` → `σ`.
 fn fold_case(c: char) -> impl Iterator<Item = char> {
     c.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }

@@ -1,8 +1,8 @@
-//! Search: one definition of what matches, an index that answers exactly that.
+//! Search: one definition of a match, and an index that makes it fast.
 //!
 //! The definition is [`matches()`]; everything else is about speed. The index proposes messages,
-//! newest first, and each proposal is checked with the definition; messages that are not indexed
-//! yet, and queries that the index cannot help with, are read one by one.
+//! newest first, and each proposal is checked with the definition. Messages that are not indexed
+//! yet are read one by one, and so are all messages if the index cannot help with a query.
 
 mod fold;
 mod index;
@@ -14,35 +14,36 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde_json::Value;
 
 pub(crate) use self::index::{
-    INDEX_VERSION, folded, forget_message, forget_session, index_message, indexed_up_to,
+    INDEX_VERSION, fold_fields, forget_message, forget_session, index_message, indexed_up_to,
 };
 use self::query::Query;
 pub(crate) use self::tokens::index_entry;
-use crate::{Ledger, LedgerError, Time, messages};
+use crate::messages::read_searchable;
+use crate::{Ledger, LedgerError, Time};
 
-/// How many matches are ranked: the newest ones.
-const RANKED: usize = 200;
+/// The number of matches that are ranked: the newest ones.
+const MAX_RANKED: usize = 200;
 
-/// After so many bytes of text, as many matches as are to be shown are enough.
-const READ: usize = 512 << 10;
+/// The number of bytes of text after which no more matches are collected than are shown.
+const ENOUGH_READ: usize = 512 << 10;
 
-/// How many characters of the messages before and after a match are shown.
+/// The number of characters that are shown of the messages before and after a match.
 const NEIGHBOUR_LENGTH: usize = 200;
 
-/// Where to search and what to show.
+/// The messages to search, and the number of results to show.
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
-    /// Only sessions of these sources; empty: of all.
+    /// Only sessions of these sources; if empty, of all.
     pub sources: Vec<String>,
-    /// No sessions of these.
+    /// No sessions of these sources.
     pub exclude_sources: Vec<String>,
-    /// Only messages of these roles; empty: of all.
+    /// Only messages of these roles; if empty, of all.
     pub roles: Vec<String>,
-    /// Only messages since then.
+    /// Only messages since this time.
     pub since: Option<Time>,
-    /// Messages that were taken back, too.
+    /// True to include messages that were taken back.
     pub undone: bool,
-    /// At most so many results.
+    /// The largest number of results.
     pub limit: usize,
 }
 
@@ -59,27 +60,26 @@ impl Default for SearchOptions {
     }
 }
 
-/// What was found.
+/// The results of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SearchOutcome {
+pub struct SearchResults {
     /// The best matches, best first; equally good ones newest first.
-    pub results: Vec<Hit>,
-    /// How many messages match, as far as was counted.
+    pub results: Vec<SearchHit>,
+    /// The number of matching messages that were counted.
     pub total: usize,
-    /// Whether counting stopped before the end.
+    /// True if counting stopped before the end.
     pub more: bool,
 }
 
 /// A message that matches.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
-    /// The session's id.
+#[allow(missing_docs, reason = "the names speak")]
+pub struct SearchHit {
+    /// The id of the session.
     pub session: String,
-    /// The message's number in it.
+    /// The number of the message in its session.
     pub message: i64,
-    /// Who said it.
     pub role: String,
-    /// When.
     pub time: Time,
     /// The text around the first match, with `>>>` and `<<<` around each match.
     pub snippet: String,
@@ -87,22 +87,18 @@ pub struct Hit {
     pub before: Option<String>,
     /// The beginning of the message after it.
     pub after: Option<String>,
-    /// Where the session took place.
     pub source: String,
-    /// Its model.
     pub model: Option<String>,
-    /// Its title.
     pub title: Option<String>,
-    /// When it began.
     pub session_started: Time,
 }
 
-/// Whether a message with these texts matches a query: the definition.
+/// True if a message with these texts matches a query: the definition of a match.
 ///
-/// Case, accents and width do not matter, nor how much white space there is. A term matches
-/// between word boundaries; characters of scripts without spaces have one on either side, as has
-/// all punctuation. `x*` needs none behind it, `*x*` none at all. Terms are all needed, `OR`
-/// separates alternatives, `NOT` excludes the next term, `"…"` is one term.
+/// Case, accents, width and the amount of white space do not matter. A term matches between word
+/// boundaries; characters of scripts without spaces have one on either side, and so has all
+/// punctuation. `x*` needs none behind it, `*x*` none at all. All terms must match, `OR` separates
+/// alternatives, `NOT` excludes the next term, `"…"` is one term.
 pub fn matches(query: &str, texts: &[&str]) -> bool {
     let query = Query::parse(query);
     let text: Vec<String> = texts.iter().map(|text| fold::fold(text)).collect();
@@ -110,21 +106,22 @@ pub fn matches(query: &str, texts: &[&str]) -> bool {
 }
 
 impl Ledger {
-    /// Searches all messages. Every text is a query; see [`matches()`].
+    /// Searches all messages. Any text is a query; see [`matches()`].
     pub fn search(
         &mut self,
         query: &str,
         options: &SearchOptions,
-    ) -> Result<SearchOutcome, LedgerError> {
+    ) -> Result<SearchResults, LedgerError> {
         self.shorten_tail();
         let query = Query::parse(query);
         if query.clauses.is_empty() {
-            return Ok(SearchOutcome::default());
+            return Ok(SearchResults::default());
         }
         self.database.snapshot(|connection| Search { connection, query: &query, options }.run())
     }
 }
 
+/// A search in progress.
 struct Search<'s> {
     connection: &'s Connection,
     query: &'s Query,
@@ -135,62 +132,69 @@ struct Search<'s> {
 struct Candidate {
     id: i64,
     time: Time,
-    /// How often each term of the query occurs.
+    /// The number of occurrences of each term of the query.
     occurrences: Vec<usize>,
     /// The length of the folded text.
     length: usize,
 }
 
-/// Matches as they come.
+/// The matches so far.
 #[derive(Default)]
-struct Found {
+struct CandidateList {
     candidates: Vec<Candidate>,
+    /// Bytes of text that were read.
     read: usize,
     is_full: bool,
 }
 
 impl Search<'_> {
-    fn run(&self) -> Result<SearchOutcome, LedgerError> {
+    fn run(&self) -> Result<SearchResults, LedgerError> {
         let indexed = indexed_up_to(self.connection)?;
-        let mut found = Found::default();
+        let mut found = CandidateList::default();
         match self.query.index_query() {
-            None => self.scan(0, &mut found)?,
+            None => self.scan_messages(0, &mut found)?,
             Some(index_query) => {
-                self.scan(indexed, &mut found)?;
+                self.scan_messages(indexed, &mut found)?;
                 self.ask_index(&index_query, indexed, &mut found)?;
             }
         }
         let (total, more) = (found.candidates.len(), found.is_full);
-        let best = rank(found.candidates, self.options.limit);
-        let results = best.iter().map(|candidate| self.hit(candidate)).collect::<Result<_, _>>()?;
-        Ok(SearchOutcome { results, total, more })
+        let best = rank_candidates(found.candidates, self.options.limit);
+        let results =
+            best.iter().map(|candidate| self.read_hit(candidate)).collect::<Result<_, _>>()?;
+        Ok(SearchResults { results, total, more })
     }
 
-    /// Messages behind `after`, newest first.
-    fn scan(&self, after: i64, found: &mut Found) -> Result<(), LedgerError> {
+    /// Reads the messages behind `after` one by one, newest first.
+    fn scan_messages(&self, after: i64, found: &mut CandidateList) -> Result<(), LedgerError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM messages m CROSS JOIN sessions s ON s.key = m.session
              WHERE m.id > :bound AND {FILTER} ORDER BY m.id DESC"
         );
-        self.collect(&sql, after, None, found)
+        self.collect_candidates(&sql, after, None, found)
     }
 
-    /// Messages up to `upto` that the index proposes, newest first.
-    fn ask_index(&self, query: &str, upto: i64, found: &mut Found) -> Result<(), LedgerError> {
+    /// Reads the messages up to `upto` that the index proposes, newest first.
+    fn ask_index(
+        &self,
+        query: &str,
+        upto: i64,
+        found: &mut CandidateList,
+    ) -> Result<(), LedgerError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM words w CROSS JOIN messages m ON m.id = w.rowid
              CROSS JOIN sessions s ON s.key = m.session
              WHERE w.words MATCH :query AND m.id <= :bound AND {FILTER} ORDER BY w.rowid DESC"
         );
-        self.collect(&sql, upto, Some(query), found)
+        self.collect_candidates(&sql, upto, Some(query), found)
     }
 
-    fn collect(
+    fn collect_candidates(
         &self,
         sql: &str,
         bound: i64,
         index_query: Option<&str>,
-        found: &mut Found,
+        found: &mut CandidateList,
     ) -> Result<(), LedgerError> {
         let list = |values: &[String]| Value::from(values.to_vec()).to_string();
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -209,29 +213,37 @@ impl Search<'_> {
         };
         while !found.is_full {
             let Some(row) = rows.next()? else { break };
-            self.consider(row, found)?;
+            self.consider_message(row, found)?;
         }
         Ok(())
     }
 
-    fn consider(&self, row: &Row<'_>, found: &mut Found) -> Result<(), LedgerError> {
-        let text = folded(&messages::searchable(row)?);
+    fn consider_message(
+        &self,
+        row: &Row<'_>,
+        found: &mut CandidateList,
+    ) -> Result<(), LedgerError> {
+        let text = fold_fields(&read_searchable(row)?);
         found.read += text.len();
         if self.query.matches(&text) {
             found.candidates.push(Candidate {
                 id: row.get("id")?,
                 time: row.get("timestamp")?,
-                occurrences: self.query.terms().map(|term| occurrences(term, &text)).collect(),
+                occurrences: self
+                    .query
+                    .terms()
+                    .map(|term| count_occurrences(term, &text))
+                    .collect(),
                 length: text.len(),
             });
         }
         let matches = found.candidates.len();
-        found.is_full = matches >= RANKED.max(self.options.limit)
-            || (found.read > READ && matches >= self.options.limit.max(1));
+        found.is_full = matches >= MAX_RANKED.max(self.options.limit)
+            || (found.read > ENOUGH_READ && matches >= self.options.limit.max(1));
         Ok(())
     }
 
-    fn hit(&self, candidate: &Candidate) -> Result<Hit, LedgerError> {
+    fn read_hit(&self, candidate: &Candidate) -> Result<SearchHit, LedgerError> {
         let sql = "
             SELECT m.session AS session_key, m.seq, m.role, m.timestamp, m.structured, m.content,
                    m.tool_name, m.tool_calls, s.id, s.source, s.model, s.title, s.started_at
@@ -239,16 +251,16 @@ impl Search<'_> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query([candidate.id])?;
         let row = rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-        let fields = messages::searchable(row)?;
+        let fields = read_searchable(row)?;
         let (key, seq): (i64, i64) = (row.get("session_key")?, row.get("seq")?);
-        Ok(Hit {
+        Ok(SearchHit {
             session: row.get("id")?,
             message: seq,
             role: row.get("role")?,
             time: row.get("timestamp")?,
-            snippet: snippet::snippet(self.query, &fields),
-            before: self.neighbour(key, seq, "seq < ?2", "DESC")?,
-            after: self.neighbour(key, seq, "seq > ?2", "ASC")?,
+            snippet: snippet::make_snippet(self.query, &fields),
+            before: self.read_neighbour(key, seq, "seq < ?2", "DESC")?,
+            after: self.read_neighbour(key, seq, "seq > ?2", "ASC")?,
             source: row.get("source")?,
             model: row.get("model")?,
             title: row.get("title")?,
@@ -256,7 +268,8 @@ impl Search<'_> {
         })
     }
 
-    fn neighbour(
+    /// Reads the beginning of the message before or after one.
+    fn read_neighbour(
         &self,
         key: i64,
         seq: i64,
@@ -270,7 +283,7 @@ impl Search<'_> {
         let fields = self
             .connection
             .prepare_cached(&sql)?
-            .query_row(params![key, seq, self.options.undone], messages::searchable)
+            .query_row(params![key, seq, self.options.undone], read_searchable)
             .optional()?;
         Ok(fields.map(|fields| {
             let text = fields.iter().find(|field| !field.is_empty()).map_or("", String::as_str);
@@ -287,8 +300,8 @@ const FILTER: &str = "
     AND (:sources = '[]' OR s.source IN (SELECT value FROM json_each(:sources)))
     AND s.source NOT IN (SELECT value FROM json_each(:exclude))";
 
-fn occurrences(term: &query::Term, text: &str) -> usize {
-    /// More make no difference to the rank.
+fn count_occurrences(term: &query::Term, text: &str) -> usize {
+    /// More occurrences make no difference to the rank.
     const MOST: usize = 16;
     let mut from = 0;
     let mut count = 0;
@@ -301,8 +314,9 @@ fn occurrences(term: &query::Term, text: &str) -> usize {
     count
 }
 
-/// The best candidates by Okapi BM25 among the candidates; equally good ones newest first.
-fn rank(candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate> {
+/// Ranks the candidates by Okapi BM25 among themselves; equally good ones newest first. Returns the
+/// best.
+fn rank_candidates(candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate> {
     const K1: f64 = 1.2;
     const B: f64 = 0.75;
     let number = candidates.len().max(1) as f64;

@@ -1,19 +1,20 @@
-//! The part of a message that shows why it matches.
+//! Snippets: the part of a message around its first match.
 
 use std::ops::Range;
 
 use crate::search::fold::fold_mapped;
 use crate::search::query::Query;
 
-/// How many characters are shown around the first match.
+/// The number of characters that are shown before the first match.
 const BEFORE: usize = 60;
+/// The number of characters that are shown after the first match.
 const AFTER: usize = 140;
 
-/// The text around the first match, each match in it marked; a query that only excludes shows the
-/// beginning.
-pub(crate) fn snippet(query: &Query, fields: &[String]) -> String {
+/// Cuts out the text around the first match and marks each match in it. For a query that only
+/// excludes, cuts out the beginning.
+pub(crate) fn make_snippet(query: &Query, fields: &[String]) -> String {
     let marked = fields.iter().find_map(|field| {
-        let matches = matches(query, field);
+        let matches = find_matches(query, field);
         (!matches.is_empty()).then_some((field, matches))
     });
     let (text, matches) = match marked {
@@ -23,32 +24,32 @@ pub(crate) fn snippet(query: &Query, fields: &[String]) -> String {
         }
     };
     let first = matches.first().cloned().unwrap_or(0..0);
-    let start = back(text, first.start, BEFORE);
-    let end = forward(text, first.end, AFTER);
+    let start = go_back(text, first.start, BEFORE);
+    let end = go_forward(text, first.end, AFTER);
     let mut out = String::from(if start > 0 { "…" } else { "" });
     let mut at = start;
     for found in matches.iter().filter(|found| found.end <= end) {
-        push(&mut out, &text[at..found.start]);
+        push_line(&mut out, &text[at..found.start]);
         out.push_str(">>>");
-        push(&mut out, &text[found.clone()]);
+        push_line(&mut out, &text[found.clone()]);
         out.push_str("<<<");
         at = found.end;
     }
-    push(&mut out, &text[at..end]);
+    push_line(&mut out, &text[at..end]);
     if end < text.len() {
         out.push('…');
     }
     out
 }
 
-/// Lines become one.
-fn push(out: &mut String, text: &str) {
+/// Adds text as one line.
+fn push_line(out: &mut String, text: &str) {
     out.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
 }
 
-/// Where the terms of the query occur in a text, in order, none overlapping.
-fn matches(query: &Query, text: &str) -> Vec<Range<usize>> {
-    /// More than the largest snippet can show.
+/// Finds the occurrences of all terms in a text, in order, none overlapping.
+fn find_matches(query: &Query, text: &str) -> Vec<Range<usize>> {
+    /// More matches than the largest snippet can show.
     const MOST: usize = 200;
     let (folded, starts) = fold_mapped(text);
     let mut found: Vec<Range<usize>> = Vec::new();
@@ -56,7 +57,7 @@ fn matches(query: &Query, text: &str) -> Vec<Range<usize>> {
         let mut from = 0;
         while let Some(range) = term.find(&folded, from).filter(|_| found.len() < MOST) {
             from = range.end;
-            found.push(original(&starts, &range));
+            found.push(original_range(&starts, &range));
         }
     }
     found.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
@@ -69,18 +70,21 @@ fn matches(query: &Query, text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Where a part of the folded text comes from. A character that became several counts as a whole.
-fn original(starts: &[usize], range: &Range<usize>) -> Range<usize> {
+/// The range of the original text that a range of the folded text comes from. A character that
+/// became several counts as a whole.
+fn original_range(starts: &[usize], range: &Range<usize>) -> Range<usize> {
     let last = starts[range.end - 1];
     let end = starts[range.end..].iter().find(|start| **start > last).copied();
     starts[range.start]..end.unwrap_or(last)
 }
 
-fn back(text: &str, from: usize, characters: usize) -> usize {
+/// The offset of the character that is so many characters before another.
+fn go_back(text: &str, from: usize, characters: usize) -> usize {
     text[..from].char_indices().rev().take(characters).last().map_or(from, |(at, _)| at)
 }
 
-fn forward(text: &str, from: usize, characters: usize) -> usize {
+/// The offset of the character that is so many characters behind another.
+fn go_forward(text: &str, from: usize, characters: usize) -> usize {
     text[from..].char_indices().nth(characters).map_or(text.len(), |(at, _)| from + at)
 }
 
@@ -88,27 +92,27 @@ fn forward(text: &str, from: usize, characters: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn show(query: &str, text: &str) -> String {
-        snippet(&Query::parse(query), &[text.to_owned(), String::new(), String::new()])
+    fn snippet_of(query: &str, text: &str) -> String {
+        make_snippet(&Query::parse(query), &[text.to_owned(), String::new(), String::new()])
     }
 
     #[test]
     fn matches_are_marked_in_the_original_text() {
         assert_eq!(
-            show("cafe", "Le Café, un CAFE\u{301}."),
+            snippet_of("cafe", "Le Café, un CAFE\u{301}."),
             "Le >>>Café<<<, un >>>CAFE\u{301}<<<."
         );
-        assert_eq!(show("strasse", "in der Straße"), "in der >>>Straße<<<");
-        assert_eq!(show("数据", "大数据库"), "大>>>数据<<<库");
-        assert_eq!(show("a b", "b\na"), ">>>b<<< >>>a<<<");
-        assert_eq!(show("NOT x", "hello"), "hello");
-        assert_eq!(show("\"a b\" OR b", "a b"), ">>>a b<<<");
+        assert_eq!(snippet_of("strasse", "in der Straße"), "in der >>>Straße<<<");
+        assert_eq!(snippet_of("数据", "大数据库"), "大>>>数据<<<库");
+        assert_eq!(snippet_of("a b", "b\na"), ">>>b<<< >>>a<<<");
+        assert_eq!(snippet_of("NOT x", "hello"), "hello");
+        assert_eq!(snippet_of("\"a b\" OR b", "a b"), ">>>a b<<<");
     }
 
     #[test]
     fn long_texts_are_cut_around_the_match() {
         let text = format!("{} needle {}", "x ".repeat(500), "y ".repeat(500));
-        let snippet = show("needle", &text);
+        let snippet = snippet_of("needle", &text);
         assert!(snippet.starts_with('…') && snippet.ends_with('…'), "{snippet}");
         assert!(snippet.contains(">>>needle<<<"));
         assert!(snippet.chars().count() < 230);

@@ -1,29 +1,30 @@
-//! Folded text in pieces, and what of it goes into the index.
+//! Splitting folded text into pieces, and those into tokens of the index.
 //!
-//! The index has, per message and once each: every word (its first 32 characters), every two
-//! neighbouring characters of a script without spaces and the last one by itself, every symbol
-//! that is not ASCII. One such character alone is found as the beginning of a pair.
+//! The index has these tokens of each message, once each: every word (its first 32 characters),
+//! every pair of neighbouring characters of a script without spaces and the last such character by
+//! itself, and every symbol that is not ASCII. A single character of a script without spaces is
+//! found as the beginning of a pair.
 
 use std::collections::HashSet;
 
 use unicode_normalization::char::canonical_combining_class;
 
-/// Longer words are cut: what follows is left to the check of the message.
+/// The number of characters of a word in the index. The check of the message looks at the rest.
 const WORD_LENGTH: usize = 32;
 
 /// A part of folded text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'t> {
-    /// Letters and digits of a script with spaces, as many as stand together.
+    /// Adjacent letters and digits of a script with spaces.
     Word(&'t str),
-    /// Characters of scripts without spaces, as many as stand together.
+    /// Adjacent characters of scripts without spaces.
     Run(&'t str),
     /// A single character of any other kind that is not ASCII.
     Symbol(&'t str),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CharacterKind {
     Word,
     Spaceless,
     Symbol,
@@ -31,25 +32,26 @@ enum Kind {
     Other,
 }
 
-/// Whether a character continues a word: between two of them there is no boundary.
+/// True if a character is part of a word: between two of these there is no boundary.
 pub(crate) fn is_word(c: char) -> bool {
-    kind(c) == Kind::Word
+    kind_of(c) == CharacterKind::Word
 }
 
-fn kind(c: char) -> Kind {
+fn kind_of(c: char) -> CharacterKind {
     if c.is_ascii() {
-        return if c.is_ascii_alphanumeric() { Kind::Word } else { Kind::Other };
+        return if c.is_ascii_alphanumeric() { CharacterKind::Word } else { CharacterKind::Other };
     }
     let is_letter = c.is_alphanumeric() || canonical_combining_class(c) != 0;
     match c {
-        _ if is_letter && is_spaceless(c) => Kind::Spaceless,
-        _ if is_letter => Kind::Word,
-        _ if c.is_whitespace() => Kind::Other,
-        _ => Kind::Symbol,
+        _ if is_letter && is_spaceless(c) => CharacterKind::Spaceless,
+        _ if is_letter => CharacterKind::Word,
+        _ if c.is_whitespace() => CharacterKind::Other,
+        _ => CharacterKind::Symbol,
     }
 }
 
-/// Scripts that are written without spaces between words, and Hangul, whose words take endings.
+/// True for scripts that are written without spaces between words, and for Hangul, whose words take
+/// endings.
 fn is_spaceless(c: char) -> bool {
     matches!(c,
         '\u{e00}'..='\u{eff}'         // Thai, Lao
@@ -75,21 +77,22 @@ fn is_spaceless(c: char) -> bool {
     )
 }
 
-/// The pieces of a folded text; what is between them is ASCII punctuation and spaces.
+/// Splits a folded text into pieces, each with its offset. Between them are ASCII punctuation and
+/// spaces.
 pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
     let mut characters = text.char_indices().peekable();
     std::iter::from_fn(move || {
         let (start, kind) = loop {
             let (at, c) = characters.next()?;
-            match kind(c) {
-                Kind::Other => {}
+            match kind_of(c) {
+                CharacterKind::Other => {}
                 kind => break (at, kind),
             }
         };
         let mut end = characters.peek().map_or(text.len(), |(at, _)| *at);
-        if kind != Kind::Symbol {
+        if kind != CharacterKind::Symbol {
             while let Some((at, c)) = characters.peek().copied() {
-                if self::kind(c) != kind {
+                if kind_of(c) != kind {
                     break;
                 }
                 characters.next();
@@ -100,30 +103,30 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
         Some((
             start,
             match kind {
-                Kind::Word => Piece::Word(part),
-                Kind::Spaceless => Piece::Run(part),
-                Kind::Symbol | Kind::Other => Piece::Symbol(part),
+                CharacterKind::Word => Piece::Word(part),
+                CharacterKind::Spaceless => Piece::Run(part),
+                CharacterKind::Symbol | CharacterKind::Other => Piece::Symbol(part),
             },
         ))
     })
 }
 
-/// The first characters of a word, as they are in the index.
-pub(crate) fn cut(word: &str) -> &str {
+/// Cuts a word to the characters that the index has of it.
+pub(crate) fn cut_word(word: &str) -> &str {
     match word.char_indices().nth(WORD_LENGTH) {
         Some((end, _)) => &word[..end],
         None => word,
     }
 }
 
-/// Every two neighbouring characters.
+/// Lists every pair of neighbouring characters.
 pub(crate) fn pairs(run: &str) -> impl Iterator<Item = &str> {
     let starts = run.char_indices().map(|(at, _)| at);
     let ends = run.char_indices().map(|(at, c)| at + c.len_utf8()).skip(1);
     starts.zip(ends).map(|(start, end)| &run[start..end])
 }
 
-/// What goes into the index for a folded text: its tokens, each once, separated by spaces.
+/// Makes the entry of a folded text in the index: its tokens, each once, separated by spaces.
 pub(crate) fn index_entry(text: &str) -> String {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut entry = String::with_capacity(text.len());
@@ -135,7 +138,7 @@ pub(crate) fn index_entry(text: &str) -> String {
     };
     for (_, piece) in pieces(text) {
         match piece {
-            Piece::Word(word) => add(cut(word)),
+            Piece::Word(word) => add(cut_word(word)),
             Piece::Symbol(symbol) => add(symbol),
             Piece::Run(run) => {
                 pairs(run).for_each(&mut add);
@@ -151,22 +154,22 @@ pub(crate) fn index_entry(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn entry(text: &str) -> Vec<String> {
+    fn entry_tokens(text: &str) -> Vec<String> {
         index_entry(text).split_whitespace().map(str::to_owned).collect()
     }
 
     #[test]
     fn words_pairs_and_symbols_are_indexed_once() {
-        assert_eq!(entry("let x = main.rs; let y"), ["let", "x", "main", "rs", "y"]);
-        assert_eq!(entry("数据库v2"), ["数据", "据库", "库", "v2"]);
-        assert_eq!(entry("ok 👍👍 → done"), ["ok", "👍", "→", "done"]);
-        assert_eq!(entry("中"), ["中"]);
-        assert_eq!(entry(&"a".repeat(50)), ["a".repeat(32)]);
-        assert_eq!(entry("c++ 50%"), ["c", "50"]);
+        assert_eq!(entry_tokens("let x = main.rs; let y"), ["let", "x", "main", "rs", "y"]);
+        assert_eq!(entry_tokens("数据库v2"), ["数据", "据库", "库", "v2"]);
+        assert_eq!(entry_tokens("ok 👍👍 → done"), ["ok", "👍", "→", "done"]);
+        assert_eq!(entry_tokens("中"), ["中"]);
+        assert_eq!(entry_tokens(&"a".repeat(50)), ["a".repeat(32)]);
+        assert_eq!(entry_tokens("c++ 50%"), ["c", "50"]);
     }
 
     #[test]
     fn marks_belong_to_their_words() {
-        assert_eq!(entry("हिन्दी"), ["हिन्दी"]);
+        assert_eq!(entry_tokens("हिन्दी"), ["हिन्दी"]);
     }
 }

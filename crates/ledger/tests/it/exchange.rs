@@ -1,25 +1,17 @@
-//! Sessions out and in.
+//! The exchange of whole sessions.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use takeback_ledger::{
-    CallRecord, EffectRecord, ImportError, ImportReport, Ledger, MessageRecord, Options,
-    ParentKind, SearchOptions, SessionRecord, Tokens, UsageRecord, Which,
+    CallRecord, EffectRecord, Event, ImportError, Ledger, ListOptions, MessageFilter,
+    MessageRecord, ParentKind, SessionRecord, Tokens, Transcript, UsageRecord,
 };
 
-use crate::support::{Fixture, at, message, session};
+use crate::support::{
+    Fixture, at, export_line, import_lines, message, random_below, record_event, session,
+};
 
-fn export(ledger: &Ledger, id: &str) -> String {
-    let mut out = Vec::new();
-    ledger.export_line(id, false, &mut out).unwrap();
-    String::from_utf8(out).unwrap()
-}
-
-fn import(ledger: &mut Ledger, lines: &str) -> ImportReport {
-    ledger.import_lines(&mut lines.as_bytes(), at(100), &|_| {}).unwrap()
-}
-
-/// A session with some of everything.
-fn rich(fixture: &mut Fixture) {
+/// Makes a session with some of everything.
+fn make_rich_session(fixture: &mut Fixture) {
     let record = SessionRecord {
         user_id: Some("u".into()),
         model: Some("m".into()),
@@ -62,71 +54,80 @@ fn rich(fixture: &mut Fixture) {
     };
     fixture.ledger.record_usage("claude:1", &usage, at(3)).unwrap();
     let call = CallRecord { call: "c1".into(), tool: "Bash".into(), ..CallRecord::default() };
-    fixture.ledger.record_call("claude:1", &call).unwrap();
+    record_event(
+        &mut fixture.ledger,
+        Event::Call { session: "claude:1".into(), call: call.clone() },
+        at(1),
+    );
     let effect = EffectRecord {
         kind: "publish".into(),
         command: "git push".into(),
         ..EffectRecord::default()
     };
-    fixture.ledger.record_effect("claude:1", &effect, at(4)).unwrap();
+    record_event(&mut fixture.ledger, Event::Effect { session: "claude:1".into(), effect }, at(4));
     fixture.ledger.set_title("claude:1", Some("A title")).unwrap();
     fixture.ledger.compact("claude:1", 6, &message("user", "summary"), at(5)).unwrap();
-    fixture.ledger.undo_turns("claude:1", 1, at(6)).unwrap();
+    fixture.ledger.rewind_turns("claude:1", 1, at(6)).unwrap();
     fixture.ledger.end_session("claude:1", "done", at(7)).unwrap();
 }
 
 #[test]
-fn out_in_and_out_again_is_the_same() {
+fn an_exported_session_is_the_same_after_an_import() {
     let mut fixture = Fixture::new();
-    rich(&mut fixture);
-    let first = export(&fixture.ledger, "claude:1");
+    make_rich_session(&mut fixture);
+    let first = export_line(&fixture.ledger, "claude:1");
     let mut other = Fixture::new();
-    let report = import(&mut other.ledger, &first);
+    let report = import_lines(&mut other.ledger, &first);
     assert_eq!((report.sessions, report.new_sessions, report.messages), (1, 1, 19));
     assert!(report.bad.is_empty());
-    assert_eq!(export(&other.ledger, "claude:1"), first);
+    assert_eq!(export_line(&other.ledger, "claude:1"), first);
     assert!(other.ledger.verify(&|_, _| {}).unwrap().whole);
-    let current = |ledger: &Ledger| ledger.messages("claude:1", Which::Current).unwrap().len();
+    let current =
+        |ledger: &Ledger| ledger.messages("claude:1", MessageFilter::Current).unwrap().len();
     assert_eq!(current(&other.ledger), current(&fixture.ledger));
 }
 
 #[test]
-fn the_same_twice_adds_nothing() {
+fn importing_a_session_twice_adds_nothing() {
     let mut fixture = Fixture::new();
-    rich(&mut fixture);
-    let first = export(&fixture.ledger, "claude:1");
-    let report = import(&mut fixture.ledger, &first);
+    make_rich_session(&mut fixture);
+    let first = export_line(&fixture.ledger, "claude:1");
+    let report = import_lines(&mut fixture.ledger, &first);
     assert_eq!((report.sessions, report.new_sessions, report.messages), (1, 0, 0));
     assert!(report.bad.is_empty());
-    assert_eq!(export(&fixture.ledger, "claude:1"), first);
+    assert_eq!(export_line(&fixture.ledger, "claude:1"), first);
 }
 
 #[test]
-fn a_longer_version_adds_what_is_new() {
+fn a_longer_version_adds_its_new_messages() {
     let mut fixture = Fixture::new();
-    fixture.session("s");
+    fixture.create_session("s");
     fixture.say("s", "user", "one");
-    let short = export(&fixture.ledger, "s");
+    let short = export_line(&fixture.ledger, "s");
     fixture.say("s", "assistant", "two");
-    let long = export(&fixture.ledger, "s");
+    let long = export_line(&fixture.ledger, "s");
     let mut other = Fixture::new();
-    import(&mut other.ledger, &short);
-    assert_eq!(import(&mut other.ledger, &long).messages, 1);
-    assert_eq!(export(&other.ledger, "s"), long);
-    assert_eq!(import(&mut other.ledger, &short).messages, 0);
+    import_lines(&mut other.ledger, &short);
+    assert_eq!(import_lines(&mut other.ledger, &long).messages, 1);
+    assert_eq!(export_line(&other.ledger, "s"), long);
+    assert_eq!(import_lines(&mut other.ledger, &short).messages, 0);
     other.ledger.clear_messages("s").unwrap();
-    assert_eq!(import(&mut other.ledger, &long).messages, 2, "what was cleared can come back");
+    assert_eq!(
+        import_lines(&mut other.ledger, &long).messages,
+        2,
+        "what was cleared can come back"
+    );
 }
 
 #[test]
 fn another_message_under_the_same_number_is_refused() {
     let mut fixture = Fixture::new();
-    fixture.session("s");
+    fixture.create_session("s");
     fixture.say("s", "user", "one");
     let other = r#"{"id": "s", "source": "x", "messages": [{"role": "user", "content": "other"},
         {"role": "user", "content": "more"}]}"#
         .replace('\n', " ");
-    let report = import(&mut fixture.ledger, &other);
+    let report = import_lines(&mut fixture.ledger, &other);
     assert!(matches!(&report.bad[0].error, ImportError::Conflict { seq: 1, .. }));
     assert_eq!(fixture.ledger.session("s").unwrap().message_count, 1);
 }
@@ -148,7 +149,7 @@ fn a_bad_line_is_reported_and_the_others_go_in() {
     .map(|line| line.replace('\n', " "))
     .join("\n");
     let mut fixture = Fixture::new();
-    let report = import(&mut fixture.ledger, &lines);
+    let report = import_lines(&mut fixture.ledger, &lines);
     let bad: Vec<usize> = report.bad.iter().map(|bad| bad.line).collect();
     assert_eq!(bad, [2, 4, 5, 6, 7]);
     assert_eq!(report.new_sessions, 3);
@@ -166,7 +167,7 @@ fn tool_calls_in_a_string_become_a_list() {
     let line = json!({ "id": "s", "messages": [
         { "role": "assistant", "tool_calls": "[{\"id\": \"1\"}, {\"id\": \"2\"}]" }] });
     let mut fixture = Fixture::new();
-    import(&mut fixture.ledger, &line.to_string());
+    import_lines(&mut fixture.ledger, &line.to_string());
     assert_eq!(fixture.ledger.session("s").unwrap().tool_call_count, 2);
 }
 
@@ -174,39 +175,121 @@ fn tool_calls_in_a_string_become_a_list() {
 fn titles_that_are_taken_get_a_number() {
     let mut fixture = Fixture::new();
     for id in ["a", "b"] {
-        import(&mut fixture.ledger, &json!({ "id": id, "title": "Same" }).to_string());
+        import_lines(&mut fixture.ledger, &json!({ "id": id, "title": "Same" }).to_string());
     }
     assert_eq!(fixture.ledger.session("b").unwrap().title.as_deref(), Some("Same #2"));
 }
 
 #[test]
-fn secrets_are_masked_on_the_way_out_and_on_the_way_in() {
-    let key = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
-    let mut fixture = Fixture::new();
-    fixture.session("s");
-    let calls =
-        json!([{ "function": { "name": "x", "arguments": json!({ "key": key }).to_string() } }]);
-    let said =
-        MessageRecord { tool_calls: Some(calls), ..message("user", &format!("use {key} now")) };
-    fixture.ledger.append("s", std::slice::from_ref(&said), at(1)).unwrap();
-    assert!(export(&fixture.ledger, "s").contains(&key));
-    let mut masked = Vec::new();
-    fixture.ledger.export_line("s", true, &mut masked).unwrap();
-    let masked = String::from_utf8(masked).unwrap();
-    assert!(!masked.contains(&key) && masked.contains("use [redacted:"), "{masked}");
-    serde_json::from_str::<Value>(&masked).unwrap();
-
-    let mut careful = Fixture::new();
-    let options = Options { redact: true, ..Options::default() };
-    careful.ledger = Ledger::open(&careful.path(), &options).unwrap();
-    careful.session("t");
-    careful.ledger.append("t", &[said], at(1)).unwrap();
-    import(&mut careful.ledger, &export(&fixture.ledger, "s"));
-    for id in ["s", "t"] {
-        assert!(!export(&careful.ledger, id).contains(&key));
+fn a_later_copy_brings_its_rewinds_and_summaries_along() {
+    let mut here = Fixture::new();
+    here.create_session("undo");
+    here.create_session("summary");
+    here.talk("undo", &["u1", "a1"]);
+    here.talk("summary", &["u1", "a1"]);
+    let early = ["undo", "summary"].map(|id| here.ledger.transcript(id).unwrap());
+    here.ledger.rewind_turns("undo", 1, at(2)).unwrap();
+    here.say("undo", "user", "u2");
+    here.ledger.compact("summary", 2, &message("user", "sum"), at(2)).unwrap();
+    let late = ["undo", "summary"].map(|id| here.ledger.transcript(id).unwrap());
+    let mut there = Fixture::new();
+    for transcript in early.iter().chain(&late) {
+        there.ledger.import(transcript, at(3)).unwrap();
     }
-    let found = careful.ledger.search(&key, &SearchOptions::default()).unwrap();
-    assert_eq!(found.total, 0);
-    let again = import(&mut careful.ledger, &export(&fixture.ledger, "s"));
-    assert!(again.bad.is_empty(), "a masked message is the same message");
+    assert_eq!(there.current_texts("undo"), ["u2"]);
+    assert_eq!(there.current_texts("summary"), ["sum"]);
+    assert_eq!(there.ledger.transcript("undo").unwrap(), late[0]);
+    assert!(there.ledger.verify(&|_, _| {}).unwrap().whole);
+}
+
+#[test]
+fn an_older_copy_takes_no_message_back() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    fixture.talk("s", &["u1", "a1"]);
+    fixture.ledger.rewind_turns("s", 1, at(2)).unwrap();
+    let undone = fixture.ledger.transcript("s").unwrap();
+    fixture.ledger.unrewind("s", at(3)).unwrap();
+    fixture.ledger.import(&undone, at(4)).unwrap();
+    assert_eq!(fixture.current_texts("s"), ["u1", "a1"]);
+}
+
+#[test]
+fn other_tool_calls_are_another_message() {
+    let calling = |name: &str| Transcript {
+        session: session("s"),
+        messages: vec![MessageRecord {
+            role: "assistant".into(),
+            tool_calls: Some(json!([{ "id": "1", "function": { "name": name } }])),
+            ..MessageRecord::default()
+        }],
+        ..Transcript::default()
+    };
+    let mut fixture = Fixture::new();
+    fixture.ledger.import(&calling("ls"), at(1)).unwrap();
+    let refused = fixture.ledger.import(&calling("rm"), at(1));
+    assert!(matches!(refused, Err(ImportError::Conflict { .. })), "{refused:?}");
+}
+
+#[test]
+fn numbers_from_outside_do_no_harm() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    let far = Transcript {
+        session: session("far"),
+        messages: vec![MessageRecord { seq: i64::MAX, ..message("user", "x") }],
+        ..Transcript::default()
+    };
+    assert!(matches!(fixture.ledger.import(&far, at(1)), Err(ImportError::Malformed(_))));
+    let usage = UsageRecord {
+        model: "m".into(),
+        tokens: Tokens { input: i64::MAX, ..Tokens::default() },
+        ..UsageRecord::default()
+    };
+    for _ in 0..3 {
+        fixture.ledger.record_usage("s", &usage, at(1)).unwrap();
+    }
+    fixture.ledger.set_title("s", Some("x #18446744073709551615")).unwrap();
+    fixture.ledger.next_title("x").unwrap();
+    assert_eq!(fixture.ledger.sessions(&ListOptions::default()).unwrap().len(), 1);
+}
+
+#[test]
+fn copies_agree_after_any_operations() {
+    for _ in 0..25 {
+        let mut fixture = Fixture::new();
+        fixture.create_session("s");
+        let mut done = Vec::new();
+        for step in 0..12 {
+            match random_below(8) {
+                0..=2 => fixture.talk("s", &[&format!("u{step}"), &format!("a{step}")]),
+                3 => drop(fixture.ledger.rewind_turns("s", 1 + random_below(2) as usize, at(1))),
+                4 => drop(fixture.ledger.unrewind("s", at(1))),
+                5 => {
+                    let messages = fixture.ledger.messages("s", MessageFilter::Current).unwrap();
+                    let own = messages.iter().filter(|message| message.summarizes.is_none());
+                    if let Some(upto) = own.map(|message| message.seq).max() {
+                        let summary = message("user", &format!("sum{step}"));
+                        fixture.ledger.compact("s", upto, &summary, at(1)).unwrap();
+                    }
+                }
+                6 if random_below(4) == 0 => drop(fixture.ledger.clear_messages("s").unwrap()),
+                _ => {}
+            }
+            let here = fixture.current_texts("s");
+            done.push(format!("{here:?}"));
+            assert!(fixture.ledger.verify(&|_, _| {}).unwrap().whole, "{done:?}");
+            let transcript = fixture.ledger.transcript("s").unwrap();
+            let mut other = Fixture::new();
+            other.ledger.import(&transcript, at(2)).unwrap();
+            assert_eq!(other.current_texts("s"), here, "{done:?}");
+            assert_eq!(other.ledger.transcript("s").unwrap(), transcript, "{done:?}");
+            let last = transcript.messages.iter().rfind(|message| !message.undone);
+            if let Some(last) = last {
+                fixture.ledger.fork("s", last.seq, "fork", at(3)).unwrap();
+                assert_eq!(fixture.current_texts("fork"), here, "{done:?}");
+                fixture.ledger.delete_session("fork").unwrap();
+            }
+        }
+    }
 }

@@ -1,38 +1,42 @@
-//! Agents' own logs: every entry once, in its place, whoever reads it and however often.
+//! Agents' own logs: every entry comes in once and in its place, however often it is read.
 
 use std::process::Stdio;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use takeback_ledger::{
-    Bookmark, CallRecord, Event, Ledger, LogEntry, LogPage, MessageRecord, Options, SearchOptions,
-    SessionRecord, TakenIn, Tokens, Told, UsageRecord, Which,
+    Bookmark, CallRecord, Event, Ledger, LedgerOptions, LogEntry, LogFact, LogIntake, LogPage,
+    MessageFilter, MessageRecord, SearchOptions, SessionRecord, Tokens, UsageRecord,
 };
 
-use crate::support::{FOREVER, Fixture, again, at, message, random, session, told};
+use crate::support::{
+    FOREVER, Fixture, at, child_arguments, masking, message, random_below, record_event, run_again,
+    session,
+};
 
 const LOG: &str = "/logs/one.jsonl";
 
-/// An entry of session `s`: `>` is the user, `=` a summary, `$` tokens, anything else the agent.
-fn entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
+/// Makes an entry of session `s`: `>` is the user, `=` a summary, `$` tokens, anything else the agent.
+fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     let rest = text.get(1..).unwrap_or_default();
-    let told = match text.chars().next() {
-        Some('>') => Told::Message(message("user", rest).into()),
-        Some('=') => Told::Summary(message("user", rest).into()),
-        Some('$') => Told::Usage(Box::new(UsageRecord {
+    let fact = match text.chars().next() {
+        Some('>') => LogFact::Message(message("user", rest).into()),
+        Some('=') => LogFact::Summary(message("user", rest).into()),
+        Some('$') => LogFact::Usage(Box::new(UsageRecord {
             model: "m".into(),
             tokens: Tokens { input: rest.parse().unwrap(), ..Tokens::default() },
             ..UsageRecord::default()
         })),
-        _ => Told::Message(message("assistant", text).into()),
+        _ => LogFact::Message(message("assistant", text).into()),
     };
-    LogEntry { session: "s".into(), origin: origin.to_string(), time: Some(at(seconds)), told }
+    LogEntry { session: "s".into(), origin: origin.to_string(), time: Some(at(seconds)), fact }
 }
 
-/// The log is a list of texts; its offset counts them.
-fn page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPage {
+/// Makes a part of a log. The log is a list of texts; its offset counts them.
+fn make_page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPage {
     let first = from.as_ref().map_or(0, |from| from.offset as usize);
-    let entries = (first..upto).map(|number| entry(number, log[number].0, log[number].1)).collect();
+    let entries =
+        (first..upto).map(|number| make_entry(number, log[number].0, log[number].1)).collect();
     let to = Bookmark {
         log: LOG.into(),
         agent: "test".into(),
@@ -44,17 +48,18 @@ fn page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPage {
 }
 
 /// Reads on up to an entry, as a process that catches up does.
-fn read_on(ledger: &mut Ledger, log: &[(i64, &str)], upto: usize) -> TakenIn {
+fn read_on(ledger: &mut Ledger, log: &[(i64, &str)], upto: usize) -> LogIntake {
     loop {
         let from = ledger.bookmark(LOG).unwrap();
         let now = at(log[upto.max(1) - 1].0 + 1);
-        if let Some(taken) = ledger.take_in_page(&page(from, log, upto), now).unwrap() {
+        if let Some(taken) = ledger.take_in_page(&make_page(from, log, upto), now).unwrap() {
             return taken;
         }
     }
 }
 
-fn hook(ledger: &mut Ledger, seconds: i64, prompt: &str) {
+/// Records a prompt as a hook does.
+fn report_prompt(ledger: &mut Ledger, seconds: i64, prompt: &str) {
     let message = MessageRecord { timestamp: Some(at(seconds)), ..message("user", prompt) };
     let events = [
         Event::Session { record: session("s").into() },
@@ -67,19 +72,20 @@ fn text(message: &MessageRecord) -> String {
     message.content.as_ref().and_then(Value::as_str).unwrap().to_owned()
 }
 
-fn texts(ledger: &Ledger, which: Which) -> Vec<String> {
-    ledger.messages("s", which).unwrap().iter().map(text).collect()
+fn texts(ledger: &Ledger, filter: MessageFilter) -> Vec<String> {
+    ledger.messages("s", filter).unwrap().iter().map(text).collect()
 }
 
-fn standing(ledger: &Ledger) -> Vec<String> {
-    let messages = ledger.messages("s", Which::All).unwrap();
+/// The texts of the messages that are not taken back.
+fn remaining_texts(ledger: &Ledger) -> Vec<String> {
+    let messages = ledger.messages("s", MessageFilter::All).unwrap();
     messages.iter().filter(|message| !message.undone).map(text).collect()
 }
 
 fn assert_whole(ledger: &mut Ledger) {
     assert_eq!(ledger.verify(&|_, _| {}).unwrap().problems, Vec::<String>::new());
     let turns = ledger.turns("s").unwrap();
-    let messages = ledger.messages("s", Which::All).unwrap();
+    let messages = ledger.messages("s", MessageFilter::All).unwrap();
     let prompts: Vec<i64> = messages
         .iter()
         .filter(|message| message.role == "user" && message.summarizes.is_none())
@@ -97,7 +103,7 @@ fn a_log_comes_in_once_and_begins_turns() {
     let mut fixture = Fixture::new();
     let taken = read_on(&mut fixture.ledger, &TALK, 6);
     assert_eq!((taken.messages, taken.new_sessions.len()), (4, 1));
-    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second"]);
+    assert_eq!(texts(&fixture.ledger, MessageFilter::All), ["one", "first", "two", "second"]);
     assert_eq!(read_on(&mut fixture.ledger, &TALK, 6).messages, 0);
     let record = fixture.ledger.session("s").unwrap();
     assert_eq!((record.tokens.input, record.started_at), (12, Some(at(10))));
@@ -106,7 +112,7 @@ fn a_log_comes_in_once_and_begins_turns() {
 }
 
 #[test]
-fn in_parts_it_is_the_same() {
+fn a_log_read_in_parts_gives_the_same_session() {
     let mut whole = Fixture::new();
     read_on(&mut whole.ledger, &TALK, 6);
     let whole = whole.ledger.transcript("s").unwrap();
@@ -122,49 +128,52 @@ fn in_parts_it_is_the_same() {
 fn a_log_that_is_read_again_from_its_beginning_adds_only_what_is_new() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 4);
-    let mut again = page(None, &TALK, 6);
+    let mut again = make_page(None, &TALK, 6);
     again.from = fixture.ledger.bookmark(LOG).unwrap();
     let taken = fixture.ledger.take_in_page(&again, at(30)).unwrap().unwrap();
     assert_eq!(taken.messages, 1);
-    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second"]);
+    assert_eq!(texts(&fixture.ledger, MessageFilter::All), ["one", "first", "two", "second"]);
     assert_eq!(fixture.ledger.session("s").unwrap().tokens.input, 12);
     assert_whole(&mut fixture.ledger);
 }
 
 #[test]
-fn whoever_was_overtaken_takes_nothing_in() {
+fn a_process_that_was_overtaken_takes_nothing_in() {
     let mut fixture = Fixture::new();
-    let mut other = fixture.another();
-    let late = page(None, &TALK, 3);
+    let mut other = fixture.open_another();
+    let late = make_page(None, &TALK, 3);
     read_on(&mut other, &TALK, 6);
     assert_eq!(fixture.ledger.take_in_page(&late, at(30)).unwrap(), None);
     assert_eq!(fixture.ledger.bookmark(LOG).unwrap().unwrap().offset, 6);
 }
 
 #[test]
-fn what_a_hook_told_is_not_told_again() {
+fn a_prompt_that_a_hook_reported_comes_in_once() {
     let mut fixture = Fixture::new();
-    hook(&mut fixture.ledger, 10, "one");
+    report_prompt(&mut fixture.ledger, 10, "one");
     assert_eq!(read_on(&mut fixture.ledger, &TALK, 3).messages, 1);
-    hook(&mut fixture.ledger, 20, " two\n");
+    report_prompt(&mut fixture.ledger, 20, " two\n");
     assert_eq!(read_on(&mut fixture.ledger, &TALK, 6).messages, 1);
-    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", " two\n", "second"]);
+    assert_eq!(texts(&fixture.ledger, MessageFilter::All), ["one", "first", " two\n", "second"]);
     assert_whole(&mut fixture.ledger);
 }
 
 #[test]
-fn an_answer_stands_before_a_prompt_that_a_hook_told_first() {
+fn an_answer_comes_before_a_later_prompt_that_a_hook_reported_first() {
     let mut fixture = Fixture::new();
-    hook(&mut fixture.ledger, 10, "one");
-    hook(&mut fixture.ledger, 20, "two");
-    fixture.ledger.end_turn("s", at(29)).unwrap();
-    hook(&mut fixture.ledger, 30, "three");
+    report_prompt(&mut fixture.ledger, 10, "one");
+    report_prompt(&mut fixture.ledger, 20, "two");
+    record_event(&mut fixture.ledger, Event::TurnEnd { session: "s".into() }, at(29));
+    report_prompt(&mut fixture.ledger, 30, "three");
     // Only the answer to the first is in the log so far.
     read_on(&mut fixture.ledger, &TALK, 3);
-    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "three"]);
+    assert_eq!(texts(&fixture.ledger, MessageFilter::All), ["one", "first", "two", "three"]);
     assert_whole(&mut fixture.ledger);
     read_on(&mut fixture.ledger, &TALK, 6);
-    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second", "three"]);
+    assert_eq!(
+        texts(&fixture.ledger, MessageFilter::All),
+        ["one", "first", "two", "second", "three"]
+    );
     assert_whole(&mut fixture.ledger);
     let ended: Vec<bool> =
         fixture.ledger.turns("s").unwrap().iter().map(|turn| turn.ended_at.is_some()).collect();
@@ -174,79 +183,88 @@ fn an_answer_stands_before_a_prompt_that_a_hook_told_first() {
 #[test]
 fn calls_belong_to_the_turns_that_only_a_log_knows() {
     let mut fixture = Fixture::new();
-    fixture.session("s");
+    fixture.create_session("s");
     for (call, seconds) in [("a", 11), ("b", 21)] {
         let started_at = Some(at(seconds));
         let call = CallRecord { call: call.into(), started_at, ..CallRecord::default() };
-        fixture.ledger.record_call("s", &call).unwrap();
+        record_event(
+            &mut fixture.ledger,
+            Event::Call { session: "s".into(), call: call.clone() },
+            at(1),
+        );
     }
     read_on(&mut fixture.ledger, &TALK, 6);
-    let turns: Vec<i64> = fixture.ledger.calls("s").unwrap().iter().map(|call| call.turn).collect();
+    let turns: Vec<i64> =
+        fixture.ledger.transcript("s").unwrap().calls.iter().map(|call| call.turn).collect();
     assert_eq!(turns, [1, 2]);
 }
 
 #[test]
-fn a_call_that_a_hook_told_gets_its_outcome() {
+fn a_call_that_a_hook_reported_gets_its_outcome() {
     let mut fixture = Fixture::new();
-    fixture.session("s");
+    fixture.create_session("s");
     let call = CallRecord { call: "a".into(), tool: "Bash".into(), ..CallRecord::default() };
-    fixture.ledger.record_call("s", &call).unwrap();
-    let mut told = page(None, &TALK, 1);
-    for call in ["a", "nobody's"] {
-        let outcome = Told::Outcome { call: call.into(), outcome: "error".into() };
-        told.entries.push(LogEntry { told: outcome, ..entry(7, 11, "x") });
+    record_event(
+        &mut fixture.ledger,
+        Event::Call { session: "s".into(), call: call.clone() },
+        at(1),
+    );
+    let mut page = make_page(None, &TALK, 1);
+    for call in ["a", "unknown"] {
+        let outcome = LogFact::Outcome { call: call.into(), outcome: "error".into() };
+        page.entries.push(LogEntry { fact: outcome, ..make_entry(7, 11, "x") });
     }
-    fixture.ledger.take_in_page(&told, at(12)).unwrap().unwrap();
-    let calls = fixture.ledger.calls("s").unwrap();
+    fixture.ledger.take_in_page(&page, at(12)).unwrap().unwrap();
+    let calls = fixture.ledger.transcript("s").unwrap().calls;
     assert_eq!(calls.len(), 1);
     assert_eq!((calls[0].outcome.as_deref(), calls[0].ended_at), (Some("error"), Some(at(11))));
 }
 
 #[test]
-fn what_was_taken_back_does_not_come_back_by_reading_on() {
+fn messages_taken_back_do_not_come_back_by_reading_on() {
     let mut fixture = Fixture::new();
-    hook(&mut fixture.ledger, 10, "one");
+    report_prompt(&mut fixture.ledger, 10, "one");
     read_on(&mut fixture.ledger, &TALK, 3);
-    hook(&mut fixture.ledger, 20, "two");
-    // Taken back before anybody has read the answer.
-    fixture.ledger.undo_turns("s", 1, at(40)).unwrap();
+    report_prompt(&mut fixture.ledger, 20, "two");
+    // Taken back before the answer was read.
+    fixture.ledger.rewind_turns("s", 1, at(40)).unwrap();
     read_on(&mut fixture.ledger, &TALK, 6);
-    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second"]);
-    assert_eq!(standing(&fixture.ledger), ["one", "first"]);
+    assert_eq!(texts(&fixture.ledger, MessageFilter::All), ["one", "first", "two", "second"]);
+    assert_eq!(remaining_texts(&fixture.ledger), ["one", "first"]);
     assert_whole(&mut fixture.ledger);
-    // Nor does that count as going on: what was taken back can be had again.
-    assert_eq!(fixture.ledger.redo("s", at(41)).unwrap().messages, 2);
-    assert_eq!(standing(&fixture.ledger).len(), 4);
+    // That does not count as going on, so the rewind can be taken back.
+    assert_eq!(fixture.ledger.unrewind("s", at(41)).unwrap().messages, 2);
+    assert_eq!(remaining_texts(&fixture.ledger).len(), 4);
 }
 
 #[test]
-fn what_is_said_after_an_undo_stands() {
+fn messages_after_a_rewind_stay() {
     let mut fixture = Fixture::new();
     let log = [TALK.as_slice(), &[(50, ">three"), (51, "third")]].concat();
-    hook(&mut fixture.ledger, 10, "one");
-    hook(&mut fixture.ledger, 20, "two");
-    fixture.ledger.undo_turns("s", 1, at(40)).unwrap();
-    hook(&mut fixture.ledger, 50, "three");
+    report_prompt(&mut fixture.ledger, 10, "one");
+    report_prompt(&mut fixture.ledger, 20, "two");
+    fixture.ledger.rewind_turns("s", 1, at(40)).unwrap();
+    report_prompt(&mut fixture.ledger, 50, "three");
     read_on(&mut fixture.ledger, &log, log.len());
-    assert_eq!(standing(&fixture.ledger), ["one", "first", "three", "third"]);
+    assert_eq!(remaining_texts(&fixture.ledger), ["one", "first", "three", "third"]);
     assert_whole(&mut fixture.ledger);
-    assert!(fixture.ledger.redo("s", at(60)).is_err());
+    assert!(fixture.ledger.unrewind("s", at(60)).is_err());
 }
 
 #[test]
-fn a_summary_stands_for_what_came_before_it() {
+fn a_summary_replaces_the_messages_before_it() {
     let mut fixture = Fixture::new();
     let log = [(10, ">one"), (11, "first"), (12, "=in short"), (13, ">two"), (14, "second")];
     for upto in 1..=log.len() {
         read_on(&mut fixture.ledger, &log, upto);
     }
-    assert_eq!(texts(&fixture.ledger, Which::Current), ["in short", "two", "second"]);
-    assert_eq!(texts(&fixture.ledger, Which::All).len(), 5);
+    assert_eq!(texts(&fixture.ledger, MessageFilter::Current), ["in short", "two", "second"]);
+    assert_eq!(texts(&fixture.ledger, MessageFilter::All).len(), 5);
     assert_whole(&mut fixture.ledger);
 }
 
 #[test]
-fn a_session_that_came_in_otherwise_is_the_same_one() {
+fn a_session_that_was_imported_is_recognised() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 6);
     let transcript = fixture.ledger.transcript("s").unwrap();
@@ -259,17 +277,17 @@ fn a_session_that_came_in_otherwise_is_the_same_one() {
 #[test]
 fn children_are_sessions_of_their_own() {
     let mut fixture = Fixture::new();
-    let mut told = page(None, &TALK, 2);
+    let mut page = make_page(None, &TALK, 2);
     let record = SessionRecord {
         parent_session_id: Some("s".into()),
         parent_kind: Some(takeback_ledger::ParentKind::Subagent),
         workspace: Some("/here".into()),
         ..SessionRecord::default()
     };
-    let child = |told| LogEntry { session: "s/1".into(), told, ..entry(8, 15, "x") };
-    told.entries.push(child(Told::Session(record.into())));
-    told.entries.push(child(Told::Message(message("assistant", "looked").into())));
-    let taken = fixture.ledger.take_in_page(&told, at(20)).unwrap().unwrap();
+    let child = |fact| LogEntry { session: "s/1".into(), fact, ..make_entry(8, 15, "x") };
+    page.entries.push(child(LogFact::Session(record.into())));
+    page.entries.push(child(LogFact::Message(message("assistant", "looked").into())));
+    let taken = fixture.ledger.take_in_page(&page, at(20)).unwrap().unwrap();
     assert_eq!(taken.sessions.len(), 2);
     let child = fixture.ledger.session("s/1").unwrap();
     assert_eq!(child.parent_session_id.as_deref(), Some("s"));
@@ -277,66 +295,66 @@ fn children_are_sessions_of_their_own() {
 }
 
 #[test]
-fn what_was_deleted_does_not_come_back_by_reading_on() {
+fn a_deleted_session_does_not_get_its_messages_back_by_reading_on() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 5);
     fixture.ledger.delete_session("s").unwrap();
     assert_eq!(read_on(&mut fixture.ledger, &TALK, 6).messages, 0);
-    assert!(fixture.ledger.messages("s", Which::All).unwrap().is_empty());
+    assert!(fixture.ledger.messages("s", MessageFilter::All).unwrap().is_empty());
 }
 
 #[test]
 fn secrets_of_a_log_are_masked() {
     let fixture = Fixture::new();
-    let options = Options { redact: true, ..Options::default() };
+    let options = masking();
     let mut ledger = Ledger::open(&fixture.path(), &options).unwrap();
     let key = format!("ghp_{}", "k9Qz7LmX2vRt8WbY4nHs6JpD3cFg5TaE1uVo");
     let (prompt, answer) = (format!(">my key is {key}"), format!("I will keep {key}"));
-    hook(&mut ledger, 10, &prompt[1..]);
+    report_prompt(&mut ledger, 10, &prompt[1..]);
     read_on(&mut ledger, &[(10, &prompt), (11, &answer)], 2);
-    let texts = texts(&ledger, Which::All);
+    let texts = texts(&ledger, MessageFilter::All);
     assert_eq!(texts.len(), 2);
     assert!(texts.iter().all(|text| text.contains("[redacted")), "{texts:?}");
 }
 
 #[test]
-fn what_came_in_is_found() {
+fn messages_of_a_log_are_found_by_a_search() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &[(10, ">今日は何をしますか"), (11, "購物車を直します")], 2);
     let found = fixture.ledger.search("購物", &SearchOptions::default()).unwrap();
     assert_eq!(found.results.len(), 1);
 }
 
-/// Entries that the log has again, as they are now.
-fn tell_again(ledger: &mut Ledger, entries: Vec<LogEntry>) -> usize {
+/// Takes in entries that the agent wrote again; returns the number of new messages.
+fn write_again(ledger: &mut Ledger, entries: Vec<LogEntry>) -> usize {
     let from = ledger.bookmark(LOG).unwrap().unwrap();
     let to = Bookmark { state: json!({ "again": from.state }), ..from.clone() };
     let page = LogPage { from: Some(from), to, entries };
     ledger.take_in_page(&page, at(60)).unwrap().unwrap().messages
 }
 
-fn found(ledger: &mut Ledger, query: &str) -> usize {
+fn count_found(ledger: &mut Ledger, query: &str) -> usize {
     ledger.search(query, &SearchOptions::default()).unwrap().results.len()
 }
 
 #[test]
-fn what_is_written_again_with_more_replaces_what_it_was() {
+fn a_message_that_is_written_again_with_more_grows() {
     for is_indexed in [false, true] {
         let mut fixture = Fixture::new();
         read_on(&mut fixture.ledger, &[(10, ">one"), (11, "half a sen"), (20, ">two")], 3);
         if is_indexed {
             fixture.ledger.optimize(&|_| {}).unwrap();
         }
-        let whole = entry(1, 11, "half a sentence, and the rest");
-        assert_eq!(tell_again(&mut fixture.ledger, vec![whole]), 0);
-        let texts = texts(&fixture.ledger, Which::All);
+        let whole = make_entry(1, 11, "half a sentence, and the rest");
+        assert_eq!(write_again(&mut fixture.ledger, vec![whole]), 0);
+        let texts = texts(&fixture.ledger, MessageFilter::All);
         assert_eq!(texts, ["one", "half a sentence, and the rest", "two"]);
-        assert_eq!(found(&mut fixture.ledger, "rest"), 1);
-        assert_eq!(found(&mut fixture.ledger, "sen"), 0);
+        assert_eq!(count_found(&mut fixture.ledger, "rest"), 1);
+        assert_eq!(count_found(&mut fixture.ledger, "sen"), 0);
         assert_whole(&mut fixture.ledger);
         fixture.ledger.optimize(&|_| {}).unwrap();
-        assert_eq!(found(&mut fixture.ledger, "rest"), 1);
-        assert_eq!(found(&mut fixture.ledger, "sen"), 0);
+        assert_eq!(count_found(&mut fixture.ledger, "rest"), 1);
+        assert_eq!(count_found(&mut fixture.ledger, "sen"), 0);
     }
 }
 
@@ -346,55 +364,56 @@ fn calls_that_come_later_are_counted() {
     let saying = |calls: Value| {
         let message =
             MessageRecord { tool_calls: Some(calls), ..message("assistant", "let me see") };
-        LogEntry { told: Told::Message(message.into()), ..entry(1, 11, "") }
+        LogEntry { fact: LogFact::Message(message.into()), ..make_entry(1, 11, "") }
     };
     let one = json!({ "id": "a", "type": "function", "function": { "name": "ls" } });
     let two = json!({ "id": "b", "type": "function", "function": { "name": "cat" } });
-    let mut told = page(None, &TALK, 1);
+    let mut page = make_page(None, &TALK, 1);
     // Twice within one part of the log, and once more behind it.
-    told.entries.extend([entry(1, 11, "let"), saying(json!([one]))]);
-    fixture.ledger.take_in_page(&told, at(20)).unwrap().unwrap();
+    page.entries.extend([make_entry(1, 11, "let"), saying(json!([one]))]);
+    fixture.ledger.take_in_page(&page, at(20)).unwrap().unwrap();
     let calls = |ledger: &Ledger| ledger.session("s").unwrap().tool_call_count;
     assert_eq!(
-        (texts(&fixture.ledger, Which::All)[1].as_str(), calls(&fixture.ledger)),
+        (texts(&fixture.ledger, MessageFilter::All)[1].as_str(), calls(&fixture.ledger)),
         ("let me see", 1)
     );
-    tell_again(&mut fixture.ledger, vec![saying(json!([one, two]))]);
+    write_again(&mut fixture.ledger, vec![saying(json!([one, two]))]);
     assert_eq!(calls(&fixture.ledger), 2);
-    assert_eq!(found(&mut fixture.ledger, "cat"), 1);
+    assert_eq!(count_found(&mut fixture.ledger, "cat"), 1);
     assert_whole(&mut fixture.ledger);
 }
 
 #[test]
-fn what_is_written_again_with_less_stays_whole() {
+fn a_message_that_is_written_again_with_less_stays_whole() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 6);
     let before = fixture.ledger.transcript("s").unwrap();
-    // Nor does a prompt become what an agent makes of it for its model.
-    let entries = vec![entry(0, 10, ">one <context>"), entry(1, 11, "…"), entry(2, 12, "$50")];
-    assert_eq!(tell_again(&mut fixture.ledger, entries), 0);
+    // A prompt does not grow either: agents expand it for their models.
+    let entries =
+        vec![make_entry(0, 10, ">one <context>"), make_entry(1, 11, "…"), make_entry(2, 12, "$50")];
+    assert_eq!(write_again(&mut fixture.ledger, entries), 0);
     assert_eq!(fixture.ledger.transcript("s").unwrap(), before);
 }
 
 #[test]
-fn what_was_taken_back_stays_as_it_was() {
+fn a_message_that_was_taken_back_does_not_grow() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 6);
-    fixture.ledger.undo_turns("s", 1, at(40)).unwrap();
-    tell_again(&mut fixture.ledger, vec![entry(4, 21, "second, and more")]);
-    assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second"]);
+    fixture.ledger.rewind_turns("s", 1, at(40)).unwrap();
+    write_again(&mut fixture.ledger, vec![make_entry(4, 21, "second, and more")]);
+    assert_eq!(texts(&fixture.ledger, MessageFilter::All), ["one", "first", "two", "second"]);
     assert_whole(&mut fixture.ledger);
 }
 
 #[test]
-fn what_was_masked_does_not_come_back() {
+fn a_masked_secret_does_not_come_back() {
     let fixture = Fixture::new();
-    let options = Options { redact: true, ..Options::default() };
+    let options = masking();
     let mut ledger = Ledger::open(&fixture.path(), &options).unwrap();
     let answer = format!("I will keep ghp_{}", "k9Qz7LmX2vRt8WbY4nHs6JpD3cFg5TaE1uVo");
     read_on(&mut ledger, &[(10, ">one"), (11, &answer)], 2);
-    tell_again(&mut fixture.another(), vec![entry(1, 11, &answer)]);
-    assert!(texts(&ledger, Which::All)[1].contains("[redacted"));
+    write_again(&mut fixture.open_another(), vec![make_entry(1, 11, &answer)]);
+    assert!(texts(&ledger, MessageFilter::All)[1].contains("[redacted"));
 }
 
 #[test]
@@ -403,28 +422,28 @@ fn facts_that_come_late_come_in_but_do_not_bring_a_session_back() {
     read_on(&mut fixture.ledger, &TALK, 6);
     let title = |title: &str| {
         let record = SessionRecord { title: Some(title.into()), ..SessionRecord::default() };
-        vec![LogEntry { told: Told::Session(record.into()), ..entry(9, 30, "") }]
+        vec![LogEntry { fact: LogFact::Session(record.into()), ..make_entry(9, 30, "") }]
     };
-    tell_again(&mut fixture.ledger, title("Two words"));
+    write_again(&mut fixture.ledger, title("Two words"));
     let record = fixture.ledger.session("s").unwrap();
     assert_eq!(record.title.as_deref(), Some("Two words"));
     fixture.ledger.delete_session("s").unwrap();
-    tell_again(&mut fixture.ledger, title("Other words"));
+    write_again(&mut fixture.ledger, title("Other words"));
     assert!(fixture.ledger.session("s").is_err());
 }
 
-/// A log that is long enough to be in the middle of.
-fn long() -> Vec<(i64, &'static str)> {
+/// Makes a log that is long enough to be read in parts.
+fn make_long_log() -> Vec<(i64, &'static str)> {
     let talk = [">go on", "I went on", "$1", "and on"];
     (0..400).map(|number| (number as i64 * 700, talk[number % 4])).collect()
 }
 
 #[test]
-fn readers_at_once_and_readers_that_die() {
-    const TEST: &str = "logs::readers_at_once_and_readers_that_die";
-    let log = long();
-    if let Some((path, seed)) = told() {
-        let mut ledger = Ledger::open(&path, &Options::default()).unwrap();
+fn readers_that_work_at_once_or_die_lose_and_repeat_nothing() {
+    const TEST: &str = "logs::readers_that_work_at_once_or_die_lose_and_repeat_nothing";
+    let log = make_long_log();
+    if let Some((path, seed)) = child_arguments() {
+        let mut ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();
         let step = seed.parse::<usize>().unwrap();
         for upto in (1..=log.len()).step_by(step).chain([log.len()]) {
             let done = ledger.bookmark(LOG).unwrap().map_or(0, |known| known.offset as usize);
@@ -436,49 +455,49 @@ fn readers_at_once_and_readers_that_die() {
     }
     let fixture = Fixture::new();
     let start =
-        |step: &str| again(TEST, &fixture.path(), step).stdout(Stdio::null()).spawn().unwrap();
+        |step: &str| run_again(TEST, &fixture.path(), step).stdout(Stdio::null()).spawn().unwrap();
     for _ in 0..4 {
         let mut doomed = start("1");
-        std::thread::sleep(std::time::Duration::from_millis(20 + random(60)));
+        std::thread::sleep(std::time::Duration::from_millis(20 + random_below(60)));
         doomed.kill().unwrap();
         doomed.wait().unwrap();
     }
     let mut readers = ["1", "3", "7"].map(start);
     assert!(readers.iter_mut().all(|reader| reader.wait().unwrap().success()));
-    let mut ledger = fixture.another();
+    let mut ledger = fixture.open_another();
     let expected: Vec<&str> = log
         .iter()
         .map(|(_, text)| text.trim_start_matches('>'))
         .filter(|text| !text.starts_with('$'))
         .collect();
-    assert_eq!(texts(&ledger, Which::All), expected);
+    assert_eq!(texts(&ledger, MessageFilter::All), expected);
     assert_eq!(ledger.session("s").unwrap().tokens.input, 100);
     assert_whole(&mut ledger);
 }
 
-/// A turn: what the user says, whether a hook tells it and how much later, how many answers there
-/// are, and how far somebody reads before and after that.
+/// The plan of a turn: the prompt, the delay with which a hook reports it (`None` for no hook), the
+/// number of answers, and the number of entries that are read before and after them.
 #[derive(Clone, Debug)]
-struct Plan {
+struct TurnPlan {
     prompt: &'static str,
     hook: Option<i64>,
     answers: usize,
     reads: [Option<usize>; 2],
 }
 
-fn plan() -> impl Strategy<Value = Plan> {
+fn turn_plan() -> impl Strategy<Value = TurnPlan> {
     let read = || proptest::option::of(0..8_usize);
     let prompt = proptest::sample::select(vec!["go on", "fix it", "and now?"]);
     (prompt, proptest::option::of(0..3_i64), 0..4_usize, [read(), read()])
-        .prop_map(|(prompt, hook, answers, reads)| Plan { prompt, hook, answers, reads })
+        .prop_map(|(prompt, hook, answers, reads)| TurnPlan { prompt, hook, answers, reads })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// However hooks and reading take turns: what is in the ledger is what is in the log.
+    /// The ledger has the conversation of the log, in whatever order hooks report and logs are read.
     #[test]
-    fn whoever_comes_first_it_is_one_conversation(plans in proptest::collection::vec(plan(), 1..7)) {
+    fn hooks_and_logs_make_one_conversation_in_any_order(plans in proptest::collection::vec(turn_plan(), 1..7)) {
         let mut fixture = Fixture::new();
         let mut log: Vec<(i64, String)> = Vec::new();
         let mut done = 0;
@@ -489,10 +508,10 @@ proptest! {
                 read_on(ledger, &log, done);
             }
         };
-        for (number, Plan { prompt, hook: told, answers, reads }) in (1..).zip(&plans) {
+        for (number, TurnPlan { prompt, hook, answers, reads }) in (1..).zip(&plans) {
             let time = number * 100;
-            if let Some(later) = told {
-                hook(&mut fixture.ledger, time + later, prompt);
+            if let Some(later) = hook {
+                report_prompt(&mut fixture.ledger, time + later, prompt);
             }
             if let Some(more) = reads[0] {
                 read(&mut fixture.ledger, &log, more);
@@ -505,7 +524,7 @@ proptest! {
         }
         read(&mut fixture.ledger, &log, usize::MAX / 2);
         let expected: Vec<&str> = log.iter().map(|(_, text)| text.trim_start_matches('>')).collect();
-        prop_assert_eq!(texts(&fixture.ledger, Which::All), expected);
+        prop_assert_eq!(texts(&fixture.ledger, MessageFilter::All), expected);
         assert_whole(&mut fixture.ledger);
     }
 }

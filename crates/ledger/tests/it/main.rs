@@ -1,15 +1,21 @@
-//! The ledger from outside.
+//! Tests of the ledger through its public interface.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod contract;
+mod calls;
 mod exchange;
 mod logs;
 mod long_lived;
-mod losses;
+mod masking;
+mod messages;
 mod opening;
 mod oracle;
 mod processes;
 mod repair;
+mod repair_interrupted;
+mod rewind;
+mod search;
+mod sessions;
 mod spool;
 mod support;
+mod usage;

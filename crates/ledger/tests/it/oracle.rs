@@ -1,5 +1,5 @@
-//! The search finds exactly the messages that match by definition: checked with generated texts
-//! and queries against a scan of everything.
+//! A search finds exactly the messages that match by definition. Checked with generated texts and
+//! queries against a scan of all messages.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use takeback_ledger::{MessageRecord, SearchOptions, matches};
 
 use crate::support::{Fixture, at, message};
 
-/// Few and short parts, so that generated queries meet generated texts.
+/// Few and short parts, so that generated queries match generated texts.
 const PARTS: &[&str] = &[
     "a",
     "b",
@@ -81,12 +81,12 @@ const GLUE: &[&str] = &["", " ", "\n", "  ", ".", "\t"];
 
 const OPERATORS: &[&str] = &["OR", "NOT", "AND", "\"", "*", "\" \"", "\"a", "b\"", "*a*", "a*"];
 
-fn text() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     proptest::collection::vec((select(PARTS), select(GLUE)), 0..8)
         .prop_map(|parts| parts.into_iter().flat_map(|(part, glue)| [part, glue]).collect())
 }
 
-fn query() -> impl Strategy<Value = String> {
+fn any_query() -> impl Strategy<Value = String> {
     let word = proptest::collection::vec(select(PARTS), 1..3).prop_map(|parts| parts.concat());
     let term = (word, 0..8).prop_map(|(word, shape)| match shape {
         0 => format!("{word}*"),
@@ -95,14 +95,14 @@ fn query() -> impl Strategy<Value = String> {
         3 => format!("*{word}"),
         _ => word,
     });
-    let phrase = text().prop_map(|text| format!("\"{text}\""));
+    let phrase = any_text().prop_map(|text| format!("\"{text}\""));
     let operator = select(OPERATORS).prop_map(str::to_owned);
     let part = prop_oneof![6 => term, 1 => phrase, 2 => operator];
     proptest::collection::vec(part, 0..4).prop_map(|parts| parts.join(" "))
 }
 
-fn stored() -> impl Strategy<Value = MessageRecord> {
-    (text(), text(), 0..6).prop_map(|(first, second, shape)| match shape {
+fn any_message() -> impl Strategy<Value = MessageRecord> {
+    (any_text(), any_text(), 0..6).prop_map(|(first, second, shape)| match shape {
         0 => MessageRecord {
             role: "tool".into(),
             tool_name: Some(first),
@@ -126,7 +126,7 @@ fn stored() -> impl Strategy<Value = MessageRecord> {
     })
 }
 
-/// What a person reads in a message, put together without the ledger's own code.
+/// The texts of a message, collected without the ledger's own code.
 fn texts(message: &MessageRecord) -> Vec<String> {
     let mut texts = Vec::new();
     match &message.content {
@@ -152,7 +152,7 @@ fn texts(message: &MessageRecord) -> Vec<String> {
     texts
 }
 
-fn expected(messages: &[MessageRecord], query: &str) -> BTreeSet<i64> {
+fn find_by_definition(messages: &[MessageRecord], query: &str) -> BTreeSet<i64> {
     let is_match = |message: &MessageRecord| {
         let texts = texts(message);
         matches(query, &texts.iter().map(String::as_str).collect::<Vec<_>>())
@@ -160,36 +160,36 @@ fn expected(messages: &[MessageRecord], query: &str) -> BTreeSet<i64> {
     (1..).zip(messages).filter(|(_, message)| is_match(message)).map(|(seq, _)| seq).collect()
 }
 
-fn found(fixture: &mut Fixture, query: &str) -> BTreeSet<i64> {
+fn find_by_search(fixture: &mut Fixture, query: &str) -> BTreeSet<i64> {
     let options = SearchOptions { limit: 1_000, ..SearchOptions::default() };
     let outcome = fixture.ledger.search(query, &options).unwrap();
     assert_eq!(outcome.total, outcome.results.len());
     outcome.results.iter().map(|hit| hit.message).collect()
 }
 
-fn cases() -> u32 {
+fn case_count() -> u32 {
     std::env::var("TAKEBACK_SEARCH_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(case_count()))]
 
     #[test]
     fn the_index_answers_what_a_scan_answers(
-        messages in proptest::collection::vec(stored(), 1..40),
+        messages in proptest::collection::vec(any_message(), 1..40),
         split in 0..40_usize,
-        queries in proptest::collection::vec(query(), 1..40),
+        queries in proptest::collection::vec(any_query(), 1..40),
     ) {
         let mut fixture = Fixture::new();
-        fixture.session("s");
+        fixture.create_session("s");
         let split = split.min(messages.len());
         fixture.ledger.append("s", &messages[..split], at(1)).unwrap();
         fixture.ledger.optimize(&|_| {}).unwrap();
         // The rest stays in the tail.
         fixture.ledger.append("s", &messages[split..], at(2)).unwrap();
         for query in &queries {
-            let expected = expected(&messages, query);
-            prop_assert_eq!(found(&mut fixture, query), expected, "{:?}", query);
+            let expected = find_by_definition(&messages, query);
+            prop_assert_eq!(find_by_search(&mut fixture, query), expected, "{:?}", query);
         }
     }
 }

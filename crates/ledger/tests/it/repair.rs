@@ -1,4 +1,4 @@
-//! Damaged ledgers: seen by verify, made anew by repair from all that can still be read.
+//! Repairing damaged ledgers from all that can still be read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,18 +9,19 @@ use std::process::Stdio;
 
 use serde_json::Value;
 use takeback_ledger::{
-    Ledger, ListOptions, Options, RepairError, SearchOptions, Transcript, Which, repair,
+    Ledger, LedgerOptions, ListOptions, MessageFilter, RepairError, SearchOptions, Transcript,
+    repair_ledger,
 };
 
-use crate::support::{Fixture, again, at, message, random, raw, told};
+use crate::support::{Fixture, at, child_arguments, message, open_raw, random_below, run_again};
 
 const PAGE: u64 = 4096;
 
-/// Three sessions with texts of all lengths, everything in the database file itself.
-fn filled() -> (Fixture, BTreeMap<String, Transcript>) {
+/// Makes three sessions with texts of all lengths, everything in the database file itself.
+fn make_sessions() -> (Fixture, BTreeMap<String, Transcript>) {
     let mut fixture = Fixture::new();
     for id in ["a", "b", "c"] {
-        fixture.session(id);
+        fixture.create_session(id);
         for number in 0..120 {
             let length = [5, 50, 300, 9_000][number % 4];
             let role = if number % 3 == 0 { "user" } else { "assistant" };
@@ -36,14 +37,16 @@ fn filled() -> (Fixture, BTreeMap<String, Transcript>) {
     (fixture, transcripts)
 }
 
-fn zero(path: &Path, page: u64) {
+/// Overwrites a page with zeros.
+fn wipe_page(path: &Path, page: u64) {
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(&[0; PAGE as usize], page * PAGE).unwrap();
 }
 
-/// What came back is what was there, nothing else, and it can be worked with.
+/// Asserts that the messages that came back are the original ones, and that the ledger works.
+/// Returns their number.
 fn assert_sound(path: &Path, before: &BTreeMap<String, Transcript>) -> usize {
-    let mut ledger = Ledger::open(path, &Options::default()).unwrap();
+    let mut ledger = Ledger::open(path, &LedgerOptions::default()).unwrap();
     let report = ledger.verify(&|_, _| {}).unwrap();
     assert!(report.whole, "{:?}", report.problems);
     let mut messages = 0;
@@ -52,16 +55,16 @@ fn assert_sound(path: &Path, before: &BTreeMap<String, Transcript>) -> usize {
         messages += now.messages.len();
         for message in &now.messages {
             let text = message.content.as_ref().and_then(Value::as_str).unwrap();
-            // A session whose own row is lost has another id; the text tells.
+            // A session whose own row is lost has another id, but its texts begin with the old one.
             let original = &before[&text[..1]].messages[message.seq as usize - 1];
-            // The last page of a long text, zeroed, is a text with zeros to SQLite.
+            // If the last page of a long text is wiped, SQLite reads zeros as part of the text.
             let is_wiped = text.ends_with('\0');
             assert!(
                 message == original || is_wiped,
                 "{} {}: {}",
                 row.session.id,
                 message.seq,
-                shown(text)
+                describe_text(text)
             );
         }
         if let Some(before) = before.get(&row.session.id) {
@@ -75,27 +78,27 @@ fn assert_sound(path: &Path, before: &BTreeMap<String, Transcript>) -> usize {
     messages
 }
 
-/// The end of a text, to see how it differs.
-fn shown(text: &str) -> String {
+/// Describes a text by its end, to show how it differs.
+fn describe_text(text: &str) -> String {
     let end: String = text.chars().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect();
     format!("{} bytes, …{end:?}", text.len())
 }
 
 #[test]
 fn a_sound_ledger_is_left_alone() {
-    let (fixture, before) = filled();
+    let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let path = fixture.directory.path().join("state.db");
-    let report = repair(&path, at(5), &|_, _| {}).unwrap();
+    let report = repair_ledger(&path, at(5), &|_, _| {}).unwrap();
     assert_eq!((report.backup, report.sessions, report.messages), (None, 3, 360));
     assert_eq!(assert_sound(&path, &before), 360);
 }
 
 #[test]
-fn wrong_counts_and_a_wrong_index_are_put_right_in_place() {
-    let (fixture, before) = filled();
+fn wrong_counts_and_a_wrong_index_are_corrected_in_place() {
+    let (fixture, before) = make_sessions();
     let path = fixture.path();
-    raw(&path)
+    open_raw(&path)
         .execute_batch(
             "UPDATE sessions SET message_count = 7 WHERE id = 'a';
              INSERT INTO words (rowid, tokens) VALUES (1, 'nonsense');",
@@ -104,14 +107,14 @@ fn wrong_counts_and_a_wrong_index_are_put_right_in_place() {
     let found = fixture.ledger.verify(&|_, _| {}).unwrap();
     assert_eq!(found.problems.len(), 2, "{:?}", found.problems);
     drop(fixture.ledger);
-    assert_eq!(repair(&path, at(5), &|_, _| {}).unwrap().backup, None);
+    assert_eq!(repair_ledger(&path, at(5), &|_, _| {}).unwrap().backup, None);
     assert_eq!(assert_sound(&path, &before), 360);
 }
 
 #[test]
 fn a_message_that_the_index_lacks_is_noticed() {
-    let (fixture, _) = filled();
-    raw(&fixture.path())
+    let (fixture, _) = make_sessions();
+    open_raw(&fixture.path())
         .execute_batch("UPDATE messages SET content = 'a4 other' WHERE seq = 5 AND session = 1")
         .unwrap();
     assert!(!fixture.ledger.verify(&|_, _| {}).unwrap().whole);
@@ -119,19 +122,19 @@ fn a_message_that_the_index_lacks_is_noticed() {
 
 #[test]
 fn every_page_may_be_lost() {
-    let (fixture, before) = filled();
+    let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();
     let pages = whole.len() as u64 / PAGE;
     let mut least = usize::MAX;
-    // All of them take minutes: a different part each time, and always the first ones.
-    let step = 1 + random(9) as usize;
+    // All pages would take minutes: a different part each time, and always the first ones.
+    let step = 1 + random_below(9) as usize;
     for page in (0..pages).filter(|page| *page < 4 || *page % 9 == step as u64 % 9) {
         let scratch = tempfile::TempDir::new().unwrap();
         let path = scratch.path().join("state.db");
         fs::write(&path, &whole).unwrap();
-        zero(&path, page);
-        let report = repair(&path, at(5), &|_, _| {}).unwrap();
+        wipe_page(&path, page);
+        let report = repair_ledger(&path, at(5), &|_, _| {}).unwrap();
         let messages = assert_sound(&path, &before);
         least = least.min(messages);
         if let Some(backup) = report.backup {
@@ -144,71 +147,71 @@ fn every_page_may_be_lost() {
 }
 
 #[test]
-fn a_torn_database_gives_what_it_has() {
-    let (fixture, before) = filled();
+fn a_truncated_database_gives_back_its_rows() {
+    let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let path = fixture.directory.path().join("state.db");
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-    let report = repair(&path, at(5), &|_, _| {}).unwrap();
+    let report = repair_ledger(&path, at(5), &|_, _| {}).unwrap();
     assert!(report.backup.is_some());
     assert!(assert_sound(&path, &before) > 50);
 }
 
 #[test]
 fn random_damage_never_invents_anything() {
-    let (fixture, before) = filled();
+    let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();
     for _ in 0..6 {
         let scratch = tempfile::TempDir::new().unwrap();
         let path = scratch.path().join("state.db");
         let mut bytes = whole.clone();
-        // Heads of b-tree pages: what texts say is not protected by SQLite.
+        // Headers of b-tree pages only: SQLite does not protect the content of texts.
         let heads: Vec<usize> = (0..whole.len() / PAGE as usize)
             .map(|page| page * PAGE as usize + if page == 0 { 100 } else { 0 })
             .filter(|at| [2, 5, 10, 13].contains(&whole[*at]))
             .collect();
         for _ in 0..4 {
-            let head = heads[random(heads.len() as u64) as usize];
-            bytes[head + random(8) as usize] ^= 1 + random(255) as u8;
+            let head = heads[random_below(heads.len() as u64) as usize];
+            bytes[head + random_below(8) as usize] ^= 1 + random_below(255) as u8;
         }
         fs::write(&path, &bytes).unwrap();
-        repair(&path, at(5), &|_, _| {}).unwrap();
+        repair_ledger(&path, at(5), &|_, _| {}).unwrap();
         assert_sound(&path, &before);
     }
 }
 
 #[test]
-fn what_is_only_in_the_log_comes_back() {
-    let (mut fixture, _) = filled();
+fn messages_that_are_only_in_the_log_come_back() {
+    let (mut fixture, _) = make_sessions();
     fixture.say("a", "user", "only in the log");
     let path = fixture.path();
-    // Not closed, as if the machine had stopped; the copy is nobody's.
+    // The ledger stays open, as if the machine had stopped; no process has the copy open.
     let scratch = tempfile::TempDir::new().unwrap();
     let copy = scratch.path().join("state.db");
     fs::copy(&path, &copy).unwrap();
     fs::copy(path.with_file_name("state.db-wal"), scratch.path().join("state.db-wal")).unwrap();
-    zero(&copy, 2);
-    let report = repair(&copy, at(5), &|_, _| {}).unwrap();
+    wipe_page(&copy, 2);
+    let report = repair_ledger(&copy, at(5), &|_, _| {}).unwrap();
     assert!(report.backup.is_some());
-    let mut ledger = Ledger::open(&copy, &Options::default()).unwrap();
+    let mut ledger = Ledger::open(&copy, &LedgerOptions::default()).unwrap();
     assert_eq!(ledger.search("\"only in the log\"", &SearchOptions::default()).unwrap().total, 1);
 }
 
 #[test]
 fn a_ledger_in_use_is_not_replaced() {
-    if let Some((path, _)) = told() {
-        let ledger = Ledger::open(&path, &Options::default()).unwrap();
-        ledger.messages("a", Which::All).unwrap();
+    if let Some((path, _)) = child_arguments() {
+        let ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();
+        ledger.messages("a", MessageFilter::All).unwrap();
         writeln!(std::io::stdout(), "\nopen").unwrap();
         std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         return;
     }
-    let (fixture, _) = filled();
+    let (fixture, _) = make_sessions();
     drop(fixture.ledger);
     let path = fixture.directory.path().join("state.db");
-    let mut child = again("repair::a_ledger_in_use_is_not_replaced", &path, "")
+    let mut child = run_again("repair::a_ledger_in_use_is_not_replaced", &path, "")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -220,12 +223,12 @@ fn a_ledger_in_use_is_not_replaced() {
         said.push(byte[0] as char);
     }
     let pages = fs::metadata(&path).unwrap().len() / PAGE;
-    (pages / 2..pages).for_each(|page| zero(&path, page));
+    (pages / 2..pages).for_each(|page| wipe_page(&path, page));
     let before = fs::read(&path).unwrap();
-    let refused = repair(&path, at(5), &|_, _| {});
+    let refused = repair_ledger(&path, at(5), &|_, _| {});
     assert!(matches!(refused, Err(RepairError::InUse)), "{refused:?}");
     assert!(fs::read(&path).unwrap() == before);
     drop(child.stdin.take());
     child.wait().unwrap();
-    assert!(repair(&path, at(5), &|_, _| {}).unwrap().backup.is_some());
+    assert!(repair_ledger(&path, at(5), &|_, _| {}).unwrap().backup.is_some());
 }

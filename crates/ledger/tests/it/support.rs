@@ -1,11 +1,18 @@
-//! What the tests have in common.
+//! Helpers that the tests share.
 
+use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use serde_json::Value;
-use takeback_ledger::{Ledger, MessageRecord, Options, SessionRecord, Time};
+use rusqlite::config::DbConfig;
+use serde_json::{Value, json};
+use takeback_ledger::{
+    Event, ImportReport, Ledger, LedgerOptions, MessageFilter, MessageRecord, Recorded,
+    SearchOptions, SessionRecord, Time,
+};
 use tempfile::TempDir;
 
 /// A ledger in a directory of its own.
@@ -17,7 +24,8 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) fn new() -> Fixture {
         let directory = TempDir::new().unwrap();
-        let ledger = Ledger::open(&directory.path().join("state.db"), &Options::default()).unwrap();
+        let path = directory.path().join("state.db");
+        let ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();
         Fixture { directory, ledger }
     }
 
@@ -25,17 +33,59 @@ impl Fixture {
         self.directory.path().join("state.db")
     }
 
-    /// The same database in another connection, as another process would have it.
-    pub(crate) fn another(&self) -> Ledger {
-        Ledger::open(&self.path(), &Options::default()).unwrap()
+    /// Opens the database in another connection, as another process would.
+    pub(crate) fn open_another(&self) -> Ledger {
+        Ledger::open(&self.path(), &LedgerOptions::default()).unwrap()
     }
 
-    pub(crate) fn session(&mut self, id: &str) {
+    pub(crate) fn create_session(&mut self, id: &str) {
         self.ledger.create_session(&session(id), at(0)).unwrap();
     }
 
+    /// Appends a message; returns its number.
     pub(crate) fn say(&mut self, session: &str, role: &str, text: &str) -> i64 {
         self.ledger.append(session, &[message(role, text)], at(1)).unwrap()[0]
+    }
+
+    /// Appends messages of the user and the assistant in turn.
+    pub(crate) fn talk(&mut self, session: &str, texts: &[&str]) {
+        for (number, text) in texts.iter().enumerate() {
+            self.say(session, if number % 2 == 0 { "user" } else { "assistant" }, text);
+        }
+    }
+
+    /// Makes the session `s` with three turns of two messages each. The second message of each turn
+    /// has a tool call.
+    pub(crate) fn with_three_turns() -> Fixture {
+        let mut fixture = Fixture::new();
+        fixture.create_session("s");
+        for turn in 1..=3 {
+            let call = json!({ "id": "tool", "function": { "name": "tool", "arguments": "{}" } });
+            let answer = MessageRecord {
+                tool_calls: Some(json!([call])),
+                ..message("assistant", &format!("answer{turn}"))
+            };
+            let messages = [message("user", &format!("ask{turn}")), answer];
+            fixture.ledger.append("s", &messages, at(turn)).unwrap();
+        }
+        fixture
+    }
+
+    /// The texts of the current messages.
+    pub(crate) fn current_texts(&self, session: &str) -> Vec<String> {
+        current_texts(&self.ledger, session)
+    }
+
+    /// The numbers of messages and tool calls that a session claims.
+    pub(crate) fn counts(&self, session: &str) -> (i64, i64) {
+        let session = self.ledger.session(session).unwrap();
+        (session.message_count, session.tool_call_count)
+    }
+
+    /// Searches; returns the sessions and numbers of the messages found.
+    pub(crate) fn find(&mut self, query: &str) -> Vec<(String, i64)> {
+        let found = self.ledger.search(query, &SearchOptions::default()).unwrap();
+        found.results.into_iter().map(|hit| (hit.session, hit.message)).collect()
     }
 }
 
@@ -51,35 +101,110 @@ pub(crate) fn message(role: &str, text: &str) -> MessageRecord {
     }
 }
 
+/// The event that the user said something.
+pub(crate) fn prompt_event(session: &str, text: &str) -> Event {
+    Event::Messages { session: session.to_owned(), messages: vec![message("user", text)] }
+}
+
+/// Records an event that must not go to the spool.
+pub(crate) fn record_event(ledger: &mut Ledger, event: Event, now: Time) {
+    assert_eq!(ledger.record(&[event], FOREVER, now).unwrap(), Recorded::Written);
+}
+
+/// The texts of the current messages.
+pub(crate) fn current_texts(ledger: &Ledger, session: &str) -> Vec<String> {
+    texts(&ledger.messages(session, MessageFilter::Current).unwrap())
+}
+
+/// The texts of all messages.
+pub(crate) fn all_texts(ledger: &Ledger, session: &str) -> Vec<String> {
+    texts(&ledger.messages(session, MessageFilter::All).unwrap())
+}
+
+fn texts(messages: &[MessageRecord]) -> Vec<String> {
+    let text = |message: &MessageRecord| message.content.as_ref()?.as_str().map(str::to_owned);
+    messages.iter().map(|message| text(message).unwrap()).collect()
+}
+
+/// Exports a session as a line of JSON.
+pub(crate) fn export_line(ledger: &Ledger, id: &str) -> String {
+    serde_json::to_string(&ledger.transcript(id).unwrap()).unwrap() + "\n"
+}
+
+/// Imports lines of JSON.
+pub(crate) fn import_lines(ledger: &mut Ledger, lines: &str) -> ImportReport {
+    ledger.import_lines(&mut lines.as_bytes(), at(100), &|_| {}).unwrap()
+}
+
+/// Options of a process that does not wait.
+pub(crate) fn impatient() -> LedgerOptions {
+    LedgerOptions { wait: Duration::ZERO, ..LedgerOptions::default() }
+}
+
+/// Options that mask secrets.
+pub(crate) fn masking() -> LedgerOptions {
+    LedgerOptions { redact: true, ..LedgerOptions::default() }
+}
+
 /// Longer than any test takes.
 pub(crate) const FOREVER: Duration = Duration::from_secs(3_600);
 
-/// A time so many seconds after some beginning.
+/// A time so many seconds after the beginning of the test.
 pub(crate) fn at(seconds: i64) -> Time {
     Time((1_700_000_000 + seconds) * 1_000)
 }
 
-/// Runs one of these tests in a process of its own, with `CHILD` telling it which database.
-pub(crate) fn again(test: &str, database: &Path, argument: &str) -> Command {
+/// Prepares a process that runs one of these tests. The test finds the database and the argument in
+/// [`child_arguments`].
+pub(crate) fn run_again(test: &str, database: &Path, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     command.env("CHILD", database).env("CHILD_ARGUMENT", argument);
     command
 }
 
-/// What [`again`]'s caller said, if this process is the child.
-pub(crate) fn told() -> Option<(PathBuf, String)> {
+/// The database and the argument of [`run_again`], if this process is the child.
+pub(crate) fn child_arguments() -> Option<(PathBuf, String)> {
     let database = PathBuf::from(std::env::var_os("CHILD")?);
     Some((database, std::env::var("CHILD_ARGUMENT").unwrap()))
 }
 
-/// The database without the ledger, as another program would have it.
-pub(crate) fn raw(path: &Path) -> rusqlite::Connection {
+/// Opens the database without the ledger, as another program would.
+pub(crate) fn open_raw(path: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(path).unwrap()
 }
 
-/// A fast source of numbers that differ from run to run.
-pub(crate) fn random(below: u64) -> u64 {
+/// The number of messages that are not indexed.
+pub(crate) fn tail_length(path: &Path) -> i64 {
+    let sql = "SELECT (SELECT max(id) FROM messages) - indexed FROM search_state";
+    open_raw(path).query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+/// Overwrites the root page of an index: visible damage that costs no rows.
+pub(crate) fn damage_index_page(path: &Path) {
+    let connection = open_raw(path);
+    let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'effects_workspace'";
+    let root: i64 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+    drop(connection);
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[0xff; 4096], (root as u64 - 1) * 4096).unwrap();
+}
+
+/// Fails if some work does not end.
+pub(crate) fn assert_ends(work: impl FnOnce() + Send + 'static) {
+    let (done, wait) = std::sync::mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        work();
+        done.send(()).unwrap();
+    });
+    let hung = wait.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout);
+    assert!(!hung, "it waits for a process that does not end");
+    worker.join().unwrap();
+}
+
+/// A random number that differs from run to run.
+pub(crate) fn random_below(limit: u64) -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(()) % below
+    RandomState::new().hash_one(()) % limit
 }

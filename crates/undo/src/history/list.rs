@@ -230,7 +230,7 @@ fn effects_by_row(
         return effects;
     };
     let path = workspace.path.display().to_string();
-    let known = ledger.effects_of(&path, oldest).unwrap_or_default();
+    let known = ledger.effects_with_sessions(&path, oldest).unwrap_or_default();
     for (session, effect) in known {
         let time = effect.time.unwrap_or_default();
         let row = rows

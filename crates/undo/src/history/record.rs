@@ -262,7 +262,7 @@ const MAX_REASON: usize = 500;
 /// Cleans a reason before it is kept: no secrets, no NUL, a bounded length.
 pub fn clean_reason(reason: &str) -> String {
     let line: String = reason.trim().chars().map(|c| if c == '\0' { ' ' } else { c }).collect();
-    let masked = Redactor::shared().text(&line);
+    let masked = Redactor::shared().mask_text(&line);
     masked.chars().take(MAX_REASON).collect()
 }
 

@@ -61,7 +61,7 @@ fn find_first_message(
 pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackView) {
     let Some(ChatStep { chat, redo: None }) = &goal.chat else { return };
     let Ok(Some(ledger)) = opened.ledger() else { return };
-    let count = ledger.count_from(&chat.session, chat.from_message).unwrap_or(0);
+    let count = ledger.count_messages_from(&chat.session, chat.from_message).unwrap_or(0);
     view.undone_messages = count;
     let turns = ledger.turns(&chat.session).unwrap_or_default();
     let is_prompt = turns.iter().any(|turn| turn.first_seq == chat.from_message);
@@ -85,7 +85,7 @@ pub(super) fn move_conversation(
     match (move_messages(opened, step, now), step.redo) {
         (Ok(messages), None) => view.undone_messages = messages,
         (Ok(messages), Some(_)) => view.redone_messages = messages,
-        (Err(RollbackError::Ledger(LedgerError::NothingToRedo(_))), _) => {
+        (Err(RollbackError::Ledger(LedgerError::NothingToUnrewind(_))), _) => {
             view.warnings.push(format!(
                 "messages of {} stay taken back: the conversation was rewound again since",
                 step.chat.session
@@ -111,8 +111,8 @@ pub(super) fn move_messages(
     let done = {
         let Some(mut ledger) = opened.ledger()? else { return Ok(0) };
         match redo {
-            None => ledger.undo_from(&chat.session, chat.from_message, now),
-            Some(made) => ledger.redo_of(&chat.session, Some(*made), now),
+            None => ledger.rewind_from(&chat.session, chat.from_message, now),
+            Some(made) => ledger.unrewind_made_at(&chat.session, Some(*made), now),
         }
     };
     // The next prompt begins another turn, even if the agent gives it the same name.
@@ -123,7 +123,7 @@ pub(super) fn move_messages(
     match done {
         Ok(done) => Ok(done.messages),
         // The messages were taken back in another way.
-        Err(LedgerError::NothingToUndo(_)) => Ok(0),
+        Err(LedgerError::NothingToRewind(_)) => Ok(0),
         Err(error) => Err(error.into()),
     }
 }

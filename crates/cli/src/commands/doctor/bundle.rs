@@ -102,7 +102,7 @@ fn mask_strings(value: &mut Value, names: &[(String, String)]) {
             for (name, instead) in names {
                 *text = text.replace(name, instead);
             }
-            *text = Redactor::shared().text(text).into_owned();
+            *text = Redactor::shared().mask_text(text).into_owned();
         }
         Value::Array(list) => list.iter_mut().for_each(|value| mask_strings(value, names)),
         Value::Object(fields) => fields.values_mut().for_each(|value| mask_strings(value, names)),

@@ -83,7 +83,7 @@ pub(super) fn check_ledger(context: &Context, problems: &mut Vec<Problem>) -> Op
     let path = context.ledger_path();
     let bytes = fs::metadata(&path).map(|metadata| metadata.len()).ok()?;
     let listed = || -> Result<usize, String> {
-        let redact = takeback_ledger::Options::default();
+        let redact = takeback_ledger::LedgerOptions::default();
         let ledger =
             takeback_ledger::Ledger::open(&path, &redact).map_err(|e| failure::chain(&e))?;
         let all = ListOptions { archived: true, ..ListOptions::default() };

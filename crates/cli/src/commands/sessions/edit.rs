@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_ledger::{Ledger, Time, Undone};
+use takeback_ledger::{Ledger, RewindOutcome, Time};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -146,7 +146,7 @@ pub(super) fn run_rewind(
 ) -> Result<ExitCode, Failure> {
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&arguments.session)?;
-    let undone = ledger.undo_turns(&session, arguments.turns as usize, context.now())?;
+    let undone = ledger.rewind_turns(&session, arguments.turns as usize, context.now())?;
     print_rewind(&RewindView::new(session, undone), "Rewound", context);
     Ok(ExitCode::SUCCESS)
 }
@@ -170,7 +170,7 @@ pub(super) fn run_unrewind(
 ) -> Result<ExitCode, Failure> {
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&arguments.session)?;
-    let redone = ledger.redo(&session, context.now())?;
+    let redone = ledger.unrewind(&session, context.now())?;
     print_rewind(&RewindView::new(session, redone), "Restored", context);
     Ok(ExitCode::SUCCESS)
 }
@@ -187,8 +187,8 @@ pub(crate) struct RewindView {
 }
 
 impl RewindView {
-    pub(crate) fn new(session: String, undone: Undone) -> RewindView {
-        let Undone { messages, turns, from_seq, prompt } = undone;
+    pub(crate) fn new(session: String, undone: RewindOutcome) -> RewindView {
+        let RewindOutcome { messages, turns, from_seq, prompt } = undone;
         RewindView { session, messages, turns, from_message: from_seq, prompt }
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use takeback_ledger::{ExchangeError, Ledger, LedgerError, Transcript, mask, render};
+use takeback_ledger::{ExchangeError, Ledger, LedgerError, Transcript, mask_transcript, render};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -167,7 +167,7 @@ impl Export<'_> {
     fn read_transcript(&self, id: &str) -> Result<Transcript, LedgerError> {
         let mut transcript = self.ledger.transcript(id)?;
         if self.redact {
-            mask(&mut transcript);
+            mask_transcript(&mut transcript);
         }
         Ok(transcript)
     }

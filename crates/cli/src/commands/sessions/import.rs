@@ -11,7 +11,7 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use takeback_agents::{LOG_FORMATS, LogError, LogRef, log_format};
 use takeback_import::hermes::HermesDatabase;
-use takeback_ledger::{ExchangeError, ImportReport, Ledger, TakenIn};
+use takeback_ledger::{ExchangeError, ImportReport, Ledger, LogIntake};
 
 use crate::context::Context;
 use crate::failure::{self, Failure};
@@ -182,7 +182,7 @@ pub(crate) fn import_agent_logs(
     let mut ledger = context.ledger()?;
     let bar = Progress::counting("importing", "logs");
     let total = logs.len() as u64;
-    let (mut taken, mut bad) = (TakenIn::default(), Vec::new());
+    let (mut taken, mut bad) = (LogIntake::default(), Vec::new());
     for (number, log) in (1..).zip(&logs) {
         match format.catch_up(&mut ledger, log, &|directory| context.root(directory), context.now())
         {

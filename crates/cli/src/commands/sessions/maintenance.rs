@@ -79,7 +79,7 @@ impl From<RepairReport> for RepairView {
 pub(super) fn repair_ledger(context: &Context) -> Result<ExitCode, Failure> {
     let bar = Progress::counting("repairing", "rows");
     let progress = |done: u64, total: u64| bar.step(done, (total > done).then_some(total));
-    let report = takeback_ledger::repair(&context.ledger_path(), context.now(), &progress)?;
+    let report = takeback_ledger::repair_ledger(&context.ledger_path(), context.now(), &progress)?;
     drop(bar);
     let view = RepairView::from(report);
     if context.globals.json {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_ledger::{Hit, Ledger, SearchOptions, Time};
+use takeback_ledger::{Ledger, SearchHit, SearchOptions, Time};
 
 use super::text::{self, ShortIds};
 use super::when;
@@ -75,8 +75,8 @@ struct HitView {
     session_started: Time,
 }
 
-impl From<Hit> for HitView {
-    fn from(hit: Hit) -> HitView {
+impl From<SearchHit> for HitView {
+    fn from(hit: SearchHit) -> HitView {
         HitView {
             session: hit.session,
             message: hit.message,

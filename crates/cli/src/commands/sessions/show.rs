@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use takeback_ledger::{Ledger, MessageRecord, SessionRecord, Time, Transcript, Which, replay};
+use takeback_ledger::{
+    Ledger, MessageFilter, MessageRecord, SessionRecord, Time, Transcript, replay,
+};
 
 use super::text;
 use crate::context::Context;
@@ -72,7 +74,7 @@ pub(crate) fn replay_session(
     id: &str,
     convert: fn(&SessionRecord, &[MessageRecord]) -> Value,
 ) -> Result<Value, Failure> {
-    Ok(convert(&ledger.session(id)?, &ledger.messages(id, Which::Current)?))
+    Ok(convert(&ledger.session(id)?, &ledger.messages(id, MessageFilter::Current)?))
 }
 
 fn print_transcript(transcript: &Transcript) {

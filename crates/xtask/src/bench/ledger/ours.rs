@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use takeback_ledger::{Ledger, MessageRecord, Options, SessionRecord, Time};
+use takeback_ledger::{Ledger, LedgerOptions, MessageRecord, SessionRecord, Time};
 
 use super::corpus::{Corpus, Message};
 use super::figures::Latencies;
@@ -15,7 +15,7 @@ use crate::bench::takeback::explain;
 const TOGETHER: usize = 4_000;
 
 pub(crate) fn open(path: &Path) -> Result<Ledger, Failure> {
-    Ledger::open(path, &Options::default()).map_err(explain)
+    Ledger::open(path, &LedgerOptions::default()).map_err(explain)
 }
 
 pub(crate) fn create_session(ledger: &mut Ledger, id: &str) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use takeback_ledger::{MessageRecord, Which};
+use takeback_ledger::{MessageFilter, MessageRecord};
 
 use super::figures::Figures;
 use super::ours::{self, milliseconds};
@@ -57,7 +57,7 @@ pub(crate) fn ours(
     let written = together(commands.collect(), seconds)?;
     let ledger = ours::open(database)?;
     let count = |number| {
-        let messages = ledger.messages(&session(number), Which::All).map_err(explain)?;
+        let messages = ledger.messages(&session(number), MessageFilter::All).map_err(explain)?;
         Ok(messages.len() as u64)
     };
     Ok((written, (0..WRITERS).map(count).collect::<Result<_, Failure>>()?))

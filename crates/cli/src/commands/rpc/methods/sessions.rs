@@ -96,7 +96,7 @@ pub(super) fn undo(_: &Server, context: &Context, mut params: Params) -> Answer 
     }
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&session).map_err(Failure::from)?;
-    let undone = ledger.undo_turns(&session, turns.unwrap_or(1), context.now());
+    let undone = ledger.rewind_turns(&session, turns.unwrap_or(1), context.now());
     answer(&RewindView::new(session, undone.map_err(Failure::from)?))
 }
 
@@ -105,7 +105,7 @@ pub(super) fn redo(_: &Server, context: &Context, mut params: Params) -> Answer 
     params.end()?;
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&session).map_err(Failure::from)?;
-    let redone = ledger.redo(&session, context.now());
+    let redone = ledger.unrewind(&session, context.now());
     answer(&RewindView::new(session, redone.map_err(Failure::from)?))
 }
 

@@ -1,17 +1,17 @@
-//! Messages of a log take their places in a session.
+//! Placing the messages of a log in their session.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use rusqlite::{Transaction, params};
 
-use super::weave::{Incoming, Place, Waiting, weave};
-use crate::messages::{self, Appender, Stored, text_of};
-use crate::sessions::{Head, head};
+use super::weave::{IncomingMessage, UnconfirmedMessage, WovenMessage, weave};
+use crate::messages::{self, Appender, StoredMessage, text_of};
+use crate::sessions::{SessionHead, head};
 use crate::{LedgerError, MessageRecord, Time, turns};
 
-/// What somebody said, in a log.
-pub(super) struct Said<'a> {
+/// A message of a log.
+pub(super) struct LogMessage<'a> {
     pub(super) origin: &'a str,
     pub(super) time: Time,
     pub(super) message: Cow<'a, MessageRecord>,
@@ -25,55 +25,59 @@ struct TurnRow {
     undone: i64,
 }
 
-/// An undo that holds: what was said between these times was taken back by it.
-struct Undo {
+/// A rewind that was not taken back: messages between these times were taken back by it.
+struct RewindSpan {
     number: i64,
     from: Time,
     until: Time,
 }
 
-/// Gives each message its place and says how many are new.
-pub(super) fn place(
+/// Places each message of a log in its session; returns the number of new messages.
+pub(super) fn place_messages(
     transaction: &Transaction<'_>,
     id: &str,
-    said: &[Said<'_>],
+    entries: &[LogMessage<'_>],
     now: Time,
 ) -> Result<usize, LedgerError> {
-    if said.is_empty() {
+    if entries.is_empty() {
         return Ok(0);
     }
     let head = head(transaction, id)?;
     let (key, last) = (head.key, head.last_seq);
-    let (confirmed, fixed) = (confirmed(transaction, key)?, fixed(transaction, key)?);
+    let confirmed = find_last_confirmed(transaction, key)?;
+    let fixed = find_last_fixed(transaction, key)?;
     let stored = messages::read_after(transaction, key, confirmed)?;
-    let waiting: Vec<Waiting> = stored.iter().map(|stored| of_stored(stored, fixed)).collect();
-    let incoming: Vec<Incoming> = said.iter().map(of_said).collect();
-    let places = weave(&waiting, &incoming);
+    let unconfirmed: Vec<UnconfirmedMessage> =
+        stored.iter().map(|stored| describe_stored(stored, fixed)).collect();
+    let incoming: Vec<IncomingMessage> = entries.iter().map(describe_incoming).collect();
+    let woven = weave(&unconfirmed, &incoming);
 
-    // Whatever is behind this place may get a higher number.
-    let base = if stored.is_empty() { head } else { base(transaction, key, &stored, fixed)? };
-    let numbers = numbers(&places, &stored, base.last_seq);
+    // The messages behind this one may get higher numbers.
+    let base = if stored.is_empty() { head } else { find_base(transaction, key, &stored, fixed)? };
+    let numbers = assign_numbers(&woven, &stored, base.last_seq);
     let mut conversation = Conversation {
         transaction,
         key,
         base: base.last_seq,
         turns: take_turns(transaction, key, base.last_turn)?,
-        undos: undos(transaction, key)?,
+        rewinds: read_rewinds(transaction, key)?,
         appender: Appender::new(transaction, base),
         added: 0,
         new_turn: None,
         latest: None,
     };
-    conversation.renumber(&places, &numbers, &stored)?;
-    for (place, number) in places.into_iter().zip(numbers) {
-        match place {
-            Place::Waiting(index, entry) => {
-                conversation.keep(&stored[index].message, number)?;
+    conversation.renumber_stored(&woven, &numbers, &stored)?;
+    for (message, number) in woven.into_iter().zip(numbers) {
+        match message {
+            WovenMessage::Stored(index, entry) => {
+                conversation.keep_stored(&stored[index].message, number)?;
                 if let Some(entry) = entry {
-                    conversation.confirm(said[entry].origin, number)?;
+                    conversation.confirm_message(entries[entry].origin, number)?;
                 }
             }
-            Place::Incoming(entry) => conversation.enter(&said[entry], number, now)?,
+            WovenMessage::Incoming(entry) => {
+                conversation.add_message(&entries[entry], number, now)?;
+            }
         }
     }
     conversation.finish(last)
@@ -83,32 +87,33 @@ pub(super) fn place(
 struct Conversation<'t> {
     transaction: &'t Transaction<'t>,
     key: i64,
-    /// Up to here everything stays as it is.
+    /// The number of the last message that stays as it is.
     base: i64,
-    /// The turns behind that, by their first messages.
+    /// The turns behind that message, by their first messages.
     turns: HashMap<i64, TurnRow>,
-    undos: Vec<Undo>,
+    rewinds: Vec<RewindSpan>,
     appender: Appender<'t>,
     added: usize,
-    /// When the first of the turns began that only the log knows.
+    /// The beginning of the first turn that only the log knows.
     new_turn: Option<Time>,
-    /// When the last of the new messages was said.
+    /// The time of the latest new message.
     latest: Option<Time>,
 }
 
 impl Conversation<'_> {
-    /// From the last to the first, so that every number is free when it is taken.
-    fn renumber(
+    /// Gives stored messages their new numbers, from the last to the first, so that every number is
+    /// free when it is taken.
+    fn renumber_stored(
         &self,
-        places: &[Place],
+        woven: &[WovenMessage],
         numbers: &[i64],
-        stored: &[Stored],
+        stored: &[StoredMessage],
     ) -> Result<(), LedgerError> {
         let mut statement = self
             .transaction
             .prepare_cached("UPDATE messages SET seq = ?3 WHERE session = ?1 AND seq = ?2")?;
-        for (place, number) in places.iter().zip(numbers).rev() {
-            if let Place::Waiting(index, _) = place
+        for (message, number) in woven.iter().zip(numbers).rev() {
+            if let WovenMessage::Stored(index, _) = message
                 && stored[*index].message.seq != *number
             {
                 statement.execute([self.key, stored[*index].message.seq, *number])?;
@@ -117,13 +122,13 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// A message that is here comes next: it gets its turn, and the turn its message.
-    fn keep(&mut self, message: &MessageRecord, number: i64) -> Result<(), LedgerError> {
+    /// Goes past a stored message: brings it and its turn up to date.
+    fn keep_stored(&mut self, message: &MessageRecord, number: i64) -> Result<(), LedgerError> {
         if number <= self.base {
             return Ok(());
         }
         let begins = message.role == "user" && message.summarizes.is_none();
-        let turn = self.appender.pass(number, begins);
+        let turn = self.appender.pass_message(number, begins);
         self.transaction
             .prepare_cached("UPDATE messages SET turn = ?3 WHERE session = ?1 AND seq = ?2")?
             .execute([self.key, number, turn])?;
@@ -146,15 +151,20 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// A message that only the log has comes next.
-    fn enter(&mut self, said: &Said<'_>, number: i64, now: Time) -> Result<(), LedgerError> {
-        let Said { origin, time, message, is_summary } = said;
+    /// Adds a message that only the log has.
+    fn add_message(
+        &mut self,
+        entry: &LogMessage<'_>,
+        number: i64,
+        now: Time,
+    ) -> Result<(), LedgerError> {
+        let LogMessage { origin, time, message, is_summary } = entry;
         let (time, is_summary) = (*time, *is_summary);
-        let undo = self.undos.iter().rev().find(|undo| undo.from <= time && time <= undo.until);
-        let undo = undo.map(|undo| undo.number);
+        let took_it_back = |rewind: &&RewindSpan| rewind.from <= time && time <= rewind.until;
+        let rewind = self.rewinds.iter().rev().find(took_it_back).map(|rewind| rewind.number);
         let message = MessageRecord {
             timestamp: Some(time),
-            undone: undo.is_some(),
+            undone: rewind.is_some(),
             summarizes: is_summary.then(|| self.appender.last_seq()),
             ..(**message).clone()
         };
@@ -162,8 +172,8 @@ impl Conversation<'_> {
             self.new_turn = Some(self.new_turn.map_or(time, |first| first.min(time)));
         }
         self.appender.append_as(number, &message, now)?;
-        match (undo, message.summarizes) {
-            (Some(undo), _) => turns::mark_as(self.transaction, self.key, number, undo)?,
+        match (rewind, message.summarizes) {
+            (Some(rewind), _) => turns::mark_undone(self.transaction, self.key, number, rewind)?,
             (None, Some(upto)) => {
                 messages::mark_compacted(self.transaction, self.key, upto, number)?;
             }
@@ -171,26 +181,27 @@ impl Conversation<'_> {
         }
         self.latest = self.latest.max(Some(time));
         self.added += 1;
-        self.confirm(origin, number)
+        self.confirm_message(origin, number)
     }
 
-    /// The log has it, too.
-    fn confirm(&self, origin: &str, seq: i64) -> Result<(), LedgerError> {
+    /// Notes that the log has a message.
+    fn confirm_message(&self, origin: &str, seq: i64) -> Result<(), LedgerError> {
         self.transaction
             .prepare_cached("UPDATE origins SET seq = ?3 WHERE session = ?1 AND origin = ?2")?
             .execute(params![self.key, origin, seq])?;
         Ok(())
     }
 
-    /// `last` was the last message before. Gives the number of new ones.
+    /// Completes the session; returns the number of new messages. `last` was the number of its last
+    /// message before.
     fn finish(self, last: i64) -> Result<usize, LedgerError> {
         let now_last = self.appender.last_seq();
         self.appender.finish()?;
         if let Some(first) = self.new_turn {
-            turns::assign(self.transaction, self.key, first)?;
+            turns::assign_to_turns(self.transaction, self.key, first)?;
         }
         if let Some(latest) = self.latest {
-            // What was said before an undo does not make the conversation go on after it.
+            // A message from before a rewind does not mean that the conversation went on after it.
             self.transaction
                 .prepare_cached(
                     "UPDATE undos SET last_seq = ?3
@@ -202,13 +213,13 @@ impl Conversation<'_> {
     }
 }
 
-/// The last message that keeps its number, and its turn.
-fn base(
+/// Finds the last message that keeps its number, and its turn.
+fn find_base(
     transaction: &Transaction<'_>,
     key: i64,
-    stored: &[Stored],
+    stored: &[StoredMessage],
     fixed: i64,
-) -> Result<Head, LedgerError> {
+) -> Result<SessionHead, LedgerError> {
     let first = stored.first().map_or(1, |stored| stored.message.seq);
     let numbers = stored.iter().map(|stored| stored.message.seq);
     let last_seq = numbers.rev().find(|seq| *seq <= fixed).unwrap_or(first - 1);
@@ -217,16 +228,16 @@ fn base(
             "SELECT ifnull(max(turn), 0) FROM turns WHERE session = ?1 AND first_seq <= ?2",
         )?
         .query_row([key, last_seq], |row| row.get(0))?;
-    Ok(Head { key, last_seq, last_turn })
+    Ok(SessionHead { key, last_seq, last_turn })
 }
 
-/// The number of each place: what is here keeps its own, unless that is taken by now.
-fn numbers(places: &[Place], stored: &[Stored], base: i64) -> Vec<i64> {
+/// Assigns a number to each message: a stored one keeps its own, unless that is taken by now.
+fn assign_numbers(woven: &[WovenMessage], stored: &[StoredMessage], base: i64) -> Vec<i64> {
     let mut next = base + 1;
-    let number = |place: &Place| {
-        let own = match place {
-            Place::Waiting(index, _) => stored[*index].message.seq,
-            Place::Incoming(_) => next,
+    let number = |message: &WovenMessage| {
+        let own = match message {
+            WovenMessage::Stored(index, _) => stored[*index].message.seq,
+            WovenMessage::Incoming(_) => next,
         };
         if own <= base {
             return own;
@@ -235,29 +246,29 @@ fn numbers(places: &[Place], stored: &[Stored], base: i64) -> Vec<i64> {
         next = number + 1;
         number
     };
-    places.iter().map(number).collect()
+    woven.iter().map(number).collect()
 }
 
-fn of_stored(stored: &Stored, fixed: i64) -> Waiting {
+fn describe_stored(stored: &StoredMessage, fixed: i64) -> UnconfirmedMessage {
     let message = &stored.message;
-    Waiting {
+    UnconfirmedMessage {
         time: message.timestamp.unwrap_or_default(),
         is_prompt: message.role == "user",
-        text: words(message),
+        text: comparable_text(message),
         is_fixed: message.seq <= fixed,
     }
 }
 
-fn of_said(said: &Said<'_>) -> Incoming {
-    Incoming {
-        time: said.time,
-        is_prompt: said.message.role == "user" && !said.is_summary,
-        text: words(&said.message),
+fn describe_incoming(entry: &LogMessage<'_>) -> IncomingMessage {
+    IncomingMessage {
+        time: entry.time,
+        is_prompt: entry.message.role == "user" && !entry.is_summary,
+        text: comparable_text(&entry.message),
     }
 }
 
-/// What tells whether two messages are the same.
-fn words(message: &MessageRecord) -> String {
+/// The text by which two versions of a message are recognised as the same message.
+fn comparable_text(message: &MessageRecord) -> String {
     let content = message.content.as_ref().map(text_of).unwrap_or_default();
     let text = content.split_whitespace().collect::<Vec<_>>().join(" ");
     match (message.role.as_str(), &message.tool_call_id, &message.tool_calls) {
@@ -269,15 +280,15 @@ fn words(message: &MessageRecord) -> String {
     }
 }
 
-/// The last message that a log has confirmed.
-fn confirmed(transaction: &Transaction<'_>, key: i64) -> Result<i64, LedgerError> {
+/// Finds the last message that a log has confirmed.
+fn find_last_confirmed(transaction: &Transaction<'_>, key: i64) -> Result<i64, LedgerError> {
     Ok(transaction
         .prepare_cached("SELECT ifnull(max(seq), 0) FROM origins WHERE session = ?1")?
         .query_row([key], |row| row.get(0))?)
 }
 
-/// The last message whose number others rely on.
-fn fixed(transaction: &Transaction<'_>, key: i64) -> Result<i64, LedgerError> {
+/// Finds the last message whose number must stay: rewinds and summaries refer to it.
+fn find_last_fixed(transaction: &Transaction<'_>, key: i64) -> Result<i64, LedgerError> {
     Ok(transaction
         .prepare_cached(
             "SELECT max(
@@ -285,10 +296,10 @@ fn fixed(transaction: &Transaction<'_>, key: i64) -> Result<i64, LedgerError> {
                  ifnull((SELECT max(seq) FROM messages
                          WHERE session = ?1 AND summarizes IS NOT NULL AND seq > ?2), 0))",
         )?
-        .query_row(params![key, confirmed(transaction, key)?], |row| row.get(0))?)
+        .query_row(params![key, find_last_confirmed(transaction, key)?], |row| row.get(0))?)
 }
 
-/// Takes the turns behind one out of the ledger, by their first messages.
+/// Removes the turns behind one from the ledger; returns them by their first messages.
 fn take_turns(
     transaction: &Transaction<'_>,
     key: i64,
@@ -305,15 +316,15 @@ fn take_turns(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The undos that hold, in order.
-fn undos(transaction: &Transaction<'_>, key: i64) -> Result<Vec<Undo>, LedgerError> {
+/// Reads the rewinds that were not taken back, in order.
+fn read_rewinds(transaction: &Transaction<'_>, key: i64) -> Result<Vec<RewindSpan>, LedgerError> {
     let mut statement = transaction.prepare_cached(
         "SELECT u.number, m.timestamp, u.time FROM undos u
          JOIN messages m ON m.session = u.session AND m.seq = u.from_seq
          WHERE u.session = ?1 AND u.redone_at IS NULL ORDER BY u.number",
     )?;
     let rows = statement.query_map([key], |row| {
-        Ok(Undo { number: row.get(0)?, from: row.get(1)?, until: row.get(2)? })
+        Ok(RewindSpan { number: row.get(0)?, from: row.get(1)?, until: row.get(2)? })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

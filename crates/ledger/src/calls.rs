@@ -1,0 +1,193 @@
+//! Tool calls, and the effects that no rollback reverses.
+
+use rusqlite::{Connection, Row, Transaction, named_params, params};
+use serde_json::Value;
+
+use crate::sessions::{head, parse_json};
+use crate::{CallRecord, EffectRecord, Ledger, LedgerError, Time};
+
+impl Ledger {
+    /// The effects in a workspace since a time, of all sessions, in order.
+    pub fn effects_in(
+        &self,
+        workspace: &str,
+        since: Time,
+    ) -> Result<Vec<EffectRecord>, LedgerError> {
+        let connection = self.database.reader()?;
+        let mut statement = connection.prepare_cached(
+            "SELECT * FROM effects WHERE workspace = ?1 AND time >= ?2 ORDER BY time, id",
+        )?;
+        let rows = statement.query_map(params![workspace, since], read_effect)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The effects in a workspace since a time, of all sessions, in order; each with the id of its
+    /// session.
+    pub fn effects_with_sessions(
+        &self,
+        workspace: &str,
+        since: Time,
+    ) -> Result<Vec<(String, EffectRecord)>, LedgerError> {
+        let connection = self.database.reader()?;
+        let mut statement = connection.prepare_cached(
+            "SELECT e.*, s.id AS session_id FROM effects e JOIN sessions s ON s.key = e.session
+             WHERE e.workspace = ?1 AND e.time >= ?2 ORDER BY e.time, e.id",
+        )?;
+        let rows = statement.query_map(params![workspace, since], |row| {
+            Ok((row.get("session_id")?, read_effect(row)?))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Moves everything that is known of one workspace to another path.
+    pub fn move_workspace(&mut self, from: &str, to: &str) -> Result<(), LedgerError> {
+        self.database.write(|transaction| {
+            for table in ["sessions", "calls", "effects"] {
+                let sql = format!("UPDATE {table} SET workspace = ?2 WHERE workspace = ?1");
+                transaction.execute(&sql, params![from, to])?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Records a tool call, or fills in what is not known of it yet.
+pub(crate) fn record_call(
+    transaction: &Transaction<'_>,
+    session: &str,
+    call: &CallRecord,
+) -> Result<(), LedgerError> {
+    let head = head(transaction, session)?;
+    let turn = if call.turn == 0 { head.last_turn } else { call.turn };
+    transaction
+        .prepare_cached(
+            "INSERT INTO calls (
+                 session, turn, call, tool, outcome, started_at, ended_at, workspace, checkpoint,
+                 tree_before, tree_after, uncertain, input)
+             VALUES (
+                 :session, :turn, :call, :tool, :outcome, :started_at, :ended_at, :workspace,
+                 :checkpoint, :tree_before, :tree_after, :uncertain, :input)
+             ON CONFLICT (session, call) DO UPDATE SET
+                 tool = CASE tool WHEN '' THEN excluded.tool ELSE tool END,
+                 outcome = ifnull(outcome, excluded.outcome),
+                 started_at = ifnull(started_at, excluded.started_at),
+                 ended_at = ifnull(ended_at, excluded.ended_at),
+                 workspace = ifnull(workspace, excluded.workspace),
+                 checkpoint = ifnull(checkpoint, excluded.checkpoint),
+                 tree_before = ifnull(tree_before, excluded.tree_before),
+                 tree_after = ifnull(tree_after, excluded.tree_after),
+                 uncertain = uncertain OR excluded.uncertain,
+                 input = ifnull(input, excluded.input)",
+        )?
+        .execute(named_params! {
+            ":session": head.key,
+            ":turn": turn,
+            ":call": call.call,
+            ":tool": call.tool,
+            ":outcome": call.outcome,
+            ":started_at": call.started_at,
+            ":ended_at": call.ended_at,
+            ":workspace": call.workspace,
+            ":checkpoint": call.checkpoint,
+            ":tree_before": call.tree_before,
+            ":tree_after": call.tree_after,
+            ":uncertain": call.uncertain,
+            ":input": call.input.as_ref().map(Value::to_string),
+        })?;
+    Ok(())
+}
+
+/// Notes the outcome of a known call, unless an outcome is known already.
+pub(crate) fn conclude_call(
+    transaction: &Transaction<'_>,
+    key: i64,
+    call: &str,
+    outcome: &str,
+    ended_at: Time,
+) -> Result<(), LedgerError> {
+    transaction
+        .prepare_cached(
+            "UPDATE calls SET outcome = ifnull(outcome, ?3), ended_at = ifnull(ended_at, ?4)
+             WHERE session = ?1 AND call = ?2",
+        )?
+        .execute(params![key, call, outcome, ended_at])?;
+    Ok(())
+}
+
+/// Records an effect.
+pub(crate) fn record_effect(
+    transaction: &Transaction<'_>,
+    session: &str,
+    effect: &EffectRecord,
+    now: Time,
+) -> Result<(), LedgerError> {
+    let head = head(transaction, session)?;
+    let turn = if effect.turn == 0 { head.last_turn } else { effect.turn };
+    transaction
+        .prepare_cached(
+            // A hook that was cut off reports the same effect again.
+            "INSERT INTO effects (session, turn, call, kind, command, workspace, time)
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
+                 SELECT 1 FROM effects WHERE session = ?1 AND call = ?3 AND kind = ?4
+                     AND command = ?5)",
+        )?
+        .execute(params![
+            head.key,
+            turn,
+            effect.call,
+            effect.kind,
+            effect.command,
+            effect.workspace,
+            effect.time.unwrap_or(now)
+        ])?;
+    Ok(())
+}
+
+/// Reads the tool calls of a session, in order.
+pub(crate) fn read_calls(
+    connection: &Connection,
+    key: i64,
+) -> Result<Vec<CallRecord>, LedgerError> {
+    let mut statement =
+        connection.prepare_cached("SELECT * FROM calls WHERE session = ?1 ORDER BY id")?;
+    let rows = statement.query_map([key], |row| {
+        let input: Option<String> = row.get("input")?;
+        Ok(CallRecord {
+            call: row.get("call")?,
+            turn: row.get("turn")?,
+            tool: row.get("tool")?,
+            input: input.as_deref().map(parse_json),
+            outcome: row.get("outcome")?,
+            started_at: row.get("started_at")?,
+            ended_at: row.get("ended_at")?,
+            workspace: row.get("workspace")?,
+            checkpoint: row.get("checkpoint")?,
+            tree_before: row.get("tree_before")?,
+            tree_after: row.get("tree_after")?,
+            uncertain: row.get("uncertain")?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Reads the effects of a session, in order.
+pub(crate) fn read_effects(
+    connection: &Connection,
+    key: i64,
+) -> Result<Vec<EffectRecord>, LedgerError> {
+    let mut statement =
+        connection.prepare_cached("SELECT * FROM effects WHERE session = ?1 ORDER BY id")?;
+    let rows = statement.query_map([key], read_effect)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn read_effect(row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
+    Ok(EffectRecord {
+        turn: row.get("turn")?,
+        call: row.get("call")?,
+        kind: row.get("kind")?,
+        command: row.get("command")?,
+        workspace: row.get("workspace")?,
+        time: row.get("time")?,
+    })
+}

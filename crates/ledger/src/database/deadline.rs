@@ -1,0 +1,62 @@
+//! The time until which an operation waits for other processes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The end of all waiting for other processes. Clones share it.
+#[derive(Clone)]
+pub(super) struct Deadline {
+    start: Instant,
+    /// Nanoseconds after `start`.
+    end: Arc<AtomicU64>,
+}
+
+impl Default for Deadline {
+    fn default() -> Deadline {
+        Deadline { start: Instant::now(), end: Arc::default() }
+    }
+}
+
+impl Deadline {
+    /// Moves the end of all waiting: from now on, an operation waits no longer than this.
+    pub(super) fn set(&self, wait: Duration) {
+        let end = (self.start.elapsed() + wait).as_nanos();
+        self.end.store(u64::try_from(end).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Sleeps a little, or returns false if the time is over. SQLite calls this when another
+    /// process is in the way.
+    pub(super) fn pause(&self, tries: i32) -> bool {
+        let end = Duration::from_nanos(self.end.load(Ordering::Relaxed));
+        let left = end.saturating_sub(self.start.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        std::thread::sleep(random_pause(tries).min(left));
+        true
+    }
+}
+
+/// Chooses a pause: short at first, never longer than 10 ms, and never in step with others.
+fn random_pause(tries: i32) -> Duration {
+    let ceiling = 200_u64 << tries.clamp(0, 6);
+    let mut random = [0; 8];
+    // Without randomness all wait equally long, which is slower but not wrong.
+    let _ = getrandom::fill(&mut random);
+    Duration::from_micros(50 + u64::from_le_bytes(random) % ceiling.min(10_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_end_with_the_deadline() {
+        let deadline = Deadline::default();
+        deadline.set(Duration::ZERO);
+        assert!(!deadline.pause(0));
+        deadline.set(Duration::from_secs(60));
+        assert!(deadline.pause(0));
+    }
+}

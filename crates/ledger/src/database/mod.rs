@@ -1,0 +1,363 @@
+//! The open database: reading, writing, and waiting for other processes.
+//!
+//! In WAL mode readers never wait for writers. A write is `BEGIN IMMEDIATE`. A process that finds
+//! another one writing sleeps for short random times, so that waiting processes do not queue up
+//! behind each other, until the time that the caller gave is over.
+
+mod connect;
+mod deadline;
+
+use std::cell::OnceCell;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use takeback_base::paths;
+
+pub use self::connect::{JournalMode, OpenError};
+use self::deadline::Deadline;
+use crate::{LedgerError, schema};
+
+/// The length of the log from which on closing moves it into the database. A balance: the next
+/// process that opens the database reads the log again, but moving it costs a sync.
+const LOG_KEPT: u64 = 1 << 20;
+
+/// The length of the log from which on a writer holds the others up for a moment, so that the log
+/// starts again from its beginning. Many busy writers never let that happen by themselves.
+const LOG_MOST: u64 = 16 << 20;
+
+/// The number of writes between two looks at the length of the log.
+const WRITES_PER_LOOK: u32 = 32;
+
+/// The open database.
+///
+/// It may stay open for as long as the process runs. Between operations it holds no transaction,
+/// and before each one it checks that the file it opened is still the one at its path: a repair
+/// puts a new file there, and the user may delete the old one.
+pub(crate) struct Database {
+    connection: Connection,
+    path: PathBuf,
+    file: Option<FileId>,
+    /// The database that another process put in the place of this one, opened by a reader. The
+    /// next writer drops the old connection and keeps this one.
+    successor: OnceCell<Box<Database>>,
+    journal: JournalMode,
+    wait: Duration,
+    /// The end of all waiting, even if `wait` is longer.
+    limit: Option<Instant>,
+    deadline: Deadline,
+    care: Care,
+    writes: u32,
+}
+
+/// The care that writes take beyond the usual.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Care {
+    /// Commits are on the disk when they return.
+    syncs: bool,
+    /// Deleted rows are overwritten in the file.
+    erases: bool,
+}
+
+impl Database {
+    /// Opens the database, or creates it.
+    pub(crate) fn open(
+        path: &Path,
+        journal: Option<JournalMode>,
+        wait: Duration,
+    ) -> Result<Database, OpenError> {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        let failed = |source| OpenError::Io { path: path.to_owned(), source };
+        connect::create_missing(directory, path).map_err(failed)?;
+        // The log is beside the file itself, not beside a link to it.
+        let path = &paths::canonicalize(path).map_err(failed)?;
+        let journal = journal.unwrap_or_else(|| JournalMode::suited_to(directory));
+        let deadline = Deadline::default();
+        deadline.set(wait);
+        loop {
+            if crate::repair::is_unfinished(path) {
+                return Err(OpenError::Unfinished { path: path.to_owned() });
+            }
+            let file = FileId::at(path);
+            let opened = connect::connect(path, journal, &deadline);
+            // A repair may have put another file in its place while this process waited for a
+            // lock on the old one.
+            if FileId::at(path) != file {
+                continue;
+            }
+            let (connection, found) = opened?;
+            let mut database = Database {
+                connection,
+                path: path.to_owned(),
+                file,
+                successor: OnceCell::new(),
+                journal,
+                wait,
+                limit: None,
+                deadline,
+                care: Care::default(),
+                writes: 0,
+            };
+            if found < schema::VERSION {
+                database.bring_up_to_date()?;
+            }
+            return Ok(database);
+        }
+    }
+
+    fn bring_up_to_date(&mut self) -> Result<(), OpenError> {
+        let path = self.path.clone();
+        let explain = |source| connect::open_error(&path, source);
+        self.deadline.set(self.wait);
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(explain)?;
+        // Another process may have done it while this one waited.
+        let found = connect::check_version(&transaction, &path)?;
+        if found < schema::VERSION {
+            schema::bring_up_to_date(&transaction, found).map_err(explain)?;
+        }
+        transaction.commit().map_err(explain)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The time for which a write waits for other processes.
+    pub(crate) fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    pub(crate) fn set_wait(&mut self, wait: Duration) {
+        self.wait = wait;
+    }
+
+    /// Limits all waiting from now on, together, to the time that one write may wait; `false` lifts
+    /// the limit.
+    pub(crate) fn limit_waiting(&mut self, limited: bool) {
+        self.limit = limited.then(|| Instant::now() + self.wait);
+    }
+
+    /// True if the time of [`Database::limit_waiting`] is over.
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        self.limit.is_some_and(|limit| Instant::now() >= limit)
+    }
+
+    fn set_deadline(&self, wait: Duration) {
+        let left = self.limit.map(|limit| limit.saturating_duration_since(Instant::now()));
+        self.deadline.set(left.map_or(wait, |left| left.min(wait)));
+    }
+
+    /// The connection for reading, to the file that is at the path now.
+    pub(crate) fn reader(&self) -> Result<&Connection, LedgerError> {
+        self.set_deadline(self.wait);
+        if self.is_in_place() {
+            return Ok(&self.connection);
+        }
+        if self.successor.get().is_none() {
+            let _ = self.successor.set(Box::new(self.open_again()?));
+        }
+        self.successor.get().expect("it was set above").reader()
+    }
+
+    /// True if the file at the path is the one that is open.
+    fn is_in_place(&self) -> bool {
+        FileId::at(&self.path) == self.file
+    }
+
+    /// Opens the file that is at the path now.
+    fn open_again(&self) -> Result<Database, LedgerError> {
+        let mut database = Database::open(&self.path, Some(self.journal), self.wait)?;
+        database.limit = self.limit;
+        database.take_care(self.care)?;
+        Ok(database)
+    }
+
+    /// Makes commits durable when they return, or, as usual, when the log is moved.
+    pub(crate) fn sync_commits(&mut self, syncs: bool) -> Result<(), LedgerError> {
+        self.take_care(Care { syncs, ..self.care })
+    }
+
+    fn take_care(&mut self, care: Care) -> Result<(), LedgerError> {
+        if self.journal == JournalMode::Wal && care.syncs != self.care.syncs {
+            let mode = if care.syncs { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", mode)?;
+        }
+        if care.erases != self.care.erases {
+            let mode = if care.erases { "ON" } else { "OFF" };
+            self.connection.pragma_update(None, "secure_delete", mode)?;
+        }
+        self.care = care;
+        Ok(())
+    }
+
+    /// Writes all of it or nothing, and overwrites in the file what it deletes.
+    pub(crate) fn erase<T>(
+        &mut self,
+        write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        self.take_care(Care { erases: true, ..self.care })?;
+        let erased = self.write(write);
+        self.take_care(Care { erases: false, ..self.care })?;
+        erased
+    }
+
+    /// Runs several reads that see the same moment.
+    pub(crate) fn snapshot<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let transaction = self.reader()?.unchecked_transaction()?;
+        let value = read(&transaction)?;
+        transaction.finish()?;
+        Ok(value)
+    }
+
+    /// Writes all of it or nothing.
+    pub(crate) fn write<T, E: From<LedgerError>>(
+        &mut self,
+        write: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let wait = self.wait;
+        match self.write_within(wait, write) {
+            Err(Attempt::Busy) => Err(LedgerError::Busy { waited: wait }.into()),
+            Err(Attempt::Failed(error)) => Err(error),
+            Ok(value) => Ok(value),
+        }
+    }
+
+    /// Writes, or returns `None` if other processes are writing for as long as this waits. For work
+    /// that can be left to the next process.
+    pub(crate) fn try_write<T>(
+        &mut self,
+        wait: Duration,
+        write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
+    ) -> Result<Option<T>, LedgerError> {
+        match self.write_within(wait, write) {
+            Err(Attempt::Busy) => Ok(None),
+            Err(Attempt::Failed(error)) => Err(error),
+            Ok(value) => Ok(Some(value)),
+        }
+    }
+
+    fn write_within<T, E: From<LedgerError>>(
+        &mut self,
+        wait: Duration,
+        write: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, Attempt<E>> {
+        loop {
+            self.set_deadline(wait);
+            let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+            let is_current = match &begun {
+                // Looked at with the lock held: a repair cannot replace the file before the commit.
+                Ok(transaction) => {
+                    FileId::at(&self.path) == self.file
+                        && connect::read_version(transaction).map_err(Attempt::from_sqlite)?
+                            == schema::VERSION
+                }
+                Err(_) => FileId::at(&self.path) == self.file,
+            };
+            if is_current {
+                let transaction = begun.map_err(Attempt::from_sqlite)?;
+                let value = write(&transaction).map_err(Attempt::Failed)?;
+                transaction.commit().map_err(Attempt::from_sqlite)?;
+                self.after_write();
+                return Ok(value);
+            }
+            drop(begun);
+            *self = match self.successor.take() {
+                Some(successor) => *successor,
+                None => self.open_again().map_err(|error| Attempt::Failed(error.into()))?,
+            };
+        }
+    }
+
+    fn after_write(&mut self) {
+        self.writes = self.writes.wrapping_add(1);
+        if self.writes.is_multiple_of(WRITES_PER_LOOK) && self.log_length() > LOG_MOST {
+            // Other writers wait as they do for one write.
+            self.deadline.set(Duration::from_millis(20));
+            self.move_log("FULL");
+        }
+    }
+
+    /// Moves the log into the database. This is only about speed: the next writer does what cannot
+    /// be done now.
+    fn move_log(&self, mode: &str) {
+        let sql = format!("PRAGMA wal_checkpoint({mode})");
+        let _ = self.connection.query_row(&sql, [], |_| Ok(()));
+    }
+
+    fn log_length(&self) -> u64 {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        fs::metadata(&log).map_or(0, |log| log.len())
+    }
+
+    /// Gives free space in the file back to the disk, if there is much of it; other writers wait for
+    /// that. Then empties the log, unless another process is reading.
+    pub(crate) fn shrink(&self) -> Result<(), LedgerError> {
+        self.set_deadline(self.wait);
+        let free: i64 = self.connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
+        let pages: i64 = self.connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+        if free * 10 > pages {
+            self.connection.execute_batch("VACUUM")?;
+        }
+        self.deadline.set(Duration::ZERO);
+        self.move_log("TRUNCATE");
+        Ok(())
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if self.writes > 0 && self.journal == JournalMode::Wal && self.log_length() > LOG_KEPT {
+            self.deadline.set(Duration::ZERO);
+            self.move_log("PASSIVE");
+        }
+    }
+}
+
+/// The reason why a write was not made.
+enum Attempt<E> {
+    Busy,
+    Failed(E),
+}
+
+impl<E: From<LedgerError>> Attempt<E> {
+    fn from_sqlite(error: rusqlite::Error) -> Attempt<E> {
+        if is_busy(&error) {
+            Attempt::Busy
+        } else {
+            Attempt::Failed(LedgerError::from(error).into())
+        }
+    }
+}
+
+pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+/// The identity of a file. No other file has it as long as this one is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Identifies the file at a path, if there is one.
+    fn at(path: &Path) -> Option<FileId> {
+        let file = fs::metadata(path).ok()?;
+        Some(FileId { device: file.dev(), inode: file.ino() })
+    }
+}

@@ -1,0 +1,325 @@
+//! Messages: appending, summarising and reading them.
+
+mod appender;
+mod text;
+
+use std::borrow::Cow;
+
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use serde_json::Value;
+
+pub(crate) use self::appender::Appender;
+use self::appender::{content_columns, count_calls};
+pub(crate) use self::text::{read_searchable, text_of};
+use crate::search::{forget_message, index_message};
+use crate::sessions::{SessionHead, head, parse_json, parse_map};
+use crate::{Ledger, LedgerError, MessageRecord, Time, mask};
+
+/// The selection of messages to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MessageFilter {
+    /// All messages, also those taken back.
+    #[default]
+    All,
+    /// The messages for the model: neither taken back nor summed up, summaries in their places.
+    Current,
+}
+
+impl Ledger {
+    /// Appends messages to a session, all or none; returns their numbers. A message of the user
+    /// begins a new turn. Messages without a time get `now`; their `seq` is ignored.
+    pub fn append(
+        &mut self,
+        session: &str,
+        messages: &[MessageRecord],
+        now: Time,
+    ) -> Result<Vec<i64>, LedgerError> {
+        let redact = self.redact;
+        let (seqs, last_id) = self.database.write(|transaction| {
+            let mut appender = Appender::new(transaction, head(transaction, session)?);
+            let mut seqs = Vec::with_capacity(messages.len());
+            for message in messages {
+                let message =
+                    if redact { Cow::Owned(mask_copy(message)) } else { Cow::Borrowed(message) };
+                seqs.push(appender.append(&message, now)?);
+            }
+            let last_id = appender.finish()?;
+            Ok::<_, LedgerError>((seqs, last_id))
+        })?;
+        self.index_after_append(last_id, messages);
+        Ok(seqs)
+    }
+
+    /// Replaces the current messages up to `upto` by a summary, for the model. Nothing is lost: the
+    /// messages are only marked, and come back if a rewind takes the summary back. Returns the
+    /// number of the summary.
+    pub fn compact(
+        &mut self,
+        session: &str,
+        upto: i64,
+        summary: &MessageRecord,
+        now: Time,
+    ) -> Result<i64, LedgerError> {
+        let mut summary = if self.redact { mask_copy(summary) } else { summary.clone() };
+        summary.summarizes = Some(upto);
+        let (seq, last_id) = self.database.write(|transaction| {
+            let head = head(transaction, session)?;
+            let key = head.key;
+            if upto < 1 || upto > head.last_seq {
+                return Err(LedgerError::NoSuchMessage { session: session.to_owned(), seq: upto });
+            }
+            let mut appender = Appender::new(transaction, head);
+            let seq = appender.append(&summary, now)?;
+            let last_id = appender.finish()?;
+            mark_compacted(transaction, key, upto, seq)?;
+            Ok((seq, last_id))
+        })?;
+        self.index_after_append(last_id, &[summary]);
+        Ok(seq)
+    }
+
+    /// The messages of a session, in order.
+    pub fn messages(
+        &self,
+        session: &str,
+        filter: MessageFilter,
+    ) -> Result<Vec<MessageRecord>, LedgerError> {
+        self.database.snapshot(|connection| {
+            let head = head(connection, session)?;
+            let all = read_all(connection, head.key)?;
+            Ok(match filter {
+                MessageFilter::All => all.into_iter().map(|stored| stored.message).collect(),
+                MessageFilter::Current => select_current(all),
+            })
+        })
+    }
+}
+
+/// Replaces the content of a message that is not taken back.
+pub(crate) fn replace_message(
+    transaction: &Transaction<'_>,
+    key: i64,
+    message: &MessageRecord,
+) -> Result<(), LedgerError> {
+    let sql = "SELECT id, call_count FROM messages WHERE session = ?1 AND seq = ?2";
+    let (id, calls_before): (i64, i64) = transaction
+        .prepare_cached(sql)?
+        .query_row([key, message.seq], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    forget_message(transaction, id)?;
+    let (structured, content) = content_columns(message);
+    let calls = count_calls(message.tool_calls.as_ref());
+    transaction
+        .prepare_cached(
+            "UPDATE messages SET
+                 structured = ?2, content = ?3, tool_calls = ?4, call_count = ?5, reasoning = ?6,
+                 finish_reason = ?7, tool_name = ?8
+             WHERE id = ?1",
+        )?
+        .execute(params![
+            id,
+            structured,
+            content,
+            message.tool_calls.as_ref().map(Value::to_string),
+            calls,
+            message.reasoning,
+            message.finish_reason,
+            message.tool_name,
+        ])?;
+    index_message(transaction, id)?;
+    transaction
+        .prepare_cached(
+            "UPDATE sessions SET tool_call_count = tool_call_count + ?2 WHERE key = ?1",
+        )?
+        .execute([key, calls - calls_before])?;
+    Ok(())
+}
+
+/// Copies the messages that are not taken back into a new session, under their numbers. Returns
+/// their number.
+pub(crate) fn copy_messages(
+    transaction: &Transaction<'_>,
+    head: SessionHead,
+    messages: impl Iterator<Item = StoredMessage>,
+    now: Time,
+) -> Result<usize, LedgerError> {
+    let messages: Vec<StoredMessage> = messages.filter(|stored| !stored.message.undone).collect();
+    let has = |seq: i64| messages.binary_search_by_key(&seq, |stored| stored.message.seq).is_ok();
+    let key = head.key;
+    let mut appender = Appender::new(transaction, head);
+    let mut compacted = Vec::new();
+    for stored in &messages {
+        // If the summary is not copied, the messages that it sums up are current again.
+        let is_compacted =
+            stored.compacted == -1 || (stored.compacted > 0 && has(stored.compacted));
+        let message = MessageRecord { compacted: is_compacted, ..stored.message.clone() };
+        appender.append_as(message.seq, &message, now)?;
+        if is_compacted {
+            compacted.push((message.seq, stored.compacted));
+        }
+    }
+    appender.finish()?;
+    for (seq, summary) in compacted {
+        transaction.execute(
+            "UPDATE messages SET compacted = ?3 WHERE session = ?1 AND seq = ?2",
+            params![key, seq, summary],
+        )?;
+    }
+    Ok(messages.len())
+}
+
+/// Marks the messages that a summary sums up.
+pub(crate) fn mark_compacted(
+    transaction: &Transaction<'_>,
+    key: i64,
+    upto: i64,
+    summary: i64,
+) -> Result<(), LedgerError> {
+    // A summary of an earlier part is summed up itself.
+    transaction.execute(
+        "UPDATE messages SET compacted = ?3
+         WHERE session = ?1 AND ifnull(summarizes, seq) <= ?2 AND seq <> ?3
+           AND NOT undone AND (compacted = 0 OR compacted IN (
+               SELECT seq FROM messages WHERE session = ?1 AND undone))",
+        params![key, upto, summary],
+    )?;
+    Ok(())
+}
+
+/// Marks a stored message as taken back or summed up, if its imported copy is.
+pub(crate) fn take_over_marks(
+    connection: &Connection,
+    key: i64,
+    stored: &MessageRecord,
+    imported: &MessageRecord,
+) -> Result<(), LedgerError> {
+    if imported.undone && !stored.undone {
+        for sql in [
+            "UPDATE messages SET undone = 1 WHERE session = ?1 AND seq = ?2",
+            "UPDATE turns SET undone = 1 WHERE session = ?1 AND first_seq = ?2",
+        ] {
+            connection.prepare_cached(sql)?.execute([key, stored.seq])?;
+        }
+    }
+    if imported.compacted && !stored.compacted {
+        let sql = "UPDATE messages SET compacted = -1 WHERE session = ?1 AND seq = ?2";
+        connection.prepare_cached(sql)?.execute([key, stored.seq])?;
+    }
+    Ok(())
+}
+
+/// Finds the summaries of messages that came in as summed up: the first one behind them that
+/// reaches as far, and preferably one that is not taken back.
+pub(crate) fn link_summaries(connection: &Connection, key: i64) -> Result<(), LedgerError> {
+    connection.execute(
+        "WITH summaries AS MATERIALIZED (
+             SELECT seq, summarizes, undone FROM messages
+             WHERE session = ?1 AND summarizes IS NOT NULL)
+         UPDATE messages AS m SET compacted = ifnull((
+             SELECT seq FROM summaries s
+             WHERE s.summarizes >= ifnull(m.summarizes, m.seq) AND s.seq > m.seq
+             ORDER BY s.undone <> 0, s.seq LIMIT 1), -1)
+         WHERE session = ?1 AND compacted = -1",
+        [key],
+    )?;
+    Ok(())
+}
+
+/// A message as it is stored.
+pub(crate) struct StoredMessage {
+    pub(crate) message: MessageRecord,
+    /// The number of its summary; -1 if that is not known; 0 if there is none.
+    compacted: i64,
+}
+
+/// Reads all messages of a session, in order.
+pub(crate) fn read_all(
+    connection: &Connection,
+    key: i64,
+) -> Result<Vec<StoredMessage>, LedgerError> {
+    read_after(connection, key, i64::MIN)
+}
+
+/// Reads the messages of a session behind one, in order.
+pub(crate) fn read_after(
+    connection: &Connection,
+    key: i64,
+    seq: i64,
+) -> Result<Vec<StoredMessage>, LedgerError> {
+    let mut statement = connection
+        .prepare_cached("SELECT * FROM messages WHERE session = ?1 AND seq > ?2 ORDER BY seq")?;
+    let rows = statement.query_map([key, seq], read_message)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Reads the message with a number.
+pub(crate) fn read_one(
+    connection: &Connection,
+    key: i64,
+    seq: i64,
+) -> Result<Option<MessageRecord>, LedgerError> {
+    let stored = connection
+        .prepare_cached("SELECT * FROM messages WHERE session = ?1 AND seq = ?2")?
+        .query_row([key, seq], read_message)
+        .optional()?;
+    Ok(stored.map(|stored| stored.message))
+}
+
+fn read_message(row: &Row<'_>) -> rusqlite::Result<StoredMessage> {
+    let json = |column: &str| -> rusqlite::Result<Option<Value>> {
+        Ok(row.get::<_, Option<String>>(column)?.as_deref().map(parse_json))
+    };
+    let content: Option<String> = row.get("content")?;
+    let structured: bool = row.get("structured")?;
+    let compacted: i64 = row.get("compacted")?;
+    let extra: Option<String> = row.get("extra")?;
+    let message = MessageRecord {
+        seq: row.get("seq")?,
+        role: row.get("role")?,
+        content: content.map(|text| if structured { parse_json(&text) } else { Value::from(text) }),
+        tool_call_id: row.get("tool_call_id")?,
+        tool_calls: json("tool_calls")?,
+        tool_name: row.get("tool_name")?,
+        timestamp: row.get("timestamp")?,
+        token_count: row.get("token_count")?,
+        finish_reason: row.get("finish_reason")?,
+        reasoning: row.get("reasoning")?,
+        reasoning_content: row.get("reasoning_content")?,
+        reasoning_details: json("reasoning_details")?,
+        codex_reasoning_items: json("codex_reasoning_items")?,
+        codex_message_items: json("codex_message_items")?,
+        undone: row.get("undone")?,
+        compacted: compacted != 0,
+        summarizes: row.get("summarizes")?,
+        extra: extra.as_deref().map(parse_map).unwrap_or_default(),
+    };
+    Ok(StoredMessage { message, compacted })
+}
+
+/// Selects the messages for the model. A summary stands behind the last message that it sums up; if
+/// it is taken back, the messages that it summed up are current.
+fn select_current(all: Vec<StoredMessage>) -> Vec<MessageRecord> {
+    let undone: Vec<i64> = all
+        .iter()
+        .filter(|stored| stored.message.undone)
+        .map(|stored| stored.message.seq)
+        .collect();
+    let mut current: Vec<MessageRecord> = all
+        .into_iter()
+        .filter(|stored| {
+            !stored.message.undone
+                && (stored.compacted == 0 || undone.binary_search(&stored.compacted).is_ok())
+        })
+        .map(|stored| MessageRecord { compacted: false, ..stored.message })
+        .collect();
+    current.sort_by_key(|message| {
+        (message.summarizes.unwrap_or(message.seq), message.summarizes.is_some(), message.seq)
+    });
+    current
+}
+
+/// Returns the message with its secrets masked.
+pub(crate) fn mask_copy(message: &MessageRecord) -> MessageRecord {
+    let mut message = message.clone();
+    mask::mask_message(&mut message);
+    message
+}

@@ -1,0 +1,67 @@
+//! Notices: what the agent of a session must be told before its next turn.
+
+use rusqlite::params;
+use serde_json::Value;
+
+use crate::sessions::{head, parse_json};
+use crate::{Ledger, LedgerError, Redactor, Time};
+
+/// A notice for the agent of a session.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct Notice {
+    pub id: i64,
+    pub created_at: Time,
+    pub body: Value,
+}
+
+impl Ledger {
+    /// Leaves a notice for the agent of a session.
+    pub fn add_notice(
+        &mut self,
+        session: &str,
+        body: &Value,
+        now: Time,
+    ) -> Result<i64, LedgerError> {
+        let mut body = body.clone();
+        if self.redact {
+            Redactor::shared().mask_json(&mut body);
+        }
+        self.database.write(|transaction| {
+            let key = head(transaction, session)?.key;
+            transaction.execute(
+                "INSERT INTO notices (session, created_at, body) VALUES (?1, ?2, ?3)",
+                params![key, now, body.to_string()],
+            )?;
+            Ok(transaction.last_insert_rowid())
+        })
+    }
+
+    /// True if a notice waits for the agent of a session. Does not write.
+    pub fn has_notices(&self, session: &str) -> Result<bool, LedgerError> {
+        let connection = self.database.reader()?;
+        let mut statement = connection.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM notices n JOIN sessions s ON s.key = n.session
+             WHERE s.id = ?1 AND n.delivered_at IS NULL)",
+        )?;
+        Ok(statement.query_row([session], |row| row.get(0))?)
+    }
+
+    /// Takes the notices that wait for the agent of a session. Each is taken once.
+    pub fn take_notices(&mut self, session: &str, now: Time) -> Result<Vec<Notice>, LedgerError> {
+        self.database.write(|transaction| {
+            let key = head(transaction, session)?.key;
+            let mut statement = transaction.prepare_cached(
+                "UPDATE notices SET delivered_at = ?2 WHERE session = ?1 AND delivered_at IS NULL
+                 RETURNING id, created_at, body",
+            )?;
+            let rows = statement.query_map(params![key, now], |row| {
+                let body: String = row.get(2)?;
+                Ok(Notice { id: row.get(0)?, created_at: row.get(1)?, body: parse_json(&body) })
+            })?;
+            let mut notices = rows.collect::<Result<Vec<_>, _>>()?;
+            notices.sort_by_key(|notice| notice.id);
+            Ok(notices)
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! Repairing a ledger. Wrong counts and a wrong search index are corrected in place. A damaged
+//! database is kept under another name and made anew from the rows that can still be read.
+
+mod files;
+mod rows;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use takeback_base::{durable, paths};
+use takeback_salvage::DamagedDatabase;
+
+pub(crate) use self::files::is_unfinished;
+use self::files::{
+    DatabaseLock, back_up, lock_file, mark_ready, path_beside, put_in_place, remove_database,
+};
+use self::rows::{complete_rows, copy_rows};
+use crate::{Ledger, LedgerError, LedgerOptions, OpenError, Time};
+
+/// The result of a repair.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct RepairReport {
+    /// The path of the damaged database now; `None` if it could be repaired in place.
+    pub backup: Option<PathBuf>,
+    /// The number of sessions in the repaired ledger.
+    pub sessions: u64,
+    /// The number of messages in the repaired ledger.
+    pub messages: u64,
+    /// The number of rows of other kinds that came back.
+    pub other_rows: u64,
+    pub unreadable_pages: u64,
+    /// The number of rows that came back from pages that nothing led to any more.
+    pub orphans: u64,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+}
+
+/// The reason why a ledger was not repaired. It is as it was.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum RepairError {
+    /// It cannot be opened for another reason than damage.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("other processes have the ledger open")]
+    InUse,
+    #[error("cannot repair the ledger {path}")]
+    Io { path: PathBuf, source: io::Error },
+    /// The new database could not be made.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// Repairs a ledger. `progress` is called with the number of rows saved so far, and 0 because the
+/// number of all rows is not known.
+///
+/// This process must not have the ledger open: the locks work only between processes.
+pub fn repair_ledger(
+    path: &Path,
+    now: Time,
+    progress: &dyn Fn(u64, u64),
+) -> Result<RepairReport, RepairError> {
+    let canonical = durable::if_exists(paths::canonicalize(path))
+        .map_err(|source| RepairError::Io { path: path.to_owned(), source })?;
+    let Some(path) = &canonical else { return Ok(RepairReport::default()) };
+    loop {
+        finish_interrupted(path)?;
+        // Events in the spool are safer there until the ledger is whole.
+        match Ledger::open_alone(path, &LedgerOptions::default()) {
+            Ok(mut ledger) => {
+                let found = ledger.verify(&|_, _| {})?;
+                if !found.is_damaged {
+                    return Ok(correct_in_place(&mut ledger, found.problems)?);
+                }
+            }
+            Err(OpenError::Damaged { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(report) = rebuild_database(path, now, progress)? {
+            return Ok(report);
+        }
+    }
+}
+
+/// Goes on where a repair was cut off.
+fn finish_interrupted(path: &Path) -> Result<(), RepairError> {
+    if !is_unfinished(path) {
+        return Ok(());
+    }
+    let failed = |source| RepairError::Io { path: path.to_owned(), source };
+    match lock_file(path).map_err(failed)? {
+        DatabaseLock::Locked(_lock) if is_unfinished(path) => put_in_place(path).map_err(failed),
+        DatabaseLock::Locked(_) | DatabaseLock::Replaced => Ok(()),
+        DatabaseLock::InUse => Err(RepairError::InUse),
+    }
+}
+
+/// Makes counts and the search index anew from the messages.
+fn correct_in_place(
+    ledger: &mut Ledger,
+    problems: Vec<String>,
+) -> Result<RepairReport, LedgerError> {
+    if !problems.is_empty() {
+        ledger.database.write(complete_rows)?;
+        ledger.rebuild_index(&|_| {})?;
+    }
+    let now = ledger.verify(&|_, _| {})?;
+    let describe = |problem: String| match now.problems.contains(&problem) {
+        true => format!("not repaired: {problem}"),
+        false => format!("repaired: {problem}"),
+    };
+    Ok(RepairReport {
+        sessions: now.sessions,
+        messages: now.messages,
+        notes: problems.into_iter().map(describe).collect(),
+        ..RepairReport::default()
+    })
+}
+
+/// Makes a new database from the rows that can still be read, and puts it in place. Returns `None` if
+/// another repair has done so meanwhile.
+fn rebuild_database(
+    path: &Path,
+    now: Time,
+    progress: &dyn Fn(u64, u64),
+) -> Result<Option<RepairReport>, RepairError> {
+    let failed = |source| RepairError::Io { path: path.to_owned(), source };
+    // Every connection holds a lock on the file. So this lock is granted only if there is none, and
+    // it keeps others out. It would be lost if this process opened and closed the file once more,
+    // so from here on only the copy is read.
+    let mut lock = match lock_file(path).map_err(failed)? {
+        DatabaseLock::Locked(lock) => lock,
+        DatabaseLock::Replaced => return Ok(None),
+        DatabaseLock::InUse => return Err(RepairError::InUse),
+    };
+    let backup = back_up(path, &mut lock, now).map_err(failed)?;
+    let fresh = path_beside(path, "repaired");
+    remove_database(&fresh).map_err(failed)?;
+
+    let damaged = DamagedDatabase::open(&backup).map_err(failed)?;
+    let mut ledger = Ledger::open_alone(&fresh, &LedgerOptions::default())?;
+    let mut report = ledger.database.write(|transaction| {
+        let report = copy_rows(transaction, &damaged, progress)?;
+        complete_rows(transaction)?;
+        Ok::<_, LedgerError>(report)
+    })?;
+    ledger.optimize(&|_| {})?;
+    report.sessions = query_number(ledger.database.reader()?, "SELECT count(*) FROM sessions")?;
+    report.messages = query_number(ledger.database.reader()?, "SELECT count(*) FROM messages")?;
+    drop(ledger);
+
+    mark_ready(path, &fresh).map_err(failed)?;
+    put_in_place(path).map_err(failed)?;
+    report.backup = Some(backup);
+    Ok(Some(report))
+}
+
+fn query_number(connection: &Connection, sql: &str) -> Result<u64, LedgerError> {
+    Ok(connection.query_row(sql, [], |row| row.get::<_, i64>(0))?.unsigned_abs())
+}

@@ -1,0 +1,158 @@
+//! Deleting sessions, and clearing their messages.
+
+use rusqlite::{Connection, Transaction, params};
+use serde_json::Value;
+
+use super::head;
+use crate::{Ledger, LedgerError, Time};
+
+/// The selection of sessions that [`Ledger::prune`] deletes.
+#[derive(Clone, Debug, Default)]
+pub struct PruneOptions {
+    /// Only sessions without activity since then, ended or not.
+    pub inactive_since: Time,
+    /// Only sessions of these sources; if empty, of all.
+    pub sources: Vec<String>,
+    /// Only sessions in this state.
+    pub state: Option<SessionState>,
+}
+
+/// The state of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum SessionState {
+    Open,
+    Ended,
+    Archived,
+}
+
+impl Ledger {
+    /// Deletes a session with its messages, and the sessions of its subagents. Forks and
+    /// continuations stay, without a parent. Returns the ids of the deleted sessions.
+    pub fn delete_session(&mut self, id: &str) -> Result<Vec<String>, LedgerError> {
+        self.database.erase(|transaction| {
+            head(transaction, id)?;
+            let doomed = find_doomed(transaction, id)?;
+            delete_sessions(transaction, &doomed)
+        })
+    }
+
+    /// Deletes the messages of a session and all that belongs to them, but not the session. Returns
+    /// the number of messages.
+    pub fn clear_messages(&mut self, id: &str) -> Result<usize, LedgerError> {
+        self.database.erase(|transaction| {
+            let head = head(transaction, id)?;
+            let cleared = clear_session(transaction, head.key)?;
+            transaction.execute(
+                "UPDATE sessions SET message_count = 0, tool_call_count = 0 WHERE key = ?1",
+                [head.key],
+            )?;
+            Ok(cleared)
+        })
+    }
+
+    /// The ids of the sessions that [`Ledger::prune`] would delete, along with their subagents.
+    pub fn prunable(&self, options: &PruneOptions) -> Result<Vec<String>, LedgerError> {
+        let connection = self.database.reader()?;
+        let mut statement = connection.prepare_cached(
+            "SELECT id FROM sessions
+             WHERE max(last_activity, ifnull(ended_at, 0)) < ?1
+               AND (?2 = '[]' OR source IN (SELECT value FROM json_each(?2)))
+               AND CASE ?3 WHEN 'open' THEN ended_at IS NULL WHEN 'ended' THEN ended_at IS NOT NULL
+                           WHEN 'archived' THEN archived ELSE 1 END
+             ORDER BY last_activity, key",
+        )?;
+        let sources = Value::from(options.sources.clone()).to_string();
+        let state = options.state.map(|state| match state {
+            SessionState::Open => "open",
+            SessionState::Ended => "ended",
+            SessionState::Archived => "archived",
+        });
+        let rows = statement
+            .query_map(params![options.inactive_since, sources, state], |row| row.get(0))?;
+        let mut prunable = Vec::new();
+        for id in rows {
+            let id: String = id?;
+            if !has_activity(&find_doomed(connection, &id)?, options.inactive_since) {
+                prunable.push(id);
+            }
+        }
+        Ok(prunable)
+    }
+
+    /// Deletes old sessions, each in a transaction of its own. Returns the ids of the deleted
+    /// sessions.
+    pub fn prune(&mut self, options: &PruneOptions) -> Result<Vec<String>, LedgerError> {
+        let mut gone = Vec::new();
+        for id in self.prunable(options)? {
+            gone.extend(self.database.erase(|transaction| {
+                // It may have been deleted with a session before it, or have gone on meanwhile.
+                let doomed = find_doomed(transaction, &id)?;
+                match has_activity(&doomed, options.inactive_since) {
+                    true => Ok(Vec::new()),
+                    false => delete_sessions(transaction, &doomed),
+                }
+            })?);
+        }
+        Ok(gone)
+    }
+}
+
+/// A session that is to be deleted.
+struct DoomedSession {
+    key: i64,
+    id: String,
+    last_activity: Time,
+}
+
+/// True if one of the sessions was active since a time.
+fn has_activity(doomed: &[DoomedSession], since: Time) -> bool {
+    doomed.iter().any(|session| session.last_activity >= since)
+}
+
+/// Finds a session and its subagents, theirs included.
+fn find_doomed(connection: &Connection, id: &str) -> Result<Vec<DoomedSession>, LedgerError> {
+    let mut statement = connection.prepare_cached(
+        "WITH RECURSIVE doomed (key, id) AS (
+             SELECT key, id FROM sessions WHERE id = ?1
+             UNION
+             SELECT s.key, s.id FROM sessions s JOIN doomed d ON s.parent_session_id = d.id
+             WHERE s.parent_kind = 'subagent')
+         SELECT d.key, d.id, max(s.last_activity, ifnull(s.ended_at, 0))
+         FROM doomed d JOIN sessions s ON s.key = d.key",
+    )?;
+    let rows = statement.query_map([id], |row| {
+        Ok(DoomedSession { key: row.get(0)?, id: row.get(1)?, last_activity: row.get(2)? })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Deletes sessions with everything that belongs to them. Returns their ids.
+fn delete_sessions(
+    transaction: &Transaction<'_>,
+    doomed: &[DoomedSession],
+) -> Result<Vec<String>, LedgerError> {
+    for DoomedSession { key, id, .. } in doomed {
+        clear_session(transaction, *key)?;
+        for table in ["session_texts", "usage", "notices"] {
+            transaction.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
+        }
+        transaction.execute(
+            "UPDATE sessions SET parent_session_id = NULL, parent_kind = NULL
+             WHERE parent_session_id = ?1",
+            [id],
+        )?;
+        transaction.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
+    }
+    Ok(doomed.iter().map(|session| session.id.clone()).collect())
+}
+
+/// Deletes the messages of a session and all that belongs to them. Returns the number of messages.
+fn clear_session(transaction: &Transaction<'_>, key: i64) -> Result<usize, LedgerError> {
+    crate::search::forget_session(transaction, key)?;
+    let cleared = transaction.execute("DELETE FROM messages WHERE session = ?1", [key])?;
+    for table in ["turns", "calls", "effects", "undos", "origins"] {
+        transaction.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
+    }
+    Ok(cleared)
+}

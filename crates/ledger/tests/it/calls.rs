@@ -1,0 +1,88 @@
+//! Tool calls, effects and notices.
+
+use serde_json::{Value, json};
+use takeback_ledger::{CallRecord, EffectRecord, Event};
+
+use crate::support::{Fixture, at, record_event};
+
+#[test]
+fn tool_calls_are_completed_as_more_is_known() {
+    let mut fixture = Fixture::with_three_turns();
+    let before = CallRecord {
+        call: "c1".into(),
+        tool: "Bash".into(),
+        input: Some(json!({ "command": "ls" })),
+        started_at: Some(at(1)),
+        checkpoint: Some("4270a8c".into()),
+        ..CallRecord::default()
+    };
+    record_event(
+        &mut fixture.ledger,
+        Event::Call { session: "s".into(), call: before.clone() },
+        at(1),
+    );
+    let after = CallRecord {
+        call: "c1".into(),
+        outcome: Some("ok".into()),
+        ended_at: Some(at(2)),
+        tree_after: Some("eaf4c1f".into()),
+        ..CallRecord::default()
+    };
+    record_event(
+        &mut fixture.ledger,
+        Event::Call { session: "s".into(), call: after.clone() },
+        at(1),
+    );
+    let calls = fixture.ledger.transcript("s").unwrap().calls;
+    assert_eq!(
+        calls,
+        [CallRecord {
+            turn: 3,
+            outcome: after.outcome.clone(),
+            ended_at: after.ended_at,
+            tree_after: after.tree_after.clone(),
+            ..before
+        }]
+    );
+}
+
+#[test]
+fn effects_are_found_by_session_and_by_workspace() {
+    let mut fixture = Fixture::with_three_turns();
+    let effect = |command: &str, workspace: &str| EffectRecord {
+        kind: "database".into(),
+        command: command.into(),
+        workspace: Some(workspace.into()),
+        ..EffectRecord::default()
+    };
+    record_event(
+        &mut fixture.ledger,
+        Event::Effect { session: "s".into(), effect: effect("psql -c 'drop table x'", "/w") },
+        at(5),
+    );
+    record_event(
+        &mut fixture.ledger,
+        Event::Effect { session: "s".into(), effect: effect("redis-cli flushall", "/v") },
+        at(6),
+    );
+    assert_eq!(fixture.ledger.transcript("s").unwrap().effects.len(), 2);
+    let here = fixture.ledger.effects_in("/w", at(5)).unwrap();
+    assert_eq!((here.len(), here[0].turn, here[0].time), (1, 3, Some(at(5))));
+    assert!(fixture.ledger.effects_in("/w", at(6)).unwrap().is_empty());
+}
+
+#[test]
+fn a_notice_is_taken_once() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    assert!(!fixture.ledger.has_notices("s").unwrap());
+    fixture.ledger.add_notice("s", &json!({ "files": ["a"] }), at(1)).unwrap();
+    fixture.ledger.add_notice("s", &json!({ "files": ["b"] }), at(2)).unwrap();
+    assert!(fixture.ledger.has_notices("s").unwrap());
+    let mut other = fixture.open_another();
+    let taken = other.take_notices("s", at(3)).unwrap();
+    let files: Vec<&Value> = taken.iter().map(|notice| &notice.body["files"][0]).collect();
+    assert_eq!(files, ["a", "b"]);
+    assert!(fixture.ledger.take_notices("s", at(4)).unwrap().is_empty());
+    assert!(!fixture.ledger.has_notices("s").unwrap());
+}

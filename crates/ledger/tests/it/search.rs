@@ -1,0 +1,135 @@
+//! Search: filters, ranking and the index.
+
+use std::path::Path;
+
+use serde_json::json;
+use takeback_ledger::{Event, MessageRecord, SearchOptions, SessionRecord};
+
+use crate::support::{FOREVER, Fixture, at, message, open_raw, session, tail_length};
+
+#[test]
+fn search_filters_and_shows_the_messages_around_a_hit() {
+    let mut fixture = Fixture::new();
+    for (id, source) in [("a", "x"), ("b", "y")] {
+        let session = SessionRecord {
+            source: source.into(),
+            model: Some("m".into()),
+            started_at: Some(at(0)),
+            ..session(id)
+        };
+        fixture.ledger.create_session(&session, at(0)).unwrap();
+        let long = "z".repeat(500);
+        for (seconds, role, text) in [
+            (1, "user", long.as_str()),
+            (2, "assistant", "The needle is HERE"),
+            (3, "user", "thanks"),
+        ] {
+            fixture.ledger.append(id, &[message(role, text)], at(seconds)).unwrap();
+        }
+    }
+    let outcome = fixture.ledger.search("needle", &SearchOptions::default()).unwrap();
+    assert_eq!((outcome.total, outcome.more), (2, false));
+    let hit = &outcome.results[0];
+    assert_eq!((hit.session.as_str(), hit.message, hit.role.as_str()), ("b", 2, "assistant"));
+    assert_eq!(hit.snippet, "The >>>needle<<< is HERE");
+    assert_eq!(hit.before.as_deref(), Some("z".repeat(200).as_str()));
+    assert_eq!(hit.after.as_deref(), Some("thanks"));
+    assert_eq!((hit.source.as_str(), hit.model.as_deref()), ("y", Some("m")));
+    assert_eq!((hit.time, hit.session_started), (at(2), at(0)));
+
+    let total = |fixture: &mut Fixture, options: SearchOptions| {
+        fixture.ledger.search("needle OR thanks", &options).unwrap().total
+    };
+    let base = SearchOptions::default();
+    assert_eq!(total(&mut fixture, base.clone()), 4);
+    assert_eq!(total(&mut fixture, SearchOptions { sources: vec!["x".into()], ..base.clone() }), 2);
+    let excluding = SearchOptions { exclude_sources: vec!["x".into(), "y".into()], ..base.clone() };
+    assert_eq!(total(&mut fixture, excluding), 0);
+    assert_eq!(
+        total(&mut fixture, SearchOptions { roles: vec!["user".into()], ..base.clone() }),
+        2
+    );
+    assert_eq!(total(&mut fixture, SearchOptions { since: Some(at(3)), ..base }), 2);
+}
+
+#[test]
+fn the_better_match_comes_first() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    fixture.say("s", "user", "rust rust rust");
+    fixture.say("s", "user", &format!("{} rust", "other words ".repeat(50)));
+    fixture.say("s", "user", "rust");
+    let order: Vec<i64> = fixture.find("rust").into_iter().map(|hit| hit.1).collect();
+    assert_eq!(order, [1, 3, 2]);
+    let many = SearchOptions { limit: 1, ..SearchOptions::default() };
+    let outcome = fixture.ledger.search("rust", &many).unwrap();
+    assert_eq!((outcome.results.len(), outcome.total), (1, 3));
+}
+
+#[test]
+fn messages_after_a_deletion_are_found() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("old");
+    fixture.create_session("new");
+    fixture.say("new", "user", "zero");
+    for number in 0..200 {
+        fixture.say("old", "user", &format!("old{number}"));
+    }
+    fixture.ledger.optimize(&|_| {}).unwrap();
+    fixture.ledger.delete_session("old").unwrap();
+    for number in 0..200 {
+        fixture.say("new", "user", &format!("new{number}"));
+    }
+    assert_eq!(fixture.find("new0").len(), 1);
+    assert_eq!(fixture.find("new199").len(), 1);
+    assert!(fixture.find("old5").is_empty());
+    assert!(fixture.ledger.verify(&|_, _| {}).unwrap().whole);
+}
+
+#[test]
+fn the_unindexed_tail_stays_short() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    for number in 0..600 {
+        fixture.say("s", "user", &format!("text {number}"));
+        assert!(tail_length(&fixture.path()) <= 140, "{number}: {}", tail_length(&fixture.path()));
+    }
+    let many: Vec<_> =
+        (0..3_000).map(|number| message("user", &format!("more {number}"))).collect();
+    fixture.ledger.append("s", &many, at(2)).unwrap();
+    assert!(tail_length(&fixture.path()) <= 140, "{}", tail_length(&fixture.path()));
+    fixture.say("s", "user", &"large ".repeat(10_000));
+    assert_eq!(tail_length(&fixture.path()), 0, "a large message is not left to every search");
+}
+
+#[test]
+fn the_unindexed_text_stays_short() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    for number in 0..40 {
+        fixture.say("s", "user", &format!("{number} {}", "words ".repeat(1_000)));
+        assert!(tail_length(&fixture.path()) <= 6, "{number}: {}", tail_length(&fixture.path()));
+    }
+}
+
+#[test]
+fn large_messages_of_any_form_are_indexed_at_once() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    let text = "lorem ipsum dolor ".repeat(4_000);
+    let structured = MessageRecord {
+        content: Some(json!([{ "type": "tool_result", "content": text }])),
+        ..message("user", "")
+    };
+    let calling = MessageRecord { tool_calls: Some(json!([{ "x": text }])), ..message("user", "") };
+    let indexed = |path: &Path| -> i64 {
+        open_raw(path).query_row("SELECT indexed FROM search_state", [], |row| row.get(0)).unwrap()
+    };
+    fixture.ledger.append("s", std::slice::from_ref(&structured), at(1)).unwrap();
+    assert_eq!(indexed(&fixture.path()), 1);
+    fixture.ledger.append("s", &[calling], at(1)).unwrap();
+    assert_eq!(indexed(&fixture.path()), 2);
+    let event = Event::Messages { session: "s".into(), messages: vec![structured] };
+    fixture.ledger.record(&[event], FOREVER, at(1)).unwrap();
+    assert_eq!(indexed(&fixture.path()), 3);
+}
