@@ -88,7 +88,10 @@ fn a_session_is_served_from_start_to_end() {
     let told = client.call("notices.take", second.clone());
     assert_eq!(told["notices"][0]["files"], json!([{ "path": "a", "removed": false }]));
     assert_eq!(told["notices"][0]["effects"][0]["kind"], "network");
-    assert!(told["text"].as_str().unwrap().contains("read it again before editing"), "{told}");
+    assert!(
+        told["text"].as_str().unwrap().contains("read this file again before editing"),
+        "{told}"
+    );
     let told = client.call("notices.take", second);
     assert_eq!(told, json!({ "session": "mine:two", "notices": [], "text": null }));
 
