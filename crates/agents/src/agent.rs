@@ -141,7 +141,7 @@ pub fn resume_hint(session: &str) -> Option<String> {
     let (name, id) = session.split_once(':')?;
     // A subagent's work is part of its parent's conversation.
     let id = id.split('/').next().filter(|id| !id.is_empty())?;
-    Some(find_agent(name)?.resume?.replace("{}", &takeback_undo::quoted(id)))
+    Some(find_agent(name)?.resume?.replace("{}", &takeback_undo::hook::quote_word(id)))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use takeback_tree::{
 };
 
 use takeback_undo::{
-    CompareError, FindError, IndexError, MoveWorkspaceError, NameError, PruneError, RollbackError,
+    CompareError, FindError, IndexError, MoveHistoryError, NameError, PruneError, RollbackError,
     StatusError, TakeError,
 };
 
@@ -260,7 +260,9 @@ impl From<RollbackError> for Failure {
     fn from(error: RollbackError) -> Failure {
         let failure = Failure::of(&error);
         match error {
+            RollbackError::Take(error) => error.into(),
             RollbackError::Find(error) => error.into(),
+            RollbackError::Outside { .. } => failure.hint("give paths inside the workspace"),
             RollbackError::Plan(error) => error.into(),
             RollbackError::Restore(error) => error.into(),
             RollbackError::Pin(error) => error.into(),
@@ -289,24 +291,24 @@ impl From<RollbackError> for Failure {
     }
 }
 
-impl From<MoveWorkspaceError> for Failure {
-    fn from(error: MoveWorkspaceError) -> Failure {
+impl From<MoveHistoryError> for Failure {
+    fn from(error: MoveHistoryError) -> Failure {
         let failure = Failure::of(&error);
         match error {
-            MoveWorkspaceError::Workspace(error) => error.into(),
-            MoveWorkspaceError::Store(error) | MoveWorkspaceError::Move(MoveError::Store(error)) => {
+            MoveHistoryError::Workspace(error) => error.into(),
+            MoveHistoryError::Store(error) | MoveHistoryError::Move(MoveError::Store(error)) => {
                 error.into()
             }
-            MoveWorkspaceError::NoHistory(_) => failure.hint(
+            MoveHistoryError::NoHistory(_) => failure.hint(
                 "`takeback checkpoints` lists the workspaces that have some; name the old place first",
             ),
-            MoveWorkspaceError::Move(MoveError::Unfinished(_)) => {
+            MoveHistoryError::Move(MoveError::Unfinished(_)) => {
                 failure.hint("move the directory back, run `takeback rollback` there, and repeat")
             }
-            MoveWorkspaceError::Ledger(_) | MoveWorkspaceError::Open(_) => {
+            MoveHistoryError::Ledger(_) | MoveHistoryError::Open(_) => {
                 failure.hint("repeat the command when the cause is gone")
             }
-            MoveWorkspaceError::SamePlace(_) | MoveWorkspaceError::Move(_) => failure,
+            MoveHistoryError::SamePlace(_) | MoveHistoryError::Move(_) => failure,
         }
     }
 }
@@ -380,6 +382,7 @@ impl From<LedgerError> for Failure {
             LedgerError::WentOn(_) => {
                 failure.hint("what was undone is still there: `takeback sessions show` shows it")
             }
+            LedgerError::Open(error) => error.into(),
             LedgerError::Damaged(_) => failure.hint(REPAIR_LEDGER),
             LedgerError::Sqlite(_) => failure.hint(SPACE),
             _ => failure,

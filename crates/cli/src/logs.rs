@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use takeback_agents::{LogFormat, LogRef, log_format};
 use takeback_ledger::{Bookmark, Ledger, Options};
+use takeback_undo::LedgerGuard;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -69,7 +70,7 @@ fn import_logs(
 
 /// Opens the ledger and imports new entries of recently read logs. Entries that cannot be read now
 /// are left for the next time.
-pub(crate) fn current_ledger(context: &Context) -> Result<Ledger, Failure> {
+pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failure> {
     let mut ledger = context.ledger()?;
     ledger.set_wait(PATIENCE);
     if ledger.catch_up().unwrap_or(false) {

@@ -18,6 +18,7 @@ mod edit;
 pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
+mod forbidden;
 mod gc;
 pub mod git;
 mod history;
@@ -47,6 +48,7 @@ pub use diff::{
     Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, count_lines, diff,
 };
 pub use edit::{Content, Edit, EditError, Entry};
+pub use forbidden::ForbiddenRoots;
 pub use gc::{GcError, GcOutcome};
 pub use git::{
     ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository, GitDirectory,
@@ -64,5 +66,5 @@ pub use restore::{
 pub use rules::{Filter, Rules};
 pub use store::{ObjectError, Store, StoreError};
 pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};
-pub use workspace::{Lock, PinError, Places, Workspace, WorkspaceError, WorkspaceInfo};
+pub use workspace::{Lock, PinError, Workspace, WorkspaceError, WorkspaceInfo};
 pub use workspaces::{MoveError, WorkspaceGuard};

@@ -9,28 +9,19 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use takeback_base::durable::{self, Durability, FileLock};
+use takeback_base::paths::canonicalize;
 use takeback_base::{hex, paths};
 
 use crate::beneath::Root;
 use crate::capture::{self, Capture, CaptureError, CaptureOptions, Context, State, Unsaved};
 use crate::fault;
+use crate::forbidden::ForbiddenRoots;
 use crate::object::{Commit, Kind};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::path::{AnyPath, RelPath};
 use crate::pins::{Pin, PinName, WorkspaceId};
 use crate::store::{ObjectError, Store, StoreError};
-
-/// Where workspaces must not be. The library looks none of this up itself.
-#[derive(Clone, Debug, Default)]
-pub struct Places {
-    /// The user's home directory.
-    pub home: Option<PathBuf>,
-    /// Roots of temporary files, such as `/tmp`.
-    pub temporary: Vec<PathBuf>,
-    /// Takeback's own directory.
-    pub own: Option<PathBuf>,
-}
 
 /// A directory whose states the store keeps.
 pub struct Workspace<'s> {
@@ -83,15 +74,19 @@ pub struct WorkspaceInfo {
 
 impl Store {
     /// The workspace in this directory. `WorkspaceError::Refused` if it must not be one.
-    pub fn workspace(&self, path: &Path, places: &Places) -> Result<Workspace<'_>, WorkspaceError> {
+    pub fn workspace(
+        &self,
+        path: &Path,
+        forbidden: &ForbiddenRoots,
+    ) -> Result<Workspace<'_>, WorkspaceError> {
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
-        let path = fs::canonicalize(path).map_err(failed)?;
-        if let Some(what) = places.refusal(&path) {
+        let path = canonicalize(path).map_err(failed)?;
+        if let Some(what) = forbidden.refusal(&path) {
             return Err(WorkspaceError::Refused { path, what });
         }
         let root = Root::open(&path).map_err(failed)?;
-        let own = places.own.as_deref().and_then(|own| fs::canonicalize(own).ok());
-        let own = own.and_then(|own| RelPath::from_path(own.strip_prefix(&path).ok()?).ok());
+        let own =
+            forbidden.own().and_then(|own| RelPath::from_path(own.strip_prefix(&path).ok()?).ok());
         Ok(Workspace { store: self, id: self.workspace_id(&path), path, root, own, only: None })
     }
 
@@ -101,19 +96,16 @@ impl Store {
     pub fn single_file(
         &self,
         file: &Path,
-        places: &Places,
+        forbidden: &ForbiddenRoots,
     ) -> Result<Workspace<'_>, WorkspaceError> {
         let failed = |source| WorkspaceError::Open { path: file.to_owned(), source };
         // Through a link, because whoever writes to it writes there too.
-        let path = match (fs::canonicalize(file), file.parent(), file.file_name()) {
+        let path = match (canonicalize(file), file.parent(), file.file_name()) {
             (Ok(path), ..) => path,
-            (Err(_), Some(parent), Some(name)) => {
-                fs::canonicalize(parent).map_err(failed)?.join(name)
-            }
+            (Err(_), Some(parent), Some(name)) => canonicalize(parent).map_err(failed)?.join(name),
             (Err(error), ..) => return Err(failed(error)),
         };
-        let own = places.own.as_deref().and_then(|own| fs::canonicalize(own).ok());
-        if own.is_some_and(|own| path.starts_with(own)) {
+        if forbidden.own().is_some_and(|own| path.starts_with(own)) {
             return Err(WorkspaceError::Refused { path, what: "in takeback's own directory" });
         }
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -148,34 +140,6 @@ impl Store {
 
     pub(crate) fn workspace_directory(&self, id: &WorkspaceId) -> PathBuf {
         self.directory().join("workspaces").join(id.to_string())
-    }
-}
-
-impl Places {
-    /// What this directory is, if it is something that is never captured as a whole. The path is
-    /// canonical.
-    pub fn refusal(&self, path: &Path) -> Option<&'static str> {
-        refusal(path, self)
-    }
-}
-
-fn refusal(path: &Path, places: &Places) -> Option<&'static str> {
-    let is = |place: &PathBuf| fs::canonicalize(place).is_ok_and(|place| place == path);
-    let is_above =
-        |place: &PathBuf| fs::canonicalize(place).is_ok_and(|place| place.starts_with(path));
-    let own = places.own.iter().filter_map(|own| fs::canonicalize(own).ok()).next();
-    if path.parent().is_none() {
-        Some("the root of the file system")
-    } else if places.home.iter().any(is) {
-        Some("the home directory")
-    } else if places.home.iter().any(is_above) {
-        Some("above the home directory")
-    } else if places.temporary.iter().any(is) {
-        Some("a directory for temporary files")
-    } else if own.is_some_and(|own| path.starts_with(own)) {
-        Some("takeback's own directory")
-    } else {
-        None
     }
 }
 

@@ -1,9 +1,11 @@
 //! Carries out a plan.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use takeback_base::durable::{self, FileLock};
 
 use super::record::{InstallRecord, InstalledFile, content_digest};
 use super::{FileChange, InstallError, InstallPlan, Installer};
@@ -47,7 +49,7 @@ impl Installer<'_> {
         cleaned.map_err(InstallError::io(&self.record_directory()))
     }
 
-    fn lock_record(&self) -> Result<(File, InstallRecord), InstallError> {
+    fn lock_record(&self) -> Result<(FileLock, InstallRecord), InstallError> {
         let directory = self.record_directory();
         let lock = InstallRecord::lock(&directory).map_err(InstallError::io(&directory))?;
         Ok((lock, self.open_record()?))
@@ -101,17 +103,11 @@ fn restore_file(
 
 /// Follows a symbolic link: the link stays, and the file that it points to is replaced.
 fn resolve_link(path: &Path) -> io::Result<PathBuf> {
-    match fs::canonicalize(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_owned()),
-        target => target,
-    }
+    Ok(durable::if_exists(fs::canonicalize(path))?.unwrap_or_else(|| path.to_owned()))
 }
 
 fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        bytes => bytes.map(Some),
-    }
+    durable::if_exists(fs::read(path))
 }
 
 /// Returns the name under which a new version of a file is prepared. The name is always the same, so

@@ -1,9 +1,9 @@
 //! Determines which of takeback's hooks the user has reviewed. Codex silently skips all others.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use takeback_base::paths::canonicalize_or_keep;
 
 use super::hook_entry::CommandMark;
 use super::plan::choose_hook_file;
@@ -56,7 +56,7 @@ fn count_reviewed(
     let path = choose_hook_file(hooks, directory)?;
     let all = parse_config(&path, &read_text(&path)?.unwrap_or_default())?;
     let trusted = trusted_hashes(config)?;
-    let path = fs::canonicalize(&path).unwrap_or(path);
+    let path = canonicalize_or_keep(&path);
     let mut review = HookReview { reviewed: 0, total: 0 };
     let none = Map::new();
     for (event, groups) in all["hooks"].as_object().unwrap_or(&none) {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use takeback_undo::quoted;
+use takeback_undo::hook::quote_word;
 
 use crate::agent::Agent;
 use crate::slash_command::split_words;
@@ -118,7 +118,7 @@ impl CommandMark<'_> {
             _ => command,
         };
         let words = split_words(command);
-        let plain = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+        let plain = words.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" ");
         let is_program = |word: &String| {
             word == self.program || Path::new(word).file_name().is_some_and(|it| it == "takeback")
         };

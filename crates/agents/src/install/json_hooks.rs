@@ -83,8 +83,8 @@ fn split_bom(text: &str) -> (&str, &str) {
     text.split_at(if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 })
 }
 
-/// Parses the text into a syntax tree. Accepts comments and trailing commas, but nothing else that
-/// agents would reject.
+/// Parses the text into a syntax tree. Comments and trailing commas are accepted, because some agents
+/// read them. Anything else that is not JSON is an error.
 fn parse_tree(text: &str) -> Result<CstRootNode, EditError> {
     // The parser is recursive, so deep nesting would overflow the stack.
     const MAX_DEPTH: usize = 200;

@@ -98,7 +98,7 @@ pub enum InstallError {
     /// Reading or writing a file failed.
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: io::Error },
-    /// The record of what `install` wrote cannot be read.
+    /// The install record cannot be read.
     #[error(
         "cannot read {path}: {error}; move this file away, and takeback will remove its entries one \
          by one"

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use takeback_undo::merge::{Conflicts, Merged, merge};
+use takeback_undo::rollback::merge::{Conflicts, Merged, merge};
 
 use super::hook_entry::{CommandMark, HookEntry, build_entries};
 use super::record::InstallRecord;

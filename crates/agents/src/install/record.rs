@@ -1,13 +1,14 @@
 //! The record of an installation: which files were written, and their originals.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use takeback_base::durable::{self, Durability, FileLock};
+use takeback_base::hex;
 
 /// The name of the record's file.
 pub(super) const FILE_NAME: &str = "record.json";
@@ -46,7 +47,7 @@ pub(super) struct InstalledFile {
 }
 
 impl InstalledFile {
-    /// Returns true if `bytes` is a content that takeback wrote.
+    /// Returns true if `bytes` is content that takeback wrote.
     pub(super) fn is_as_written(&self, bytes: &[u8]) -> bool {
         let digest = content_digest(bytes);
         self.written == digest || self.replaced.as_ref() == Some(&digest)
@@ -60,26 +61,22 @@ impl InstalledFile {
 
 /// Returns the digest of a file's content, in hexadecimal.
 pub(super) fn content_digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(bytes))
 }
 
 impl InstallRecord {
-    /// Waits for other processes, and keeps them from changing the record until the returned file
-    /// is closed.
-    pub(super) fn lock(directory: &Path) -> io::Result<File> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let lock = File::open(directory)?;
-        lock.lock()?;
-        Ok(lock)
+    /// Waits for other processes, and keeps them from changing the record until the lock is
+    /// dropped.
+    pub(super) fn lock(directory: &Path) -> io::Result<FileLock> {
+        FileLock::exclusive_on_directory(directory)
     }
 
     /// Reads the record. A missing record is empty. A damaged one is an error, because it is needed
     /// to restore the originals.
     pub(super) fn open(directory: &Path) -> io::Result<InstallRecord> {
-        let data = match fs::read(directory.join(FILE_NAME)) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => RecordData::default(),
-            Err(error) => return Err(error),
+        let data = match durable::if_exists(fs::read(directory.join(FILE_NAME)))? {
+            Some(bytes) => serde_json::from_slice(&bytes)?,
+            None => RecordData::default(),
         };
         Ok(InstallRecord { directory: directory.to_owned(), data })
     }
@@ -174,15 +171,6 @@ impl InstallRecord {
     /// Replaces a file beside the record, durably. Only the user can read it: settings may contain
     /// API keys.
     fn write_file(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let temporary = self.directory.join(format!("{name}.{}", std::process::id()));
-        let mut options = File::options();
-        let mut file =
-            options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
-        let written = written.and_then(|()| fs::rename(&temporary, self.directory.join(name)));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        written.and_then(|()| File::open(&self.directory)?.sync_all())
+        durable::replace_file(&self.directory.join(name), bytes, Durability::Synced)
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read as _, Seek, SeekFrom};
 use std::path::Path;
 
 use serde_json::Value;
+use takeback_base::durable;
 use takeback_ledger::{Bookmark, LogPage};
 
 use super::entry_writer::EntryWriter;
@@ -78,11 +79,11 @@ fn is_same_log(file: Option<&File>, from: &Bookmark) -> bool {
 
 /// Opens a log. Returns `None` if it does not exist: an agent may name a log before it creates it.
 pub(super) fn open_log(path: &Path) -> io::Result<Option<File>> {
-    match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+    match durable::if_exists(fs::metadata(path))? {
+        None => Ok(None),
         // Opening a pipe would wait for a writer.
-        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("not a regular file")),
-        metadata => metadata.and_then(|_| File::open(path).map(Some)),
+        Some(metadata) if !metadata.is_file() => Err(io::Error::other("not a regular file")),
+        Some(_) => File::open(path).map(Some),
     }
 }
 

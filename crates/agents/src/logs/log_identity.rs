@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use sha2::{Digest, Sha256};
+use takeback_base::hex;
 
 /// The number of bytes that are compared, at the beginning of a log and before the bookmark.
 const COMPARED_BYTES: u64 = 512;
@@ -29,6 +30,5 @@ pub(super) fn content_identity(bytes: &[u8]) -> String {
 }
 
 fn short_digest(hasher: Sha256) -> String {
-    let digest: [u8; 32] = hasher.finalize().into();
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hasher.finalize()[..16])
 }

@@ -18,7 +18,7 @@ mod tool_work;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use takeback_undo::{Event, Report, ToolCall, TurnId, Work};
+use takeback_undo::{Report, ReportedEvent, ToolCall, ToolWork, TurnId};
 
 pub(crate) use self::json_object::JsonObject;
 
@@ -155,22 +155,22 @@ fn build_report(
         return None;
     }
     let event = match signal {
-        Signal::SessionStart | Signal::ChildStart => Event::SessionStart,
-        Signal::SessionEnd | Signal::ChildEnd => Event::SessionEnd,
-        Signal::TurnStart => Event::TurnStart { prompt: payload.prompt },
-        Signal::TurnEnd => Event::TurnEnd,
+        Signal::SessionStart | Signal::ChildStart => ReportedEvent::SessionStart,
+        Signal::SessionEnd | Signal::ChildEnd => ReportedEvent::SessionEnd,
+        Signal::TurnStart => ReportedEvent::TurnStart { prompt: payload.prompt },
+        Signal::TurnEnd => ReportedEvent::TurnEnd,
         Signal::Command => return None,
         Signal::BeforeTool | Signal::AfterTool | Signal::ToolFailed => {
             let tool = payload.tool.unwrap_or_default();
             let input = payload.input.unwrap_or_default();
             let work = match &agent.tools {
                 Some(tools) => tools.expected_work(&tool, &input, &directory),
-                None => Work::guess(&tool, &input),
+                None => ToolWork::guess(&tool, &input),
             };
             let call = ToolCall { id: payload.call, tool, input, work };
             match signal {
-                Signal::BeforeTool => Event::BeforeTool(call),
-                _ => Event::AfterTool { call, outcome: payload.outcome },
+                Signal::BeforeTool => ReportedEvent::BeforeTool(call),
+                _ => ReportedEvent::AfterTool { call, outcome: payload.outcome },
             }
         }
     };

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use takeback_undo::{Work, paths_in, quoted, script_in};
+use takeback_undo::ToolWork;
+use takeback_undo::hook::{find_paths, find_script, quote_word};
 
 use crate::agent::KnownTools;
 
@@ -19,38 +20,40 @@ const PATCH_MARK: &str = "*** Begin Patch";
 
 impl KnownTools {
     /// Returns what a call may do. A tool that is not in the table may do anything.
-    pub(super) fn expected_work(&self, tool: &str, input: &Value, directory: &Path) -> Work {
+    pub(super) fn expected_work(&self, tool: &str, input: &Value, directory: &Path) -> ToolWork {
         if self.reading.contains(&tool) {
-            return Work::Reads;
+            return ToolWork::Reads;
         }
-        let mut paths = paths_in(input);
+        let mut paths = find_paths(input);
         if self.shell.contains(&tool) {
-            let Some(script) = shell_script(input, directory) else { return Work::default() };
+            let Some(script) = shell_script(input, directory) else { return ToolWork::default() };
             if !script.contains(PATCH_MARK) {
-                return Work::shell(script);
+                return ToolWork::run_script(script);
             }
-            return Work::Changes { paths: patched_files(&script), script: Some(script) };
+            return ToolWork::Changes { paths: patched_files(&script), script: Some(script) };
         }
         if let Some(patch) = find_patch(input) {
             let named = patched_files(&patch);
             paths
                 .extend(named.into_iter().filter(|path| !paths.contains(path)).collect::<Vec<_>>());
-            return Work::Changes { script: None, paths };
+            return ToolWork::Changes { script: None, paths };
         }
         // The `command` of a file tool is not a shell command: `{"command": "create"}`.
         let script = if self.files.contains(&tool) { None } else { shell_script(input, directory) };
-        Work::Changes { script, paths }
+        ToolWork::Changes { script, paths }
     }
 }
 
 /// Returns the script that a shell tool runs, with a `cd` in front if it runs elsewhere.
 fn shell_script(input: &Value, directory: &Path) -> Option<String> {
-    let script = script_in(input).or_else(|| join_scripts(input.get("commands")?))?;
+    let script = find_script(input).or_else(|| join_scripts(input.get("commands")?))?;
     let named = DIRECTORY_KEYS.iter().find_map(|key| input.get(key)?.as_str());
     let is_another = |named: &&str| directory.join(named) != directory;
     Some(match named.filter(is_another) {
-        Some(directory) if script.contains('\n') => format!("cd {}\n{script}", quoted(directory)),
-        Some(directory) => format!("cd {} && {script}", quoted(directory)),
+        Some(directory) if script.contains('\n') => {
+            format!("cd {}\n{script}", quote_word(directory))
+        }
+        Some(directory) => format!("cd {} && {script}", quote_word(directory)),
         None => script,
     })
 }
@@ -61,9 +64,9 @@ fn join_scripts(commands: &Value) -> Option<String> {
     let to_script = |command: &Value| match command {
         Value::String(script) => Some(script.clone()),
         Value::Object(fields) => {
-            let script = script_in(command)?;
+            let script = find_script(command)?;
             let words = fields.get("args").and_then(Value::as_array);
-            let words = words.into_iter().flatten().map(|word| word.as_str().map(quoted));
+            let words = words.into_iter().flatten().map(|word| word.as_str().map(quote_word));
             let words = words.collect::<Option<Vec<_>>>()?;
             Some(std::iter::once(script).chain(words).collect::<Vec<_>>().join(" "))
         }
@@ -111,13 +114,13 @@ mod tests {
 
     const TOOLS: KnownTools = KnownTools { shell: &["sh"], files: &["edit"], reading: &["look"] };
 
-    fn work_of(tool: &str, input: &Value) -> Work {
+    fn work_of(tool: &str, input: &Value) -> ToolWork {
         TOOLS.expected_work(tool, input, Path::new("/here"))
     }
 
-    fn changing(script: Option<&str>, paths: &[&str]) -> Work {
+    fn changing(script: Option<&str>, paths: &[&str]) -> ToolWork {
         let paths = paths.iter().map(PathBuf::from).collect();
-        Work::Changes { script: script.map(str::to_owned), paths }
+        ToolWork::Changes { script: script.map(str::to_owned), paths }
     }
 
     #[test]
@@ -135,30 +138,30 @@ mod tests {
     #[test]
     fn several_scripts_are_joined_and_run_in_their_directory() {
         let of = |input: Value| work_of("sh", &input);
-        assert_eq!(of(json!({ "command": "ls", "cwd": "/here" })), Work::shell("ls"));
-        assert_eq!(of(json!({ "command": "ls", "cwd": "" })), Work::shell("ls"));
-        assert_eq!(of(json!({ "commands": ["ls", "rm x"] })), Work::shell("ls\nrm x"));
-        assert_eq!(of(json!({ "commands": "[\"ls\"]" })), Work::shell("ls"));
-        assert_eq!(of(json!({ "commands": "ls" })), Work::shell("ls"));
+        assert_eq!(of(json!({ "command": "ls", "cwd": "/here" })), ToolWork::run_script("ls"));
+        assert_eq!(of(json!({ "command": "ls", "cwd": "" })), ToolWork::run_script("ls"));
+        assert_eq!(of(json!({ "commands": ["ls", "rm x"] })), ToolWork::run_script("ls\nrm x"));
+        assert_eq!(of(json!({ "commands": "[\"ls\"]" })), ToolWork::run_script("ls"));
+        assert_eq!(of(json!({ "commands": "ls" })), ToolWork::run_script("ls"));
         let words = json!({ "commands": [{ "command": "rm", "args": ["a b"] }] });
-        assert_eq!(of(words), Work::shell("rm 'a b'"));
-        assert_eq!(of(json!({ "commands": ["ls", 7] })), Work::default());
+        assert_eq!(of(words), ToolWork::run_script("rm 'a b'"));
+        assert_eq!(of(json!({ "commands": ["ls", 7] })), ToolWork::default());
         assert_eq!(
             of(json!({ "command": "ls", "dir_path": "a b" })),
-            Work::shell("cd 'a b' && ls")
+            ToolWork::run_script("cd 'a b' && ls")
         );
         assert_eq!(
             of(json!({ "command": "ls\nls", "workdir": "/x" })),
-            Work::shell("cd /x\nls\nls")
+            ToolWork::run_script("cd /x\nls\nls")
         );
     }
 
     #[test]
     fn an_unknown_tool_may_do_anything() {
         let input = json!({ "command": "ls", "path": "a" });
-        assert_eq!(work_of("look", &input), Work::Reads);
+        assert_eq!(work_of("look", &input), ToolWork::Reads);
         assert_eq!(work_of("edit", &input), changing(None, &["a"]));
         assert_eq!(work_of("mcp__x__look", &input), changing(Some("ls"), &["a"]));
-        assert_eq!(work_of("sh", &json!({ "command": 7 })), Work::default());
+        assert_eq!(work_of("sh", &json!({ "command": 7 })), ToolWork::default());
     }
 }

@@ -33,7 +33,7 @@ impl Program {
     /// Returns a shell command.
     pub(crate) fn shell_command(&self, arguments: &str) -> String {
         let words: Vec<String> =
-            self.words.iter().map(|word| takeback_undo::quoted(word)).collect();
+            self.words.iter().map(|word| takeback_undo::hook::quote_word(word)).collect();
         format!("{} {arguments}", words.join(" "))
     }
 
@@ -42,7 +42,7 @@ impl Program {
         let command = self.shell_command(arguments);
         let test = match self.is_shared {
             true => "command -v takeback >/dev/null 2>&1".to_owned(),
-            false => format!("[ -x {} ]", takeback_undo::quoted(self.name())),
+            false => format!("[ -x {} ]", takeback_undo::hook::quote_word(self.name())),
         };
         format!("{test} || exit 0; exec {command}")
     }

@@ -1,6 +1,7 @@
 //! The signature of takeback's own files, and the seal that shows whether the user changed one.
 
 use sha2::{Digest, Sha256};
+use takeback_base::hex;
 
 /// The words that mark a file as takeback's, in every version. The seal follows them.
 ///
@@ -33,7 +34,7 @@ pub(crate) fn seal_text(text: &str) -> String {
 
 fn compute_seal(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
-    digest.iter().take(BLANK_SEAL.len() / 2).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&digest[..BLANK_SEAL.len() / 2])
 }
 
 /// Removes the line with the signature.

@@ -33,8 +33,7 @@ impl OldMachine {
         fs::write(directory.join("record.json"), record.replace("@ROOT@", root)).unwrap();
         // The copies of all contents are named by their digests.
         for (_, bytes) in read_tree(&fixture("")).into_values() {
-            let digest = Sha256::digest(&bytes);
-            let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let name = takeback_base::hex::encode(&Sha256::digest(&bytes));
             fs::write(directory.join(name), bytes).unwrap();
         }
         machine
@@ -175,7 +174,7 @@ fn an_updated_installation_is_removed_byte_for_byte() {
     let old = machine.files();
     machine.update_all();
     let new = machine.files();
-    // Every file that older versions wrote for the user names the program, and is updated in place.
+    // No file comes or goes, and the path of the old program is replaced everywhere.
     assert_eq!(new.keys().collect::<Vec<_>>(), old.keys().collect::<Vec<_>>());
     let names_program = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("/usr/local/bin");
     assert!(old.values().any(|(_, bytes)| names_program(bytes)));

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use takeback_agents::{AGENTS, Agent, ParsedPayload, parse_payload};
-use takeback_undo::{Event, ToolCall, TurnId, Work};
+use takeback_undo::{ReportedEvent, ToolCall, ToolWork, TurnId};
 
 /// A captured payload, with the event that is the argument of its hook.
 pub(crate) struct PayloadFixture {
@@ -47,16 +47,18 @@ fn show_payload(parsed: &ParsedPayload) -> String {
         }
     };
     let (what, details) = match &report.event {
-        Event::SessionStart => ("session starts", String::new()),
-        Event::TurnStart { prompt: None } => ("turn starts", String::new()),
-        Event::TurnStart { prompt: Some(prompt) } => ("turn starts", format!(" {prompt:?}")),
-        Event::BeforeTool(call) => ("before", show_call(call)),
-        Event::AfterTool { call, outcome } => {
+        ReportedEvent::SessionStart => ("session starts", String::new()),
+        ReportedEvent::TurnStart { prompt: None } => ("turn starts", String::new()),
+        ReportedEvent::TurnStart { prompt: Some(prompt) } => {
+            ("turn starts", format!(" {prompt:?}"))
+        }
+        ReportedEvent::BeforeTool(call) => ("before", show_call(call)),
+        ReportedEvent::AfterTool { call, outcome } => {
             let outcome = outcome.as_deref().unwrap_or("?");
             ("after", format!("{} → {outcome}", show_call(call)))
         }
-        Event::TurnEnd => ("turn ends", String::new()),
-        Event::SessionEnd => ("session ends", String::new()),
+        ReportedEvent::TurnEnd => ("turn ends", String::new()),
+        ReportedEvent::SessionEnd => ("session ends", String::new()),
     };
     let turn = match &report.turn {
         Some(TurnId::Name(name)) => format!(" turn {}", shorten(name)),
@@ -71,13 +73,13 @@ fn show_payload(parsed: &ParsedPayload) -> String {
 
 fn show_call(call: &ToolCall) -> String {
     let work = match &call.work {
-        Work::Reads => "reads".to_owned(),
-        Work::Shell { script, paths } => {
+        ToolWork::Reads => "reads".to_owned(),
+        ToolWork::Shell { script, paths } => {
             assert!(paths.is_empty());
             format!("$ {script}")
         }
-        Work::Changes { script: None, paths } => format!("{paths:?}"),
-        Work::Changes { .. } => panic!("{call:?}"),
+        ToolWork::Changes { script: None, paths } => format!("{paths:?}"),
+        ToolWork::Changes { .. } => panic!("{call:?}"),
     };
     format!(" {} {} {work}", call.tool, call.id.as_deref().map_or("-".into(), shorten))
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use takeback_agents::{ParsedPayload, find_agent, parse_payload};
-use takeback_undo::{Event, Report, Work};
+use takeback_undo::{Report, ReportedEvent, ToolWork};
 
 fn parse_report(name: &str, event: &str, payload: &Value) -> Option<Report> {
     let (agent, payload) = (find_agent(name).unwrap(), payload.to_string());
@@ -15,9 +15,9 @@ fn parse_report(name: &str, event: &str, payload: &Value) -> Option<Report> {
     }
 }
 
-fn parse_work(name: &str, event: &str, payload: &Value) -> Work {
+fn parse_work(name: &str, event: &str, payload: &Value) -> ToolWork {
     match parse_report(name, event, payload).unwrap().event {
-        Event::BeforeTool(call) | Event::AfterTool { call, .. } => call.work,
+        ReportedEvent::BeforeTool(call) | ReportedEvent::AfterTool { call, .. } => call.work,
         event => panic!("{event:?}"),
     }
 }
@@ -74,12 +74,12 @@ fn compaction_and_permission_events_are_ignored() {
 fn copilots_arguments_may_be_a_string() {
     let call =
         |arguments: Value| json!({ "sessionId": "s", "toolName": "bash", "toolArgs": arguments });
-    let shell = Work::shell("rm x");
+    let shell = ToolWork::run_script("rm x");
     assert_eq!(parse_work("copilot", "preToolUse", &call(json!({ "command": "rm x" }))), shell);
     assert_eq!(parse_work("copilot", "preToolUse", &call(json!("{\"command\": \"rm x\"}"))), shell);
     // Both forms give the same call.
     let input = |arguments: Value| match parse_report("copilot", "preToolUse", &call(arguments)) {
-        Some(Report { event: Event::BeforeTool(call), .. }) => call.input,
+        Some(Report { event: ReportedEvent::BeforeTool(call), .. }) => call.input,
         report => panic!("{report:?}"),
     };
     assert_eq!(input(json!({ "command": "rm x" })), input(json!("{\"command\": \"rm x\"}")));
@@ -91,35 +91,38 @@ fn codexs_patches_name_their_files() {
         "*** Begin Patch\n*** Update File: a\n*** Move to: b\n*** Delete File: /c\n*** End Patch";
     let payload = json!({ "tool_name": "apply_patch", "tool_input": { "command": patch } });
     let paths = ["a", "b", "/c"].map(PathBuf::from).to_vec();
-    assert_eq!(parse_work("codex", "PreToolUse", &payload), Work::Changes { script: None, paths });
+    assert_eq!(
+        parse_work("codex", "PreToolUse", &payload),
+        ToolWork::Changes { script: None, paths }
+    );
 }
 
 #[test]
 fn clines_commands_become_one_script() {
     let input = json!({ "commands": ["cd src", "rm x"] });
     let payload = json!({ "tool_call": { "name": "run_commands", "input": input } });
-    assert_eq!(parse_work("cline", "PreToolUse", &payload), Work::shell("cd src\nrm x"));
+    assert_eq!(parse_work("cline", "PreToolUse", &payload), ToolWork::run_script("cd src\nrm x"));
     // The editor extension sends the list as a string.
     let parameters = json!({ "commands": "[\"cd src\",\"rm x\"]" });
     let payload = json!({ "preToolUse": { "toolName": "run_commands", "parameters": parameters } });
-    assert_eq!(parse_work("cline", "PreToolUse", &payload), Work::shell("cd src\nrm x"));
+    assert_eq!(parse_work("cline", "PreToolUse", &payload), ToolWork::run_script("cd src\nrm x"));
     let report = parse_report(
         "cline",
         "UserPromptSubmit",
         &json!({ "userPromptSubmit": { "prompt": "hi" } }),
     );
-    assert_eq!(report.unwrap().event, Event::TurnStart { prompt: Some("hi".into()) });
+    assert_eq!(report.unwrap().event, ReportedEvent::TurnStart { prompt: Some("hi".into()) });
 }
 
 #[test]
 fn tools_only_read_if_the_table_says_so() {
     let call =
         |tool: &str| json!({ "tool_name": tool, "tool_input": { "command": "ls", "path": "a" } });
-    assert_eq!(parse_work("claude", "PreToolUse", &call("Read")), Work::Reads);
+    assert_eq!(parse_work("claude", "PreToolUse", &call("Read")), ToolWork::Reads);
     // Only exact names count: in other agents a similar name may mean another tool.
     for tool in ["read", "mcp__files__Read", "Task", ""] {
         assert!(
-            matches!(parse_work("claude", "PreToolUse", &call(tool)), Work::Changes { .. }),
+            matches!(parse_work("claude", "PreToolUse", &call(tool)), ToolWork::Changes { .. }),
             "{tool}"
         );
     }
@@ -134,7 +137,7 @@ fn opencode_continuing_by_itself_starts_no_turn() {
         |parts: Value| parse_report("opencode", "chat.message", &message(parts)).map(|it| it.event);
     assert_eq!(event_of(json!([text("go on", true)])), None);
     let mixed = event_of(json!([text("a", false), text("(file)", true), { "type": "file" }]));
-    assert_eq!(mixed, Some(Event::TurnStart { prompt: Some("a".into()) }));
+    assert_eq!(mixed, Some(ReportedEvent::TurnStart { prompt: Some("a".into()) }));
 }
 
 #[test]

@@ -18,7 +18,7 @@ mod undo;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use takeback_undo::Keeper;
+use takeback_undo::Opened;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -80,8 +80,8 @@ impl Command {
 }
 
 /// Nothing is captured for somebody who does not want it.
-fn refuse_if_off(keeper: &Keeper, context: &Context) -> Result<(), Failure> {
-    if keeper.settings().enabled {
+fn refuse_if_off(opened: &Opened, context: &Context) -> Result<(), Failure> {
+    if opened.settings().enabled {
         return Ok(());
     }
     let hint = if context.is_switched_off() {

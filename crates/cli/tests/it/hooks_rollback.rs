@@ -160,7 +160,7 @@ The prompt was:
   make it 2
 Done. `takeback rollback undo` takes this back.
 $ takeback rollback redo
-! error: there is no undone rollback to redo in this workspace
+! error: no undone rollback to redo in this workspace
 [exit Some(1)]
 ",
     );
@@ -309,11 +309,11 @@ fn undo_without_a_turn_says_so() {
     session.assert(
         "
 $ takeback undo
-! error: no turn is known here that changed files and is not taken back
+! error: no turn left to undo in this workspace
 ! hint: `takeback rollback` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback undo
-! error: no turn is known here that changed files and is not taken back
+! error: no turn left to undo in this workspace
 ! hint: `takeback rollback` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback undo --turn 1
@@ -321,7 +321,7 @@ $ takeback undo --turn 1
 ! hint: `takeback rollback` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback undo --turn 7
-! error: there is no checkpoint 7 here: the list has 1
+! error: no checkpoint 7: this workspace has 1
 ! hint: `takeback rollback` lists the checkpoints of this workspace
 [exit Some(1)]
 ",

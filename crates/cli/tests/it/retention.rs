@@ -347,7 +347,7 @@ fn history_follows_a_workspace_that_was_moved() {
     session.assert(
         "
 $ takeback checkpoints move ../nowhere ../new
-! error: there are no checkpoints for ~/project/../nowhere
+! error: no checkpoints for ~/project/../nowhere
 ! hint: `takeback checkpoints` lists the workspaces that have some; name the old place first
 [exit Some(1)]
 $ takeback checkpoints move ../old ../new

@@ -95,7 +95,7 @@ fn wrong_params_are_named() {
         (
             "rollback.plan",
             json!({ "checkpoint": 1, "scope": "chat", "paths": ["a"] }),
-            "scope: \"chat\" goes with neither",
+            "scope: \"chat\" takes neither",
         ),
         ("undo.plan", json!({ "turn": -1 }), "turn: invalid value: integer `-1`"),
         ("tool.before", json!({ "session": [] }), "session: expected a text or a number"),
@@ -127,19 +127,19 @@ fn a_failed_request_has_a_hint() {
     std::fs::create_dir(&elsewhere).unwrap();
     let there = json!({ "checkpoint": id, "cwd": elsewhere });
     for (method, params, said, hint) in [
-        ("rollback.plan", json!({ "checkpoint": 9 }), "there is no checkpoint 9", "lists"),
+        ("rollback.plan", json!({ "checkpoint": 9 }), "no checkpoint 9", "lists"),
         ("rollback.plan", json!({ "checkpoint": "fffffff" }), "", "lists"),
         ("rollback.apply", there, "belongs to", "to restore it there"),
         (
             "rollback.apply",
             json!({ "checkpoint": 1, "paths": ["../x"] }),
-            "outside of the workspace",
+            "outside the workspace",
             "inside",
         ),
         (
             "checkpoint.diff",
             json!({ "checkpoint": 1, "paths": ["/etc/passwd"] }),
-            "outside of the workspace",
+            "outside the workspace",
             "inside",
         ),
         ("checkpoint.create", json!({ "cwd": "/" }), "", "directory of a project"),

@@ -14,7 +14,7 @@ use takeback_import::hermes::{
     import_checkpoints, import_project, read_project,
 };
 use takeback_ledger::Time;
-use takeback_tree::{CaptureOptions, Oid, Pin, Places, Reason, Rules, Store, Uncovered};
+use takeback_tree::{CaptureOptions, ForbiddenRoots, Oid, Pin, Reason, Rules, Store, Uncovered};
 use takeback_undo::Record;
 
 /// The prefix of a shared store's refs.
@@ -342,7 +342,7 @@ fn our_own_checkpoints_stay_the_newest() {
     let project = fixture.create_project("one");
     fixture.commit_shared(&project, "old");
     let pin = |message: &str| {
-        let workspace = fixture.store.workspace(&project, &Places::default()).unwrap();
+        let workspace = fixture.store.workspace(&project, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let (rules, now) = (Rules::default(), SystemTime::now());
         let options = CaptureOptions { rules: &rules, named: &[], now };

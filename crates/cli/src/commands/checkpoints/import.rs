@@ -4,22 +4,22 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use takeback_import::hermes::{CheckpointReport, import_checkpoints};
-use takeback_undo::Keeper;
+use takeback_undo::Opened;
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Progress};
 
 pub(super) fn run(
-    keeper: &Keeper,
+    opened: &Opened,
     path: Option<&Path>,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let mut report = CheckpointReport::default();
-    for directory in find_directories(keeper, path, context)? {
+    for directory in find_directories(opened, path, context)? {
         let bar = Progress::counting("importing", "checkpoints");
         let step = |done, total| bar.step(done, Some(total));
-        let found = import_checkpoints(keeper.store()?, &directory, context.now(), &step)?;
+        let found = import_checkpoints(opened.store()?, &directory, context.now(), &step)?;
         report.projects.extend(found.projects);
         report.problems.extend(found.problems);
     }
@@ -36,7 +36,7 @@ pub(super) fn run(
 /// Finds the directories to import: the one that was typed, or else the one of Hermes and the
 /// archives of older layouts.
 fn find_directories(
-    keeper: &Keeper,
+    opened: &Opened,
     path: Option<&Path>,
     context: &Context,
 ) -> Result<Vec<PathBuf>, Failure> {
@@ -50,7 +50,7 @@ fn find_directories(
     }
     let hermes = context.user_home().map(|home| home.join(".hermes/checkpoints"));
     let mut directories: Vec<PathBuf> = hermes.into_iter().filter(|path| path.exists()).collect();
-    directories.extend(keeper.legacy_directories());
+    directories.extend(takeback_undo::retention::legacy_directories(opened));
     if directories.is_empty() {
         return Err(Failure::new("no checkpoints of Hermes in ~/.hermes/checkpoints")
             .hint("name the directory: `takeback checkpoints import DIR`"));

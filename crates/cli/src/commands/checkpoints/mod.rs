@@ -125,20 +125,20 @@ Examples:
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let keeper = context.keeper()?;
+    let opened = context.opened()?;
     match arguments.command.as_ref().unwrap_or(&CheckpointsCommand::Status) {
-        CheckpointsCommand::Status => status::run(&keeper, context),
-        CheckpointsCommand::Prune(arguments) => prune::run_prune(&keeper, arguments, context),
-        CheckpointsCommand::Clear(force) => prune::run_clear(&keeper, force, context),
-        CheckpointsCommand::ClearLegacy(force) => prune::run_clear_legacy(&keeper, force, context),
-        CheckpointsCommand::Move { old, new } => move_history::run(&keeper, old, new, context),
-        CheckpointsCommand::Verify => maintenance::verify_store(keeper.store()?, context),
-        CheckpointsCommand::Repair => maintenance::repair_store(keeper.store()?, context),
-        CheckpointsCommand::Gc => maintenance::collect_garbage(keeper.store()?, context),
-        CheckpointsCommand::Import { path } => import::run(&keeper, path.as_deref(), context),
+        CheckpointsCommand::Status => status::run(opened, context),
+        CheckpointsCommand::Prune(arguments) => prune::run_prune(opened, arguments, context),
+        CheckpointsCommand::Clear(force) => prune::run_clear(opened, force, context),
+        CheckpointsCommand::ClearLegacy(force) => prune::run_clear_legacy(opened, force, context),
+        CheckpointsCommand::Move { old, new } => move_history::run(opened, old, new, context),
+        CheckpointsCommand::Verify => maintenance::verify_store(opened.store()?, context),
+        CheckpointsCommand::Repair => maintenance::repair_store(opened.store()?, context),
+        CheckpointsCommand::Gc => maintenance::collect_garbage(opened.store()?, context),
+        CheckpointsCommand::Import { path } => import::run(opened, path.as_deref(), context),
         CheckpointsCommand::Warm { session, log } => {
             background::detach_from_terminal();
-            let warmed = keeper.warm(&context.directory);
+            let warmed = takeback_undo::hook::warm_workspace(opened, &context.directory);
             if let Some(session) = session {
                 logs::catch_up_session(session, log.as_deref(), context)?;
             }
@@ -147,28 +147,33 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         }
         CheckpointsCommand::Tend { session, ended, log } => {
             background::detach_from_terminal();
-            let tended = keeper.tend(&context.directory, session, takeback_ledger::Time(*ended));
+            let tended = takeback_undo::hook::tend_workspace(
+                opened,
+                &context.directory,
+                session,
+                takeback_ledger::Time(*ended),
+            );
             // Each of these is worth doing even if the one before it failed.
             let caught_up = logs::catch_up_session(session, log.as_deref(), context);
-            let maintained = maintain_store(&keeper);
+            let maintained = maintain_store(opened);
             tended?;
             caught_up?;
             maintained
         }
         CheckpointsCommand::Upkeep => {
             background::detach_from_terminal();
-            maintain_store(&keeper)
+            maintain_store(opened)
         }
     }
 }
 
-fn maintain_store(keeper: &takeback_undo::Keeper) -> Result<ExitCode, Failure> {
-    let store = keeper.store()?;
+fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
+    let store = opened.store()?;
     if store.needs_merge() {
         store.merge()?;
     }
-    if keeper.prune_is_due() {
-        keeper.prune(&takeback_undo::PruneOptions::default())?;
+    if takeback_undo::retention::is_prune_due(opened) {
+        takeback_undo::retention::prune(opened, &takeback_undo::PruneOptions::default())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 
-use takeback_undo::{Keeper, Status, WorkspaceState};
+use takeback_undo::{DirectoryState, Opened, Status};
 
 use crate::commands::rollback::describe;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Style, Table, paint};
 
-pub(super) fn run(keeper: &Keeper, context: &Context) -> Result<ExitCode, Failure> {
-    let status = keeper.status()?;
+pub(super) fn run(opened: &Opened, context: &Context) -> Result<ExitCode, Failure> {
+    let status = takeback_undo::retention::read_status(opened)?;
     if context.globals.json {
         output::print_json(&status);
     } else {
@@ -38,8 +38,8 @@ fn print_status(status: &Status, context: &Context) {
     for workspace in &status.workspaces {
         let touched = workspace.last_touched.parse::<jiff::Timestamp>().map(output::short_local);
         let orphan = match workspace.state {
-            WorkspaceState::Live => "",
-            WorkspaceState::Orphan => "orphan: the directory is gone",
+            DirectoryState::Live => "",
+            DirectoryState::Orphan => "orphan: the directory is gone",
         };
         table.add([
             Cell::new(output::tilde(&workspace.path.0, context)),

@@ -71,9 +71,9 @@ fn read_output(command: &mut Command) -> Option<String> {
 /// none is masked only in part.
 fn private_names(context: &Context) -> Vec<(String, String)> {
     let mut names = Vec::new();
-    let keeper = context.keeper_with(Config::default());
+    let opened = &context.open_with(Config::default());
     let mut paths = Vec::new();
-    if let Ok(status) = keeper.status() {
+    if let Ok(status) = takeback_undo::retention::read_status(opened) {
         paths.extend(status.workspaces.into_iter().map(|known| known.path.0));
         // A workspace with failures may have no checkpoint.
         paths.extend(status.failures.into_iter().map(|failure| failure.workspace.0));

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use takeback_ledger::ListOptions;
-use takeback_undo::{Keeper, WorkspaceState};
+use takeback_undo::{DirectoryState, Opened};
 
 use super::Problem;
 use crate::commands::rollback;
@@ -26,20 +26,20 @@ pub(super) struct StoreView {
 }
 
 pub(super) fn check_store(
-    keeper: &Keeper,
+    opened: &Opened,
     context: &Context,
     problems: &mut Vec<Problem>,
 ) -> Option<StoreView> {
     let verify = "run `takeback checkpoints verify` for details";
-    let status = match keeper.status() {
+    let status = match takeback_undo::retention::read_status(opened) {
         Ok(status) => status,
         Err(error) => {
             problems.push(Problem::new(failure::chain(&error), verify));
             return None;
         }
     };
-    if keeper.has_store()
-        && let Err(error) = keeper.store()
+    if opened.has_store()
+        && let Err(error) = opened.store()
     {
         problems.push(Problem::new(failure::chain(&error), verify));
     }
@@ -60,7 +60,7 @@ pub(super) fn check_store(
             "fix the cause; the next successful checkpoint clears this message",
         ));
     }
-    let is_orphan = |state: WorkspaceState| matches!(state, WorkspaceState::Orphan);
+    let is_orphan = |state: DirectoryState| matches!(state, DirectoryState::Orphan);
     Some(StoreView {
         bytes: status.store_bytes,
         max_bytes: status.max_bytes,
@@ -122,7 +122,7 @@ const MEASUREMENTS: usize = 5;
 const SLOW_MS: f64 = 1000.0;
 
 pub(super) fn measure_hook(
-    keeper: &Keeper,
+    opened: &Opened,
     context: &Context,
     problems: &mut Vec<Problem>,
 ) -> Option<HookSpeed> {
@@ -134,7 +134,7 @@ pub(super) fn measure_hook(
             return None;
         }
     };
-    let capture_ms = measure_capture(keeper, context, problems);
+    let capture_ms = measure_capture(opened, context, problems);
     let all = hook_ms + capture_ms.unwrap_or_default();
     if all > SLOW_MS {
         let message =
@@ -165,15 +165,17 @@ fn run_hook(context: &Context) -> std::io::Result<()> {
     command.status().map(drop)
 }
 
-fn measure_capture(keeper: &Keeper, context: &Context, problems: &mut Vec<Problem>) -> Option<f64> {
-    let root = keeper.root(&context.directory).ok()?;
+fn measure_capture(opened: &Opened, context: &Context, problems: &mut Vec<Problem>) -> Option<f64> {
+    let root = opened.find_root(&context.directory).ok()?;
     let root = fs::canonicalize(root).ok()?;
-    let status = keeper.status().ok()?;
+    let status = takeback_undo::retention::read_status(opened).ok()?;
     // A check must not start a history.
-    if !keeper.settings().enabled || !status.workspaces.iter().any(|known| known.path.0 == root) {
+    if !opened.settings().enabled || !status.workspaces.iter().any(|known| known.path.0 == root) {
         return None;
     }
-    let captured = measure_fastest(|| keeper.warm(&root).map_err(std::io::Error::other));
+    let captured = measure_fastest(|| {
+        takeback_undo::hook::warm_workspace(opened, &root).map_err(std::io::Error::other)
+    });
     captured
         .map_err(|error| {
             let message = format!("cannot capture this workspace: {}", failure::chain(&error));

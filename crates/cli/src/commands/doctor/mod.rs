@@ -95,10 +95,10 @@ fn check_everything(arguments: &Arguments, context: &Context) -> Result<DoctorVi
         problems.push(Problem::new("checkpoints are switched off", hint));
     }
     let agents = agents::check_agents(&arguments.agents, context, &mut problems)?;
-    let keeper = context.keeper_with(config);
-    let store = checks::check_store(&keeper, context, &mut problems);
+    let opened = &context.open_with(config);
+    let store = checks::check_store(opened, context, &mut problems);
     let ledger = checks::check_ledger(context, &mut problems);
-    let hook = checks::measure_hook(&keeper, context, &mut problems);
+    let hook = checks::measure_hook(opened, context, &mut problems);
     Ok(DoctorView {
         version: env!("CARGO_PKG_VERSION"),
         enabled,

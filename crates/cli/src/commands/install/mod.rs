@@ -88,7 +88,7 @@ impl ScopeArguments {
 /// Returns the project that contains the current directory.
 pub(super) fn project_scope(context: &Context) -> InstallScope {
     // The root of a project does not depend on settings, so a broken configuration does not matter.
-    let root = context.keeper_with(Config::default()).root(&context.directory);
+    let root = context.open_with(Config::default()).find_root(&context.directory);
     let root = root.unwrap_or_else(|_| context.directory.clone());
     InstallScope::Project(std::fs::canonicalize(&root).unwrap_or(root))
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use takeback_undo::{Failure as Missed, Keeper, List, RowView, StepView};
+use takeback_undo::{Failure as Missed, List, RowView, StepView, history};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -34,17 +34,12 @@ const COLUMNS: [Column; 12] = [
 ];
 
 /// Makes the list of the workspace that the command is about.
-pub(crate) fn view(keeper: &Keeper, context: &Context) -> Result<List, Failure> {
-    if keeper.has_store() {
-        Ok(keeper.list(&keeper.subject(&context.directory)?)?)
-    } else {
-        // Looking does not create a store.
-        Ok(keeper.list_nothing(&context.directory)?)
-    }
+pub(crate) fn view(context: &Context) -> Result<List, Failure> {
+    Ok(history::list_checkpoints(context.opened()?, &context.directory)?)
 }
 
-pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<ExitCode, Failure> {
-    let list = view(keeper, context)?;
+pub(crate) fn run(steps: bool, context: &Context) -> Result<ExitCode, Failure> {
+    let list = view(context)?;
     if context.globals.json {
         output::print_json(&list);
         return Ok(ExitCode::SUCCESS);
@@ -52,10 +47,7 @@ pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<Exi
     let path = output::tilde(&list.workspace.0, context);
     if list.checkpoints.is_empty() {
         println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
-        let elsewhere = match keeper.has_store() {
-            true => keeper.elsewhere(&keeper.subject(&context.directory)?)?,
-            false => Vec::new(),
-        };
+        let elsewhere = history::find_other_workspaces(context.opened()?, &context.directory)?;
         let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));
         output::print_section("There are some for", lines, context);
     } else {

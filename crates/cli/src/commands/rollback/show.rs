@@ -11,7 +11,8 @@ use crate::output::{self, Style, paint, print_section};
 /// Prints all of it.
 pub(crate) fn show(view: &RollbackView, dry_run: bool, context: &Context) -> ExitCode {
     let blocked = !view.blocked.is_empty();
-    let code = if blocked { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
+    let code = if blocked || is_left { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     if context.globals.json {
         output::print_json(view);
         return code;

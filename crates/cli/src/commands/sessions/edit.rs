@@ -49,7 +49,7 @@ pub(super) fn run_title(
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let view =
-        set_title(&mut logs::current_ledger(context)?, &arguments.session, &arguments.title)?;
+        set_title(&mut *logs::current_ledger(context)?, &arguments.session, &arguments.title)?;
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
@@ -100,7 +100,7 @@ pub(crate) fn fork_session(
 
 pub(super) fn run_fork(arguments: &ForkArguments, context: &Context) -> Result<ExitCode, Failure> {
     let view = fork_session(
-        &mut logs::current_ledger(context)?,
+        &mut *logs::current_ledger(context)?,
         &arguments.session,
         arguments.at,
         context.now(),

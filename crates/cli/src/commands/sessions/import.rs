@@ -85,10 +85,10 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let (view, unit) = match (arguments.from.as_deref(), path) {
         (Some(HERMES), _) => {
             let hermes = hermes_path(path, context)?;
-            (import_hermes(&mut context.ledger()?, &hermes, context)?, "session")
+            (import_hermes(&mut *context.ledger()?, &hermes, context)?, "session")
         }
         (Some(agent), path) => (import_agent_logs(agent, path, context)?, "line"),
-        (None, Some(path)) => (import_file(&mut context.ledger()?, path, context)?, "line"),
+        (None, Some(path)) => (import_file(&mut *context.ledger()?, path, context)?, "line"),
         (None, None) => unreachable!("clap requires a file without --from"),
     };
     print_counts(&view, unit, context);

@@ -53,7 +53,7 @@ pub(crate) struct StatsView {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = add_up(arguments.by, &logs::current_ledger(context)?)?;
+    let view = add_up(arguments.by, &*logs::current_ledger(context)?)?;
     if context.globals.json {
         output::print_json(&view);
     } else {
