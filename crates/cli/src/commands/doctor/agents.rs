@@ -163,7 +163,8 @@ impl ScopeCheck<'_> {
         if let Some(HookReview { reviewed, total }) = review
             && reviewed < total
         {
-            let message = format!("{} runs only {reviewed} of {total} hooks", agent.title);
+            let skipped = total - reviewed;
+            let message = format!("{} skips {skipped} of {total} hooks", agent.title);
             problems.push(Problem::new(message, agent.next_step().unwrap_or_default()));
         }
         review
