@@ -11,7 +11,7 @@ use takeback_tree::{AnyPath, CaptureError, RelPath, Rules, Workspace, WorkspaceE
 use crate::keeper::{Keeper, TakeError};
 use crate::report::ToolCall;
 use crate::roots::root_of;
-use crate::shell::Analysis;
+use crate::shell::ScriptAnalysis;
 
 /// At most so many paths outside of the workspace are looked after per call.
 const ELSEWHERE: usize = 16;
@@ -41,7 +41,7 @@ impl Keeper {
         root: &Path,
         directory: &Path,
         call: &ToolCall,
-        analysis: Option<&Analysis>,
+        analysis: Option<&ScriptAnalysis>,
     ) -> (Vec<Place>, usize) {
         let mut main = self.place(PlaceKind::Directory(root.into()));
         let is_workspace = self.places.refusal(root).is_none();

@@ -19,7 +19,7 @@ use crate::notes::{self, CallKey, SessionNote, Turn, file_name};
 use crate::places::Place;
 use crate::report::{Event, Report, ToolCall, Work};
 use crate::repository::Repository;
-use crate::shell::{self, Analysis, Surroundings};
+use crate::shell::{self, ScriptAnalysis, ScriptContext};
 
 /// How long a hook waits for others to let it write into the ledger.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -69,7 +69,7 @@ impl GoneOn<'_> {
 /// A tool call, the workspace that it works in, and whether it may change files.
 struct Look<'a> {
     root: PathBuf,
-    analysis: Option<Analysis>,
+    analysis: Option<ScriptAnalysis>,
     mutates: bool,
     call: Call<'a>,
 }
@@ -366,13 +366,13 @@ impl Keeper {
         call: &ToolCall,
         directory: &Path,
         workspace: &Path,
-    ) -> Option<Analysis> {
+    ) -> Option<ScriptAnalysis> {
         let home = self.places.home.as_deref();
         // In a place that is no workspace, nothing is inside.
         let nowhere = Path::new("/dev/null");
         let is_workspace = self.places.refusal(workspace).is_none();
         let workspace = if is_workspace { workspace } else { nowhere };
-        Some(shell::analyse(call.script()?, &Surroundings { directory, workspace, home }))
+        Some(shell::analyze_script(call.script()?, &ScriptContext { directory, workspace, home }))
     }
 
     /// A checkpoint could not be taken.
@@ -421,7 +421,7 @@ impl Keeper {
 }
 
 /// Whether a call may change files.
-fn mutates(call: &ToolCall, analysis: Option<&Analysis>) -> bool {
+fn mutates(call: &ToolCall, analysis: Option<&ScriptAnalysis>) -> bool {
     match &call.work {
         Work::Reads => false,
         Work::Shell { .. } => analysis.is_none_or(|analysis| analysis.mutates),
@@ -432,7 +432,7 @@ fn mutates(call: &ToolCall, analysis: Option<&Analysis>) -> bool {
 /// What a command does that no rollback reverses.
 fn effects<'a>(
     call: &'a Call<'_>,
-    analysis: Option<&'a Analysis>,
+    analysis: Option<&'a ScriptAnalysis>,
     root: &'a Path,
 ) -> impl Iterator<Item = Entry> + 'a {
     let effects = analysis.map(|analysis| analysis.effects.as_slice()).unwrap_or_default();
