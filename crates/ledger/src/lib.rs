@@ -4,7 +4,6 @@
 mod database;
 mod event;
 mod exchange;
-mod hermes;
 mod ledger;
 mod lineage;
 mod logs;
@@ -29,7 +28,6 @@ mod verify;
 pub use database::{Journal, OpenError};
 pub use event::{Event, Recorded};
 pub use exchange::{BadLine, ExchangeError, ImportError, ImportReport, Imported};
-pub use hermes::{HermesDatabase, HermesError, Transcripts};
 pub use ledger::{Ledger, LedgerError, Options};
 pub use lineage::Descendant;
 pub use logs::{Bookmark, LogEntry, LogPage, TakenIn, Told};

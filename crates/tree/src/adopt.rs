@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rayon::prelude::*;
+use takeback_base::durable::{self, Durability, FileLock};
 
 use crate::capture::{Reason, Uncovered};
 use crate::fault;
-use crate::files::{self, FileLock};
-use crate::foreign::{ForeignObjectError, ForeignRepository};
+use crate::git::{ForeignObjectError, ForeignRepository};
 use crate::object::{Commit, Kind, Mode, OwnedEntry, TreeEntry, is_name, push_entry, tree_order};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
@@ -395,7 +395,7 @@ impl AdoptLock<'_> {
         let path = self.directory.join("seq");
         fault::point("seq")?;
         write_seq(&path, next.max(read_seq(&path)))?.sync_data()?;
-        files::sync_directory(&self.directory)
+        durable::sync_directory(&self.directory)
     }
 
     /// Creates the refs.
@@ -404,12 +404,12 @@ impl AdoptLock<'_> {
             let written: Vec<_> =
                 share.iter().map(|pin| self.store.write_ref(pin.id)).collect::<io::Result<_>>()?;
             let all: Vec<&std::fs::File> = written.iter().map(|file| &**file).collect();
-            files::sync_all(&all)?;
+            durable::sync_files(&all)?;
             let mut directory = None;
             for (pin, file) in share.iter().zip(written) {
                 directory = Some(self.store.link_ref(&pin.name, file)?);
             }
-            directory.map_or(Ok(()), |directory| files::sync_directory(&directory))?;
+            directory.map_or(Ok(()), |directory| durable::sync_directory(&directory))?;
         }
         Ok(())
     }
@@ -427,7 +427,7 @@ impl AdoptLock<'_> {
             single_file: false,
         };
         let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
-        files::replace(&self.store.temporary(), &path, &text, true)
+        durable::replace_file_through(&self.store.temporary(), &path, &text, Durability::Synced)
     }
 }
 

@@ -1,18 +1,18 @@
 //! A workspace's directory, entered without ever following a symlink and without leaving it.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, Mode as Permissions, OFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use takeback_base::paths;
 
 use crate::object::Mode;
 
 /// What the kernel says about a file that matters to us.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stat {
     /// Kind and permission bits, as the kernel has them.
     pub(crate) mode: u32,
@@ -66,7 +66,7 @@ impl Stat {
 }
 
 pub(crate) fn stat_at(directory: impl AsFd, name: &[u8]) -> io::Result<Stat> {
-    let stat = rustix::fs::statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
+    let stat = rustix::fs::statat(directory, paths::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(Stat::new(&stat))
 }
 
@@ -102,13 +102,13 @@ const DIRECTORY: OFlags = OFlags::RDONLY
 /// Opens a regular file for reading; never a symlink, and never waiting for a pipe's other end.
 pub(crate) fn open_file(directory: impl AsFd, name: &[u8]) -> io::Result<std::fs::File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fd = rustix::fs::openat(directory, OsStr::from_bytes(name), flags, Permissions::empty())?;
+    let fd = rustix::fs::openat(directory, paths::from_bytes(name), flags, Permissions::empty())?;
     Ok(fd.into())
 }
 
 /// The target of a symlink.
 pub(crate) fn read_link(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
-    let target = rustix::fs::readlinkat(directory, OsStr::from_bytes(name), Vec::new())?;
+    let target = rustix::fs::readlinkat(directory, paths::from_bytes(name), Vec::new())?;
     Ok(target.into_bytes())
 }
 
@@ -170,7 +170,7 @@ fn split_stage(path: &[u8]) -> (&[u8], &[u8]) {
 fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     use rustix::fs::ResolveFlags;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let path_text = OsStr::from_bytes(path);
+    let path_text = paths::from_bytes(path);
     loop {
         return match rustix::fs::openat2(from, path_text, DIRECTORY, Permissions::empty(), resolve)
         {
@@ -195,7 +195,7 @@ fn open_stepwise(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
         let from = fd.as_ref().map_or(from, AsFd::as_fd);
         fd = Some(rustix::fs::openat(
             from,
-            OsStr::from_bytes(name),
+            paths::from_bytes(name),
             DIRECTORY,
             Permissions::empty(),
         )?);
@@ -234,7 +234,7 @@ mod tests {
         let mut path = Vec::new();
         for _ in 0..40 {
             let parent = root.directory(&path).unwrap();
-            rustix::fs::mkdirat(&parent, OsStr::from_bytes(&name), Permissions::RWXU).unwrap();
+            rustix::fs::mkdirat(&parent, paths::from_bytes(&name), Permissions::RWXU).unwrap();
             path = crate::path::join(&path, &name);
         }
         assert!(path.len() > 10_000);

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::object::{self, Kind, Mode, TreeEntry};
 use crate::oid::Oid;
 use crate::pack::MAX_OBJECT;
@@ -12,7 +14,7 @@ use crate::store::{ObjectError, Store};
 use crate::workspace::Lock;
 
 /// What a path is to become.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Edit {
     /// The path.
     pub path: RelPath,
@@ -22,7 +24,7 @@ pub struct Edit {
 }
 
 /// A file, symlink or directory that a tree is to have.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// What it is, and its permissions.
     pub mode: Mode,
@@ -31,7 +33,7 @@ pub struct Entry {
 }
 
 /// What is in a file, symlink or directory.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Content {
     /// These bytes: of a file, or the target of a symlink.
     Bytes(Vec<u8>),

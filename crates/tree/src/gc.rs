@@ -11,8 +11,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use takeback_base::durable::{self, Durability, FileLock};
+
 use crate::fault;
-use crate::files::{self, FileLock};
+use crate::git::refs::Ref;
 use crate::history::{Absent, Needed};
 use crate::oid::Oid;
 use crate::origins::Origins;
@@ -20,7 +22,6 @@ use crate::pack::index::Index;
 use crate::pack::midx;
 use crate::pack::read::{Pack, Recent};
 use crate::pack::write::PackWriter;
-use crate::refs::Ref;
 use crate::repack::{self, RepackError};
 use crate::store::{ObjectError, Store, StoreError, names};
 
@@ -223,8 +224,13 @@ impl Store {
         }
         fault::point("midx write")
             .and_then(|()| match packs.is_empty() {
-                true => files::ignore_missing(fs::remove_file(&path)),
-                false => files::replace(&self.gc_temporary(), &path, &midx::encode(packs), true),
+                true => durable::ignore_missing(fs::remove_file(&path)),
+                false => durable::replace_file_through(
+                    &self.gc_temporary(),
+                    &path,
+                    &midx::encode(packs),
+                    Durability::Synced,
+                ),
             })
             .map_err(StoreError::io("write", &path))
     }
@@ -261,7 +267,7 @@ impl Store {
 
     fn sweep_temporary(&self) -> Result<(), StoreError> {
         let temporary = self.temporary();
-        files::sweep(&temporary).map_err(StoreError::io("clean up", &temporary))
+        durable::sweep_directory(&temporary).map_err(StoreError::io("clean up", &temporary))
     }
 }
 
@@ -288,7 +294,7 @@ fn add_histories(
     recent: &mut Recent,
     refs: &[&Ref],
 ) -> Result<(), GcError> {
-    for history in refs.chunk_by(|a, b| a.history() == b.history()) {
+    for history in refs.chunk_by(|a, b| a.directory() == b.directory()) {
         let ids: Result<Vec<Oid>, GcError> = history
             .iter()
             .rev()
@@ -321,8 +327,8 @@ impl<'a> Work<'a> {
 
     fn sweep(&self) -> Result<(), StoreError> {
         let temporary = self.store.gc_temporary();
-        files::create_directory(&temporary)
-            .and_then(|()| files::sweep(&temporary))
+        durable::create_directory(&temporary)
+            .and_then(|()| durable::sweep_directory(&temporary))
             .map_err(StoreError::io("clean up", &temporary))
     }
 
@@ -390,7 +396,7 @@ impl<'a> Work<'a> {
             }
         }
         self.step("gc install sync")?;
-        files::sync_directory(&to).map_err(StoreError::io("write", &to))
+        durable::sync_directory(&to).map_err(StoreError::io("write", &to))
     }
 
     /// Puts new packs in the place of old ones. The caller holds the store's lock exclusively.
@@ -405,7 +411,7 @@ impl<'a> Work<'a> {
             remove_pack(&directory, pack)?;
         }
         self.step("gc sync")?;
-        files::sync_directory(&directory).map_err(StoreError::io("write", &directory))?;
+        durable::sync_directory(&directory).map_err(StoreError::io("write", &directory))?;
         self.store.forget_packs();
         Ok(())
     }
@@ -423,7 +429,7 @@ fn remove_pack(directory: &Path, name: &str) -> Result<(), StoreError> {
     for extension in ["idx", "rev", "bitmap", "pack"] {
         let path = directory.join(format!("{name}.{extension}"));
         fault::point("gc delete")
-            .and_then(|()| files::ignore_missing(fs::remove_file(&path)))
+            .and_then(|()| durable::ignore_missing(fs::remove_file(&path)))
             .map_err(StoreError::io("remove", &path))?;
     }
     Ok(())

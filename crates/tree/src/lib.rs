@@ -18,9 +18,9 @@ mod edit;
 pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
-mod files;
-mod foreign;
+mod forbidden;
 mod gc;
+pub mod git;
 mod history;
 mod object;
 mod oid;
@@ -28,7 +28,6 @@ mod origins;
 mod pack;
 mod path;
 mod pins;
-mod refs;
 mod repack;
 mod repair;
 mod restore;
@@ -37,7 +36,6 @@ mod salvage;
 mod store;
 #[cfg(test)]
 mod testing;
-mod tracked;
 mod verify;
 mod weigh;
 mod workspace;
@@ -50,8 +48,11 @@ pub use diff::{
     Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, count_lines, diff,
 };
 pub use edit::{Content, Edit, EditError, Entry};
-pub use foreign::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};
+pub use forbidden::ForbiddenRoots;
 pub use gc::{GcError, GcOutcome};
+pub use git::{
+    ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository, GitDirectory,
+};
 pub use object::{Kind, Mode};
 pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;
@@ -65,5 +66,5 @@ pub use restore::{
 pub use rules::{Filter, Rules};
 pub use store::{ObjectError, Store, StoreError};
 pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};
-pub use workspace::{Lock, PinError, Places, Workspace, WorkspaceError, WorkspaceInfo};
+pub use workspace::{Lock, PinError, Workspace, WorkspaceError, WorkspaceInfo};
 pub use workspaces::{MoveError, WorkspaceGuard};

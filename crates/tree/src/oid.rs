@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use sha1::{Digest, Sha1};
+use takeback_base::hex;
 
 use crate::object::Kind;
 
@@ -37,7 +38,7 @@ impl Oid {
 
 impl fmt::Display for Oid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        hex::write_digits(f, &self.0)
     }
 }
 
@@ -56,16 +57,7 @@ impl FromStr for Oid {
     type Err = InvalidOid;
 
     fn from_str(text: &str) -> Result<Oid, InvalidOid> {
-        let digits = text.as_bytes();
-        let mut id = [0; 20];
-        if digits.len() != 40 {
-            return Err(InvalidOid);
-        }
-        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-            let [high, low] = [pair[0], pair[1]].map(|digit| (digit as char).to_digit(16));
-            *byte = (high.ok_or(InvalidOid)? * 16 + low.ok_or(InvalidOid)?) as u8;
-        }
-        Ok(Oid(id))
+        hex::decode_array(text).map(Oid).ok_or(InvalidOid)
     }
 }
 

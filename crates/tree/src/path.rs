@@ -3,12 +3,13 @@
 use std::borrow::Borrow;
 use std::ffi::OsString;
 use std::fmt;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
+use takeback_base::paths;
 
 /// A path relative to the workspace's root: names joined by `/`, any bytes the kernel allows.
 ///
@@ -37,6 +38,16 @@ impl RelPath {
         } else {
             Err(InvalidPath(bytes))
         }
+    }
+
+    /// Accepts a relative path without `.` and `..`.
+    pub fn from_path(path: &Path) -> Result<RelPath, InvalidPath> {
+        RelPath::new(paths::as_bytes(path))
+    }
+
+    /// The path as the standard library takes it, to be joined to the workspace's.
+    pub fn as_path(&self) -> &Path {
+        paths::from_bytes(&self.0)
     }
 
     /// The path's bytes.
@@ -144,7 +155,7 @@ impl From<&Path> for AnyPath {
 
 impl Serialize for AnyPath {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serialize(self.0.as_os_str().as_bytes(), serializer)
+        serialize(paths::as_bytes(&self.0), serializer)
     }
 }
 

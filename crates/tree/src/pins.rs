@@ -7,8 +7,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use takeback_base::durable::{self, Temporary};
+
 use crate::fault;
-use crate::files::{self, Temporary};
 use crate::oid::Oid;
 use crate::store::{ObjectError, Store, StoreError};
 
@@ -170,7 +171,7 @@ impl Store {
 
     /// Writes what a ref will say; the caller makes it durable, and holds the store's lock.
     pub(crate) fn write_ref(&self, id: Oid) -> io::Result<Temporary> {
-        let mut file = Temporary::new(&self.temporary())?;
+        let mut file = Temporary::create_in(&self.temporary())?;
         file.write_all(format!("{id}\n").as_bytes())?;
         Ok(file)
     }
@@ -179,7 +180,7 @@ impl Store {
     /// durable.
     pub(crate) fn place_ref(&self, name: &PinName, written: Temporary) -> io::Result<()> {
         let directory = self.link_ref(name, written)?;
-        files::sync_directory(&directory)
+        durable::sync_directory(&directory)
     }
 
     /// The same for one of many: the caller syncs the directory that is returned.
@@ -187,8 +188,8 @@ impl Store {
         let path = self.directory().join(name.to_string());
         let directory = path.parent().expect("a ref is in a directory");
         if !directory.exists() {
-            files::create_directory(directory)?;
-            files::sync_directory(&self.refs())?;
+            durable::create_directory(directory)?;
+            durable::sync_directory(&self.refs())?;
         }
         fault::point("ref link")?;
         written.persist_new(&path)?;
@@ -203,10 +204,13 @@ impl Store {
         let moved = moves.iter().rev().filter(|(old, new)| old != new);
         for (old, new) in moved {
             fault::point("renumber")?;
-            files::rename_new(&directory.join(old.to_string()), &directory.join(new.to_string()))?;
+            durable::rename_new(
+                &directory.join(old.to_string()),
+                &directory.join(new.to_string()),
+            )?;
         }
         if moves.iter().any(|(old, new)| old != new) {
-            files::sync_directory(&directory)?;
+            durable::sync_directory(&directory)?;
         }
         Ok(())
     }

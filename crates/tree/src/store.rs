@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use takeback_base::durable::{self, Durability, FileLock, Temporary};
+use takeback_base::hex;
 
 use crate::fault;
-use crate::files::{self, FileLock, Temporary};
 use crate::object::{self, Commit, Kind, Malformed};
 use crate::oid::Oid;
 use crate::pack::midx::{self, Midx};
@@ -183,7 +184,7 @@ impl Store {
             return Ok(());
         }
         match FileLock::try_exclusive(&self.lock_path()).map_err(failed())? {
-            Some(_lock) => files::sweep(&temporary).map_err(failed()),
+            Some(_lock) => durable::sweep_directory(&temporary).map_err(failed()),
             None => Ok(()),
         }
     }
@@ -216,7 +217,7 @@ impl Store {
     pub(crate) fn bump_generation(&self) -> Result<(), StoreError> {
         let path = self.directory.join("generation");
         let next = format!("{}\n", self.generation() + 1);
-        files::replace(&self.temporary(), &path, next.as_bytes(), true)
+        durable::replace_file_through(&self.temporary(), &path, next.as_bytes(), Durability::Synced)
             .map_err(StoreError::io("write", &path))
     }
 
@@ -284,7 +285,7 @@ impl Store {
     /// Moves a damaged pack out of the way. Its files are kept.
     pub(crate) fn quarantine(&self, name: &str) -> Result<(), StoreError> {
         let quarantine = self.directory.join("quarantine");
-        files::create_directory(&quarantine).map_err(StoreError::io("create", &quarantine))?;
+        durable::create_directory(&quarantine).map_err(StoreError::io("create", &quarantine))?;
         let directory = self.pack_directory();
         let failed = |action| StoreError::io(action, &directory);
         // Before, in case that this process is killed; again afterwards, because others may be
@@ -294,18 +295,18 @@ impl Store {
         // The index over all packs first: it must never name a pack that is gone.
         let midx = directory.join(midx::NAME);
         fault::point("quarantine midx")
-            .and_then(|()| files::ignore_missing(fs::remove_file(&midx)))
+            .and_then(|()| durable::ignore_missing(fs::remove_file(&midx)))
             .map_err(StoreError::io("remove", &midx))?;
         // The pack before its index: if that is all that happens, it is still found broken.
         for extension in ["pack", "idx"] {
             let file = format!("{name}.{extension}");
             let from = directory.join(&file);
             fault::point("quarantine rename")
-                .and_then(|()| files::ignore_missing(fs::rename(&from, quarantine.join(&file))))
+                .and_then(|()| durable::ignore_missing(fs::rename(&from, quarantine.join(&file))))
                 .map_err(StoreError::io("set aside", &from))?;
         }
         for directory in [&quarantine, &directory] {
-            files::sync_directory(directory).map_err(failed("write"))?;
+            durable::sync_directory(directory).map_err(failed("write"))?;
         }
         fault::point("quarantine generation again").map_err(failed("write"))?;
         self.bump_generation()?;
@@ -318,9 +319,9 @@ impl Store {
 fn create(directory: &Path) -> Result<(), StoreError> {
     for sub in ["objects/pack", "objects/info", "refs/takeback", "workspaces", "tmp", "tmp-gc"] {
         let path = directory.join(sub);
-        files::create_directory(&path).map_err(StoreError::io("create", &path))?;
+        durable::create_directory(&path).map_err(StoreError::io("create", &path))?;
     }
-    let uuid = files::random_name() + &files::random_name();
+    let uuid = hex::random_digits(32);
     let identity = serde_json::to_string(&Identity { version: VERSION, uuid })
         .expect("plain data becomes JSON");
     let temporary = directory.join("tmp");
@@ -338,14 +339,14 @@ fn create(directory: &Path) -> Result<(), StoreError> {
 
 /// Writes a file durably unless it is there.
 fn write_new(temporary: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = Temporary::new(temporary)?;
+    let mut file = Temporary::create_in(temporary)?;
     io::Write::write_all(&mut *file, content)?;
     file.sync_data()?;
     match file.persist_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         result => result,
     }?;
-    files::sync_directory(path.parent().expect("a file is in a directory"))
+    durable::sync_directory(path.parent().expect("a file is in a directory"))
 }
 
 /// The packs of a store at one moment.

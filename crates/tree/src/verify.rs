@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
+use crate::git::refs::Ref;
 use crate::history::{self, Links};
 use crate::object::{self, Kind, Malformed};
 use crate::oid::Oid;
@@ -15,7 +16,6 @@ use crate::pack::midx::{self, Midx};
 use crate::pack::read::{Content, Recent};
 use crate::path::RelPath;
 use crate::pins::PinName;
-use crate::refs::Ref;
 use crate::store::{ObjectError, Packs, Store, StoreError, names};
 
 /// So many lost paths of a pin are named; the others are counted.

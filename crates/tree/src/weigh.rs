@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use takeback_base::durable::ignore_missing;
+
 use crate::history::{Absent, Needed, Newer};
 use crate::oid::Oid;
 use crate::origins::Origins;
@@ -82,10 +84,9 @@ fn each_entry(
     directory: &Path,
     work: &mut dyn FnMut(fs::DirEntry) -> io::Result<()>,
 ) -> io::Result<()> {
-    let there = |result: io::Result<()>| crate::files::ignore_missing(result);
-    there(fs::read_dir(directory).and_then(|entries| {
+    ignore_missing(fs::read_dir(directory).and_then(|entries| {
         for entry in entries {
-            there(work(entry?))?;
+            ignore_missing(work(entry?))?;
         }
         Ok(())
     }))

@@ -1,6 +1,5 @@
 //! A workspace: a directory whose states the store keeps, and the lock that all work on it takes.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,28 +8,20 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use takeback_base::durable::{self, Durability, FileLock};
+use takeback_base::paths::canonicalize;
+use takeback_base::{hex, paths};
 
 use crate::beneath::Root;
 use crate::capture::{self, Capture, CaptureError, CaptureOptions, Context, State, Unsaved};
 use crate::fault;
-use crate::files::{self, FileLock};
+use crate::forbidden::ForbiddenRoots;
 use crate::object::{Commit, Kind};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::path::{AnyPath, RelPath};
 use crate::pins::{Pin, PinName, WorkspaceId};
 use crate::store::{ObjectError, Store, StoreError};
-
-/// Where workspaces must not be. The library looks none of this up itself.
-#[derive(Clone, Debug, Default)]
-pub struct Places {
-    /// The user's home directory.
-    pub home: Option<PathBuf>,
-    /// Roots of temporary files, such as `/tmp`.
-    pub temporary: Vec<PathBuf>,
-    /// Takeback's own directory.
-    pub own: Option<PathBuf>,
-}
 
 /// A directory whose states the store keeps.
 pub struct Workspace<'s> {
@@ -83,15 +74,19 @@ pub struct WorkspaceInfo {
 
 impl Store {
     /// The workspace in this directory. `WorkspaceError::Refused` if it must not be one.
-    pub fn workspace(&self, path: &Path, places: &Places) -> Result<Workspace<'_>, WorkspaceError> {
+    pub fn workspace(
+        &self,
+        path: &Path,
+        forbidden: &ForbiddenRoots,
+    ) -> Result<Workspace<'_>, WorkspaceError> {
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
-        let path = fs::canonicalize(path).map_err(failed)?;
-        if let Some(what) = places.refusal(&path) {
+        let path = canonicalize(path).map_err(failed)?;
+        if let Some(what) = forbidden.refusal(&path) {
             return Err(WorkspaceError::Refused { path, what });
         }
         let root = Root::open(&path).map_err(failed)?;
-        let own = places.own.as_deref().and_then(|own| fs::canonicalize(own).ok());
-        let own = own.and_then(|own| RelPath::new(bytes(own.strip_prefix(&path).ok()?)).ok());
+        let own =
+            forbidden.own().and_then(|own| RelPath::from_path(own.strip_prefix(&path).ok()?).ok());
         Ok(Workspace { store: self, id: self.workspace_id(&path), path, root, own, only: None })
     }
 
@@ -101,19 +96,16 @@ impl Store {
     pub fn single_file(
         &self,
         file: &Path,
-        places: &Places,
+        forbidden: &ForbiddenRoots,
     ) -> Result<Workspace<'_>, WorkspaceError> {
         let failed = |source| WorkspaceError::Open { path: file.to_owned(), source };
         // Through a link, because whoever writes to it writes there too.
-        let path = match (fs::canonicalize(file), file.parent(), file.file_name()) {
+        let path = match (canonicalize(file), file.parent(), file.file_name()) {
             (Ok(path), ..) => path,
-            (Err(_), Some(parent), Some(name)) => {
-                fs::canonicalize(parent).map_err(failed)?.join(name)
-            }
+            (Err(_), Some(parent), Some(name)) => canonicalize(parent).map_err(failed)?.join(name),
             (Err(error), ..) => return Err(failed(error)),
         };
-        let own = places.own.as_deref().and_then(|own| fs::canonicalize(own).ok());
-        if own.is_some_and(|own| path.starts_with(own)) {
+        if forbidden.own().is_some_and(|own| path.starts_with(own)) {
             return Err(WorkspaceError::Refused { path, what: "in takeback's own directory" });
         }
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -129,9 +121,9 @@ impl Store {
     pub fn workspace_id(&self, path: &Path) -> WorkspaceId {
         let mut hasher = Sha256::new();
         hasher.update(self.uuid());
-        hasher.update(bytes(path));
+        hasher.update(paths::as_bytes(path));
         let digest: [u8; 32] = hasher.finalize().into();
-        WorkspaceId::new(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+        WorkspaceId::new(hex::encode(&digest[..8]))
     }
 
     /// What is known of a workspace; `None` if it was never locked.
@@ -151,38 +143,6 @@ impl Store {
     }
 }
 
-fn bytes(path: &Path) -> &[u8] {
-    path.as_os_str().as_bytes()
-}
-
-impl Places {
-    /// What this directory is, if it is something that is never captured as a whole. The path is
-    /// canonical.
-    pub fn refusal(&self, path: &Path) -> Option<&'static str> {
-        refusal(path, self)
-    }
-}
-
-fn refusal(path: &Path, places: &Places) -> Option<&'static str> {
-    let is = |place: &PathBuf| fs::canonicalize(place).is_ok_and(|place| place == path);
-    let is_above =
-        |place: &PathBuf| fs::canonicalize(place).is_ok_and(|place| place.starts_with(path));
-    let own = places.own.iter().filter_map(|own| fs::canonicalize(own).ok()).next();
-    if path.parent().is_none() {
-        Some("the root of the file system")
-    } else if places.home.iter().any(is) {
-        Some("the home directory")
-    } else if places.home.iter().any(is_above) {
-        Some("above the home directory")
-    } else if places.temporary.iter().any(is) {
-        Some("a directory for temporary files")
-    } else if own.is_some_and(|own| path.starts_with(own)) {
-        Some("takeback's own directory")
-    } else {
-        None
-    }
-}
-
 impl<'s> Workspace<'s> {
     /// Its id in the store.
     pub fn id(&self) -> &WorkspaceId {
@@ -197,7 +157,7 @@ impl<'s> Workspace<'s> {
     /// What it is about: the directory, or the single file.
     pub fn subject(&self) -> PathBuf {
         match &self.only {
-            Some(name) => self.path.join(OsStr::from_bytes(name)),
+            Some(name) => self.path.join(paths::from_bytes(name)),
             None => self.path.clone(),
         }
     }
@@ -233,8 +193,8 @@ impl<'s> Workspace<'s> {
             directory: self.directory(),
             writer: None,
             state: None,
+            captured: None,
             next_seq: None,
-            has_lost: false,
             recovery: None,
             _store_lock: store_lock,
             _workspace_lock: workspace_lock,
@@ -251,9 +211,9 @@ pub struct Lock<'w> {
     pub(crate) directory: PathBuf,
     writer: Option<PackWriter>,
     pub(crate) state: Option<State>,
+    /// The tree of the latest capture under this lock, if no restore followed.
+    pub(crate) captured: Option<Oid>,
     next_seq: Option<u64>,
-    /// Whether captured objects were lost because they could not be written.
-    has_lost: bool,
     pub(crate) recovery: Option<crate::restore::Recovery>,
     // The locks go last: whatever else is dropped is dropped under them.
     _store_lock: FileLock,
@@ -294,6 +254,7 @@ impl<'w> Lock<'w> {
 
     /// Captures the workspace as it is.
     pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
+        self.captured = None;
         let known = self.state.take().or_else(|| State::load(&self.directory));
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
         let context = Context {
@@ -309,7 +270,7 @@ impl<'w> Lock<'w> {
             self.lose();
         }
         let (capture, state) = outcome?;
-        self.state = Some(state);
+        (self.state, self.captured) = (Some(state), Some(capture.tree));
         Ok(capture)
     }
 
@@ -366,8 +327,10 @@ impl<'w> Lock<'w> {
         }
         let seq = self.next_seq()?;
         let time = milliseconds(time).div_euclid(1000);
-        // Of an attachment nobody knows where the caller has its id from.
-        let needed = self.has_lost.then_some(tree).into_iter().chain(attachment);
+        // The caller may have the id of a tree or an attachment from anywhere. Only what was just
+        // captured under this lock is certain to be written with the pin.
+        let unsure_tree = (self.captured != Some(tree)).then_some(tree);
+        let needed = unsure_tree.into_iter().chain(attachment);
         for oid in needed {
             if !self.has(&oid) {
                 // Another process may have written it since the packs were looked at.
@@ -439,7 +402,7 @@ impl<'w> Lock<'w> {
 
     /// What was captured could not be written: nothing that is known in memory may be relied on.
     fn lose(&mut self) {
-        (self.writer, self.state, self.has_lost) = (None, None, true);
+        (self.writer, self.state, self.captured) = (None, None, None);
     }
 
     /// Ends the work: writes what is pending, and the stat cache for the next capture.
@@ -487,7 +450,7 @@ impl<'w> Lock<'w> {
         };
         let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
         let path = self.directory.join("workspace.json");
-        files::replace(&self.store().temporary(), &path, &text, false)
+        durable::replace_file_through(&self.store().temporary(), &path, &text, Durability::Cached)
             .map_err(StoreError::io("write", &path))
     }
 }
@@ -501,9 +464,8 @@ pub(crate) fn read_seq(path: &Path) -> u64 {
 
 /// Always twenty digits, written over the ones before: cheaper than a new file, and as good.
 pub(crate) fn write_seq(path: &Path, seq: u64) -> io::Result<fs::File> {
-    use std::os::unix::fs::{FileExt, OpenOptionsExt};
-    let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    use std::os::unix::fs::FileExt;
+    let file = durable::open_file(path)?;
     file.write_all_at(format!("{seq:020}\n").as_bytes(), 0)?;
     Ok(file)
 }

@@ -6,9 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
+use takeback_base::durable::{self, FileLock};
+use takeback_base::hex;
 
 use crate::fault;
-use crate::files::{self, FileLock};
 use crate::pins::{PinName, SEQ_END, WorkspaceId};
 use crate::restore;
 use crate::store::{Store, StoreError};
@@ -88,13 +89,13 @@ impl Store {
         loop {
             let made = match directory.exists() {
                 true => Ok(()),
-                false => files::create_directory(&directory),
+                false => durable::create_directory(&directory),
             };
             match made.and_then(|()| lock(&path)) {
                 // Forgotten between two of these steps.
                 Err(error) if is_gone(&error) && attempts < ATTEMPTS => attempts += 1,
                 // Forgotten while this waited: a lock on a file that is gone keeps nobody out.
-                Ok(Some(lock)) if !lock.is_of(&path) => {}
+                Ok(Some(lock)) if !lock.is_at(&path) => {}
                 result => return result.map_err(StoreError::io("lock", &path)),
             }
         }
@@ -121,7 +122,7 @@ impl Store {
         // If it is not empty, there is something that is not ours.
         let _ = fs::remove_dir(self.refs_of(id));
         let directory = self.workspace_directory(id);
-        let aside = self.temporary().join(files::random_name());
+        let aside = self.temporary().join(hex::random_digits(16));
         // At once, so that nobody meets half of it. What is aside is swept if this process ends.
         fault::point("forget")
             .and_then(|()| fs::rename(&directory, &aside))
@@ -171,8 +172,8 @@ impl Store {
     fn make_room(&self, workspace: &WorkspaceId, last: u64) -> Result<(), MoveError> {
         let refs = self.refs_of(workspace);
         if !refs.exists() {
-            files::create_directory(&refs).map_err(StoreError::io("create", &refs))?;
-            files::sync_directory(&self.refs()).map_err(StoreError::io("write", &refs))?;
+            durable::create_directory(&refs).map_err(StoreError::io("create", &refs))?;
+            durable::sync_directory(&self.refs()).map_err(StoreError::io("write", &refs))?;
         }
         let pins = self.pin_names(workspace)?;
         let seqs: Vec<u64> = pins.iter().map(|pin| pin.seq).collect();
@@ -205,8 +206,8 @@ impl Store {
     fn sync_refs(&self, workspaces: &[&WorkspaceId]) -> Result<(), StoreError> {
         for workspace in workspaces {
             let refs = self.refs_of(workspace);
-            let synced = fault::point("refs sync").and_then(|()| files::sync_directory(&refs));
-            files::ignore_missing(synced).map_err(StoreError::io("write", &refs))?;
+            let synced = fault::point("refs sync").and_then(|()| durable::sync_directory(&refs));
+            durable::ignore_missing(synced).map_err(StoreError::io("write", &refs))?;
         }
         Ok(())
     }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use takeback_ledger::{
-    CallRecord, EffectRecord, HermesDatabase, ImportError, ImportReport, Ledger, MessageRecord,
-    Options, ParentKind, SearchOptions, SessionRecord, UsageRecord, Which,
+    CallRecord, EffectRecord, ImportError, ImportReport, Ledger, MessageRecord, Options,
+    ParentKind, SearchOptions, SessionRecord, UsageRecord, Which,
 };
 
-use crate::support::{Fixture, at, message, raw, session};
+use crate::support::{Fixture, at, message, session};
 
 fn export(ledger: &Ledger, id: &str) -> String {
     let mut out = Vec::new();
@@ -205,35 +205,4 @@ fn secrets_are_masked_on_the_way_out_and_on_the_way_in() {
     assert_eq!(found.total, 0);
     let again = import(&mut careful.ledger, &export(&fixture.ledger, "s"));
     assert!(again.bad.is_empty(), "a masked message is the same message");
-}
-
-#[test]
-fn a_hermes_database_goes_in_once() {
-    let scratch = tempfile::TempDir::new().unwrap();
-    let path = scratch.path().join("state.db");
-    raw(&path)
-        .execute_batch(
-            "CREATE TABLE schema_version (version INTEGER);
-             INSERT INTO schema_version VALUES (1);
-             CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT, started_at REAL, mood TEXT);
-             CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT,
-                 content TEXT, timestamp REAL, colour TEXT);
-             INSERT INTO sessions VALUES ('20250101_x', 'cli', 1700000000.5, 'good');
-             INSERT INTO messages VALUES (1, '20250101_x', 'user', 'hello 世界', 1700000001.0, 'red');
-             INSERT INTO messages VALUES (2, '20250101_x', 'assistant', 'hi', 1700000002.0, NULL);",
-        )
-        .unwrap();
-    let mut fixture = Fixture::new();
-    for round in 0..2 {
-        let hermes = HermesDatabase::open(&path, scratch.path()).unwrap();
-        for transcript in hermes.transcripts().unwrap() {
-            let imported = fixture.ledger.import(&transcript.unwrap(), at(9)).unwrap();
-            assert_eq!(imported.messages, if round == 0 { 2 } else { 0 });
-        }
-    }
-    let stored = fixture.ledger.transcript("20250101_x").unwrap();
-    assert_eq!(stored.session.extra["mood"], "good");
-    assert_eq!(stored.messages[0].extra["colour"], "red");
-    let found = fixture.ledger.search("世界", &SearchOptions::default()).unwrap();
-    assert_eq!(found.results[0].snippet, "hello >>>世界<<<");
 }

@@ -4,11 +4,8 @@
 
 mod contract;
 mod exchange;
-mod hermes;
-mod hermes_live;
-mod hermes_real;
-mod hermes_versions;
 mod logs;
+mod long_lived;
 mod losses;
 mod opening;
 mod oracle;

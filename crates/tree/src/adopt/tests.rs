@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::foreign::ForeignError;
+use crate::git::ForeignError;
 use crate::testing::{Bench, Ending, Files, child, file, harm, kill_at, text};
 
 /// A repository beside a store, with a work tree.

@@ -7,8 +7,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use takeback_base::durable::{self, Durability};
+
 use crate::beneath::Stat;
-use crate::files;
 use crate::object::Mode;
 use crate::oid::Oid;
 
@@ -300,8 +301,8 @@ impl Cache {
         push_checksum(&mut bytes, 0);
         // Some file systems flush a file that replaces another; nothing depends on this one.
         let path = directory.join("state");
-        files::ignore_missing(fs::remove_file(&path))?;
-        files::replace(temporary, &path, &bytes, false)?;
+        durable::ignore_missing(fs::remove_file(&path))?;
+        durable::replace_file_through(temporary, &path, &bytes, Durability::Cached)?;
         // The log belongs to the cache before; its checksum says so if this does not happen.
         match fs::remove_file(directory.join("state.log")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -325,10 +326,7 @@ impl Cache {
             encode(&mut batch, &self.entries[*index as usize]);
         }
         push_checksum(&mut batch, 0);
-        use std::os::unix::fs::OpenOptionsExt;
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.append(true).create(true).mode(0o600).open(log)?;
-        file.write_all(&batch)?;
+        durable::append_file(&log)?.write_all(&batch)?;
         Ok(true)
     }
 }
@@ -534,7 +532,8 @@ mod tests {
         // The log of another cache is not applied.
         fs::write(&log, &whole).unwrap();
         let other = Cache { names: b"benv".to_vec(), ..sample() };
-        files::replace(path, &path.join("unrelated"), b"", false).unwrap();
+        durable::replace_file_through(path, &path.join("unrelated"), b"", Durability::Cached)
+            .unwrap();
         other.save(path, path).unwrap();
         fs::write(&log, &whole).unwrap();
         assert_eq!(Cache::load(path).unwrap().entries[1].oid, Oid([7; 20]));

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use crate::beneath::Stat;
 use crate::capture::cache::{Cause, Class, Reach};
 use crate::capture::{CaptureOptions, Context};
+use crate::git::index::TrackedPaths;
 use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, is_within, split};
 use crate::rules::{Matcher, Rules, Scope, Verdict};
-use crate::tracked::Tracked;
 
 /// Everything that coverage depends on besides the `.gitignore` files.
 pub(crate) struct Coverage {
@@ -22,7 +22,7 @@ pub(crate) struct Coverage {
     /// The one file in the root that is captured, whatever the rules say.
     only: Option<Vec<u8>>,
     index: Option<PathBuf>,
-    tracked: OnceLock<Tracked>,
+    tracked: OnceLock<TrackedPaths>,
 }
 
 /// What becomes of a file or directory.
@@ -62,8 +62,9 @@ impl Coverage {
     }
 
     /// The paths that git tracks here; read when first asked for.
-    pub(crate) fn tracked(&self) -> &Tracked {
-        self.tracked.get_or_init(|| self.index.as_deref().map(Tracked::read).unwrap_or_default())
+    pub(crate) fn tracked(&self) -> &TrackedPaths {
+        self.tracked
+            .get_or_init(|| self.index.as_deref().map(TrackedPaths::read).unwrap_or_default())
     }
 
     /// Whether the caller names this path or a directory it is in.
@@ -136,7 +137,7 @@ impl Coverage {
             Verdict::Ignore | Verdict::Exclude => {
                 let leads_somewhere = self.names_under(path)
                     || self.matcher.includes_under(path)
-                    || self.tracked().any_under(path);
+                    || self.tracked().has_any_under(path);
                 match (leads_somewhere, reach) {
                     (true, _) => Decision::Enter(Reach::Partial, cause(verdict)),
                     (false, Reach::Partial) => Decision::Pass,

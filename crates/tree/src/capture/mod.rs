@@ -19,14 +19,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use takeback_base::paths;
 
 use crate::beneath::{Root, Stat};
+use crate::git::GitDirectory;
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::path::RelPath;
 use crate::rules::{Filter, Rules};
 use crate::store::{Store, StoreError};
-use crate::tracked;
 use cache::{Cache, Cause, Class, Cutoff, Entry, Head, Kind, Reach};
 use coverage::Coverage;
 use scan::{Finding, Findings, Known, Scanner};
@@ -178,7 +179,8 @@ pub(crate) fn capture(
     known: Option<State>,
     options: &CaptureOptions<'_>,
 ) -> Result<(Capture, State), CaptureError> {
-    let index = if context.only.is_none() { tracked::index_path(context.path) } else { None };
+    let git = if context.only.is_none() { GitDirectory::find(context.path) } else { None };
+    let index = git.map(|git| git.index_path());
     let mut head = Head {
         rules: fingerprint(options.rules, context.own.as_ref()),
         generation: context.store.generation(),
@@ -330,7 +332,7 @@ fn reconsider(known: &Known, coverage: &Coverage, then: &Head, now: &Head) -> Ve
                 coverage.names_any() && (coverage.is_named(&path) || coverage.names_under(&path));
             let tracks = || {
                 let tracked = coverage.tracked();
-                tracked.contains(&path) || tracked.any_under(&path)
+                tracked.contains(&path) || tracked.has_any_under(&path)
             };
             if was_forced || names || (index_changed && tracks()) {
                 numbers.push(number);
@@ -358,10 +360,7 @@ fn nanoseconds(time: SystemTime) -> i64 {
 
 /// What a later capture compares to see whether a file outside the workspace changed.
 fn stat_of(path: &Path) -> Stat {
-    let stat = crate::beneath::stat_at(
-        rustix::fs::CWD,
-        std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()),
-    );
+    let stat = crate::beneath::stat_at(rustix::fs::CWD, paths::as_bytes(path));
     let stat = stat.unwrap_or_default();
     // The head keeps 63 bits of the inode number and no mode.
     Stat { mode: 0, inode: stat.inode & (u64::MAX >> 1), ..stat }

@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 
 use sha1::{Digest, Sha1};
+use takeback_base::durable::{self, Temporary};
 
 use crate::fault;
-use crate::files::{self, Temporary};
 use crate::object::Kind;
 use crate::oid::Oid;
 use crate::pack::index::{self, Indexed, corrupt};
@@ -151,7 +151,7 @@ impl PackWriter {
     ) -> io::Result<Option<String>> {
         let inner = self.inner.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         if inner.objects.is_empty() {
-            files::sync_all(others)?;
+            durable::sync_files(others)?;
             return Ok(None);
         }
         inner.seal(&self.temporary, directory, others).map(Some)
@@ -182,7 +182,7 @@ impl Inner {
         fault::point("pack spill")?;
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(Temporary::new(temporary)?),
+            None => self.file.insert(Temporary::create_in(temporary)?),
         };
         file.write_all(&self.tail)?;
         if self.tail.len() > SPILL && self.early_sync.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -213,20 +213,20 @@ impl Inner {
             self.spill(temporary)?;
         }
         let pack = self.file.expect("the pack was spilled");
-        let mut index = Temporary::new(temporary)?;
+        let mut index = Temporary::create_in(temporary)?;
         index.write_all(&index::encode(&mut self.objects, &checksum))?;
         fault::point("pack sync")?;
         let files: Vec<&File> =
             [&*pack, &*index].into_iter().chain(others.iter().copied()).collect();
-        files::sync_all(&files)?;
+        durable::sync_files(&files)?;
 
         // The index goes last: a pack without one is invisible, an index without its pack is not.
         let name = format!("pack-{}", Oid(checksum));
         fault::point("pack rename")?;
-        pack.persist(&directory.join(format!("{name}.pack")), 0o444)?;
+        pack.persist_with_mode(&directory.join(format!("{name}.pack")), 0o444)?;
         fault::point("pack index rename")?;
-        index.persist(&directory.join(format!("{name}.idx")), 0o444)?;
-        files::sync_directory(directory)?;
+        index.persist_with_mode(&directory.join(format!("{name}.idx")), 0o444)?;
+        durable::sync_directory(directory)?;
         Ok(name)
     }
 }

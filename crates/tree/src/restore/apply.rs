@@ -1,21 +1,20 @@
 //! Applying a plan, and finishing or reverting one that was cut off.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
 use rustix::io::Errno;
+use takeback_base::durable;
+use takeback_base::{hex, paths};
 
 use crate::beneath::{self, Root, Stat};
 use crate::compare::Node;
 use crate::fault;
-use crate::files;
 use crate::object::{Kind, Mode};
 use crate::oid::Oid;
 use crate::path::{RelPath, split};
@@ -42,7 +41,8 @@ pub(super) fn apply(lock: &mut Lock<'_>, plan: &Plan) -> Result<Outcome, Restore
     let journal =
         Journal::begin(plan, lock.workspace().root(), &directory, &lock.store().temporary())
             .map_err(|error| failed()(error))?;
-    let run = Run { root: lock.workspace().root(), store: lock.store(), journal };
+    let seen = plan.steps.iter().map(|planned| planned.seen).collect();
+    let run = Run { root: lock.workspace().root(), store: lock.store(), journal, seen };
     let result = run
         .stage()
         .and_then(|()| Ok(Journal::start_moving(&directory).map_err(failed())?))
@@ -83,7 +83,8 @@ impl Lock<'_> {
                 return;
             }
         };
-        let run = Run { root: self.workspace().root(), store: self.store(), journal };
+        let (root, store) = (self.workspace().root(), self.store());
+        let run = Run { root, store, journal, seen: Vec::new() };
         let back = || {
             let failed = StoreError::io("write the journal in", &directory);
             Journal::start_reverting(&directory).map_err(failed)?;
@@ -106,6 +107,8 @@ struct Run<'a> {
     root: &'a Root,
     store: &'a Store,
     journal: Journal,
+    /// The file that each step expects to find; empty in a recovery, which compares content.
+    seen: Vec<Option<Stat>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,7 +150,7 @@ impl Step {
     }
 
     fn reversed(&self) -> Step {
-        Step { from: self.to, to: self.from, seen: None, ..self.clone() }
+        Step { from: self.to, to: self.from, ..self.clone() }
     }
 }
 
@@ -193,7 +196,7 @@ impl Run<'_> {
             let staged: Vec<&File> = staged.iter().flatten().collect();
             let first = &self.journal.steps[batch[0]].path;
             fault::point("stage sync")
-                .and_then(|()| files::sync_all(&staged))
+                .and_then(|()| durable::sync_files(&staged))
                 .map_err(at(first))?;
         }
         Ok(())
@@ -209,9 +212,9 @@ impl Run<'_> {
             let stage = self.root.directory(step.stage.as_bytes())?;
             if to.mode.is_symlink() {
                 rustix::fs::symlinkat(
-                    OsStr::from_bytes(&content),
+                    paths::from_bytes(&content),
                     &stage,
-                    OsStr::from_bytes(&name),
+                    paths::from_bytes(&name),
                 )?;
                 return Ok(None);
             }
@@ -219,7 +222,7 @@ impl Run<'_> {
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(
                 &stage,
-                OsStr::from_bytes(&name),
+                paths::from_bytes(&name),
                 flags,
                 Permissions::from(0o600),
             )?;
@@ -238,7 +241,7 @@ impl Run<'_> {
         for number in ordered(steps) {
             let step = &steps[number];
             fault::point("move").map_err(at(&step.path))?;
-            if !self.perform(number, step, step.seen)? {
+            if !self.perform(number, step, self.seen[number])? {
                 outcome.kept.push(step.path.clone());
             }
         }
@@ -356,7 +359,7 @@ impl Run<'_> {
         }
         let path = step.stage.join(&self.journal.temporary(number));
         let Some((directory, name)) = self.parent(&path)? else { return Ok(None) };
-        match same(beneath::stat_at(directory, &name), step.seen) {
+        match same(beneath::stat_at(directory, &name), self.seen[number]) {
             Ok(false) => self.save_under_other_name(&path, &step.path).map(Some),
             Ok(true) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -408,7 +411,7 @@ impl Run<'_> {
         let stage = from.parent().expect("a temporary file is in a directory");
         let mut name = original.name().to_vec();
         name.truncate(200);
-        name.extend_from_slice(format!(".takeback-saved-{}", files::random_name()).as_bytes());
+        name.extend_from_slice(format!(".takeback-saved-{}", hex::random_digits(16)).as_bytes());
         let directory = self.root.directory(stage.as_bytes())?;
         rename_new(directory.as_fd(), from.name(), directory.as_fd(), &name)?;
         Ok(stage.join(&name))
@@ -567,7 +570,7 @@ impl Run<'_> {
             let directories: Vec<File> = batch.iter().filter_map(open).collect();
             let directories: Vec<&File> = directories.iter().collect();
             fault::point("directory sync")
-                .and_then(|()| files::sync_all(&directories))
+                .and_then(|()| durable::sync_files(&directories))
                 .map_err(at(&batch[0]))?;
         }
         Ok(())
@@ -593,7 +596,7 @@ impl Run<'_> {
         {
             return Ok(());
         }
-        match rustix::fs::unlinkat(directory, OsStr::from_bytes(&name), AtFlags::empty()) {
+        match rustix::fs::unlinkat(directory, paths::from_bytes(&name), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }

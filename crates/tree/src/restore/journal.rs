@@ -5,10 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use takeback_base::durable::{self, Durability};
+use takeback_base::hex;
 
 use crate::beneath::Root;
 use crate::fault;
-use crate::files;
 use crate::path::RelPath;
 use crate::restore::{Plan, Step};
 
@@ -62,13 +63,18 @@ impl Journal {
         let journal = Journal {
             version: VERSION,
             root: root.identity()?,
-            id: files::random_name()[..8].to_owned(),
-            steps: plan.steps.clone(),
+            id: hex::random_digits(8),
+            steps: plan.steps.iter().map(|planned| planned.step.clone()).collect(),
             loosened: plan.loosened.clone(),
         };
         let text = serde_json::to_vec(&journal).expect("plain data becomes JSON");
         fault::point("journal")?;
-        files::replace(temporary, &Phase::Staging.path(directory), &text, true)?;
+        durable::replace_file_through(
+            temporary,
+            &Phase::Staging.path(directory),
+            &text,
+            Durability::Synced,
+        )?;
         Ok(journal)
     }
 
@@ -76,15 +82,15 @@ impl Journal {
     pub(super) fn start_moving(directory: &Path) -> io::Result<()> {
         fault::point("journal moves")?;
         fs::rename(Phase::Staging.path(directory), Phase::Moving.path(directory))?;
-        files::sync_directory(directory)
+        durable::sync_directory(directory)
     }
 
     /// From here on the restore is reverted if it is cut off.
     pub(super) fn start_reverting(directory: &Path) -> io::Result<()> {
         fault::point("journal reverts")?;
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Staging.path(directory));
-        files::ignore_missing(renamed)?;
-        files::sync_directory(directory)
+        durable::ignore_missing(renamed)?;
+        durable::sync_directory(directory)
     }
 
     /// The restore is over, one way or the other.
@@ -96,7 +102,7 @@ impl Journal {
                 _ => {}
             }
         }
-        files::sync_directory(directory)
+        durable::sync_directory(directory)
     }
 
     /// The journal of a restore that was cut off. One that cannot be read is set aside.

@@ -13,8 +13,9 @@ mod plan;
 use std::io;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::beneath::Stat;
 use crate::capture::{CaptureError, Reason, Uncovered};
 use crate::compare::Node;
 use crate::oid::Oid;
@@ -48,8 +49,12 @@ pub struct Target<'a> {
     pub silent: bool,
 }
 
-/// What a restore will do. Nothing is looked up again when it is applied.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What a restore will do, complete in itself: it borrows nothing and holds nothing open, so it can
+/// be kept, also as JSON, while a person thinks.
+///
+/// Another process may change the workspace meanwhile. [`Lock::apply`] therefore wants a capture
+/// under its own lock, and refuses the plan if that capture is not the state the plan starts from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The present state, including everything that the plan overwrites or deletes.
     pub from: Oid,
@@ -69,13 +74,13 @@ pub struct Plan {
     pub kept: Vec<Kept>,
     /// What makes the plan impossible.
     pub blocked: Vec<Blocked>,
-    steps: Vec<Step>,
+    steps: Vec<PlannedStep>,
     /// Directories that must be made writable for a while, with their modes.
     loosened: Vec<(RelPath, u32)>,
 }
 
 /// A path that stays although the target does not have it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Kept {
     /// The path.
     pub path: RelPath,
@@ -84,7 +89,7 @@ pub struct Kept {
 }
 
 /// Why a path stays.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptReason {
     /// The target did not cover it, so it may have been there.
@@ -96,7 +101,7 @@ pub enum KeptReason {
 }
 
 /// Something is in the way, and it cannot be captured.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Blocked {
     /// The path.
     pub path: RelPath,
@@ -106,7 +111,7 @@ pub struct Blocked {
 }
 
 /// Why something in the way cannot be replaced.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "blocked", rename_all = "snake_case")]
 pub enum BlockedReason {
     /// It cannot be captured, and what no checkpoint holds is never overwritten.
@@ -119,8 +124,17 @@ pub enum BlockedReason {
     ParentReplaced,
 }
 
+/// A step of a plan, and the file that it expects to find.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct PlannedStep {
+    step: Step,
+    /// The file at the step's path when it was captured. The journal does without: a restore that
+    /// is cut off leaves files with other inodes.
+    seen: Option<Stat>,
+}
+
 /// One change to one path.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Step {
     path: RelPath,
     from: Option<Node>,
@@ -129,9 +143,6 @@ struct Step {
     stage: RelPath,
     /// Part of a swap of a directory and something else: what goes, goes first.
     swap: bool,
-    /// What the file looked like when it was captured. Not in the journal: inodes change.
-    #[serde(skip)]
-    seen: Option<crate::beneath::Stat>,
 }
 
 /// What a restore did.
@@ -182,7 +193,10 @@ pub enum RestoreError {
     /// The safety checkpoint is not one of the state that the plan starts from.
     #[error("the safety checkpoint is not of the state that the plan starts from")]
     NoSafety,
-    /// Somebody changed the workspace since the plan was made.
+    /// The latest capture under the lock is not the state that the plan starts from.
+    #[error("the workspace changed since the plan was made")]
+    Outdated,
+    /// Another process changed the path while it was restored.
     #[error("the workspace changed while it was restored: {0}")]
     Changed(RelPath),
     /// The system refused something.
@@ -256,6 +270,10 @@ impl Lock<'_> {
 
     /// Applies a plan. `safety` is a pin of the state that the plan starts from.
     ///
+    /// The latest capture under this lock must have found exactly that state. [`Lock::plan`] makes
+    /// such a capture; for a plan that was made under an earlier lock, plan again and compare by
+    /// [`Plan::does_the_same_as`].
+    ///
     /// On an error the workspace is as it was (but see [`RestoreError::NotReverted`]).
     pub fn apply(&mut self, plan: &Plan, safety: &Pin) -> Result<Outcome, RestoreError> {
         if !plan.blocked.is_empty() {
@@ -264,6 +282,11 @@ impl Lock<'_> {
         if safety.tree != plan.from || safety.name.workspace != *self.workspace().id() {
             return Err(RestoreError::NoSafety);
         }
+        if self.captured != Some(plan.from) {
+            return Err(RestoreError::Outdated);
+        }
+        // The restore changes the workspace, so the next one needs another capture.
+        self.captured = None;
         apply::apply(self, plan)
     }
 }

@@ -1,12 +1,11 @@
 //! The single moves of a restore: by names in opened directories, never through a link.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{AtFlags, Mode as Permissions, OFlags, RenameFlags};
 use rustix::io::Errno;
+use takeback_base::paths;
 
 use crate::beneath::{self, Stat};
 use crate::object::Mode;
@@ -25,7 +24,7 @@ pub(super) fn same(stat: io::Result<Stat>, seen: Option<Stat>) -> io::Result<boo
 }
 
 pub(super) fn make_directory((directory, name): Place<'_>) -> io::Result<bool> {
-    match rustix::fs::mkdirat(directory, OsStr::from_bytes(name), Permissions::RWXU) {
+    match rustix::fs::mkdirat(directory, paths::from_bytes(name), Permissions::RWXU) {
         Ok(()) => Ok(true),
         // Somebody else made it.
         Err(Errno::EXIST) => Ok(beneath::stat_at(directory, name)?.is_directory()),
@@ -35,7 +34,7 @@ pub(super) fn make_directory((directory, name): Place<'_>) -> io::Result<bool> {
 
 /// False if something is in it.
 pub(super) fn remove_directory((directory, name): Place<'_>) -> io::Result<bool> {
-    match rustix::fs::unlinkat(directory, OsStr::from_bytes(name), AtFlags::REMOVEDIR) {
+    match rustix::fs::unlinkat(directory, paths::from_bytes(name), AtFlags::REMOVEDIR) {
         Ok(()) => Ok(true),
         Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
         Err(error) => Err(error.into()),
@@ -50,7 +49,7 @@ pub(super) fn exchange(
     seen: Option<Stat>,
 ) -> io::Result<bool> {
     let swap = || {
-        let names = (OsStr::from_bytes(place.1), OsStr::from_bytes(aside.1));
+        let names = (paths::from_bytes(place.1), paths::from_bytes(aside.1));
         rustix::fs::renameat_with(place.0, names.0, aside.0, names.1, RenameFlags::EXCHANGE)
     };
     match swap() {
@@ -96,7 +95,7 @@ pub(crate) fn rename_new(
     to: BorrowedFd<'_>,
     new: &[u8],
 ) -> io::Result<()> {
-    let (name, new) = (OsStr::from_bytes(name), OsStr::from_bytes(new));
+    let (name, new) = (paths::from_bytes(name), paths::from_bytes(new));
     match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             // File systems without it: look first.
@@ -131,7 +130,7 @@ pub(super) fn set_mode(file: impl AsFd, mode: Mode) -> io::Result<()> {
 
 fn open_any(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, OsStr::from_bytes(name), flags, Permissions::empty())
+    rustix::fs::openat(directory, paths::from_bytes(name), flags, Permissions::empty())
 }
 
 /// The same for what may not be read: through a handle that only names it.
@@ -140,7 +139,7 @@ fn change_mode_unread(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io:
     use std::os::fd::AsRawFd;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle =
-        rustix::fs::openat(directory, OsStr::from_bytes(name), flags, Permissions::empty())?;
+        rustix::fs::openat(directory, paths::from_bytes(name), flags, Permissions::empty())?;
     if beneath::stat_fd(&handle)?.is_symlink() {
         return Err(Errno::LOOP.into());
     }
@@ -150,7 +149,7 @@ fn change_mode_unread(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io:
 #[cfg(not(target_os = "linux"))]
 fn change_mode_unread(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
-    Ok(rustix::fs::chmodat(directory, OsStr::from_bytes(name), permissions(mode), flags)?)
+    Ok(rustix::fs::chmodat(directory, paths::from_bytes(name), permissions(mode), flags)?)
 }
 
 /// The content of a file, even one that its owner may not read just now.

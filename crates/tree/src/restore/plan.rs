@@ -12,7 +12,7 @@ use crate::oid::Oid;
 use crate::path::{RelPath, split};
 use crate::restore::guard::Guard;
 use crate::restore::{
-    Blocked, BlockedReason, Kept, KeptReason, Plan, PlanError, Recovery, Step, Target,
+    Blocked, BlockedReason, Kept, KeptReason, Plan, PlanError, PlannedStep, Recovery, Step, Target,
 };
 use crate::workspace::Lock;
 
@@ -278,10 +278,10 @@ impl Planner<'_, '_> {
             guarded,
             kept,
             blocked,
-            steps,
+            steps: Vec::new(),
             loosened: Vec::new(),
         };
-        self.prepare(plan)
+        self.prepare(plan, steps)
     }
 
     /// Of directories that the target does not have, those go that will have nothing left in them.
@@ -366,9 +366,8 @@ impl Planner<'_, '_> {
 
     /// Adds to the steps where they stage their files and what they expect to find, and to the
     /// plan which directories have to be made writable.
-    fn prepare(&self, mut plan: Plan) -> Result<Plan, PlanError> {
-        let going: HashSet<RelPath> = plan
-            .steps
+    fn prepare(&self, mut plan: Plan, steps: Vec<Step>) -> Result<Plan, PlanError> {
+        let going: HashSet<RelPath> = steps
             .iter()
             .filter(|step| {
                 step.from.is_some_and(|node| node.mode.is_directory()) && step.to.is_none()
@@ -377,7 +376,7 @@ impl Planner<'_, '_> {
             .collect();
         let mut stages: BTreeMap<RelPath, RelPath> = BTreeMap::new();
         let mut touched: BTreeSet<RelPath> = BTreeSet::new();
-        for step in &mut plan.steps {
+        for mut step in steps {
             let parent = step.path.parent().expect("no step is about the root");
             let stage = match stages.get(&parent) {
                 Some(stage) => stage.clone(),
@@ -396,10 +395,10 @@ impl Planner<'_, '_> {
             };
             touched.extend([parent, stage.clone()]);
             step.stage = stage;
-            if step.from.is_some_and(|node| !node.mode.is_directory()) {
-                // As of the capture, not as of now: what changed since is in no checkpoint.
-                step.seen = self.lock.seen(&step.path);
-            }
+            // As of the capture, not as of now: what changed since is in no checkpoint.
+            let is_file = step.from.is_some_and(|node| !node.mode.is_directory());
+            let seen = if is_file { self.lock.seen(&step.path) } else { None };
+            plan.steps.push(PlannedStep { step, seen });
         }
         for path in touched {
             if let Some(stat) = self.live(&path)?
@@ -415,7 +414,7 @@ impl Planner<'_, '_> {
 
 impl Step {
     fn new(path: RelPath, from: Option<Node>, to: Option<Node>, swap: bool) -> Step {
-        Step { path, from, to, stage: RelPath::root(), swap, seen: None }
+        Step { path, from, to, stage: RelPath::root(), swap }
     }
 }
 

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fault::Fault;
+use crate::forbidden::ForbiddenRoots;
 use crate::oid::Oid;
 use crate::testing::{Bench, Ending, alone, child, kill_at};
-use crate::workspace::Places;
 
 /// The directory of a workspace beside the store.
 fn root(store: &Store, name: &str) -> PathBuf {
@@ -19,7 +19,7 @@ fn root(store: &Store, name: &str) -> PathBuf {
 }
 
 fn open<'s>(store: &'s Store, name: &str) -> Workspace<'s> {
-    store.workspace(&root(store, name), &Places::default()).unwrap()
+    store.workspace(&root(store, name), &ForbiddenRoots::default()).unwrap()
 }
 
 /// Pins `count` states, each with a message of its own.

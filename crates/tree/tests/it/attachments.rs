@@ -4,14 +4,14 @@ use std::fs;
 use std::time::SystemTime;
 
 use takeback_tree::{
-    CaptureOptions, Kind, ObjectError, Oid, Pin, PinError, PinState, Places, StoreError,
+    CaptureOptions, ForbiddenRoots, Kind, ObjectError, Oid, Pin, PinError, PinState, StoreError,
 };
 
 use crate::support::{Scratch, git};
 
 /// Captures and pins, with an attachment.
 fn capture(scratch: &Scratch, content: &[u8]) -> Pin {
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = SystemTime::now();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
@@ -68,7 +68,7 @@ fn what_is_known_is_not_written_again() {
     let id = capture(&scratch, b"known").attachment.unwrap();
     let packs = || fs::read_dir(scratch.store.directory().join("objects/pack")).unwrap().count();
     let before = packs();
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     assert_eq!(lock.attach(b"known").unwrap(), id);
     lock.finish(SystemTime::now()).unwrap();
@@ -126,7 +126,7 @@ fn git_takes_them_along() {
 fn only_what_the_store_has_is_attached() {
     let scratch = Scratch::new();
     let tree = scratch.capture().tree;
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let unknown = Oid::of(Kind::Blob, b"nowhere");
     let refused = lock.pin_with(tree, SystemTime::now(), "x\n", Some(unknown));
@@ -149,7 +149,7 @@ fn a_lost_one_is_reported_and_stops_gc() {
         packs.map(|entry| entry.unwrap().path()).collect()
     };
     let before = pack(&scratch);
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let attachment = lock.attach(b"to be lost").unwrap();
     lock.finish(SystemTime::now()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use takeback_tree::{Capture, CaptureError, Places, Reason, Rules, Store, WorkspaceError};
+use takeback_tree::{Capture, CaptureError, ForbiddenRoots, Reason, Rules, Store, WorkspaceError};
 
 use crate::support::{Scratch, git, look, rel};
 
@@ -392,11 +392,11 @@ fn places_that_are_never_workspaces() {
     for sub in ["home", "tmp", "own/inner", "home/project"] {
         fs::create_dir_all(base.join(sub)).unwrap();
     }
-    let places = Places {
-        home: Some(base.join("home")),
-        temporary: vec![base.join("tmp")],
-        own: Some(base.join("own")),
-    };
+    let places = ForbiddenRoots::new(
+        Some(base.join("home")),
+        vec![base.join("tmp")],
+        Some(base.join("own")),
+    );
     let refused = |path: &str| match scratch.store.workspace(&base.join(path), &places) {
         Err(WorkspaceError::Refused { what, .. }) => Some(what),
         _ => None,
@@ -420,7 +420,7 @@ fn takeback_itself_is_not_captured() {
     scratch.write("src", "1");
     let own = scratch.path("deep/.takeback");
     let store = Store::open(own.join("store")).unwrap();
-    let places = Places { own: Some(own), ..Places::default() };
+    let places = ForbiddenRoots::new(None, Vec::new(), Some(own));
     let workspace = store.workspace(&scratch.root, &places).unwrap();
     let mut lock = workspace.lock().unwrap();
     let options = takeback_tree::CaptureOptions {
@@ -448,7 +448,7 @@ fn identical_content_is_stored_once_across_workspaces() {
         packs.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
     };
     let before = size(&scratch.store);
-    let workspace = scratch.store.workspace(&other, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&other, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let options =
         takeback_tree::CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };

@@ -243,7 +243,7 @@ fn a_workspace_that_vanishes() {
     let scratch = Scratch::new();
     scratch.write("d/a", "1");
     let first = scratch.capture();
-    let places = takeback_tree::Places::default();
+    let places = takeback_tree::ForbiddenRoots::default();
     let workspace = scratch.store.workspace(&scratch.root, &places).unwrap();
     let mut lock = workspace.lock().unwrap();
     let rules = &scratch.rules;

@@ -5,14 +5,14 @@ use std::time::SystemTime;
 
 use proptest::prelude::*;
 use takeback_tree::{
-    CaptureOptions, Content, Edit, EditError, Entry, Kind, Mode, ObjectError, Oid, PathChange,
-    Places, RelPath, Store,
+    CaptureOptions, Content, Edit, EditError, Entry, ForbiddenRoots, Kind, Mode, ObjectError, Oid,
+    PathChange, RelPath, Store,
 };
 
 use crate::support::{Scratch, rel};
 
 fn edit(scratch: &Scratch, tree: Oid, edits: &[Edit]) -> Result<Oid, EditError> {
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let tree = lock.edit(tree, edits)?;
     // It can be read at once, by others too.
@@ -176,7 +176,7 @@ fn what_cannot_be_is_refused() {
 fn a_tree_that_was_captured_just_now() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = SystemTime::now();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now };

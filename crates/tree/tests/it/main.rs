@@ -8,6 +8,7 @@ mod changing;
 mod corrupt;
 mod edit;
 mod ignore;
+mod kept_plans;
 mod kill;
 mod limits;
 mod losses;

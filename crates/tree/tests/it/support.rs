@@ -11,8 +11,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use takeback_tree::{
-    Capture, CaptureError, CaptureOptions, Oid, Outcome, Pin, Places, Plan, PlanError, RelPath,
-    RestoreError, Rules, Store, Target,
+    Capture, CaptureError, CaptureOptions, ForbiddenRoots, Oid, Outcome, Pin, Plan, PlanError,
+    RelPath, RestoreError, Rules, Store, Target,
 };
 
 /// Why a restore did not happen.
@@ -158,7 +158,7 @@ impl Scratch {
     }
 
     pub fn try_capture(&self) -> Result<Capture, CaptureError> {
-        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock()?;
         let now = self.now();
         let options = CaptureOptions { rules: &self.rules, named: &self.named, now };
@@ -170,7 +170,7 @@ impl Scratch {
 
     /// Captures and pins, or says why not.
     pub fn try_capture_and_pin(&self) -> Result<Capture, String> {
-        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().map_err(|error| story(&error))?;
         let now = self.now();
         let options = CaptureOptions { rules: &self.rules, named: &self.named, now };
@@ -206,7 +206,7 @@ impl Scratch {
 
     /// What it would take to return to a capture.
     pub fn plan(&self, target: &Capture, paths: &[&str]) -> Result<Plan, PlanError> {
-        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         self.plan_with(&mut lock, target, paths)
     }
@@ -234,7 +234,7 @@ impl Scratch {
         target: &Capture,
         paths: &[&str],
     ) -> Result<(Plan, Outcome), Failure> {
-        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let plan = self.plan_with(&mut lock, target, paths).map_err(Failure::Plan)?;
         let safety = lock.pin(plan.from, self.now(), "before a restore\n").unwrap();
@@ -249,7 +249,7 @@ impl Scratch {
         target: &Capture,
         meanwhile: impl FnOnce(),
     ) -> Result<Outcome, RestoreError> {
-        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let plan = self.plan_with(&mut lock, target, &[]).unwrap();
         let safety = lock.pin(plan.from, self.now(), "before a restore\n").unwrap();
@@ -372,7 +372,7 @@ impl Drop for Mount {
 }
 
 fn capture_into(store: &Store, scratch: &Scratch) -> Capture {
-    let workspace = store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = scratch.now();
     let options = CaptureOptions { rules: &scratch.rules, named: &scratch.named, now };

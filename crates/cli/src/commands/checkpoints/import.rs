@@ -1,23 +1,25 @@
-//! `takeback checkpoints import`: checkpoints of Hermes.
+//! `takeback checkpoints import`: imports checkpoints of Hermes.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use takeback_undo::{ImportReport, Keeper};
+use takeback_import::hermes::{CheckpointReport, import_checkpoints};
+use takeback_undo::Opened;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Bar};
+use crate::output::{self, Progress};
 
 pub(super) fn run(
-    keeper: &Keeper,
+    opened: &Opened,
     path: Option<&Path>,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let mut report = ImportReport::default();
-    for place in places(keeper, path, context)? {
-        let bar = Bar::new("importing", "checkpoints");
-        let found = keeper.import(&place, &|done, total| bar.step(done, Some(total)))?;
+    let mut report = CheckpointReport::default();
+    for directory in find_directories(opened, path, context)? {
+        let bar = Progress::counting("importing", "checkpoints");
+        let step = |done, total| bar.step(done, Some(total));
+        let found = import_checkpoints(opened.store()?, &directory, context.now(), &step)?;
         report.projects.extend(found.projects);
         report.problems.extend(found.problems);
     }
@@ -26,14 +28,15 @@ pub(super) fn run(
     if context.globals.json {
         output::print_json(&report);
     } else {
-        print(&report, context);
+        print_report(&report, context);
     }
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Where to look: where one is told to, or where Hermes keeps them, and what we archived.
-fn places(
-    keeper: &Keeper,
+/// Finds the directories to import: the one that was typed, or else the one of Hermes and the
+/// archives of older layouts.
+fn find_directories(
+    opened: &Opened,
     path: Option<&Path>,
     context: &Context,
 ) -> Result<Vec<PathBuf>, Failure> {
@@ -41,34 +44,34 @@ fn places(
         let path = context.directory.join(path);
         return match path.exists() {
             true => Ok(vec![path]),
-            false => Err(Failure::new(format!("there is no {}", path.display()))
-                .hint("name the directory that Hermes keeps its checkpoints in")),
+            false => Err(Failure::new(format!("{} does not exist", path.display()))
+                .hint("name the directory in which Hermes keeps its checkpoints")),
         };
     }
     let hermes = context.user_home().map(|home| home.join(".hermes/checkpoints"));
-    let mut places: Vec<PathBuf> = hermes.into_iter().filter(|path| path.exists()).collect();
-    places.extend(keeper.legacy_directories());
-    if places.is_empty() {
-        return Err(Failure::new("there are no checkpoints of Hermes in ~/.hermes/checkpoints")
+    let mut directories: Vec<PathBuf> = hermes.into_iter().filter(|path| path.exists()).collect();
+    directories.extend(takeback_undo::retention::legacy_directories(opened));
+    if directories.is_empty() {
+        return Err(Failure::new("no checkpoints of Hermes in ~/.hermes/checkpoints")
             .hint("name the directory: `takeback checkpoints import DIR`"));
     }
-    Ok(places)
+    Ok(directories)
 }
 
-fn print(report: &ImportReport, context: &Context) {
+fn print_report(report: &CheckpointReport, context: &Context) {
     for project in &report.projects {
         let known = match project.known {
             0 => String::new(),
-            known => format!(", {known} here already"),
+            known => format!(", {known} already imported"),
         };
         let path = output::tilde(&project.path.0, context);
         println!("{path}: {} new{known}", output::count(project.checkpoints, "checkpoint"));
         for skipped in &project.skipped {
-            eprintln!("warning: not brought in: {}", output::disarm(skipped));
+            output::warn(&format!("not imported: {skipped}"));
         }
     }
     if report.projects.is_empty() {
-        println!("Nothing found.");
+        println!("No checkpoints found.");
     }
-    report.problems.iter().for_each(|problem| eprintln!("warning: {}", output::disarm(problem)));
+    report.problems.iter().for_each(|problem| output::warn(problem));
 }

@@ -1,10 +1,10 @@
-//! `takeback sessions`: the ledger of all agents' conversations.
+//! `takeback sessions`: the conversations of all agents.
 
-mod care;
 pub(crate) mod edit;
 mod export;
 pub(crate) mod import;
 pub(crate) mod list;
+mod maintenance;
 mod prune;
 pub(crate) mod search;
 pub(crate) mod show;
@@ -20,32 +20,32 @@ use clap::{Args, Subcommand};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// List, read, search and look after the sessions of all agents
+/// List, show, search and edit the sessions of all agents
 ///
-/// Wherever a session is named, its id, its title or the beginning of its id will do.
+/// A session is named by its id, by the beginning of its id, or by its title.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  takeback sessions                             the latest ones
+  takeback sessions                             the latest sessions
   takeback sessions --workspace .               those of this directory
-  takeback sessions show 'Fix Docker Build'     read one
+  takeback sessions show 'Fix Docker Build'
   takeback sessions search chat-send --since 7d
-  takeback sessions undo 4f2a                   take its last turn back
+  takeback sessions rewind 4f2a                 take back the last turn
   takeback sessions export --all -o all.jsonl
   takeback sessions import all.jsonl")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    command: Option<Sub>,
+    command: Option<SessionsCommand>,
     #[command(flatten)]
     list: list::ListArguments,
 }
 
 #[derive(Subcommand)]
-enum Sub {
+enum SessionsCommand {
     /// List the latest sessions
     #[command(after_help = "\
 Examples:
-  takeback sessions list --source claude-code --source codex
+  takeback sessions list --source claude --source codex
   takeback sessions list --workspace . --limit 100 --archived")]
     List(list::ListArguments),
     Show(show::Arguments),
@@ -53,44 +53,61 @@ Examples:
     Tree(tree::Arguments),
     Title(edit::TitleArguments),
     Fork(edit::ForkArguments),
-    Undo(edit::UndoArguments),
-    Redo(edit::RedoArguments),
+    // "undo" takes back files as well, so taking back only messages has a word of its own.
+    #[command(alias = "undo")]
+    Rewind(edit::RewindArguments),
+    #[command(alias = "redo")]
+    Unrewind(edit::UnrewindArguments),
     Stats(stats::Arguments),
     Export(export::Arguments),
     Import(import::Arguments),
-    Prune(prune::Arguments),
+    Prune(prune::PruneArguments),
     Delete(prune::DeleteArguments),
-    /// Read everything and check that it fits together
+    /// Read the whole ledger and check that it is consistent
+    ///
+    /// Changes nothing. Exits with 1 if there are problems.
+    #[command(after_help = "\
+Examples:
+  takeback sessions verify")]
     Verify,
-    /// Save what can be saved of a damaged ledger, and put counts and search index right
+    /// Recover what is left of a damaged ledger, and rebuild counts and search index
+    ///
+    /// The damaged file is kept beside the new one.
+    #[command(after_help = "\
+Examples:
+  takeback sessions verify      is there anything to repair?
+  takeback sessions repair")]
     Repair,
-    /// Index everything, pack the index tightly, free unused space
+    /// Index all messages, compact the search index, and free unused space
+    #[command(after_help = "\
+Examples:
+  takeback sessions optimize")]
     Optimize,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    // Clap could refuse these itself, but only together with `--json` and the like.
+    // Clap can refuse options before a subcommand, but then it refuses `--json` there, too.
     if arguments.command.is_some() && arguments.list != list::ListArguments::default() {
-        return Err(Failure::new("options of the list do not go before another command")
-            .hint("put them behind the command"));
+        return Err(Failure::new("options of `sessions list` cannot stand before another command")
+            .hint("put the options after the command"));
     }
     match &arguments.command {
         None => list::run(&arguments.list, context),
-        Some(Sub::List(arguments)) => list::run(arguments, context),
-        Some(Sub::Show(arguments)) => show::run(arguments, context),
-        Some(Sub::Search(arguments)) => search::run(arguments, context),
-        Some(Sub::Tree(arguments)) => tree::run(arguments, context),
-        Some(Sub::Title(arguments)) => edit::title(arguments, context),
-        Some(Sub::Fork(arguments)) => edit::fork(arguments, context),
-        Some(Sub::Undo(arguments)) => edit::undo(arguments, context),
-        Some(Sub::Redo(arguments)) => edit::redo(arguments, context),
-        Some(Sub::Stats(arguments)) => stats::run(arguments, context),
-        Some(Sub::Export(arguments)) => export::run(arguments, context),
-        Some(Sub::Import(arguments)) => import::run(arguments, context),
-        Some(Sub::Prune(arguments)) => prune::run(arguments, context),
-        Some(Sub::Delete(arguments)) => prune::delete(arguments, context),
-        Some(Sub::Verify) => care::verify(context),
-        Some(Sub::Repair) => care::repair(context),
-        Some(Sub::Optimize) => care::optimize(context),
+        Some(SessionsCommand::List(arguments)) => list::run(arguments, context),
+        Some(SessionsCommand::Show(arguments)) => show::run(arguments, context),
+        Some(SessionsCommand::Search(arguments)) => search::run(arguments, context),
+        Some(SessionsCommand::Tree(arguments)) => tree::run(arguments, context),
+        Some(SessionsCommand::Title(arguments)) => edit::run_title(arguments, context),
+        Some(SessionsCommand::Fork(arguments)) => edit::run_fork(arguments, context),
+        Some(SessionsCommand::Rewind(arguments)) => edit::run_rewind(arguments, context),
+        Some(SessionsCommand::Unrewind(arguments)) => edit::run_unrewind(arguments, context),
+        Some(SessionsCommand::Stats(arguments)) => stats::run(arguments, context),
+        Some(SessionsCommand::Export(arguments)) => export::run(arguments, context),
+        Some(SessionsCommand::Import(arguments)) => import::run(arguments, context),
+        Some(SessionsCommand::Prune(arguments)) => prune::run_prune(arguments, context),
+        Some(SessionsCommand::Delete(arguments)) => prune::run_delete(arguments, context),
+        Some(SessionsCommand::Verify) => maintenance::verify_ledger(context),
+        Some(SessionsCommand::Repair) => maintenance::repair_ledger(context),
+        Some(SessionsCommand::Optimize) => maintenance::optimize_ledger(context),
     }
 }

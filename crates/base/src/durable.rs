@@ -1,0 +1,500 @@
+//! Files and directories of takeback's own.
+//!
+//! Only their owner may read them: files have the mode 0600, directories 0700. A file that is
+//! replaced has its old or its new content at every moment, and with [`Durability::Synced`] also
+//! after a power cut. Locks die with their process.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags};
+use rustix::io::Errno;
+
+use crate::hex;
+
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// The accident that a finished write has to survive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// The end of the process: the content may still be in memory only.
+    Cached,
+    /// A power cut: file and directory are synced.
+    Synced,
+}
+
+/// Creates a directory and those above it. Directories that exist already keep their modes.
+pub fn create_directory(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)
+}
+
+/// Creates a directory, or fails with [`io::ErrorKind::AlreadyExists`].
+pub fn create_new_directory(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(DIRECTORY_MODE).create(directory)
+}
+
+/// Opens a file for reading and writing. A missing file is created; a present one keeps its
+/// content.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path)
+}
+
+/// Opens a file for appending. A missing file is created.
+pub fn append_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(path)
+}
+
+/// Creates an empty file. A present one loses its content but keeps its mode.
+pub fn create_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)
+}
+
+/// Creates an empty file, or fails with [`io::ErrorKind::AlreadyExists`].
+pub fn create_new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(path)
+}
+
+/// Runs `operation`, which needs the directory that `path` is in. If it fails because something is
+/// missing, creates that directory and runs it once more. This way the usual case costs no system
+/// call.
+pub fn with_directory<T>(
+    path: &Path,
+    mut operation: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    match operation() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_directory(directory_of(path))?;
+            operation()
+        }
+        result => result,
+    }
+}
+
+/// Replaces a small file, through a temporary file beside it. Creates its directory if it is
+/// missing.
+pub fn replace_file(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
+    let temporary = with_directory(path, || Temporary::create_beside(path))?;
+    fill_and_persist(temporary, path, content, durability)
+}
+
+/// Replaces a small file, through a temporary file in a directory that is swept when a process was
+/// killed. That directory must be on the same file system.
+pub fn replace_file_through(
+    temporary_directory: &Path,
+    path: &Path,
+    content: &[u8],
+    durability: Durability,
+) -> io::Result<()> {
+    fill_and_persist(Temporary::create_in(temporary_directory)?, path, content, durability)
+}
+
+fn fill_and_persist(
+    mut temporary: Temporary,
+    path: &Path,
+    content: &[u8],
+    durability: Durability,
+) -> io::Result<()> {
+    temporary.write_all(content)?;
+    if durability == Durability::Synced {
+        temporary.sync_data()?;
+    }
+    temporary.persist(path)?;
+    if durability == Durability::Synced {
+        sync_directory(directory_of(path))?;
+    }
+    Ok(())
+}
+
+/// The directory that a path is in; `.` for a bare name.
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A new file that is removed again unless it is persisted.
+#[derive(Debug)]
+pub struct Temporary {
+    file: File,
+    path: PathBuf,
+    is_persisted: bool,
+}
+
+impl Temporary {
+    /// Creates a file with a random name in this directory.
+    pub fn create_in(directory: &Path) -> io::Result<Temporary> {
+        Temporary::create_at(directory.join(hex::random_digits(16)))
+    }
+
+    /// Creates a hidden file with a random name in the directory of `destination`.
+    pub fn create_beside(destination: &Path) -> io::Result<Temporary> {
+        let name = format!(".takeback-{}.tmp", hex::random_digits(16));
+        Temporary::create_at(directory_of(destination).join(name))
+    }
+
+    fn create_at(path: PathBuf) -> io::Result<Temporary> {
+        let file = create_new_file(&path)?;
+        Ok(Temporary { file, path, is_persisted: false })
+    }
+
+    /// The path that the file has until it is persisted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Renames the file to its destination, replacing the file that is there.
+    pub fn persist(mut self, destination: &Path) -> io::Result<()> {
+        fs::rename(&self.path, destination)?;
+        self.is_persisted = true;
+        Ok(())
+    }
+
+    /// Sets the file's mode and renames it to its destination, replacing the file that is there.
+    pub fn persist_with_mode(self, destination: &Path, mode: u32) -> io::Result<()> {
+        self.file.set_permissions(fs::Permissions::from_mode(mode))?;
+        self.persist(destination)
+    }
+
+    /// Gives the file its destination, or fails with [`io::ErrorKind::AlreadyExists`]. Of several
+    /// processes that try this at once, exactly one succeeds.
+    pub fn persist_new(mut self, destination: &Path) -> io::Result<()> {
+        match fs::hard_link(&self.path, destination) {
+            // Some file systems have no links.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                let flags = RenameFlags::NOREPLACE;
+                rustix::fs::renameat_with(CWD, &self.path, CWD, destination, flags)?;
+                self.is_persisted = true;
+                Ok(())
+            }
+            linked => linked,
+        }
+    }
+}
+
+impl Deref for Temporary {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl DerefMut for Temporary {
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.file
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.is_persisted {
+            // An empty name beside the others does no harm if this fails.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Makes the contents of several files durable, in parallel: concurrent syncs share one commit of
+/// the file system's journal.
+pub fn sync_files(files: &[&File]) -> io::Result<()> {
+    const THREADS: usize = 16;
+    let sync = |files: &[&File]| files.iter().try_for_each(|file| file.sync_data());
+    let share = files.len().div_ceil(THREADS).max(1);
+    let (own, others) = files.split_at(share.min(files.len()));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            others.chunks(share).map(|share| scope.spawn(move || sync(share))).collect();
+        let own = sync(own);
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("fdatasync does not panic"))
+            .fold(own, Result::and)
+    })
+}
+
+/// Makes the names in a directory durable: new ones, renamed ones and removed ones.
+pub fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Renames a file or directory, or fails with [`io::ErrorKind::AlreadyExists`].
+///
+/// On file systems that cannot do this in one step, the check comes first: there, the caller must
+/// be the only writer.
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match fs::symlink_metadata(to) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(from, to),
+            Err(error) => Err(error),
+        },
+        result => Ok(result?),
+    }
+}
+
+/// Treats a missing file as success: for removals.
+pub fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Treats a missing file as `None`: for reads.
+pub fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+/// Removes everything in a directory of temporary files. The caller makes sure that no process uses
+/// them.
+pub fn sweep_directory(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// A `flock` on a file. The kernel releases it when its process ends, in whatever way.
+#[derive(Debug)]
+pub struct FileLock {
+    file: File,
+}
+
+impl FileLock {
+    /// Waits for a lock that readers share. Creates the file if it is missing.
+    pub fn shared(path: &Path) -> io::Result<FileLock> {
+        FileLock::acquire(open_file(path)?, FlockOperation::LockShared)
+    }
+
+    /// Waits for a lock that excludes all others. Creates the file if it is missing.
+    pub fn exclusive(path: &Path) -> io::Result<FileLock> {
+        FileLock::acquire(open_file(path)?, FlockOperation::LockExclusive)
+    }
+
+    /// Takes the lock that excludes all others, or returns `None` if another process holds one.
+    /// Creates the file if it is missing.
+    pub fn try_exclusive(path: &Path) -> io::Result<Option<FileLock>> {
+        match FileLock::acquire(open_file(path)?, FlockOperation::NonBlockingLockExclusive) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for the lock on a directory itself, which needs no file of its own. Creates the
+    /// directory if it is missing.
+    pub fn exclusive_on_directory(directory: &Path) -> io::Result<FileLock> {
+        create_directory(directory)?;
+        FileLock::acquire(File::open(directory)?, FlockOperation::LockExclusive)
+    }
+
+    fn acquire(file: File, operation: FlockOperation) -> io::Result<FileLock> {
+        loop {
+            match rustix::fs::flock(&file, operation) {
+                Ok(()) => return Ok(FileLock { file }),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The locked file, open for reading and writing.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// True if the locked file is still the one at this path, not one that was removed or replaced
+    /// since.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let at_path = fs::symlink_metadata(path).map(identity).ok();
+        at_path.is_some() && at_path == self.file.metadata().map(identity).ok()
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing is not enough while another thread starts a process: until that calls `exec`, it
+        // has the file open, too.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_and_directories_are_private() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("a/b");
+        create_directory(&directory).unwrap();
+        create_directory(&directory).unwrap();
+        assert_eq!((mode(&directory), mode(&scratch.path().join("a"))), (0o700, 0o700));
+        let exists = create_new_directory(&directory).unwrap_err();
+        assert_eq!(exists.kind(), io::ErrorKind::AlreadyExists);
+
+        let at = |name: &str| directory.join(name);
+        open_file(&at("opened")).unwrap();
+        append_file(&at("appended")).unwrap();
+        create_file(&at("created")).unwrap();
+        create_new_file(&at("new")).unwrap();
+        replace_file(&at("replaced"), b"", Durability::Cached).unwrap();
+        for name in ["opened", "appended", "created", "new", "replaced"] {
+            assert_eq!(mode(&at(name)), 0o600, "{name}");
+        }
+        let exists = create_new_file(&at("new")).unwrap_err();
+        assert_eq!(exists.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn opening_keeps_the_content() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("file");
+        fs::write(&path, "content").unwrap();
+        open_file(&path).unwrap();
+        append_file(&path).unwrap().write_all(b"!").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"content!");
+        create_file(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_replaced_file_has_the_new_content_and_leaves_nothing_beside_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("directory/file");
+        for durability in [Durability::Cached, Durability::Synced] {
+            replace_file(&path, b"one", durability).unwrap();
+            replace_file_through(scratch.path(), &path, b"two", durability).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"two");
+        }
+        assert_eq!(names(scratch.path()), ["directory"]);
+        assert_eq!(names(path.parent().unwrap()), ["file"]);
+        // A directory is in the way.
+        let error = replace_file(&scratch.path().join("directory"), b"", Durability::Cached);
+        assert!(error.is_err());
+        assert_eq!(names(scratch.path()), ["directory"]);
+    }
+
+    #[test]
+    fn a_new_file_replaces_no_other() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("file");
+        let mut first = Temporary::create_beside(&path).unwrap();
+        let second = Temporary::create_in(scratch.path()).unwrap();
+        first.write_all(b"first").unwrap();
+        first.persist_new(&path).unwrap();
+        let error = second.persist_new(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(names(scratch.path()), ["file"]);
+        let third = Temporary::create_beside(&path).unwrap();
+        third.persist_with_mode(&path, 0o444).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (Vec::new(), 0o444));
+    }
+
+    #[test]
+    fn renaming_replaces_nothing() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        fs::write(at("a"), "a").unwrap();
+        fs::write(at("b"), "b").unwrap();
+        let error = rename_new(&at("a"), &at("b")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        rename_new(&at("a"), &at("c")).unwrap();
+        assert_eq!(names(scratch.path()), ["b", "c"]);
+    }
+
+    #[test]
+    fn missing_files_are_no_error_where_that_is_said() {
+        let missing = Path::new("/nonexistent/file");
+        ignore_missing(fs::remove_file(missing)).unwrap();
+        assert!(if_exists(fs::read(missing)).unwrap().is_none());
+        assert!(if_exists(fs::read("/")).is_err());
+    }
+
+    #[test]
+    fn sweeping_removes_files_and_directories() {
+        let scratch = tempfile::tempdir().unwrap();
+        fs::create_dir_all(scratch.path().join("a/b")).unwrap();
+        fs::write(scratch.path().join("a/b/c"), "").unwrap();
+        fs::write(scratch.path().join("d"), "").unwrap();
+        sweep_directory(scratch.path()).unwrap();
+        assert_eq!(names(scratch.path()), [""; 0]);
+    }
+
+    #[test]
+    fn several_files_are_synced_together() {
+        let scratch = tempfile::tempdir().unwrap();
+        let files: Vec<File> = (0..40)
+            .map(|number| create_file(&scratch.path().join(number.to_string())).unwrap())
+            .collect();
+        sync_files(&files.iter().collect::<Vec<_>>()).unwrap();
+        sync_files(&[]).unwrap();
+        sync_directory(scratch.path()).unwrap();
+    }
+
+    #[test]
+    fn an_exclusive_lock_excludes_all_others() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("lock");
+        let lock = FileLock::exclusive(&path).unwrap();
+        assert!(FileLock::try_exclusive(&path).unwrap().is_none());
+        drop(lock);
+        let shared = FileLock::shared(&path).unwrap();
+        let too = FileLock::shared(&path).unwrap();
+        assert!(FileLock::try_exclusive(&path).unwrap().is_none());
+        drop((shared, too));
+        assert!(FileLock::try_exclusive(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_directory_can_be_locked_itself() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("directory");
+        let lock = FileLock::exclusive_on_directory(&directory).unwrap();
+        let file = File::open(&directory).unwrap();
+        let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(taken, Err(Errno::WOULDBLOCK));
+        drop(lock);
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    }
+
+    #[test]
+    fn a_lock_knows_whether_its_file_is_still_in_place() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("lock");
+        let lock = FileLock::exclusive(&path).unwrap();
+        assert!(lock.is_at(&path));
+        replace_file(&path, b"", Durability::Cached).unwrap();
+        assert!(!lock.is_at(&path));
+        fs::remove_file(&path).unwrap();
+        assert!(!lock.is_at(&path));
+    }
+}

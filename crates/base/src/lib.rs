@@ -1,0 +1,14 @@
+//! Ground shared by all crates, one module per subject:
+//!
+//! - [`durable`]: files and directories of takeback's own, which only their owner may read;
+//!   atomic replacement; locks that die with their process
+//! - [`hex`]: hexadecimal digits
+//! - [`errors`]: an error together with its causes, as text
+//! - [`paths`]: normalised and canonical paths; paths as bytes
+//!
+//! This crate depends on no other crate of the project.
+
+pub mod durable;
+pub mod errors;
+pub mod hex;
+pub mod paths;

@@ -1,0 +1,202 @@
+//! The sessions database (`state.db`) of Hermes Agent.
+//!
+//! Written for the schema versions 1 to 22. Columns are read by name: known ones are mapped, all
+//! others are kept in `extra` under their own names. So a newer version can be read as long as its
+//! tables have the same names, and so can the database of a fork, whose version numbers have
+//! another meaning.
+//!
+//! SQLite gives types to values, not to columns. A value of an unexpected type is converted as far
+//! as possible, and the original is kept in `extra` as `hermes:<column>`.
+
+mod copy;
+mod outline;
+mod records;
+mod row;
+mod schema;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::vec;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use takeback_ledger::{MessageRecord, SessionRecord, Transcript, UsageRecord};
+
+use copy::PrivateCopy;
+use outline::{Outline, SessionRows};
+use row::RowFields;
+
+/// The reason why a Hermes database cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages speak")]
+pub enum HermesError {
+    #[error("no Hermes database at {}", .path.display())]
+    Missing { path: PathBuf },
+    #[error("{} is not a file", .path.display())]
+    NotAFile { path: PathBuf },
+    #[error("cannot copy {} to {}", .path.display(), .copy.display())]
+    Copy { path: PathBuf, copy: PathBuf, source: io::Error },
+    #[error("{} changes faster than it can be copied; stop Hermes and try again", .path.display())]
+    Changing { path: PathBuf },
+    #[error("{} is not an SQLite database", .path.display())]
+    NotSqlite { path: PathBuf },
+    #[error("{} is not a Hermes database: it has no {missing}", .path.display())]
+    NotHermes { path: PathBuf, missing: &'static str },
+    #[error("cannot read the Hermes database {}", .path.display())]
+    Sqlite { path: PathBuf, source: rusqlite::Error },
+}
+
+/// An open copy of a Hermes database.
+#[derive(Debug)]
+pub struct HermesDatabase {
+    // Fields are dropped in this order: the connection is closed before its files are removed.
+    connection: Connection,
+    path: PathBuf,
+    version: i64,
+    _copy: PrivateCopy,
+}
+
+impl HermesDatabase {
+    /// Opens a copy of the database `path`, or of `path/state.db` if that is a directory.
+    ///
+    /// The database and its journal are copied into a new directory below `scratch`, which only
+    /// this user can read and which is removed when the value is dropped. SQLite never opens the
+    /// original: a running Hermes is not disturbed, and no file beside the original changes.
+    pub fn open(path: &Path, scratch: &Path) -> Result<HermesDatabase, HermesError> {
+        let path = resolve_database(path)?;
+        let copy = PrivateCopy::create(&path, scratch)?;
+        let failed = |source| sqlite_error(&path, source);
+        let connection = open_connection(copy.database()).map_err(failed)?;
+        if let Some(missing) = schema::find_missing_part(&connection).map_err(failed)? {
+            return Err(HermesError::NotHermes { path, missing });
+        }
+        let version = schema::read_version(&connection).map_err(failed)?;
+        Ok(HermesDatabase { connection, path, version, _copy: copy })
+    }
+
+    /// The schema version; 0 if the database has none.
+    pub fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// Returns every session with all its messages, oldest session first.
+    ///
+    /// Only row ids are collected now; the iterator reads each session when it gets there. A
+    /// session that cannot be read does not affect the others.
+    pub fn transcripts(&self) -> Result<Transcripts<'_>, HermesError> {
+        let failed = |source| sqlite_error(&self.path, source);
+        let outline = Outline::read(&self.connection).map_err(failed)?;
+        let rows_by_id = outline.rows_by_id();
+        let sessions = outline.into_oldest_first().into_iter();
+        Ok(Transcripts { database: self, rows_by_id, sessions })
+    }
+
+    fn read_row(&self, table: &str, row: i64) -> rusqlite::Result<Option<RowFields>> {
+        let sql = format!("SELECT * FROM {table} WHERE rowid = ?1");
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut rows = statement.query([row])?;
+        rows.next()?.map(RowFields::read).transpose()
+    }
+}
+
+/// An iterator over the sessions of a [`HermesDatabase`].
+#[derive(Debug)]
+pub struct Transcripts<'a> {
+    database: &'a HermesDatabase,
+    /// The row of each session in the table of sessions, by id.
+    rows_by_id: HashMap<String, i64>,
+    sessions: vec::IntoIter<SessionRows>,
+}
+
+impl Iterator for Transcripts<'_> {
+    type Item = Result<Transcript, HermesError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rows = self.sessions.next()?;
+        let failed = |source| sqlite_error(&self.database.path, source);
+        Some(self.read_transcript(&rows).map_err(failed))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.sessions.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Transcripts<'_> {}
+
+impl Transcripts<'_> {
+    fn read_transcript(&self, rows: &SessionRows) -> rusqlite::Result<Transcript> {
+        Ok(Transcript {
+            session: self.read_session(rows)?,
+            messages: self.read_messages(rows)?,
+            usage: self.read_usage(rows)?,
+            ..Transcript::default()
+        })
+    }
+
+    fn read_session(&self, rows: &SessionRows) -> rusqlite::Result<SessionRecord> {
+        let fields = match rows.session {
+            Some(row) => self.database.read_row("sessions", row)?,
+            None => None,
+        };
+        let mut session = match fields {
+            Some(fields) => records::session_record(fields),
+            None => records::missing_session(rows.time),
+        };
+        session.id.clone_from(&rows.id);
+        session.parent_kind = records::parent_kind(&session, self.read_parent(&session)?.as_ref());
+        Ok(session)
+    }
+
+    fn read_parent(&self, session: &SessionRecord) -> rusqlite::Result<Option<SessionRecord>> {
+        let row = session.parent_session_id.as_ref().and_then(|id| self.rows_by_id.get(id));
+        let Some(row) = row else { return Ok(None) };
+        Ok(self.database.read_row("sessions", *row)?.map(records::session_record))
+    }
+
+    fn read_messages(&self, rows: &SessionRows) -> rusqlite::Result<Vec<MessageRecord>> {
+        let mut messages = Vec::with_capacity(rows.messages.len());
+        for row in &rows.messages {
+            if let Some(fields) = self.database.read_row("messages", *row)? {
+                messages.push(records::message_record(fields, messages.len() as i64 + 1));
+            }
+        }
+        Ok(messages)
+    }
+
+    fn read_usage(&self, rows: &SessionRows) -> rusqlite::Result<Vec<UsageRecord>> {
+        let mut usage = Vec::with_capacity(rows.usage.len());
+        for row in &rows.usage {
+            if let Some(fields) = self.database.read_row("session_model_usage", *row)? {
+                usage.push(records::usage_record(fields));
+            }
+        }
+        Ok(usage)
+    }
+}
+
+/// Finds the file of the database. A link is followed, because SQLite keeps the journal beside the
+/// file that the link points to.
+fn resolve_database(path: &Path) -> Result<PathBuf, HermesError> {
+    let file = if path.is_dir() { path.join("state.db") } else { path.to_owned() };
+    let found = file.canonicalize().map_err(|_| HermesError::Missing { path: file })?;
+    if found.is_file() { Ok(found) } else { Err(HermesError::NotAFile { path: found }) }
+}
+
+fn open_connection(copy: &Path) -> rusqlite::Result<Connection> {
+    // Writable, so that SQLite can apply the journal.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(copy, flags)?;
+    // Hermes is known to break the definitions of its search tables. With writable_schema, SQLite
+    // reads the other tables all the same.
+    connection.execute_batch("PRAGMA writable_schema = ON; PRAGMA trusted_schema = OFF;")?;
+    Ok(connection)
+}
+
+fn sqlite_error(path: &Path, source: rusqlite::Error) -> HermesError {
+    let path = path.to_owned();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => HermesError::NotSqlite { path },
+        _ => HermesError::Sqlite { path, source },
+    }
+}

@@ -1,0 +1,254 @@
+//! Checkpoints of another program become the older history of a workspace.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use takeback_base::errors::error_chain;
+use takeback_ledger::Time;
+use takeback_tree::{
+    AdoptError, Adopted, Filter, ForeignRepository, Late, Oid, Pin, PinError, Progress, Rules,
+    Store, StoreError,
+};
+use takeback_undo::{Kind, Record};
+
+/// The reason of a checkpoint that came without one.
+const NO_REASON: &str = "imported";
+
+/// A checkpoint of another program: a commit of a git repository.
+pub(crate) struct ForeignCheckpoint<'a> {
+    /// The repository that has the commit.
+    pub(crate) repository: &'a ForeignRepository,
+    /// The id of the commit.
+    pub(crate) id: Oid,
+    /// The tree of the commit.
+    pub(crate) tree: Oid,
+    /// The time at which it was made, in seconds since 1970.
+    pub(crate) time: i64,
+    /// The reason that the other program recorded; may be empty.
+    pub(crate) reason: &'a str,
+    /// Patterns of files that the other program left out of it without a trace. If the checkpoint
+    /// lacks such a file, the file may have existed all the same.
+    pub(crate) exclude: &'a [String],
+}
+
+/// The result of adding older history to a workspace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OlderHistory {
+    /// The new pins, oldest first.
+    pub pins: Vec<Pin>,
+    /// The number of checkpoints that the workspace already had.
+    pub known: usize,
+    /// The checkpoints that could not be read.
+    pub skipped: Vec<SkippedCheckpoint>,
+}
+
+/// A checkpoint that could not be read, and is therefore not in the store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SkippedCheckpoint {
+    /// The commit in the other program's repository.
+    pub id: Oid,
+    /// The error that reading it led to.
+    pub problem: String,
+}
+
+/// The error of an import that the store refused.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum ImportError {
+    Adopt(#[from] AdoptError),
+    Pin(#[from] PinError),
+    Store(#[from] StoreError),
+}
+
+/// A checkpoint whose objects are in our store, with the record that it will have.
+struct NewCheckpoint {
+    tree: Oid,
+    time: i64,
+    record: Record,
+}
+
+/// Adds checkpoints, given oldest first, to the history of the workspace at `directory`, which
+/// need not exist. They come before all checkpoints that takeback took itself.
+///
+/// Checkpoints that the workspace already has are left alone, so that importing twice adds
+/// nothing. One that cannot be read is skipped and does not affect the others.
+pub(crate) fn add_older_history(
+    store: &Store,
+    directory: &Path,
+    checkpoints: &[ForeignCheckpoint<'_>],
+    now: Time,
+    progress: Progress<'_>,
+) -> Result<OlderHistory, ImportError> {
+    let mut adoption = store.adopt()?;
+    let (mut taken, mut skipped) = (Vec::new(), Vec::new());
+    for (done, checkpoint) in (1..).zip(checkpoints) {
+        match adoption.take(checkpoint.repository, checkpoint.tree) {
+            Ok(adopted) => taken.push(NewCheckpoint {
+                tree: adopted.tree,
+                time: checkpoint.time,
+                record: new_record(directory, checkpoint, adopted),
+            }),
+            Err(AdoptError::Foreign(problem)) => {
+                skipped
+                    .push(SkippedCheckpoint { id: checkpoint.id, problem: error_chain(&problem) });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        progress(done, checkpoints.len() as u64);
+    }
+    if taken.is_empty() {
+        return Ok(OlderHistory { pins: Vec::new(), known: 0, skipped });
+    }
+    let lock = adoption.lock(directory)?;
+    let predecessors = find_predecessors(&taken, &lock.pins()?);
+    let (mut late, mut records) = (Vec::new(), Vec::new());
+    let mut known = 0;
+    for (new, predecessor) in taken.into_iter().zip(predecessors) {
+        match predecessor {
+            Some(after) => {
+                late.push(Late { after, tree: new.tree, time: new.time });
+                records.push(new.record);
+            }
+            None => known += 1,
+        }
+    }
+    let mut message = |index: usize, seq| {
+        let record: &mut Record = &mut records[index];
+        record.seq = seq;
+        record.message()
+    };
+    let pins = lock.finish(&late, system_time(now), &mut message)?;
+    Ok(OlderHistory { pins, known, skipped })
+}
+
+/// Makes the record of a checkpoint, but for its number.
+fn new_record(directory: &Path, checkpoint: &ForeignCheckpoint<'_>, adopted: Adopted) -> Record {
+    let rules = Rules { exclude: checkpoint.exclude.to_vec(), ..Rules::default() };
+    let reason = if checkpoint.reason.is_empty() { NO_REASON } else { checkpoint.reason };
+    let time = Time(checkpoint.time * 1000);
+    Record {
+        imported: Some(checkpoint.id),
+        files: Some(adopted.files),
+        filter: Filter { rules, tracked: Vec::new() },
+        uncovered: adopted.uncovered,
+        ..Record::new(directory.into(), 0, time, Kind::Manual, reason)
+    }
+}
+
+fn system_time(time: Time) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(time.0.max(0).unsigned_abs())
+}
+
+/// Finds the number of the pin that each checkpoint comes after; `None` for a checkpoint that has a
+/// pin already. Imported history is older than everything that takeback captured, and stays
+/// together.
+fn find_predecessors(taken: &[NewCheckpoint], pins: &[Pin]) -> Vec<Option<u64>> {
+    let known: Vec<(u64, Key)> =
+        pins.iter().filter_map(|pin| Some((pin.name.seq, imported_key(pin)?))).collect();
+    let keys: Vec<Key> = taken.iter().map(|new| checkpoint_key(new.tree, &new.record)).collect();
+    let known_keys: Vec<&Key> = known.iter().map(|(_, key)| key).collect();
+    let same = match_longest(&keys.iter().collect::<Vec<_>>(), &known_keys);
+    let number = |at: &usize| known[*at].0;
+    let before_first = |first: u64| {
+        let earlier = pins.iter().map(|pin| pin.name.seq).take_while(|seq| *seq < first);
+        earlier.last().unwrap_or(0)
+    };
+    let mut after = match same.iter().flatten().next().map(number) {
+        Some(first) => before_first(first),
+        None => known.last().map_or(0, |(seq, _)| *seq),
+    };
+    same.iter()
+        .map(|at| match at.as_ref().map(number) {
+            Some(seq) => {
+                after = seq;
+                None
+            }
+            None => Some(after),
+        })
+        .collect()
+}
+
+/// The identity of an imported checkpoint: its tree and the first paragraph of its reason, on one
+/// line. Other programs write their commits anew, with other ids and times; this much of them
+/// stays.
+type Key = (Oid, String);
+
+fn imported_key(pin: &Pin) -> Option<Key> {
+    let record = Record::parse(&pin.message).ok()?;
+    record.imported.map(|_| checkpoint_key(pin.tree, &record))
+}
+
+fn checkpoint_key(tree: Oid, record: &Record) -> Key {
+    let lines = record.reason.lines().map(str::trim_end).take_while(|line| !line.is_empty());
+    let subject = lines.collect::<Vec<_>>().join(" ");
+    // Hermes writes a checkpoint without a reason anew as "checkpoint".
+    let is_unnamed = subject.is_empty() || subject == NO_REASON;
+    (tree, if is_unnamed { "checkpoint".to_owned() } else { subject })
+}
+
+/// Matches the longest common subsequence: returns the index in `known` of each of `new`.
+fn match_longest(new: &[&Key], known: &[&Key]) -> Vec<Option<usize>> {
+    // Usually all known checkpoints are at the beginning.
+    let start = new.iter().zip(known).take_while(|(a, b)| a == b).count();
+    let (rest, others) = (&new[start..], &known[start..]);
+    let width = others.len() + 1;
+    let mut lengths = vec![0u32; (rest.len() + 1) * width];
+    for row in (0..rest.len()).rev() {
+        for column in (0..others.len()).rev() {
+            lengths[row * width + column] = if rest[row] == others[column] {
+                lengths[(row + 1) * width + column + 1] + 1
+            } else {
+                lengths[(row + 1) * width + column].max(lengths[row * width + column + 1])
+            };
+        }
+    }
+    let mut matches: Vec<Option<usize>> = (0..start).map(Some).collect();
+    let mut column = 0;
+    for row in 0..rest.len() {
+        let length = lengths[row * width + column];
+        let without = lengths[(row + 1) * width + column];
+        // If the longest one needs this key, it matches as early as possible.
+        let found = (length > without).then(|| {
+            (column..others.len()).find(|at| {
+                rest[row] == others[*at] && lengths[(row + 1) * width + at + 1] + 1 == length
+            })
+        });
+        if let Some(at) = found.flatten() {
+            matches.push(Some(start + at));
+            column = at + 1;
+        } else {
+            matches.push(None);
+        }
+    }
+    matches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_common_part_is_found() {
+        let keys = |text: &str| -> Vec<Key> {
+            text.chars().map(|character| (Oid::default(), character.to_string())).collect()
+        };
+        for (new, known, expected) in [
+            ("abc", "abc", "012"),
+            ("abcd", "ab", "01--"),
+            ("cdef", "abcd", "23--"),
+            ("ab", "", "--"),
+            ("xaby", "ab", "-01-"),
+            ("bab", "abab", "123"),
+            ("acb", "abc", "0-1"),
+        ] {
+            let (new_keys, known_keys) = (keys(new), keys(known));
+            let found = match_longest(
+                &new_keys.iter().collect::<Vec<_>>(),
+                &known_keys.iter().collect::<Vec<_>>(),
+            );
+            let found = found.iter().map(|at| at.map_or("-".into(), |at| at.to_string()));
+            assert_eq!(found.collect::<String>(), expected, "{new} {known}");
+        }
+    }
+}

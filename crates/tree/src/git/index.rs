@@ -1,0 +1,374 @@
+//! The index of a work tree: the paths that git tracks, and a copy that git can take back.
+
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use sha1::{Digest, Sha1};
+
+use super::{GitDirectory, MAX_LARGE_FILE, read_regular_file};
+use crate::oid::Oid;
+use crate::path::is_within;
+
+/// The length of the SHA-1 checksum at the end of an index.
+const CHECKSUM_LENGTH: usize = 20;
+
+impl GitDirectory {
+    /// The path of the index, whether it exists or not.
+    pub fn index_path(&self) -> PathBuf {
+        self.path.join("index")
+    }
+
+    /// Returns numbers that differ after the index was written: its size, times and inode.
+    pub fn index_stamp(&self) -> Option<[i64; 5]> {
+        let stat = fs::symlink_metadata(self.index_path()).ok().filter(fs::Metadata::is_file)?;
+        let times = [stat.mtime(), stat.mtime_nsec(), stat.ctime() ^ stat.ctime_nsec()];
+        Some([stat.size() as i64, times[0], times[1], times[2], stat.ino() as i64])
+    }
+
+    /// Copies the staged state out of the index, without anything that only speeds git up. The same
+    /// staged state is always the same bytes. Returns `None` if there is no index or it is of a form
+    /// that cannot be copied: a split one, or one with SHA-256.
+    ///
+    /// A copy followed by the SHA-1 of its bytes is an index that git accepts.
+    pub fn copy_index(&self) -> Option<Vec<u8>> {
+        normalize_index(&read_regular_file(&self.index_path(), MAX_LARGE_FILE)?)
+    }
+}
+
+/// The paths that an index tracks, sorted.
+#[derive(Default, Debug)]
+pub(crate) struct TrackedPaths {
+    paths: Vec<Vec<u8>>,
+}
+
+impl TrackedPaths {
+    /// Reads an index. One that cannot be read tracks nothing: coverage then follows the other
+    /// rules.
+    pub(crate) fn read(index: &Path) -> TrackedPaths {
+        let mut paths = read_paths(index).unwrap_or_default();
+        paths.sort_unstable();
+        paths.dedup();
+        TrackedPaths { paths }
+    }
+
+    pub(crate) fn contains(&self, path: &[u8]) -> bool {
+        self.paths.binary_search_by(|tracked| tracked.as_slice().cmp(path)).is_ok()
+    }
+
+    /// True if anything below this directory is tracked.
+    pub(crate) fn has_any_under(&self, directory: &[u8]) -> bool {
+        let first = [directory, b"/"].concat();
+        let at = self.paths.partition_point(|path| *path < first);
+        self.paths.get(at).is_some_and(|path| is_within(path, directory))
+    }
+}
+
+fn read_paths(index: &Path) -> Option<Vec<Vec<u8>>> {
+    let bytes = read_regular_file(index, MAX_LARGE_FILE)?;
+    let entries = parse_entries(&bytes)?;
+    let mut paths = entries.paths(&bytes)?;
+    // A split index shares most of its entries with another file. Entries that were removed since
+    // still count as tracked, which captures more and never less.
+    let extensions = Extensions::new(&bytes, entries.end).flatten();
+    for extension in extensions.filter(|extension| extension.signature == b"link") {
+        let shared = Oid::from_slice(extension.content)?;
+        if shared != Oid::ZERO {
+            let path = index.with_file_name(format!("sharedindex.{shared}"));
+            paths.extend(read_shared_paths(&path).unwrap_or_default());
+        }
+    }
+    Some(paths)
+}
+
+/// Reads the paths of the shared part of a split index. Such a part is never split itself; one that
+/// says so is not followed, because it could lead in circles.
+fn read_shared_paths(path: &Path) -> Option<Vec<Vec<u8>>> {
+    let bytes = read_regular_file(path, MAX_LARGE_FILE)?;
+    parse_entries(&bytes)?.paths(&bytes)
+}
+
+/// The places of all entries in an index.
+struct IndexEntries {
+    entries: Vec<IndexEntry>,
+    /// The offset behind the last entry.
+    end: usize,
+}
+
+/// The place of an entry in an index.
+struct IndexEntry {
+    /// The offset at which it begins, with the times of its file.
+    start: usize,
+    /// The number of bytes at the end of the path before it that its own path does not share. `None`
+    /// in versions in which paths are written in full.
+    strip: Option<u64>,
+    /// The place of its path, or of what follows the shared beginning.
+    name: Range<usize>,
+}
+
+fn parse_entries(bytes: &[u8]) -> Option<IndexEntries> {
+    let (version, count) = (read_u32(bytes, 4)?, read_u32(bytes, 8)?);
+    if bytes.get(..4)? != b"DIRC" || !(2..=4).contains(&version) {
+        return None;
+    }
+    let mut entries = Vec::new();
+    let mut at = 12;
+    for _ in 0..count {
+        let start = at;
+        let flags = u16::from_be_bytes(bytes.get(at + 60..at + 62)?.try_into().ok()?);
+        let is_extended = version >= 3 && flags & 0x4000 != 0;
+        at += if is_extended { 64 } else { 62 };
+        let mut strip = None;
+        if version == 4 {
+            let (stripped, length) = crate::pack::ofs(bytes.get(at..)?)?;
+            strip = Some(stripped);
+            at += length;
+        }
+        let name = at..at + bytes.get(at..)?.iter().position(|byte| *byte == 0)?;
+        // Before version 4 entries are padded to multiples of eight bytes, with one NUL at least.
+        let length = name.end - start;
+        at = if version == 4 { name.end + 1 } else { start + (length + 8) / 8 * 8 };
+        entries.push(IndexEntry { start, strip, name });
+    }
+    Some(IndexEntries { entries, end: at })
+}
+
+impl IndexEntries {
+    /// Assembles the paths of all entries.
+    fn paths(&self, bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut paths = Vec::new();
+        let mut previous: Vec<u8> = Vec::new();
+        for entry in &self.entries {
+            let shared = match entry.strip {
+                Some(strip) => previous.len().checked_sub(usize::try_from(strip).ok()?)?,
+                None => 0,
+            };
+            let mut path = previous[..shared].to_vec();
+            path.extend_from_slice(&bytes[entry.name.clone()]);
+            previous.clone_from(&path);
+            // A sparse index names whole directories; a split one leaves replaced names empty.
+            while path.last() == Some(&b'/') {
+                path.pop();
+            }
+            if !path.is_empty() {
+                paths.push(path);
+            }
+        }
+        Some(paths)
+    }
+}
+
+/// A piece of an index behind its entries.
+struct Extension<'a> {
+    signature: &'a [u8],
+    content: &'a [u8],
+    /// Signature, length and content.
+    whole: &'a [u8],
+}
+
+/// The extensions of an index. Yields `None` once if they are damaged, and then ends.
+struct Extensions<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Extensions<'a> {
+    fn new(index: &'a [u8], entries_end: usize) -> Extensions<'a> {
+        let end = index.len().saturating_sub(CHECKSUM_LENGTH);
+        Extensions { rest: index.get(entries_end..end).unwrap_or_default() }
+    }
+
+    fn parse_next(&mut self) -> Option<Extension<'a>> {
+        let length = 8 + read_u32(self.rest, 4)? as usize;
+        let whole = self.rest.get(..length)?;
+        self.rest = &self.rest[length..];
+        Some(Extension { signature: &whole[..4], content: &whole[8..], whole })
+    }
+}
+
+impl<'a> Iterator for Extensions<'a> {
+    type Item = Option<Extension<'a>>;
+
+    fn next(&mut self) -> Option<Option<Extension<'a>>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let extension = self.parse_next();
+        if extension.is_none() {
+            self.rest = &[];
+        }
+        Some(extension)
+    }
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Removes from an index its checksum, its optional extensions, and the times and numbers of files.
+/// Git fills all of it in again.
+fn normalize_index(index: &[u8]) -> Option<Vec<u8>> {
+    let end = index.len().checked_sub(CHECKSUM_LENGTH)?;
+    let (content, checksum) = index.split_at(end);
+    // `index.skipHash` leaves zeros.
+    if checksum != Sha1::digest(content).as_slice() && checksum != [0; CHECKSUM_LENGTH] {
+        return None;
+    }
+    let entries = parse_entries(content)?;
+    let mut copy = content.get(..entries.end)?.to_vec();
+    for entry in &entries.entries {
+        // Times, device, inode; owner, group, size. Between them is the mode.
+        copy[entry.start..entry.start + 24].fill(0);
+        copy[entry.start + 28..entry.start + 40].fill(0);
+    }
+    for extension in Extensions::new(index, entries.end) {
+        let extension = extension?;
+        match extension.signature {
+            // A split index has most entries in another file.
+            b"link" => return None,
+            // Extensions that git must understand begin with a small letter.
+            [b'a'..=b'z', ..] => copy.extend_from_slice(extension.whole),
+            _ => {}
+        }
+    }
+    Some(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::GitScratch;
+    use super::*;
+
+    #[test]
+    fn every_index_version_and_a_split_index_are_read() {
+        for setup in [
+            &["update-index", "--index-version", "2"][..],
+            &["update-index", "--index-version", "4"],
+            &["update-index", "--split-index"],
+        ] {
+            let scratch = GitScratch::new();
+            for (path, content) in
+                [("a", "1"), ("dir/file one", "2"), ("dir/file two", "3"), ("dir/sub/x", "4")]
+            {
+                scratch.write(path, content);
+            }
+            scratch.git(&["add", "a", "dir"]);
+            scratch.git(setup);
+            scratch.write("later", "5");
+            scratch.git(&["add", "-N", "later"]);
+            let tracked = TrackedPaths::read(&scratch.directory().index_path());
+            for path in [&b"a"[..], b"dir/file one", b"dir/file two", b"dir/sub/x", b"later"] {
+                assert!(tracked.contains(path), "{setup:?} {}", String::from_utf8_lossy(path));
+            }
+            assert_eq!(tracked.paths.len(), 5, "{setup:?} {tracked:?}");
+            assert!(tracked.has_any_under(b"dir") && tracked.has_any_under(b"dir/sub"));
+            assert!(!tracked.has_any_under(b"di") && !tracked.has_any_under(b"a"));
+            assert!(!tracked.contains(b"dir"));
+        }
+    }
+
+    #[test]
+    fn shared_indexes_that_refer_to_each_other_are_read_once() {
+        let scratch = GitScratch::new();
+        let index = |shared: u8| {
+            let mut bytes = b"DIRC\0\0\0\x02\0\0\0\x01".to_vec();
+            bytes.extend_from_slice(&[0; 62]);
+            bytes.extend_from_slice(&[b'a' + shared, 0]);
+            bytes.resize(bytes.len().next_multiple_of(8) + 4, 0);
+            bytes.extend_from_slice(b"link\0\0\0\x14");
+            bytes.extend_from_slice(&[shared; 20]);
+            bytes.extend_from_slice(&[0; CHECKSUM_LENGTH]);
+            bytes
+        };
+        let path = scratch.directory().index_path();
+        let shared = |shared: u8| path.with_file_name(format!("sharedindex.{}", Oid([shared; 20])));
+        fs::write(&path, index(1)).unwrap();
+        fs::write(shared(1), index(2)).unwrap();
+        fs::write(shared(2), index(1)).unwrap();
+        assert_eq!(TrackedPaths::read(&path).paths, [b"b".to_vec(), b"c".to_vec()]);
+    }
+
+    #[test]
+    fn a_linked_work_tree_has_its_own_index() {
+        let scratch = GitScratch::new();
+        scratch.git(&["commit", "-q", "--allow-empty", "-m", "x"]);
+        scratch.git(&["worktree", "add", "-q", "linked"]);
+        scratch.write("linked/there", "");
+        super::super::testing::run_git(&scratch.root().join("linked"), &["add", "there"]);
+        let linked = GitDirectory::find(&scratch.root().join("linked")).unwrap();
+        assert!(TrackedPaths::read(&linked.index_path()).contains(b"there"));
+        assert!(!TrackedPaths::read(&scratch.directory().index_path()).contains(b"there"));
+    }
+
+    #[test]
+    fn a_damaged_index_tracks_nothing_and_has_no_copy() {
+        let scratch = GitScratch::new();
+        let mut signed = b"DIRC\0\0\0\x02\0\0\0\x09".to_vec();
+        signed.extend_from_slice(&Sha1::digest(&signed));
+        for bytes in [
+            &b""[..],
+            b"DIRC",
+            b"DIRC\0\0\0\x02\xff\xff\xff\xff",
+            b"garbage of some length",
+            &[0; 64],
+            &signed,
+        ] {
+            fs::write(scratch.directory().index_path(), bytes).unwrap();
+            let tracked = TrackedPaths::read(&scratch.directory().index_path());
+            assert_eq!(tracked.paths.len(), 0, "{bytes:?}");
+            assert_eq!(scratch.directory().copy_index(), None, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_staged_state_is_the_same_copy() {
+        for version in ["2", "3", "4"] {
+            let scratch = GitScratch::new();
+            scratch.write("a", "a");
+            scratch.write("directory/b", "b");
+            scratch.git(&["add", "a", "directory"]);
+            scratch.git(&["update-index", "--index-version", version]);
+            let stamp = scratch.directory().index_stamp().unwrap();
+            let copy = scratch.directory().copy_index().unwrap();
+            scratch.write("a", "a");
+            scratch.git(&["update-index", "--refresh"]);
+            assert_eq!(scratch.directory().copy_index().unwrap(), copy, "version {version}");
+            scratch.write("a", "b");
+            scratch.git(&["add", "a"]);
+            assert_ne!(scratch.directory().copy_index().unwrap(), copy, "version {version}");
+            assert_ne!(scratch.directory().index_stamp().unwrap(), stamp, "version {version}");
+        }
+    }
+
+    #[test]
+    fn git_accepts_a_copy_with_a_checksum() {
+        for version in ["2", "3", "4"] {
+            let scratch = GitScratch::new();
+            scratch.git(&["update-index", "--index-version", version]);
+            for name in ["a", "directory/b", "c with spaces", "ö"] {
+                scratch.write(name, name);
+            }
+            scratch.git(&["add", "."]);
+            scratch.git(&["commit", "-qm", "a"]);
+            scratch.write("a", "staged");
+            scratch.git(&["add", "a"]);
+            scratch.git(&["rm", "-q", "--cached", "c with spaces"]);
+            let staged = scratch.git(&["ls-files", "--stage"]);
+            let mut copy = scratch.directory().copy_index().unwrap();
+            scratch.git(&["reset", "-q", "--hard"]);
+            assert_ne!(scratch.git(&["ls-files", "--stage"]), staged);
+            copy.extend_from_slice(&Sha1::digest(&copy));
+            fs::write(scratch.directory().index_path(), copy).unwrap();
+            assert_eq!(scratch.git(&["ls-files", "--stage"]), staged, "version {version}");
+        }
+    }
+
+    #[test]
+    fn a_split_index_has_no_copy() {
+        let scratch = GitScratch::new();
+        scratch.write("a", "a");
+        scratch.git(&["add", "a"]);
+        scratch.git(&["update-index", "--split-index"]);
+        assert_eq!(scratch.directory().copy_index(), None);
+    }
+}

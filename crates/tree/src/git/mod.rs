@@ -1,0 +1,169 @@
+//! Git repositories of other programs, read without git: HEAD, refs, the index and objects.
+//!
+//! Nothing here writes to them. A [`GitDirectory`] is the `.git` of a workspace, which may be
+//! damaged, hostile or in use: whatever cannot be read counts as absent. A [`ForeignRepository`]
+//! is one whose history is imported: there, whatever cannot be read is an error.
+
+mod config;
+mod head;
+pub(crate) mod index;
+mod objects;
+pub(crate) mod refs;
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+pub use head::Head;
+pub use objects::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};
+
+/// The largest size of a small file, such as HEAD or a ref.
+const MAX_SMALL_FILE: u64 = 64 << 10;
+/// The largest size of an index or of packed refs.
+const MAX_LARGE_FILE: u64 = 1 << 30;
+
+/// The directory that git keeps about one work tree: `.git`, or the directory that a file of this
+/// name refers to in a linked work tree or a submodule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GitDirectory {
+    path: PathBuf,
+}
+
+impl GitDirectory {
+    /// Finds the directory of the work tree whose root is `root`.
+    pub fn find(root: &Path) -> Option<GitDirectory> {
+        let git = root.join(".git");
+        let kind = fs::symlink_metadata(&git).ok()?.file_type();
+        if kind.is_dir() {
+            return Some(GitDirectory { path: git });
+        }
+        let text = kind.is_file().then(|| read_text(&git))??;
+        let target = text.strip_prefix("gitdir:")?.trim();
+        Some(GitDirectory { path: root.join(target) })
+    }
+
+    /// The path of the directory, which holds HEAD and the index.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the directory that holds the refs: another one only for a linked work tree.
+    fn common_path(&self) -> PathBuf {
+        match read_text(&self.path.join("commondir")) {
+            Some(text) => self.path.join(text.trim()),
+            None => self.path.clone(),
+        }
+    }
+}
+
+/// Reads a regular file of at most `max_size` bytes. Anything else in its place, such as a pipe or
+/// a link to an endless device, is neither waited for nor read.
+fn read_regular_file(path: &Path, max_size: u64) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file: File = rustix::fs::open(path, flags, Mode::empty()).ok()?.into();
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > max_size {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).ok()?);
+    file.take(max_size).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn read_text(path: &Path) -> Option<String> {
+    String::from_utf8(read_regular_file(path, MAX_SMALL_FILE)?).ok()
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::GitDirectory;
+
+    /// A repository that git itself made.
+    pub(crate) struct GitScratch(pub(crate) tempfile::TempDir);
+
+    impl GitScratch {
+        pub(crate) fn new() -> GitScratch {
+            let scratch = GitScratch(tempfile::tempdir().unwrap());
+            scratch.git(&["init", "-q", "-b", "main"]);
+            scratch
+        }
+
+        pub(crate) fn root(&self) -> &Path {
+            self.0.path()
+        }
+
+        pub(crate) fn git(&self, arguments: &[&str]) -> String {
+            run_git(self.root(), arguments)
+        }
+
+        pub(crate) fn write(&self, path: &str, content: &str) {
+            let path = self.root().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+
+        pub(crate) fn directory(&self) -> GitDirectory {
+            GitDirectory::find(self.root()).unwrap()
+        }
+    }
+
+    pub(crate) fn run_git(directory: &Path, arguments: &[&str]) -> String {
+        let output = Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.quotePath=false"])
+            .args(arguments.iter().map(OsStr::new))
+            .current_dir(directory)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", "/nonexistent")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::GitScratch;
+    use super::*;
+
+    #[test]
+    fn a_directory_without_git_has_none() {
+        let scratch = tempfile::tempdir().unwrap();
+        assert_eq!(GitDirectory::find(scratch.path()), None);
+        fs::write(scratch.path().join(".git"), "no reference").unwrap();
+        assert_eq!(GitDirectory::find(scratch.path()), None);
+    }
+
+    #[test]
+    fn a_linked_work_tree_refers_to_its_directory() {
+        let scratch = GitScratch::new();
+        scratch.git(&["commit", "-q", "--allow-empty", "-m", "x"]);
+        scratch.git(&["worktree", "add", "-q", "linked"]);
+        let linked = GitDirectory::find(&scratch.root().join("linked")).unwrap();
+        assert!(linked.path().ends_with(".git/worktrees/linked"), "{linked:?}");
+        let common = fs::canonicalize(linked.common_path()).unwrap();
+        assert_eq!(common, fs::canonicalize(scratch.directory().path()).unwrap());
+    }
+
+    #[test]
+    fn only_regular_files_of_the_right_size_are_read() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("file");
+        fs::write(&file, "12345").unwrap();
+        assert_eq!(read_regular_file(&file, 5).as_deref(), Some(&b"12345"[..]));
+        assert_eq!(read_regular_file(&file, 4), None);
+        let endless = scratch.path().join("endless");
+        std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+        for path in [&endless, &scratch.path().join("missing"), scratch.path()] {
+            assert_eq!(read_regular_file(path, 5), None, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The refs and objects of another program's repository.
+//!
+//! Every object is hashed and compared with its id. Limits: only SHA-1, and only refs that are
+//! files; no grafts, replacements, annotated tags or linked work trees.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use bstr::ByteSlice;
+use flate2::read::ZlibDecoder;
+
+use super::config::find_setting;
+use super::head::parse_symbolic_ref;
+use super::refs::{read_all_refs, read_if_exists};
+use crate::object::{self, Kind, Malformed, OwnedEntry};
+use crate::oid::Oid;
+use crate::pack::MAX_OBJECT;
+use crate::pack::index::corrupt;
+use crate::pack::read::{Pack, Stored};
+use crate::store::{Packs, StoreError};
+
+/// The depth to which git follows alternates of alternates.
+const MAX_ALTERNATES: usize = 5;
+
+/// A git repository of another program, open for reading. Packs are listed once, when it is
+/// opened.
+pub struct ForeignRepository {
+    directory: PathBuf,
+    work_tree: Option<PathBuf>,
+    /// The repository's own objects, then those of its alternates.
+    databases: Vec<ObjectDatabase>,
+}
+
+/// A directory of objects, loose and packed.
+struct ObjectDatabase {
+    directory: PathBuf,
+    packs: Packs,
+}
+
+/// The reason why a repository cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum ForeignError {
+    #[error("{} is not a git repository", .0.display())]
+    NotRepository(PathBuf),
+    /// The repository names its objects by a hash other than SHA-1.
+    #[error("the repository {} names its objects by {format}; only sha1 can be read", path.display())]
+    ObjectFormat { path: PathBuf, format: String },
+    /// The repository does not keep its refs as files.
+    #[error("the repository {} keeps its refs as {format}; only files can be read", path.display())]
+    RefFormat { path: PathBuf, format: String },
+    #[error(transparent)]
+    Read(#[from] StoreError),
+}
+
+/// The reason why an object of a foreign repository cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum ForeignObjectError {
+    #[error("object {0} is missing from the repository")]
+    Missing(Oid),
+    /// All copies of the object are damaged; this is the last one that was tried.
+    #[error("object {oid} in {} is damaged: {reason}", file.display())]
+    Damaged { oid: Oid, file: PathBuf, reason: String },
+    /// The object is larger than the store accepts.
+    #[error("object {oid} is too large: {size} bytes")]
+    TooLarge { oid: Oid, size: u64 },
+    /// The object is intact, but not of the expected kind.
+    #[error("object {0} is not a {1}")]
+    WrongKind(Oid, &'static str),
+    /// The object is intact, but its content does not have the form of its kind.
+    #[error("object {0}: {1}")]
+    Malformed(Oid, Malformed),
+}
+
+/// A ref of a foreign repository.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForeignRef {
+    /// The full name, beginning with `refs/`.
+    pub name: String,
+    /// The object that it names; `None` if it holds no object id.
+    pub id: Option<Oid>,
+}
+
+/// A commit of a foreign repository.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForeignCommit {
+    /// The state that it records.
+    pub tree: Oid,
+    /// The commits before it.
+    pub parents: Vec<Oid>,
+    /// The author's time, in seconds since 1970.
+    pub time: i64,
+    /// The number of minutes that the author's clock was ahead of UTC.
+    pub zone: i32,
+    /// The author's message, in which bytes that are not UTF-8 are replaced.
+    pub message: String,
+}
+
+impl ForeignRepository {
+    /// True if a directory looks like the inside of a repository, by the signs that git itself looks
+    /// for.
+    pub fn is_at(directory: &Path) -> bool {
+        directory.join("HEAD").symlink_metadata().is_ok() && directory.join("objects").is_dir()
+    }
+
+    /// Opens the repository at a path: its own directory, or the work tree that has it as `.git`.
+    pub fn open(path: &Path) -> Result<ForeignRepository, ForeignError> {
+        let inside = path.join(".git");
+        let directory = if ForeignRepository::is_at(path) {
+            path.to_owned()
+        } else if ForeignRepository::is_at(&inside) {
+            inside
+        } else {
+            return Err(ForeignError::NotRepository(path.to_owned()));
+        };
+        let config = read_if_exists(&directory.join("config"))?.unwrap_or_default();
+        let extension = |name| find_setting(&config, "extensions", name);
+        if let Some(format) = extension("objectformat").filter(|format| format != "sha1") {
+            return Err(ForeignError::ObjectFormat { path: directory, format });
+        }
+        if let Some(format) = extension("refstorage").filter(|format| format != "files") {
+            return Err(ForeignError::RefFormat { path: directory, format });
+        }
+        let work_tree = find_setting(&config, "core", "worktree").map(|path| directory.join(path));
+        let mut databases = Vec::new();
+        add_database(directory.join("objects"), MAX_ALTERNATES, &mut databases);
+        Ok(ForeignRepository { directory, work_tree, databases })
+    }
+
+    /// The directory of the repository itself.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The work tree that the configuration names, if it names one.
+    pub fn work_tree(&self) -> Option<&Path> {
+        self.work_tree.as_deref()
+    }
+
+    /// Reads all refs, sorted by name.
+    pub fn refs(&self) -> Result<Vec<ForeignRef>, ForeignError> {
+        let refs = read_all_refs(&self.directory)?.into_iter();
+        // A git process that was killed leaves its lock files.
+        let refs = refs.filter(|reference| !reference.name.ends_with(".lock"));
+        let mut refs: Vec<ForeignRef> = refs
+            .map(|reference| ForeignRef { name: reference.name, id: reference.id.ok() })
+            .collect();
+        refs.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(refs)
+    }
+
+    /// Finds the commit that HEAD refers to; `None` before the first commit.
+    pub fn head(&self) -> Result<Option<Oid>, ForeignError> {
+        let text = read_if_exists(&self.directory.join("HEAD"))?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let Some(name) = parse_symbolic_ref(&text) else { return Ok(text.trim_end().parse().ok()) };
+        let refs = self.refs()?;
+        Ok(refs.into_iter().find(|reference| reference.name == name).and_then(|found| found.id))
+    }
+
+    /// Reads the content of a file or the target of a symlink.
+    pub fn blob(&self, oid: &Oid) -> Result<Vec<u8>, ForeignObjectError> {
+        self.read_kind(oid, Kind::Blob, "file")
+    }
+
+    /// Reads a commit.
+    pub fn commit(&self, oid: &Oid) -> Result<ForeignCommit, ForeignObjectError> {
+        let content = self.read_kind(oid, Kind::Commit, "commit")?;
+        parse_commit(&content).ok_or(ForeignObjectError::Malformed(*oid, Malformed("commit")))
+    }
+
+    /// Reads the entries of a tree. Names and modes may be such that no tree of the store has them.
+    pub(crate) fn tree(&self, oid: &Oid) -> Result<Vec<OwnedEntry>, ForeignObjectError> {
+        // Git knows the empty tree even if it is not stored.
+        if *oid == Oid::EMPTY_TREE {
+            return Ok(Vec::new());
+        }
+        let content = self.read_kind(oid, Kind::Tree, "tree")?;
+        let mut entries = Vec::new();
+        let mut rest = &content[..];
+        while !rest.is_empty() {
+            let (entry, after) = object::split_any(rest)
+                .ok_or(ForeignObjectError::Malformed(*oid, Malformed("tree")))?;
+            entries.push(entry.into());
+            rest = after;
+        }
+        Ok(entries)
+    }
+
+    fn read_kind(
+        &self,
+        oid: &Oid,
+        kind: Kind,
+        name: &'static str,
+    ) -> Result<Vec<u8>, ForeignObjectError> {
+        match self.read_object(oid)? {
+            (found, content) if found == kind => Ok(content),
+            _ => Err(ForeignObjectError::WrongKind(*oid, name)),
+        }
+    }
+
+    /// Reads an object from the first intact copy.
+    fn read_object(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ForeignObjectError> {
+        let mut failure = ForeignObjectError::Missing(*oid);
+        let copies = self.databases.iter().flat_map(|database| database.copies_of(oid));
+        for (file, copy) in copies {
+            match check_copy(oid, file, copy) {
+                Ok(object) => return Ok(object),
+                Err(ForeignObjectError::Missing(_)) => {}
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+}
+
+/// The reason why a copy of an object is of no use.
+enum CopyError {
+    TooLarge(u64),
+    Io(io::Error),
+}
+
+impl From<io::Error> for CopyError {
+    fn from(error: io::Error) -> CopyError {
+        CopyError::Io(error)
+    }
+}
+
+/// A copy of an object as it was read, not yet compared with its id.
+type ObjectCopy = Result<(Kind, Vec<u8>), CopyError>;
+
+/// Checks that a copy of an object is what its id says.
+fn check_copy(
+    oid: &Oid,
+    file: PathBuf,
+    copy: ObjectCopy,
+) -> Result<(Kind, Vec<u8>), ForeignObjectError> {
+    let reason = match copy {
+        Ok((kind, content)) if Oid::of(kind, &content) == *oid => return Ok((kind, content)),
+        Ok(_) => "its content does not match its id".to_owned(),
+        Err(CopyError::TooLarge(size)) => {
+            return Err(ForeignObjectError::TooLarge { oid: *oid, size });
+        }
+        Err(CopyError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(ForeignObjectError::Missing(*oid));
+        }
+        Err(CopyError::Io(error)) => error.to_string(),
+    };
+    Err(ForeignObjectError::Damaged { oid: *oid, file, reason })
+}
+
+impl ObjectDatabase {
+    /// Reads every copy of an object, each with the path of its file.
+    fn copies_of<'a>(&'a self, oid: &'a Oid) -> impl Iterator<Item = (PathBuf, ObjectCopy)> + 'a {
+        let packed = self.packs.find(oid).map(|(pack, offset)| {
+            let path = self.directory.join("pack").join(&pack.name).with_extension("pack");
+            (path, read_packed(pack, offset))
+        });
+        let loose = std::iter::once_with(|| {
+            let name = oid.to_string();
+            let path = self.directory.join(&name[..2]).join(&name[2..]);
+            let copy = read_loose(&path);
+            (path, copy)
+        });
+        packed.chain(loose)
+    }
+}
+
+/// Reads an object out of a pack.
+fn read_packed(pack: &Pack, offset: u64) -> ObjectCopy {
+    // Git never stores an object of this size as a delta.
+    let head = pack.file.head(offset)?;
+    if matches!(head.stored, Stored::Whole(_)) && head.size > MAX_OBJECT {
+        return Err(CopyError::TooLarge(head.size));
+    }
+    Ok(pack.read(offset)?)
+}
+
+/// Reads an object that is a file of its own: kind, size, NUL and content in one zlib stream.
+fn read_loose(path: &Path) -> ObjectCopy {
+    let mut stream = ZlibDecoder::new(File::open(path)?);
+    let mut head = Vec::new();
+    (&mut stream).take(32).read_to_end(&mut head)?;
+    let nul = head.find_byte(0).ok_or_else(|| corrupt("an object without a head"))?;
+    let mut content = head.split_off(nul + 1);
+    let (kind, size) = head[..nul]
+        .to_str()
+        .ok()
+        .and_then(|head| head.split_once(' '))
+        .and_then(|(kind, size)| Some((Kind::from_name(kind)?, size.parse::<u64>().ok()?)))
+        .ok_or_else(|| corrupt("an object with an unknown head"))?;
+    if size > MAX_OBJECT {
+        return Err(CopyError::TooLarge(size));
+    }
+    // Read one byte more than the size, to notice an object that is longer.
+    let rest = (size + 1).saturating_sub(content.len() as u64);
+    stream.take(rest).read_to_end(&mut content)?;
+    if content.len() as u64 != size {
+        return Err(corrupt("an object whose size is not the one in its head").into());
+    }
+    Ok((kind, content))
+}
+
+/// Adds an object database and those that it borrows objects from. One that does not exist, or was
+/// added before, adds nothing.
+fn add_database(directory: PathBuf, depth: usize, databases: &mut Vec<ObjectDatabase>) {
+    let Ok(directory) = fs::canonicalize(directory) else { return };
+    if databases.iter().any(|known| known.directory == directory) {
+        return;
+    }
+    let alternates = fs::read(directory.join("info/alternates")).unwrap_or_default();
+    let packs = Packs::load(&directory.join("pack"));
+    databases.push(ObjectDatabase { directory: directory.clone(), packs });
+    if depth == 0 {
+        return;
+    }
+    for line in alternates.lines().filter(|line| !line.is_empty() && !line.starts_with(b"#")) {
+        if let Ok(path) = line.to_path() {
+            add_database(directory.join(path), depth - 1, databases);
+        }
+    }
+}
+
+/// Parses a commit, whatever program made it: signatures and other fields are skipped.
+fn parse_commit(content: &[u8]) -> Option<ForeignCommit> {
+    let (head, message) = match content.find("\n\n") {
+        Some(end) => (&content[..end], &content[end + 2..]),
+        None => (content, &b""[..]),
+    };
+    // A line that begins with a space continues the field before it.
+    let fields = || head.lines().filter_map(|line| line.split_once_str(" "));
+    let id = |text: &[u8]| text.to_str().ok()?.parse::<Oid>().ok();
+    let (_, tree) = fields().find(|(name, _)| *name == b"tree")?;
+    let parents = fields().filter(|(name, _)| *name == b"parent").map(|(_, text)| id(text));
+    let (_, author) = fields().find(|(name, _)| *name == b"author")?;
+    let mut words = author.rsplit(|byte| *byte == b' ');
+    let zone = words.next().and_then(parse_zone).unwrap_or(0);
+    let time = words.next()?.to_str().ok()?.parse().ok()?;
+    Some(ForeignCommit {
+        tree: id(tree)?,
+        parents: parents.collect::<Option<_>>()?,
+        time,
+        zone,
+        message: message.to_str_lossy().into_owned(),
+    })
+}
+
+/// Parses `+hhmm` into minutes ahead of UTC.
+fn parse_zone(text: &[u8]) -> Option<i32> {
+    let number: i32 = text.to_str().ok()?.parse().ok()?;
+    Some(number / 100 * 60 + number % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signed_commits_and_odd_time_zones_are_parsed() {
+        let commit = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\
+            parent 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\
+            author A <a@b> 1700000000 -0330\ncommitter B <b@c> 1700000009 +0000\n\
+            gpgsig -----BEGIN\n tree nonsense\n -----END\n\nbefore \xff\n\nmore\n";
+        let commit = parse_commit(commit).expect("a commit");
+        assert_eq!((commit.time, commit.zone), (1_700_000_000, -210));
+        assert_eq!((commit.tree, commit.parents.len()), (Oid::EMPTY_TREE, 1));
+        assert_eq!(commit.message, "before \u{fffd}\n\nmore\n");
+        assert!(parse_commit(b"tree 12\nauthor A <a@b> 1 +0000\n\nx").is_none());
+    }
+}

@@ -1,0 +1,97 @@
+//! The refs of a repository: of the store, or of another program.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use takeback_base::durable::if_exists;
+
+use crate::oid::Oid;
+use crate::store::{Store, StoreError};
+
+/// A ref: in the store, a pin or something that git put there.
+#[derive(Clone, Debug)]
+pub(crate) struct Ref {
+    /// The full name, beginning with `refs/`.
+    pub(crate) name: String,
+    /// The object that it names, or the reason why it names none.
+    pub(crate) id: Result<Oid, String>,
+}
+
+impl Ref {
+    fn new(name: String, text: &[u8]) -> Ref {
+        let text = String::from_utf8_lossy(text);
+        let id = text.trim_end().parse().map_err(|_| "the ref holds no object id".to_owned());
+        Ref { name, id }
+    }
+
+    /// The name as directory, number and last part: refs of a directory are one history, in the
+    /// order of their numbers.
+    fn sort_key(&self) -> (&str, u64, &str) {
+        let (directory, name) = self.name.rsplit_once('/').unwrap_or(("", &self.name));
+        (directory, name.parse().unwrap_or(0), name)
+    }
+
+    /// The directory that the ref is in. Refs of one directory are one history.
+    pub(crate) fn directory(&self) -> &str {
+        self.sort_key().0
+    }
+}
+
+impl Store {
+    /// Reads all refs, those of a directory together, oldest first.
+    pub(crate) fn all_refs(&self) -> Result<Vec<Ref>, StoreError> {
+        read_all_refs(self.directory())
+    }
+}
+
+/// Reads all refs of a repository, those of a directory together, oldest first.
+pub(crate) fn read_all_refs(repository: &Path) -> Result<Vec<Ref>, StoreError> {
+    let mut refs = Vec::new();
+    let mut directories = vec!["refs".to_owned()];
+    while let Some(directory) = directories.pop() {
+        let path = repository.join(&directory);
+        let failed = || StoreError::io("list", &path);
+        let Some(entries) = if_exists(fs::read_dir(&path)).map_err(failed())? else { continue };
+        for entry in entries {
+            let entry = entry.map_err(failed())?;
+            let name = format!("{directory}/{}", entry.file_name().to_string_lossy());
+            if entry.file_type().map_err(failed())?.is_dir() {
+                directories.push(name);
+            } else if let Some(text) = read_if_exists(&entry.path())? {
+                // A ref to a ref keeps nothing that the other does not keep.
+                if !text.starts_with(b"ref: ") {
+                    refs.push(Ref::new(name, &text));
+                }
+            }
+        }
+    }
+    add_packed_refs(repository, &mut refs)?;
+    refs.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
+    Ok(refs)
+}
+
+/// Adds the refs that are packed and not also files. Takeback never packs refs, but the user may
+/// run git on the store.
+fn add_packed_refs(repository: &Path, refs: &mut Vec<Ref>) -> Result<(), StoreError> {
+    let Some(text) = read_if_exists(&repository.join("packed-refs"))? else {
+        return Ok(());
+    };
+    let loose: HashSet<String> = refs.iter().map(|loose| loose.name.clone()).collect();
+    for line in text.split(|byte| *byte == b'\n') {
+        if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"^") {
+            continue;
+        }
+        let (id, name) = line.split_at(line.len().min(40));
+        let name = String::from_utf8_lossy(name).trim_start().to_owned();
+        if !loose.contains(&name) {
+            refs.push(Ref::new(name, id));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a file, or returns `None` if there is none.
+pub(crate) fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    if_exists(fs::read(path)).map_err(StoreError::io("read", path))
+}
