@@ -1,24 +1,24 @@
-//! Which variables may be set without changing what the programs do that come after.
+//! The variables that can be set without changing what later programs do.
 
-use super::parse::is_name;
+use crate::shell::parser::is_name;
 
-/// Whether a variable may be given to a program or exported.
-pub(super) fn is_harmless_for_programs(name: &str, value: Option<&str>) -> bool {
+/// True if a variable may be exported, or set for a single program.
+pub(in crate::shell) fn is_harmless_for_programs(name: &str, value: Option<&str>) -> bool {
     #[rustfmt::skip]
     const HARMLESS: &[&str] = &[
         "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "GIT_OPTIONAL_LOCKS",
         "GIT_TERMINAL_PROMPT", "LANG", "LANGUAGE", "LINES", "NO_COLOR", "RUST_BACKTRACE", "TERM",
         "TZ",
     ];
-    let pager = matches!(name, "PAGER" | "GIT_PAGER" | "GH_PAGER" | "MANPAGER");
+    let is_pager = matches!(name, "PAGER" | "GIT_PAGER" | "GH_PAGER" | "MANPAGER");
     HARMLESS.contains(&name)
         || name.starts_with("LC_")
-        || (pager && matches!(value, Some("cat" | "")))
+        || (is_pager && matches!(value, Some("cat" | "")))
 }
 
-/// Whether a variable of the shell may be set. It may have been exported before, so names to which
-/// the shell or programs listen are out.
-pub(super) fn is_harmless_in_shell(name: &str) -> bool {
+/// True if a variable of the shell may be set. It may have been exported before, so names that the
+/// shell or other programs read are not harmless.
+pub(in crate::shell) fn is_harmless_in_shell(name: &str) -> bool {
     #[rustfmt::skip]
     const PARTS: &[&str] = &[
         "PATH", "HOME", "PAGER", "EDITOR", "CONFIG", "OPT", "PROXY", "SHELL", "PROMPT", "BASH",
@@ -34,12 +34,12 @@ pub(super) fn is_harmless_in_shell(name: &str) -> bool {
     #[rustfmt::skip]
     const NAMES: &[&str] =
         &["IFS", "VISUAL", "BROWSER", "TMPDIR", "OPTIND", "NULLCMD", "READNULLCMD", "CDABLE"];
-    // In zsh these are tied to the ones in capitals.
+    // zsh ties these to the ones in capitals, or gives them a meaning of their own.
     #[rustfmt::skip]
     const ZSH: &[&str] =
         &["path", "fpath", "cdpath", "manpath", "mailpath", "module_path", "aliases", "functions",
           "commands", "galiases", "saliases", "options", "nameddirs", "prompt", "argv"];
-    let shared = |name: &str| {
+    let is_read_by_programs = |name: &str| {
         PARTS.iter().any(|part| name.contains(part))
             || STARTS.iter().any(|start| name.starts_with(start))
             || NAMES.contains(&name)
@@ -50,5 +50,5 @@ pub(super) fn is_harmless_in_shell(name: &str) -> bool {
     if name.bytes().any(|byte| byte.is_ascii_lowercase()) {
         return !name.contains("proxy");
     }
-    !shared(name) || is_harmless_for_programs(name, None)
+    !is_read_by_programs(name) || is_harmless_for_programs(name, None)
 }

@@ -1,36 +1,37 @@
-//! Paths outside of the workspace that a command names.
+//! Finds the paths outside of the workspace that a command names.
 
 use std::path::{Component, Path, PathBuf};
 
-use super::Surroundings;
+use super::ScriptContext;
 use super::syntax::Arg;
 
-/// Programs whose operands are files.
-const FILES: &[&str] = &[
+/// Programs whose operands are all files.
+const FILE_PROGRAMS: &[&str] = &[
     "chgrp", "chmod", "chown", "cp", "install", "ln", "mkdir", "mv", "rm", "rmdir", "shred", "tee",
     "touch", "truncate", "unlink",
 ];
 
 /// Options whose value is text, not a path.
-const TEXT: &[&str] = &["-m", "--message", "-c", "-e", "--expression", "-H", "-d", "--data"];
+const TEXT_OPTIONS: &[&str] =
+    &["-m", "--message", "-c", "-e", "--expression", "-H", "-d", "--data"];
 
-/// Whether writing to it changes nothing.
+/// True if writing to this path changes nothing.
 pub(super) fn is_harmless_device(path: &str) -> bool {
-    let descriptor = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+    let is_descriptor = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
     matches!(path, "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero")
-        || path.strip_prefix("/dev/fd/").is_some_and(descriptor)
+        || path.strip_prefix("/dev/fd/").is_some_and(is_descriptor)
 }
 
-/// The paths outside that the arguments of a program name.
-pub(super) fn named(
+/// Finds the paths outside of the workspace that the arguments of a program name.
+pub(super) fn find_outside_paths(
     base: &str,
     args: &[Arg],
     directory: Option<&Path>,
-    around: &Surroundings<'_>,
+    context: &ScriptContext<'_>,
 ) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    let files = FILES.contains(&base);
-    // The first operand of these is a program, which may look like a path.
+    let takes_files = FILE_PROGRAMS.contains(&base);
+    // The first operand of these is a script, which may look like a path.
     let mut skip_operand = matches!(base, "sed" | "awk" | "gawk" | "perl");
     let mut skip_value = false;
     for arg in args {
@@ -38,7 +39,8 @@ pub(super) fn named(
             continue;
         }
         if !arg.is_operand() {
-            skip_value = !files && arg.known().is_some_and(|text| TEXT.contains(&text));
+            skip_value =
+                !takes_files && arg.known().is_some_and(|text| TEXT_OPTIONS.contains(&text));
             skip_operand &= !(skip_value && arg.known() == Some("-e"));
             continue;
         }
@@ -49,16 +51,16 @@ pub(super) fn named(
             Some(file) if base == "dd" => &Arg::Known(file.to_owned()),
             _ => arg,
         };
-        if files || looks_like_path(arg) {
-            paths.extend(resolve(arg, directory, around));
+        if takes_files || looks_like_path(arg) {
+            paths.extend(resolve_outside(arg, directory, context));
         }
     }
-    // What it changes without naming it is most likely where it runs.
+    // A program that names no path most likely changes the directory it runs in.
     if let Some(directory) = directory
-        && !files
+        && !takes_files
         && paths.is_empty()
     {
-        paths.extend(resolve(&Arg::Known(".".to_owned()), Some(directory), around));
+        paths.extend(resolve_outside(&Arg::Known(".".to_owned()), Some(directory), context));
     }
     paths
 }
@@ -71,37 +73,37 @@ fn looks_like_path(arg: &Arg) -> bool {
     }
 }
 
-/// The path that a word names, if it lies outside of the workspace.
-pub(super) fn resolve(
+/// Resolves an argument to a path, if that lies outside of the workspace.
+pub(super) fn resolve_outside(
     arg: &Arg,
     directory: Option<&Path>,
-    around: &Surroundings<'_>,
+    context: &ScriptContext<'_>,
 ) -> Option<PathBuf> {
     if arg.known().is_some_and(|text| text.contains(':') || text.contains('\n')) {
-        // An address, a host, a mount.
+        // It is an address, a host or a mount.
         return None;
     }
-    let path = absolute(arg, directory, around.home)?;
-    let inside = path.starts_with(normal(around.workspace)) || path.starts_with("/dev");
-    (!inside).then_some(path)
+    let path = absolute_path(arg, directory, context.home)?;
+    let is_inside = path.starts_with(normalize(context.workspace)) || path.starts_with("/dev");
+    (!is_inside).then_some(path)
 }
 
-/// The path that a word names, without `.` and `..`.
-pub(super) fn absolute(
+/// Returns the absolute path that an argument names, without `.` and `..`.
+pub(super) fn absolute_path(
     arg: &Arg,
     directory: Option<&Path>,
     home: Option<&Path>,
 ) -> Option<PathBuf> {
     match arg {
-        Arg::Home(below) => Some(normal(&home?.join(below.trim_start_matches('/')))),
+        Arg::Home(below) => Some(normalize(&home?.join(below.trim_start_matches('/')))),
         Arg::Known(text) if text.is_empty() => None,
-        Arg::Known(text) if text.starts_with('/') => Some(normal(Path::new(text))),
-        Arg::Known(text) => Some(normal(&directory?.join(text))),
+        Arg::Known(text) if text.starts_with('/') => Some(normalize(Path::new(text))),
+        Arg::Known(text) => Some(normalize(&directory?.join(text))),
         Arg::Operand | Arg::Value | Arg::Unknown => None,
     }
 }
 
-fn normal(path: &Path) -> PathBuf {
+fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {

@@ -1,70 +1,71 @@
-//! Programs that only read, with the arguments with which they do.
+//! The programs that only read, each with the rule for its arguments.
 
-use super::git;
-use super::options::{NOTHING, OPERANDS, Rule, only};
-use super::scripts;
-use super::syntax::Arg;
+use super::argument_rules::{ArgumentRule as Rule, NOTHING, OPERANDS, only};
+use super::{awk, curl, find, git, sed, tar};
+use crate::shell::syntax::Arg;
 
-/// Where a program with a known name is what its name says.
+/// The directories in which a program is the one that its name says.
 #[rustfmt::skip]
-const SYSTEM: &[&str] = &[
+const SYSTEM_DIRECTORIES: &[&str] = &[
     "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/", "/usr/local/bin/", "/opt/homebrew/bin/",
 ];
 
-/// Programs that are there to change something: people are told so.
+/// Programs whose purpose is to change files. They get a reason of their own; every other unknown
+/// program counts as changing files, too.
 #[rustfmt::skip]
-const CHANGES: &[&str] = &[
+const CHANGES_FILES: &[&str] = &[
     "chgrp", "chmod", "chown", "cp", "dd", "install", "ln", "mkdir", "mkfifo", "mknod", "mktemp",
     "mv", "patch", "rename", "rm", "rmdir", "rsync", "shred", "split", "tee", "touch", "truncate",
     "unlink", "unzip", "wget", "zip",
 ];
 
-/// The name without the directory.
-pub(super) fn base_name(name: &str) -> &str {
+/// Returns the name without its directory.
+pub(in crate::shell) fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// Whether the program is the one that is known by its name.
-pub(super) fn is_trusted(name: &str) -> bool {
+/// True if the program is given by its bare name, or in a directory of the system.
+pub(in crate::shell) fn is_in_usual_place(name: &str) -> bool {
     let base = base_name(name);
-    base == name || SYSTEM.iter().any(|dir| name.strip_prefix(dir) == Some(base))
+    base == name || SYSTEM_DIRECTORIES.iter().any(|dir| name.strip_prefix(dir) == Some(base))
 }
 
-/// Why this command may change something; `None` if it only reads.
-pub(super) fn why_mutates(name: &str, args: &[Arg]) -> Option<String> {
+/// Explains why a command may change something; `None` if it only reads.
+pub(in crate::shell) fn why_may_change(name: &str, args: &[Arg]) -> Option<String> {
     let base = base_name(name);
-    if !is_trusted(name) {
+    if !is_in_usual_place(name) {
         return Some(format!("`{name}` is not known to only read"));
     }
-    let only_version = VERSIONED.contains(&base) && is_version(base, args);
-    match rule(base) {
-        Some(rule) if only_version || rule.allows(args) => None,
-        None if only_version => None,
-        None if CHANGES.contains(&base) => Some(format!("`{base}` changes files")),
+    let asks_version = HAS_VERSION.contains(&base) && is_version_request(base, args);
+    match find_rule(base) {
+        Some(rule) if asks_version || rule.allows(args) => None,
+        None if asks_version => None,
+        None if CHANGES_FILES.contains(&base) => Some(format!("`{base}` changes files")),
         None => Some(format!("`{base}` is not known to only read")),
-        Some(Rule::Verbs(..)) => Some(with_verb(base, args)),
-        Some(_) if base == "git" => Some(with_verb(base, args)),
+        Some(Rule::Verbs(..)) => Some(reason_with_verb(base, args)),
+        Some(_) if base == "git" => Some(reason_with_verb(base, args)),
         Some(_) => Some(format!("`{base}` with these arguments may change something")),
     }
 }
 
-fn with_verb(base: &str, args: &[Arg]) -> String {
-    let at = git::BEFORE.before_operand(args);
+fn reason_with_verb(base: &str, args: &[Arg]) -> String {
+    let at = git::BEFORE_VERB.count_before_operand(args);
     match at.and_then(|at| args.get(at)).and_then(Arg::known) {
         Some(verb) => format!("`{base} {verb}` may change something"),
         None => format!("`{base}` with these arguments may change something"),
     }
 }
 
-fn rule(base: &str) -> Option<&'static Rule> {
-    if ANY.contains(&base) {
+fn find_rule(base: &str) -> Option<&'static Rule> {
+    if ALWAYS_READ_ONLY.contains(&base) {
         return Some(&Rule::Any);
     }
     RULES.iter().find(|(name, _)| *name == base).map(|(_, rule)| rule)
 }
 
-/// Other short options mean something else to some of them.
-fn is_version(base: &str, args: &[Arg]) -> bool {
+/// True if the only argument asks for the version. Short options mean other things to some
+/// programs.
+fn is_version_request(base: &str, args: &[Arg]) -> bool {
     let [Arg::Known(arg)] = args else { return false };
     match arg.as_str() {
         "--version" => true,
@@ -77,9 +78,9 @@ fn is_version(base: &str, args: &[Arg]) -> bool {
     }
 }
 
-/// No option of these writes a file or runs a program.
+/// Programs of which no option writes a file or runs another program.
 #[rustfmt::skip]
-const ANY: &[&str] = &[
+const ALWAYS_READ_ONLY: &[&str] = &[
     ":", "arch", "b2sum", "basename", "break", "cat", "cd", "cksum", "clear", "cmp", "column",
     "comm", "continue", "cut", "df", "diff", "dig", "dirname", "dirs", "du", "echo", "egrep", "exa",
     "exit", "expand", "expr", "eza", "factor", "false", "fgrep", "fmt", "fold", "free", "getconf",
@@ -94,9 +95,9 @@ const ANY: &[&str] = &[
     "whoami", "yes", "zipinfo",
 ];
 
-/// Of these only the version is asked for.
+/// Programs that may be asked for their version.
 #[rustfmt::skip]
-const VERSIONED: &[&str] = &[
+const HAS_VERSION: &[&str] = &[
     "ansible", "aws", "bash", "bun", "bundle", "cargo", "clang", "cmake", "curl", "deno", "docker",
     "dotnet", "g++", "gcc", "gem", "gh", "go", "helm", "java", "javac", "kubectl", "make", "mypy",
     "mysql", "node", "npm", "npx", "perl", "php", "pip", "pip3", "poetry", "psql", "python",
@@ -104,47 +105,47 @@ const VERSIONED: &[&str] = &[
     "uv",
 ];
 
-/// With options that could write or run something, which are left out here.
+/// Programs with options that could write a file or run a program. The rules leave those out.
 #[rustfmt::skip]
 const RULES: &[(&str, Rule)] = &[
     ("ag", Rule::Only(only("#ilLnSsvwcgQarUtuzA:B:C:G:m:", "ignore= nocolor color hidden depth= \
         stats literal"))),
     ("apt-cache", Rule::Verbs(only("", ""), &[("policy", OPERANDS), ("search", OPERANDS),
         ("show", OPERANDS), ("depends", OPERANDS), ("rdepends", OPERANDS)])),
-    ("awk", Rule::Check(scripts::awk_reads)),
+    ("awk", Rule::Check(awk::is_read_only)),
     ("base64", Rule::Only(only("dw:i", "decode wrap= ignore-garbage"))),
     ("bat", Rule::Only(only("npAl:r:", "plain number style= language= line-range= color= \
         decorations="))),
     ("cal", Rule::Any),
     ("cargo", Rule::Verbs(only("", ""), &[("version", NOTHING), 
         ("locate-project", Rule::Only(only("", "workspace message-format=")))])),
-    ("crontab", Rule::Only(only("l", "").most(0).needs("l"))),
-    ("curl", Rule::Check(scripts::curl_reads)),
+    ("crontab", Rule::Only(only("l", "").max_operands(0).requires("l"))),
+    ("curl", Rule::Check(curl::is_read_only)),
     ("date", DATE),
     ("dmesg", Rule::Only(only("TtHLxkuwl:", "ctime human level= color? nopager"))),
     ("docker", Rule::Verbs(only("H:", "context= host="), DOCKER)),
-    ("dpkg", Rule::Only(only("lLsS", "list listfiles status search").needs("l L s S list \
+    ("dpkg", Rule::Only(only("lLsS", "list listfiles status search").requires("l L s S list \
         listfiles status search"))),
     ("fd", FD),
     ("fdfind", FD),
     ("file", Rule::Only(only("bihkLNprsv0E", "brief mime mime-type mime-encoding dereference \
         no-dereference version keep-going separator= extension apple no-pad print0"))),
-    ("find", Rule::Check(scripts::find_reads)),
-    ("gawk", Rule::Check(scripts::awk_reads)),
+    ("find", Rule::Check(find::is_read_only)),
+    ("gawk", Rule::Check(awk::is_read_only)),
     ("gh", Rule::Verbs(only("R:", "repo="), GH)),
     ("git", git::GIT),
     ("go", Rule::Verbs(only("", ""), &[("version", OPERANDS), ("env", Rule::Only(only("",
-        "").most(usize::MAX)))])),
+        "").max_operands(usize::MAX)))])),
     ("gunzip", UNPACK),
     ("gzip", UNPACK),
-    ("hostname", Rule::Only(only("fsidIA", "fqdn short all-fqdns ip-address").most(0))),
+    ("hostname", Rule::Only(only("fsidIA", "fqdn short all-fqdns ip-address").max_operands(0))),
     ("iconv", Rule::Only(only("f:t:lcs", "from-code= to-code= list silent"))),
     ("jobs", Rule::Only(only("lpnrs", ""))),
     ("journalctl", Rule::Only(only("u:n:fexbkp:S:U:rqo:at:", "unit= lines= follow no-pager since= \
         until= output= priority= boot? reverse no-tail all quiet dmesg user system list-boots"))),
     ("kubectl", Rule::Verbs(only("n:", "namespace= context="), KUBECTL)),
     ("lsof", Rule::Only(only("np:Pti?u:c:aU", ""))),
-    ("mawk", Rule::Check(scripts::awk_reads)),
+    ("mawk", Rule::Check(awk::is_read_only)),
     ("mount", NOTHING),
     ("netstat", Rule::Only(only("antulprsieogv", "listening numeric tcp udp all programs"))),
     ("npm", Rule::Verbs(only("g", "global"), &[("ls", NPM_LIST), ("list", NPM_LIST), ("view",
@@ -163,7 +164,7 @@ const RULES: &[(&str, Rule)] = &[
         file= unrestricted trim vimgrep replace= passthru type-list version debug threads= \
         no-messages no-config pretty null-data crlf encoding= max-filesize= one-file-system \
         search-zip only-matching max-columns-preview include-zero"))),
-    ("sed", Rule::Check(scripts::sed_reads)),
+    ("sed", Rule::Check(sed::is_read_only)),
     ("shellcheck", Rule::Any),
     ("sort", Rule::Only(only("bdfgiMhnRrVcCmsuzk:t:S:", "ignore-leading-blanks dictionary-order \
         ignore-case general-numeric-sort ignore-nonprinting month-sort human-numeric-sort \
@@ -174,13 +175,13 @@ const RULES: &[(&str, Rule)] = &[
         no-legend"), &[("status", SYSTEMCTL), ("is-active", SYSTEMCTL), ("is-enabled",
         SYSTEMCTL), ("is-failed", SYSTEMCTL), ("list-units", SYSTEMCTL), ("list-unit-files",
         SYSTEMCTL), ("list-timers", SYSTEMCTL), ("show", SYSTEMCTL), ("cat", SYSTEMCTL)])),
-    ("tar", Rule::Check(scripts::tar_lists)),
+    ("tar", Rule::Check(tar::is_read_only)),
     ("tree", Rule::Only(only("adlfiqNQpugshDFrtCnJXxL:P:I:", "noreport dirsfirst gitignore prune \
         sort= charset= du matchdirs filelimit= si inodes device"))),
     ("uniq", Rule::Only(only("cdDuizf:s:w:", "count repeated all-repeated? unique ignore-case \
-        skip-fields= skip-chars= check-chars= group? zero-terminated").most(1))),
-    ("unzip", Rule::Only(only("lvtpZ1qz", "").needs("l v t p Z"))),
-    ("xxd", Rule::Only(only("abCdeEipuc:g:l:s:n:o:", "").most(1))),
+        skip-fields= skip-chars= check-chars= group? zero-terminated").max_operands(1))),
+    ("unzip", Rule::Only(only("lvtpZ1qz", "").requires("l v t p Z"))),
+    ("xxd", Rule::Only(only("abCdeEipuc:g:l:s:n:o:", "").max_operands(1))),
     ("xz", UNPACK),
     ("xzcat", OPERANDS),
     ("yq", Rule::Only(only("rPMCNejo:p:I:", "raw-output prettyPrint unwrapScalar= output-format= \
@@ -191,10 +192,10 @@ const RULES: &[(&str, Rule)] = &[
     ("zstdcat", OPERANDS),
 ];
 
-/// An operand that is no format sets the clock.
+/// Allows formats as operands: any other operand sets the clock.
 const DATE: Rule = Rule::Check(|args| {
     let now = only("uRI?", "utc universal rfc-email iso-8601? rfc-3339=");
-    let then = only("ud:r:I?", "date= reference= utc").needs("d r date reference");
+    let then = only("ud:r:I?", "date= reference= utc").requires("d r date reference");
     let format = |arg: &Arg| arg.known().is_some_and(|text| text.starts_with(['-', '+']));
     Rule::Only(now).allows(args) && args.iter().all(format) || Rule::Only(then).allows(args)
 });
@@ -207,12 +208,12 @@ const FD: Rule = Rule::Only(only(
      no-ignore-vcs owner= and= regex prune version",
 ));
 
-/// To standard output, or no output.
+/// Allows unpacking to standard output, listing and testing.
 const UNPACK: Rule = Rule::Check(|args| {
     let to_stdout = only("cdvqfk0123456789", "stdout to-stdout decompress");
     let looks = only("ltvq", "list test verbose quiet");
-    Rule::Only(to_stdout.needs("c stdout to-stdout")).allows(args)
-        || Rule::Only(looks.needs("l t list test")).allows(args)
+    Rule::Only(to_stdout.requires("c stdout to-stdout")).allows(args)
+        || Rule::Only(looks.requires("l t list test")).allows(args)
 });
 
 const SYSTEMCTL: Rule = Rule::Only(only(
@@ -308,7 +309,7 @@ const GH: &[(&str, Rule)] = &[
     ("workflow", Rule::Verbs(only("", ""), &[("list", GH_READ), ("view", GH_READ)])),
     ("auth", Rule::Verbs(only("", ""), &[("status", OPERANDS)])),
     ("api", Rule::Only(only("q:H:it:", "jq= paginate header= hostname= include template= \
-        slurp").most(1))),
+        slurp").max_operands(1))),
     ("search", Rule::Verbs(only("", ""), &[("code", GH_READ), ("issues", GH_READ), ("prs",
         GH_READ), ("repos", GH_READ), ("commits", GH_READ)])),
     ("status", OPERANDS),

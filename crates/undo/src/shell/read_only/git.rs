@@ -1,23 +1,25 @@
-//! What git may be given so that it only reads.
+//! The arguments with which git only reads.
 //!
-//! Options that name a file to write or a program to run are left out, and so is everything that
-//! could make git do so by way of its configuration: `-c`, `--ext-diff`, `--exec-path=…`.
+//! Options that name a file to write or a program to run are left out, and so are those that could
+//! make git do so through its configuration: `-c`, `--ext-diff`, `--exec-path=…`.
 
-use super::options::{OPERANDS, Options, Rule, only};
-use super::syntax::Arg;
+use super::argument_rules::{AllowedOptions, ArgumentRule as Rule, OPERANDS, only};
+use crate::shell::syntax::Arg;
 
-/// Options before the verb.
-pub(super) const BEFORE: Options = only(
+/// The options before the verb.
+pub(super) const BEFORE_VERB: AllowedOptions = only(
     "C:pP",
     "no-pager paginate git-dir= work-tree= namespace= bare no-optional-locks literal-pathspecs \
      no-replace-objects glob-pathspecs noglob-pathspecs icase-pathspecs no-lazy-fetch",
 );
 
-/// All of it; without a verb only `--version` and such.
+/// The rule for git as a whole. Without a verb it allows only `--version` and the like.
 pub(super) const GIT: Rule = Rule::Check(|args| {
-    Rule::Verbs(BEFORE, VERBS).allows(args)
-        || Rule::Only(only("hv", "version help exec-path html-path man-path info-path").most(0))
-            .allows(args)
+    Rule::Verbs(BEFORE_VERB, VERBS).allows(args)
+        || Rule::Only(
+            only("hv", "version help exec-path html-path man-path info-path").max_operands(0),
+        )
+        .allows(args)
 });
 
 const LOG: Rule = Rule::Only(only(
@@ -50,8 +52,8 @@ const LIST_BRANCHES: Rule = Rule::Check(|args| {
         "all remotes verbose list show-current contains* no-contains* merged* no-merged* sort= \
          points-at= format= color? no-color column? no-column ignore-case abbrev? no-abbrev",
     );
-    Rule::Only(options.most(0)).allows(args)
-        || Rule::Only(options.needs("list")).allows(args) && !has_short(args, 'l')
+    Rule::Only(options.max_operands(0)).allows(args)
+        || Rule::Only(options.requires("list")).allows(args) && !has_short(args, 'l')
 });
 
 const LIST_TAGS: Rule = Rule::Check(|args| {
@@ -60,10 +62,11 @@ const LIST_TAGS: Rule = Rule::Check(|args| {
         "list contains* no-contains* merged* no-merged* sort= points-at= format= color? column? \
          no-column ignore-case",
     );
-    Rule::Only(options.most(0)).allows(args) || Rule::Only(options.needs("l list")).allows(args)
+    Rule::Only(options.max_operands(0)).allows(args)
+        || Rule::Only(options.requires("l list")).allows(args)
 });
 
-const CONFIG_READ: Options = only(
+const CONFIG_READ: AllowedOptions = only(
     "lz",
     "list get get-all get-regexp get-urlmatch get-color= name-only show-origin show-scope global \
      local system worktree null file= blob= type= includes no-includes all default= bool int path",
@@ -74,10 +77,10 @@ const CONFIG_VERBS: Rule = Rule::Verbs(
     &[("list", Rule::Only(CONFIG_READ)), ("get", Rule::Only(CONFIG_READ))],
 );
 
-/// `--get`, `--list` and such; or just the name of a setting.
+/// Allows `--get`, `--list` and the like, or just the name of a setting.
 const CONFIG: Rule = Rule::Check(|args| {
-    let asked = Rule::Only(CONFIG_READ.needs("l list get get-all get-regexp get-urlmatch"));
-    let one = Rule::Only(CONFIG_READ.most(1));
+    let asked = Rule::Only(CONFIG_READ.requires("l list get get-all get-regexp get-urlmatch"));
+    let one = Rule::Only(CONFIG_READ.max_operands(1));
     let dotted = |arg: &Arg| arg.known().is_some_and(|text| text.contains('.'));
     asked.allows(args)
         || CONFIG_VERBS.allows(args)
@@ -90,7 +93,7 @@ const REMOTE_VERBS: Rule = Rule::Verbs(
 );
 
 const REMOTE: Rule = Rule::Check(|args| {
-    Rule::Only(only("v", "verbose").most(0)).allows(args) || REMOTE_VERBS.allows(args)
+    Rule::Only(only("v", "verbose").max_operands(0)).allows(args) || REMOTE_VERBS.allows(args)
 });
 
 const REFLOG: Rule = Rule::Check(|args| match args.first().and_then(Arg::known) {
@@ -99,7 +102,7 @@ const REFLOG: Rule = Rule::Check(|args| match args.first().and_then(Arg::known) 
     _ => LOG.allows(args),
 });
 
-/// Other transports than the usual ones run programs.
+/// Allows only the usual transports: others run programs.
 const LS_REMOTE: Rule = Rule::Check(|args| {
     let options = only("htq", "heads branches tags refs get-url symref sort= exit-code quiet");
     let plain = |arg: &Arg| arg.known().is_some_and(|text| !text.contains("::"));
@@ -111,7 +114,7 @@ fn has_short(args: &[Arg], letter: char) -> bool {
     args.iter().filter_map(Arg::known).any(|text| bundle(text) && text.contains(letter))
 }
 
-const LIST_REFS: Options = only(
+const LIST_REFS: AllowedOptions = only(
     "dsq",
     "count= sort= format= points-at= merged= no-merged= contains= no-contains= ignore-case shell \
      perl python color? omit-empty heads head branches tags dereference hash? verify abbrev? quiet \
@@ -122,7 +125,7 @@ const LIST_REFS: Options = only(
 const VERBS: &[(&str, Rule)] = &[
     ("annotate", BLAME),
     ("apply", Rule::Only(only("p:", "stat numstat summary check cached index reverse directory= \
-        include= exclude=").needs("stat numstat summary check"))),
+        include= exclude=").requires("stat numstat summary check"))),
     ("bisect", Rule::Verbs(only("", ""), &[("log", Rule::Any)])),
     ("blame", BLAME),
     ("branch", LIST_BRANCHES),
@@ -151,7 +154,7 @@ const VERBS: &[(&str, Rule)] = &[
         after-context= before-context= recurse-submodules max-depth= max-count= column \
         only-matching quiet null threads= full-name exclude-standard no-exclude-standard"))),
     ("hash-object", Rule::Only(only("t:", "stdin stdin-paths path= no-filters literally"))),
-    ("help", Rule::Only(only("ag", "all guides config").most(0))),
+    ("help", Rule::Only(only("ag", "all guides config").max_operands(0))),
     ("log", LOG),
     ("ls-files", Rule::Only(only("cdmoikustvfzx:X:", "cached deleted modified others ignored \
         stage unmerged killed directory no-empty-directory exclude= exclude-from= \
@@ -170,7 +173,7 @@ const VERBS: &[(&str, Rule)] = &[
     ("rev-list", LOG),
     ("rev-parse", Rule::Any),
     ("shortlog", Rule::Only(only("nsec#", "numbered summary email group= committer all since= \
-        until= after= before= author= no-merges merges format=").most(usize::MAX))),
+        until= after= before= author= no-merges merges format=").max_operands(usize::MAX))),
     ("show", LOG),
     ("show-branch", Rule::Only(only("ar", "all remotes current topo-order date-order sparse more= \
         list merge-base independent no-name sha1-name topics color? no-color"))),
@@ -181,7 +184,7 @@ const VERBS: &[(&str, Rule)] = &[
         no-ahead-behind renames no-renames find-renames? null"))),
     ("submodule", Rule::Verbs(only("", ""), &[("status", Rule::Only(only("", "recursive \
         cached")))])),
-    ("symbolic-ref", Rule::Only(only("q", "short quiet recurse no-recurse").most(1))),
+    ("symbolic-ref", Rule::Only(only("q", "short quiet recurse no-recurse").max_operands(1))),
     ("tag", LIST_TAGS),
     ("var", OPERANDS),
     ("version", Rule::Only(only("", "build-options"))),

@@ -1,77 +1,82 @@
-//! What the shell does itself.
+//! The commands that the shell itself runs.
 
-use super::parse::is_name;
-use super::syntax::{Arg, Word};
 use super::variables::{is_harmless_for_programs, is_harmless_in_shell};
+use crate::shell::parser::is_name;
+use crate::shell::syntax::{Arg, Word};
 
-/// Whether a command that the shell itself runs is harmless; `None` if it is no such command.
-pub(super) fn is_harmless(name: &str, args: &[Arg]) -> Option<bool> {
+/// Returns whether a command that the shell itself runs is harmless; `None` if it is no such
+/// command.
+pub(in crate::shell) fn is_harmless(name: &str, args: &[Arg]) -> Option<bool> {
     Some(match name {
-        "test" | "[" => test(args),
+        "test" | "[" => is_harmless_single_test(args),
         "printf" => match args.first() {
             None => true,
             Some(Arg::Known(first)) if first == "-v" => {
                 args.get(1).and_then(Arg::known).is_some_and(is_harmless_in_shell)
             }
-            // The format may be only known later, but then it must not be an option.
+            // The format may be unknown, but it must not be an option.
             Some(first) => first.is_operand() || first.known() == Some("--"),
         },
-        "read" | "mapfile" | "readarray" => read(args),
-        "export" | "readonly" | "declare" | "typeset" | "local" => declare(name, args),
+        "read" | "mapfile" | "readarray" => is_harmless_read(args),
+        "export" | "readonly" | "declare" | "typeset" | "local" => {
+            is_harmless_declaration(name, args)
+        }
         "unset" => args.iter().all(|arg| arg.known().is_some_and(is_harmless_in_shell)),
-        "set" => set(args),
-        "shopt" => shopt(args),
+        "set" => is_harmless_set(args),
+        "shopt" => is_harmless_shopt(args),
         "getopts" => args.get(1).and_then(Arg::known).is_some_and(is_harmless_in_shell),
-        // The definition of an alias changes what later words mean.
+        // Defining an alias changes the meaning of later words.
         "alias" => args.is_empty(),
         "umask" | "ulimit" | "history" => args.is_empty(),
         _ => return None,
     })
 }
 
-/// `-v` and `-R` look at a subscript, which may run a command: so an operator must be known.
-fn test(args: &[Arg]) -> bool {
+/// True for a harmless `[ … ]`. The operators must be known: `-v` and `-R` evaluate a subscript,
+/// which may run a command.
+fn is_harmless_single_test(args: &[Arg]) -> bool {
     let unknown_operator =
         |pair: &[Arg]| pair[0] == Arg::Value && !matches!(pair[1], Arg::Known(_) | Arg::Home(_));
     args.iter().all(|arg| *arg != Arg::Unknown && !matches!(arg.known(), Some("-v" | "-R")))
         && !args.windows(2).any(unknown_operator)
 }
 
-/// The words of `[[ … ]]`: numbers are compared as arithmetic, which may run a command.
-pub(super) fn is_harmless_test(words: &[Word]) -> bool {
-    let args: Vec<Arg> = words.iter().map(Word::arg).collect();
-    let number = |arg: Option<&Arg>| {
+/// True for a harmless `[[ … ]]`, given by its words. Numbers are compared by arithmetic, which may
+/// run a command.
+pub(in crate::shell) fn is_harmless_test(words: &[Word]) -> bool {
+    let args: Vec<Arg> = words.iter().map(Word::to_arg).collect();
+    let is_number = |arg: Option<&Arg>| {
         let text = arg.and_then(Arg::known);
         text.is_some_and(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
     };
     args.iter().enumerate().all(|(at, arg)| match arg.known() {
         Some("-v" | "-R" | "-o") => false,
         Some("-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge") => {
-            at > 0 && number(args.get(at - 1)) && number(args.get(at + 1))
+            at > 0 && is_number(args.get(at - 1)) && is_number(args.get(at + 1))
         }
         _ => true,
     })
 }
 
-fn read(args: &[Arg]) -> bool {
+fn is_harmless_read(args: &[Arg]) -> bool {
     args.iter().all(|arg| match arg.known() {
         Some("-C" | "-c") => false,
         Some(option) if option.starts_with('-') => {
             option[1..].bytes().all(|byte| b"rsaptndeuN0123456789".contains(&byte))
         }
-        // A prompt, a delimiter or a name: none may be a name that matters.
+        // A prompt, a delimiter or the name of a variable: none may be a variable that matters.
         Some(text) => !is_name(text) || is_harmless_in_shell(text),
         None => false,
     }) && args.iter().filter_map(Arg::known).all(|text| !text.contains('['))
 }
 
-fn declare(name: &str, args: &[Arg]) -> bool {
+fn is_harmless_declaration(name: &str, args: &[Arg]) -> bool {
     let mut exported = name == "export";
     args.iter().all(|arg| {
         let Some(text) = arg.known() else { return false };
         if let Some(letters) = text.strip_prefix('-') {
             exported |= letters.contains('x');
-            // Not `-n`, which is another name for a variable, nor `-i`, which calculates.
+            // Not `-n`, which makes a name stand for another variable, nor `-i`, which calculates.
             return letters.bytes().all(|byte| b"raAglupx".contains(&byte));
         }
         let (variable, value) = match text.split_once('=') {
@@ -86,8 +91,8 @@ fn declare(name: &str, args: &[Arg]) -> bool {
     })
 }
 
-/// `set -euo pipefail`, `set -- a b`.
-fn set(args: &[Arg]) -> bool {
+/// True for `set -euo pipefail`, `set -- a b` and the like.
+fn is_harmless_set(args: &[Arg]) -> bool {
     const NAMES: &[&str] = &["errexit", "nounset", "pipefail", "xtrace", "verbose", "noglob"];
     for arg in args {
         match arg.known() {
@@ -104,7 +109,7 @@ fn set(args: &[Arg]) -> bool {
     true
 }
 
-fn shopt(args: &[Arg]) -> bool {
+fn is_harmless_shopt(args: &[Arg]) -> bool {
     const NAMES: &[&str] =
         &["-s", "-u", "-q", "-p", "globstar", "nullglob", "dotglob", "failglob", "nocaseglob"];
     args.iter().all(|arg| arg.known().is_some_and(|text| NAMES.contains(&text)))

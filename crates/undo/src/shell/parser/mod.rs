@@ -1,51 +1,54 @@
-//! Reads a shell script.
+//! Parses a shell script.
 //!
-//! Only what bash, zsh and POSIX shells read alike is accepted. Where they differ, or where the
-//! rules are too odd to be sure, parsing fails: then the script counts as changing files, which is
-//! the safe answer. So this parser may know less than a shell, but never anything else.
+//! Only syntax that bash, zsh and POSIX shells read alike is accepted. Where shells differ, or
+//! where their rules are too intricate to be sure, parsing fails and the script counts as changing
+//! files, which is the safe answer. So this parser may understand less than a shell, but it never
+//! understands something else.
 //!
-//! Time is linear in the length of the script, and depth is bounded.
+//! The time is linear in the length of the script, and the depth is bounded.
 
 mod commands;
-mod dollar;
-mod heredoc;
-mod simple;
+mod expansions;
+mod here_documents;
+mod simple_commands;
 mod words;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::syntax::{List, Word};
+use super::syntax::{CommandList, Word};
 
 pub(super) use words::is_name;
 
-/// How deep things may be nested, across scripts within scripts.
-pub(super) const DEPTH: usize = 48;
+/// The levels of nesting that are accepted, across scripts within scripts.
+pub(super) const MAX_DEPTH: usize = 48;
 
-/// A longer script is not looked at.
-pub(super) const LENGTH: usize = 1 << 20;
+/// The bytes of the longest script that is parsed.
+const MAX_LENGTH: usize = 1 << 20;
 
-/// How many commands are read. Nobody writes more, and programs that do can wait.
-const COMMANDS: usize = 10_000;
+/// The number of commands that are parsed. People write fewer, and for a program that writes more
+/// the safe answer is good enough.
+const MAX_COMMANDS: usize = 10_000;
 
-/// Why a script cannot be parsed.
+/// The reason why a script cannot be parsed.
 pub(super) type Fault = &'static str;
 
 type Parsed<T> = Result<T, Fault>;
 
-/// Which shell reads it.
+/// The shell that a script is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// bash or zsh.
+    /// A script for bash or zsh.
     Bash,
-    /// Perhaps a plain POSIX shell, in which the extensions of bash mean something else.
+    /// A script for a shell that may be a plain POSIX shell, in which bash's extensions mean
+    /// something else.
     Posix,
 }
 
-/// Reads a whole script that stands `depth` levels deep in others.
-pub(super) fn parse(text: &str, dialect: Dialect, depth: usize) -> Parsed<List> {
+/// Parses a whole script that stands `depth` levels deep in other scripts.
+pub(super) fn parse_script(text: &str, dialect: Dialect, depth: usize) -> Parsed<CommandList> {
     let mut parser = Parser::new(text, dialect, depth)?;
-    let list = parser.list(&[])?;
+    let list = parser.parse_list(&[])?;
     match parser.peek() {
         None if parser.pending.is_empty() => Ok(list),
         None => Err("a here-document has no end"),
@@ -59,34 +62,34 @@ struct Parser<'t> {
     depth: usize,
     dialect: Dialect,
     commands: usize,
-    /// Here-documents whose bodies start after the next line break.
-    pending: Vec<Pending>,
+    /// The here-documents whose bodies start after the next line break.
+    pending: Vec<PendingHereDocument>,
 }
 
-struct Pending {
+struct PendingHereDocument {
     end: String,
-    /// Expansions in the body are left alone.
+    /// True if the body is taken literally, without expansions.
     quoted: bool,
-    /// `<<-`
+    /// True for `<<-`.
     strip_tabs: bool,
     body: Rc<OnceCell<Word>>,
 }
 
 impl<'t> Parser<'t> {
     fn new(text: &'t str, dialect: Dialect, depth: usize) -> Parsed<Parser<'t>> {
-        if text.len() > LENGTH {
-            return Err("it is too long");
+        if text.len() > MAX_LENGTH {
+            return Err("too long");
         }
         if text.contains('\0') {
-            return Err("it contains a NUL character");
+            return Err("contains a NUL character");
         }
         let parser = Parser { text, at: 0, depth, dialect, commands: 0, pending: Vec::new() };
-        if depth > DEPTH { Err("it is nested too deeply") } else { Ok(parser) }
+        if depth > MAX_DEPTH { Err("nested too deeply") } else { Ok(parser) }
     }
 
-    fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        if self.depth >= DEPTH {
-            return Err("it is nested too deeply");
+    fn go_deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= MAX_DEPTH {
+            return Err("nested too deeply");
         }
         self.depth += 1;
         let result = inner(self);
@@ -94,11 +97,11 @@ impl<'t> Parser<'t> {
         result
     }
 
-    /// Only for a shell that has more than POSIX asks for.
-    fn extension(&self) -> Parsed<()> {
+    /// Fails unless the shell has the extensions of bash.
+    fn require_bash(&self) -> Parsed<()> {
         match self.dialect {
             Dialect::Bash => Ok(()),
-            Dialect::Posix => Err("it uses what only some shells know"),
+            Dialect::Posix => Err("not every shell understands it"),
         }
     }
 
@@ -114,7 +117,7 @@ impl<'t> Parser<'t> {
         self.text.as_bytes().get(self.at + ahead).copied()
     }
 
-    /// Skips `expected` if it comes next.
+    /// Skips `expected` if it comes next, and returns whether it did.
     fn eat(&mut self, expected: &str) -> bool {
         let found = self.rest().starts_with(expected);
         if found {
@@ -128,7 +131,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Skips spaces, continued lines and a comment.
-    fn blanks(&mut self) {
+    fn skip_blanks(&mut self) {
         loop {
             match self.peek() {
                 Some(b' ' | b'\t') => self.at += 1,
@@ -142,26 +145,26 @@ impl<'t> Parser<'t> {
     }
 
     /// Skips blanks and line breaks.
-    fn lines(&mut self) -> Parsed<()> {
-        self.blanks();
+    fn skip_lines(&mut self) -> Parsed<()> {
+        self.skip_blanks();
         while self.peek() == Some(b'\n') {
-            self.line_break()?;
-            self.blanks();
+            self.skip_line_break()?;
+            self.skip_blanks();
         }
         Ok(())
     }
 
     /// Skips a line break and the here-documents after it.
-    fn line_break(&mut self) -> Parsed<()> {
+    fn skip_line_break(&mut self) -> Parsed<()> {
         self.at += 1;
         for pending in std::mem::take(&mut self.pending) {
-            self.here_document(&pending)?;
+            self.read_here_document(&pending)?;
         }
         Ok(())
     }
 
-    /// After an operator: a continued line that could lengthen it is too odd to read.
-    fn operator_ends(&self) -> Parsed<()> {
+    /// Fails if the operator that was just read may go on in a continued line.
+    fn check_operator_end(&self) -> Parsed<()> {
         let mut after = self.rest();
         if !after.starts_with("\\\n") {
             return Ok(());

@@ -1,36 +1,50 @@
-//! Programs that run another command, which they get as their arguments.
+//! Finds the commands that a program runs in turn: the arguments of `sudo`, `xargs` and `find
+//! -exec`, the script of `bash -c`.
 
-use super::options::{Options, only};
-use super::parse::Dialect;
-use super::programs::base_name;
+use super::parser::Dialect;
+use super::read_only::programs::base_name;
+use super::read_only::variables::is_harmless_for_programs;
+use super::read_only::{AllowedOptions, only};
 use super::syntax::Arg;
 
-/// What a command runs besides itself.
-pub(super) enum Inner {
-    /// Another command. If it is not `exact`, the outer command may do more than run it.
-    Command { args: Vec<Arg>, exact: bool },
-    /// A script.
-    Script { text: String, dialect: Dialect, exact: bool },
+/// A command within a command. If it is not exact, the outer command may do more than run it.
+pub(super) enum NestedCommand {
+    Program { args: Vec<Arg>, is_exact: bool },
+    Script { text: String, dialect: Dialect, is_exact: bool },
 }
 
-/// A program with options, perhaps assignments, and then a command.
+impl NestedCommand {
+    pub(super) fn is_exact(&self) -> bool {
+        let (NestedCommand::Program { is_exact, .. } | NestedCommand::Script { is_exact, .. }) =
+            self;
+        *is_exact
+    }
+}
+
+/// A program that takes options, perhaps assignments, and then a command.
 struct Wrapper {
     name: &'static str,
-    options: Options,
-    /// How many operands come before the command.
+    options: AllowedOptions,
+    /// The number of operands before the command.
     operands: usize,
-    assignments: bool,
-    /// Whether it does nothing but run the command.
-    exact: bool,
+    takes_assignments: bool,
+    /// True if the program does nothing but run the command.
+    is_exact: bool,
 }
 
 const fn wrapper(name: &'static str, short: &'static str, long: &'static str) -> Wrapper {
-    Wrapper { name, options: only(short, long), operands: 0, assignments: false, exact: true }
+    Wrapper {
+        name,
+        options: only(short, long),
+        operands: 0,
+        takes_assignments: false,
+        is_exact: true,
+    }
 }
 
 impl Wrapper {
     const fn inexact(self) -> Wrapper {
-        Wrapper { exact: false, ..self }
+        Wrapper { is_exact: false, ..self }
     }
 
     const fn after(self, operands: usize) -> Wrapper {
@@ -38,7 +52,7 @@ impl Wrapper {
     }
 
     const fn with_assignments(self) -> Wrapper {
-        Wrapper { assignments: true, ..self }
+        Wrapper { takes_assignments: true, ..self }
     }
 }
 
@@ -71,7 +85,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("watch", "n:dtg", "interval= no-title differences?").inexact(),
 ];
 
-/// `poetry run x`: programs that run another one after a verb.
+/// Programs that run another one after a verb, as in `poetry run x`.
 const RUNNERS: &[(&str, &[&str])] = &[
     ("bundle", &["exec"]),
     ("direnv", &["exec"]),
@@ -92,26 +106,26 @@ const RUNNERS: &[(&str, &[&str])] = &[
 
 const SHELLS: &[&str] = &["bash", "sh", "zsh", "dash", "ksh", "ash"];
 
-/// The commands within a command; `None` if the program runs no others.
-pub(super) fn inner(name: &str, args: &[Arg]) -> Option<Vec<Inner>> {
+/// Finds the commands within a command; `None` if the program runs no others.
+pub(super) fn find_nested_commands(name: &str, args: &[Arg]) -> Option<Vec<NestedCommand>> {
     let base = base_name(name);
-    if base == "command" && has_flag(args, &["-v", "-V"]) {
+    if base == "command" && starts_with_flag(args, &["-v", "-V"]) {
         return Some(Vec::new());
     }
     if matches!(base, "env" | "exec") && args.is_empty() {
         return Some(Vec::new());
     }
     if base == "xargs" {
-        return Some(vec![xargs(args)]);
+        return Some(vec![find_xargs_command(args)]);
     }
     if base == "find" {
-        return find(args);
+        return find_exec_commands(args);
     }
     if SHELLS.contains(&base) || base == "su" {
-        return shell(base, args).map(|script| vec![script]);
+        return find_shell_script(base, args).map(|script| vec![script]);
     }
     if let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == base) {
-        return wrapper.command(args).map(|command| vec![command]);
+        return wrapper.find_command(args).map(|command| vec![command]);
     }
     let (_, verbs) = RUNNERS.iter().find(|(runner, _)| *runner == base)?;
     let is_verb = |arg: &Arg| arg.known().is_some_and(|text| verbs.contains(&text));
@@ -121,42 +135,42 @@ pub(super) fn inner(name: &str, args: &[Arg]) -> Option<Vec<Inner>> {
     }
     let rest = &args[at + 1..];
     let start = rest.iter().position(Arg::is_operand)?;
-    Some(vec![Inner::Command { args: rest[start..].to_vec(), exact: false }])
+    Some(vec![NestedCommand::Program { args: rest[start..].to_vec(), is_exact: false }])
 }
 
 impl Wrapper {
-    fn command(&self, args: &[Arg]) -> Option<Inner> {
-        let mut exact = self.exact;
-        let mut at = self.options.before_operand(args).unwrap_or_else(|| {
-            exact = false;
-            let option = |arg: &Arg| arg.known().is_some_and(|text| text.starts_with('-'));
-            args.iter().position(|arg| !option(arg)).unwrap_or(args.len())
+    fn find_command(&self, args: &[Arg]) -> Option<NestedCommand> {
+        let mut is_exact = self.is_exact;
+        let mut at = self.options.count_before_operand(args).unwrap_or_else(|| {
+            is_exact = false;
+            let is_option = |arg: &Arg| arg.known().is_some_and(|text| text.starts_with('-'));
+            args.iter().position(|arg| !is_option(arg)).unwrap_or(args.len())
         });
         at += self.operands;
         while let Some(Arg::Known(text)) = args.get(at)
-            && self.assignments
+            && self.takes_assignments
             && let Some((name, value)) = text.split_once('=')
         {
-            exact &= super::variables::is_harmless_for_programs(name, Some(value));
+            is_exact &= is_harmless_for_programs(name, Some(value));
             at += 1;
         }
         let command = args.get(at..).filter(|command| !command.is_empty())?;
-        Some(Inner::Command { args: command.to_vec(), exact })
+        Some(NestedCommand::Program { args: command.to_vec(), is_exact })
     }
 }
 
-fn has_flag(args: &[Arg], flags: &[&str]) -> bool {
+fn starts_with_flag(args: &[Arg], flags: &[&str]) -> bool {
     args.first().and_then(Arg::known).is_some_and(|first| flags.contains(&first))
 }
 
-/// The command gets words from standard input, or has them put where the mark is.
-fn xargs(args: &[Arg]) -> Inner {
+/// Finds the command of xargs. It gets words from standard input at its end, or in place of a mark.
+fn find_xargs_command(args: &[Arg]) -> NestedCommand {
     let options = only(
         "0rtxpn:P:I:L:d:s:E:a:",
         "null no-run-if-empty verbose exit max-args= max-procs= replace? delimiter= arg-file= \
          max-lines? interactive max-chars= eof?",
     );
-    let before = options.before_operand(args);
+    let before = options.count_before_operand(args);
     let at = before.unwrap_or_else(|| args.iter().position(Arg::is_operand).unwrap_or(args.len()));
     let mut mark = None;
     for (index, option) in args[..at].iter().enumerate() {
@@ -179,17 +193,17 @@ fn xargs(args: &[Arg]) -> Inner {
         command.push(Arg::Known("echo".to_owned()));
     }
     command.push(Arg::Unknown);
-    Inner::Command { args: command, exact: before.is_some() }
+    NestedCommand::Program { args: command, is_exact: before.is_some() }
 }
 
-/// The commands after `-exec` and its like, and the rest of the arguments as a command itself.
-fn find(args: &[Arg]) -> Option<Vec<Inner>> {
+/// Finds the commands after `-exec` and its variants. The last one is find itself, without them.
+fn find_exec_commands(args: &[Arg]) -> Option<Vec<NestedCommand>> {
     let runs = |arg: &Arg| matches!(arg.known(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
     if !args.iter().any(runs) {
         return None;
     }
     let mut rest = vec![Arg::Known("find".to_owned())];
-    let mut inner = Vec::new();
+    let mut nested = Vec::new();
     let mut at = 0;
     while let Some(arg) = args.get(at) {
         at += 1;
@@ -200,32 +214,32 @@ fn find(args: &[Arg]) -> Option<Vec<Inner>> {
         let ends = |arg: &Arg| matches!(arg.known(), Some(";" | "+"));
         let length = args[at..].iter().position(ends).unwrap_or(args.len() - at);
         let command = args[at..at + length].iter().map(|arg| match arg.known() {
-            // A path that starts like one of the places to search, none of which is an option.
+            // A path that begins with one of the directories to search, so it is no option.
             Some("{}") => Arg::Operand,
             Some(text) if text.contains("{}") => Arg::Unknown,
             _ => arg.clone(),
         });
-        inner.push(Inner::Command { args: command.collect(), exact: true });
+        nested.push(NestedCommand::Program { args: command.collect(), is_exact: true });
         at += length + 1;
     }
-    inner.push(Inner::Command { args: rest, exact: true });
-    Some(inner)
+    nested.push(NestedCommand::Program { args: rest, is_exact: true });
+    Some(nested)
 }
 
-/// `bash -c script`. Other options may make a shell read more than the script.
-fn shell(base: &str, args: &[Arg]) -> Option<Inner> {
+/// Finds the script of `bash -c`. Other options may make a shell read more than this script.
+fn find_shell_script(base: &str, args: &[Arg]) -> Option<NestedCommand> {
     let is_command = |arg: &Arg| {
         let text = arg.known().unwrap_or_default();
         text.starts_with('-') && !text.starts_with("--") && text.contains('c')
     };
     let at = args.iter().position(is_command)?;
     let Arg::Known(text) = args.get(at + 1)? else { return None };
-    let plain = |arg: &Arg| {
+    let is_plain = |arg: &Arg| {
         let letters = arg.known().and_then(|text| text.strip_prefix('-'));
         letters.is_some_and(|letters| letters.bytes().all(|byte| b"celux".contains(&byte)))
     };
-    let exact = base != "su" && args[..=at].iter().all(plain);
-    let bash = matches!(base, "bash" | "zsh");
-    let dialect = if bash { Dialect::Bash } else { Dialect::Posix };
-    Some(Inner::Script { text: text.clone(), dialect, exact })
+    let is_exact = base != "su" && args[..=at].iter().all(is_plain);
+    let is_bash = matches!(base, "bash" | "zsh");
+    let dialect = if is_bash { Dialect::Bash } else { Dialect::Posix };
+    Some(NestedCommand::Script { text: text.clone(), dialect, is_exact })
 }

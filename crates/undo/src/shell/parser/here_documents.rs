@@ -1,49 +1,54 @@
-//! Here-documents.
+//! Parses here-documents: their starts, and later their bodies.
 
 use std::rc::Rc;
 
-use crate::shell::syntax::{Operator, Part, Redirect, Word};
+use crate::shell::syntax::{Redirect, RedirectOperator, Word, WordPart};
 
-use super::{Parsed, Parser, Pending};
+use super::{Parsed, Parser, PendingHereDocument};
 
 impl Parser<'_> {
-    /// After `<<` or `<<-`: the word that ends the document. Its body comes later.
-    pub(super) fn here_document_start(&mut self, from: usize) -> Parsed<Redirect> {
+    /// Parses the word after `<<` or `<<-` that will end the document. Its body comes later.
+    pub(super) fn parse_here_document_start(&mut self, from: usize) -> Parsed<Redirect> {
         let strip_tabs = self.eat("-");
-        self.operator_ends()?;
-        self.blanks();
+        self.check_operator_end()?;
+        self.skip_blanks();
         let start = self.at;
-        let word = self.word()?.ok_or("a here-document has no end word")?;
+        let word = self.parse_word()?.ok_or("a here-document has no end word")?;
         let raw = &self.text[start..self.at];
         if raw.contains(['$', '`', '\n', '<', '>']) {
-            return Err("the end word of a here-document is too odd");
+            return Err("a here-document has an unusual end word");
         }
         let mut end = String::new();
         let mut quoted = false;
         for part in &word.parts {
-            let Part::Text { text, quoted: is_quoted } = part else {
-                return Err("the end word of a here-document is too odd");
+            let WordPart::Text { text, quoted: is_quoted } = part else {
+                return Err("a here-document has an unusual end word");
             };
             end.push_str(text);
             quoted |= is_quoted;
         }
-        // A backslash that stands for nothing has been dropped from the word, but it still quotes.
+        // A backslash that escapes nothing is not in the word any more, but it still quotes.
         quoted |= raw.contains(['\'', '"', '\\']);
         let body = Rc::default();
-        self.pending.push(Pending { end, quoted, strip_tabs, body: Rc::clone(&body) });
+        self.pending.push(PendingHereDocument { end, quoted, strip_tabs, body: Rc::clone(&body) });
         let text = self.text[from..self.at].to_owned();
-        Ok(Redirect { operator: Operator::HereDocument, target: Word::default(), body, text })
+        Ok(Redirect {
+            operator: RedirectOperator::HereDocument,
+            target: Word::default(),
+            body,
+            text,
+        })
     }
 
-    /// Reads the lines up to the end word.
-    pub(super) fn here_document(&mut self, pending: &Pending) -> Parsed<()> {
+    /// Reads the body of a here-document, up to its end word.
+    pub(super) fn read_here_document(&mut self, pending: &PendingHereDocument) -> Parsed<()> {
         let mut body = String::new();
         let mut joined = false;
         loop {
             if self.at >= self.text.len() {
                 return Err("a here-document has no end");
             }
-            let line = self.line();
+            let line = self.take_line();
             let line = if pending.strip_tabs { line.trim_start_matches('\t') } else { line };
             let continues = !pending.quoted && ends_in_backslash(line);
             if !joined && !continues && line == pending.end {
@@ -59,31 +64,31 @@ impl Parser<'_> {
             word
         } else {
             let mut inner = Parser::new(&body, self.dialect, self.depth + 1)?;
-            let mut word = inner.here_document_body()?;
-            // Shells do not agree on whether the line after a backslash can be the last one.
+            let mut word = inner.parse_here_document_body()?;
+            // Shells disagree on whether the line after a backslash can be the end word.
             if body.contains("\\\n") {
-                word.parts.push(Part::Hidden("a here-document with continued lines"));
+                word.parts.push(WordPart::Hidden("a here-document with continued lines"));
             }
             word
         };
-        // Nobody else fills it in.
+        // It was empty: each pending here-document is read once.
         let _ = pending.body.set(word);
         Ok(())
     }
 
-    /// The rest of the line, without its end, which is skipped.
-    fn line(&mut self) -> &str {
+    /// Takes the rest of the line, and skips the line break.
+    fn take_line(&mut self) -> &str {
         let rest = &self.text[self.at..];
         let length = rest.find('\n').unwrap_or(rest.len());
         self.at = (self.at + length + 1).min(self.text.len());
         &rest[..length]
     }
 
-    /// Text with expansions, in which quotes mean nothing.
-    fn here_document_body(&mut self) -> Parsed<Word> {
+    /// Parses text with expansions, in which quotes mean nothing.
+    fn parse_here_document_body(&mut self) -> Parsed<Word> {
         let mut word = Word::default();
         while self.peek().is_some() {
-            self.quoted_piece(&mut word, false)?;
+            self.parse_quoted_piece(&mut word, false)?;
         }
         Ok(word)
     }
