@@ -10,7 +10,7 @@ use super::super::Server;
 use super::super::params::Params;
 use super::super::protocol::{Answer, Error, answer};
 use crate::commands::checkpoint;
-use crate::commands::rollback::{diff as compare, list as listing};
+use crate::commands::{diff as compare, list as listing};
 use crate::context::Context;
 
 pub(super) fn create(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -33,7 +33,7 @@ pub(super) fn diff(_: &Server, context: &Context, mut params: Params) -> Answer 
     let paths = paths(&mut params)?;
     let full = params.or_default("full")?;
     params.end()?;
-    answer(&compare::view(&checkpoint.text(), &paths, full, context)?)
+    answer(&compare::with_present(&checkpoint.text(), &paths, full, context)?)
 }
 
 /// What a checkpoint is called: a number of the list (`2`), a step (`"2.3"`), a name, an id.
