@@ -1,4 +1,4 @@
-//! Which workspace the user means by a path, even if its directory is gone.
+//! The workspace that the user means by a path, even if its directory is gone.
 
 use std::fs;
 use std::io;

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Failure;
-use crate::run::{cargo, run_step};
+use crate::run::{cargo, run_step, target_directory};
 use cases::Subject;
 use report::Report;
 use scratch::Scratch;
@@ -92,12 +92,11 @@ pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
         return ledger::bench(arguments);
     }
     let options = Options::parse(arguments)?;
-    let this = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
-    if cfg!(debug_assertions) {
-        return again_optimized(&this, &["takeback", "xtask"], &[], arguments);
+    let this = this_program()?;
+    if !is_measured_build(&this) {
+        return build_and_bench(&["takeback", "xtask"], &[], arguments);
     }
-    let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
-    let scratch = Scratch::new(&target.join("bench"), options.keep)?;
+    let scratch = Scratch::new(&target_directory().join("bench"), options.keep)?;
     let program = Program::beside(&this);
     let mut bench = Bench { options, scratch, program, report: Report::default() };
     let others = process::busy_elsewhere();
@@ -118,17 +117,24 @@ pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
     measured
 }
 
-/// Builds what is measured, and this program, with optimization, and goes on there.
-fn again_optimized(
-    this: &Path,
-    packages: &[&str],
-    which: &[&str],
-    arguments: &[&str],
-) -> Result<(), Failure> {
+/// The profile that is measured: the one that is published.
+const PROFILE: &str = "dist";
+
+fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))
+}
+
+/// True if this program was built like what it measures.
+fn is_measured_build(this: &Path) -> bool {
+    this.parent().is_some_and(|directory| directory.ends_with(PROFILE))
+}
+
+/// Builds what is measured, and this program, as they are published, and runs the benchmark there.
+fn build_and_bench(packages: &[&str], which: &[&str], arguments: &[&str]) -> Result<(), Failure> {
     let packages = packages.iter().flat_map(|package| ["--package", package]);
-    run_step(cargo().args(["build", "--release"]).args(packages))?;
-    let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
-    run_step(Command::new(target.join("release/xtask")).arg("bench").args(which).args(arguments))
+    run_step(cargo().args(["build", "--profile", PROFILE]).args(packages))?;
+    let program = target_directory().join(PROFILE).join("xtask");
+    run_step(Command::new(program).arg("bench").args(which).args(arguments))
 }
 
 impl Bench {

@@ -19,8 +19,9 @@ use serde_json::Value;
 use super::process;
 use super::scratch::{Scratch, failed, size};
 use super::takeback::explain;
-use super::{Options, again_optimized};
+use super::{Options, build_and_bench, is_measured_build, this_program};
 use crate::Failure;
+use crate::run::target_directory;
 use corpus::{Corpus, Message};
 use figures::{Figures, HERMES, Latencies, PLAIN, TAKEBACK};
 use python::Contender;
@@ -62,11 +63,10 @@ pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
     if let Some(filter) = options.filters.first() {
         return Err(format!("unknown option {filter}"));
     }
-    let this = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
-    if cfg!(debug_assertions) {
-        return again_optimized(&this, &["xtask"], &["ledger"], arguments);
+    if !is_measured_build(&this_program()?) {
+        return build_and_bench(&["xtask"], &["ledger"], arguments);
     }
-    let target = this.ancestors().nth(2).ok_or("the program is not in a target directory")?;
+    let target = &target_directory();
     let scratch = Scratch::new(&target.join("bench"), options.keep)?;
     let amounts = if options.quick { QUICK } else { FULL };
     let (corpus, figures) = (Corpus::new(), Figures::default());

@@ -14,6 +14,7 @@ use super::python::{self, Contender};
 use crate::Failure;
 use crate::bench::scratch::failed;
 use crate::bench::takeback::explain;
+use crate::bench::this_program;
 
 pub(crate) const WRITERS: usize = 8;
 
@@ -47,7 +48,7 @@ pub(crate) fn ours(
     messages: &Path,
     seconds: u64,
 ) -> Result<(Written, Vec<u64>), Failure> {
-    let this = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
+    let this = this_program()?;
     let commands = (0..WRITERS).map(|number| {
         let mut command = Command::new(&this);
         command.arg(WRITER).arg(database).arg(messages);
