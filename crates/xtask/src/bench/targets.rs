@@ -1,4 +1,4 @@
-//! What takeback is meant to reach.
+//! The targets: figures that takeback is meant to reach.
 
 use super::cases::{CAPTURE, FLOOR, GIT_RESTORE, GIT_VERSION, GIT4, LIBRARY, PROGRAM};
 use super::growth::{NEW, OLD_PACKED};
@@ -13,9 +13,9 @@ pub(crate) struct Target {
 }
 
 pub(crate) enum Goal {
-    /// The first is so many times faster than the second.
+    /// The first contender is this many times faster than the second.
     Faster(&'static str, &'static str, f64),
-    /// The first takes at most so many times as long as the second.
+    /// The first contender takes at most this many times as long as the second.
     Within(&'static str, &'static str, f64),
     /// The figure is at most this.
     AtMost(f64),
@@ -50,7 +50,7 @@ pub(crate) const TARGETS: [Target; 21] = [
 ];
 
 impl Target {
-    /// What was wanted, in words.
+    /// Describes the goal in words.
     pub(crate) fn wanted(&self) -> String {
         match self.goal {
             Goal::Faster(who, than, by) => format!("{who} {by} × faster than {than}"),
@@ -59,8 +59,8 @@ impl Target {
         }
     }
 
-    /// What was reached, if it was measured, and whether that is enough. A contender's rounds
-    /// count as one number.
+    /// Returns the figure that was reached, if it was measured, and whether it is good enough. `of`
+    /// makes one number of a contender's rounds.
     pub(crate) fn reached(&self, report: &Report, of: fn(&Times) -> f64) -> Option<(f64, bool)> {
         let time = |who| report.times_of(self.tree, self.case, who).map(of);
         Some(match self.goal {
@@ -73,7 +73,7 @@ impl Target {
                 (reached, reached <= times)
             }
             Goal::AtMost(limit) => {
-                let reached = report.value(self.tree, self.case)?;
+                let reached = report.figure_value(self.tree, self.case)?;
                 (reached, reached <= limit)
             }
         })
