@@ -6,7 +6,7 @@ use super::measure::{Contender, Times, measure_time, take_turns};
 use super::scratch::measure_size;
 use super::takeback::{self, Home};
 use super::trees::{Shape, Tree};
-use super::{Bench, floor, git::Shadow, growth, hook, process};
+use super::{Bench, floor, git::Shadow, growth, hook, process, rpc};
 use crate::Failure;
 
 /// A checkpoint by four commands of git.
@@ -38,7 +38,7 @@ impl Case {
     }
 }
 
-pub(crate) const CASES: [Case; 9] = [
+pub(crate) const CASES: [Case; 10] = [
     Case { name: "first", shapes: |_| true, measure: measure_first },
     Case { name: "unchanged", shapes: |_| true, measure: measure_unchanged },
     Case {
@@ -66,6 +66,7 @@ pub(crate) const CASES: [Case; 9] = [
         shapes: |shape| hook::SHAPES.contains(&shape),
         measure: hook::measure_hook,
     },
+    Case { name: "hook rpc", shapes: |shape| shape == rpc::SHAPE, measure: rpc::measure_rpc },
     Case {
         name: "growth",
         shapes: |shape| shape == Shape::Source(1_000),

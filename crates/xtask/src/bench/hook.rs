@@ -1,14 +1,15 @@
 //! Measures the time for which an agent waits: the whole hook, from the start of its process to its
 //! end, with its entry in the ledger.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use super::cases::{FLOOR, GIT_VERSION, Subject};
 use super::measure::{Contender, measure_time, take_turns};
+use super::rpc::RpcClient;
 use super::takeback::Home;
 use super::trees::Shape;
 use super::{Bench, floor, process};
@@ -34,7 +35,7 @@ pub(crate) fn measure_hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Fa
     }
     let mut version = process::clean_command("git");
     version.arg("--version");
-    let mut rpc = Rpc::start(&agent)?;
+    let mut rpc = RpcClient::start(&bench.program, &agent.home)?;
     let (mut begun, mut ended, mut read, mut asked) = (0, 0, 0, 0);
     let contenders: Vec<Contender<'_>> = vec![
         (GIT_VERSION, Box::new(|| measure_time(|| process::run_to_end(&mut version)))),
@@ -63,7 +64,11 @@ pub(crate) fn measure_hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Fa
             RPC,
             Box::new(|| {
                 asked += 1;
-                measure_time(|| rpc.ask_before(&format!("p{asked}"), "make"))
+                let call = json!({
+                    "call": format!("p{asked}"), "tool": "Bash", "input": { "command": "make" },
+                });
+                let params = with_agent(&call, &on.tree.root);
+                measure_time(|| rpc.request_report("tool.before", &params))
             }),
         ),
         (FLOOR, Box::new(|| measure_time(|| floor::lstat_all(&on.tree.files)))),
@@ -103,45 +108,12 @@ impl Agent<'_> {
 }
 
 /// Adds the fields that all events of the agent have.
-fn with_agent(event: &Value, tree: &Path) -> Value {
+pub(crate) fn with_agent(event: &Value, tree: &Path) -> Value {
     let mut event = event.clone();
     event["agent"] = "bench".into();
     event["session"] = "1".into();
     event["cwd"] = tree.display().to_string().into();
     event
-}
-
-/// A process of `takeback rpc` that serves the agent.
-struct Rpc<'a> {
-    /// The process ends when its input does.
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    tree: &'a Path,
-}
-
-impl<'a> Rpc<'a> {
-    fn start(agent: &Agent<'a>) -> Result<Rpc<'a>, Failure> {
-        let mut command = agent.bench.program.rpc_command(&agent.home);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let child = child.map_err(|error| format!("cannot run {command:?}: {error}"))?;
-        let (Some(input), Some(output)) = (child.stdin, child.stdout) else {
-            return Err("no pipes".into());
-        };
-        Ok(Rpc { input, output: BufReader::new(output), tree: agent.tree })
-    }
-
-    fn ask_before(&mut self, call: &str, command: &str) -> Result<(), Failure> {
-        let call = json!({ "call": call, "tool": "Bash", "input": { "command": command } });
-        let params = with_agent(&call, self.tree);
-        let request =
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "tool.before", "params": params });
-        let mut answer = String::new();
-        let sent = writeln!(self.input, "{request}");
-        let heard = sent.and_then(|()| self.output.read_line(&mut answer));
-        heard.map_err(|error| error.to_string())?;
-        let is_well = answer.contains(r#""failures":[]"#);
-        if is_well { Ok(()) } else { Err(format!("rpc said {answer}")) }
-    }
 }
 
 /// Runs a command with this input.

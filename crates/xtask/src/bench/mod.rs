@@ -11,6 +11,7 @@ pub(crate) mod ledger;
 mod measure;
 mod process;
 mod report;
+mod rpc;
 mod scratch;
 mod takeback;
 mod targets;

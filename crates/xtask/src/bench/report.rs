@@ -67,16 +67,21 @@ impl Report {
             writeln!(out, "  {tree:<14} {what:<30} {value:>9.2} {unit}")?;
         }
         writeln!(out, "\nTargets: reached by the medians, and by the fastest rounds")?;
+        let mut unmeasured = 0;
         for target in &TARGETS {
+            let (Some((reached, ok)), Some((fastest, _))) =
+                (target.reached(self, Times::median), target.reached(self, Times::fastest))
+            else {
+                unmeasured += 1;
+                continue;
+            };
             let (tree, case, wanted) = (target.tree, target.case, target.wanted());
-            write!(out, "  {tree:<8} {case:<22} {wanted:<42}")?;
-            match (target.reached(self, Times::median), target.reached(self, Times::fastest)) {
-                (Some((reached, ok)), Some((fastest, _))) => {
-                    let verdict = if ok { "ok" } else { "missed" };
-                    writeln!(out, " {reached:>7.2} {fastest:>7.2}  {verdict}")?;
-                }
-                _ => writeln!(out, " {:>7} {:>7}  not measured", "-", "-")?,
-            }
+            let verdict = if ok { "ok" } else { "missed" };
+            write!(out, "  {tree:<8} {case:<25} {wanted:<42}")?;
+            writeln!(out, " {reached:>7.2} {fastest:>7.2}  {verdict}")?;
+        }
+        if unmeasured > 0 {
+            writeln!(out, "  not measured: {unmeasured} more")?;
         }
         for note in &self.notes {
             writeln!(out, "\nnote: {note}")?;

@@ -5,6 +5,7 @@ use super::growth::{NEW, OLD_PACKED};
 use super::hook::BEFORE;
 use super::measure::Times;
 use super::report::Report;
+use super::rpc::{APPENDS, SEARCH_MISS, TOOL_BEFORE};
 
 pub(crate) struct Target {
     pub(crate) tree: &'static str,
@@ -19,13 +20,15 @@ pub(crate) enum Goal {
     Within(&'static str, &'static str, f64),
     /// The figure is at most this.
     AtMost(f64),
+    /// The figure is at least this.
+    AtLeast(f64),
 }
 
 const fn target(tree: &'static str, case: &'static str, goal: Goal) -> Target {
     Target { tree, case, goal }
 }
 
-pub(crate) const TARGETS: [Target; 21] = [
+pub(crate) const TARGETS: [Target; 24] = [
     target("10000", "first", Goal::Faster(PROGRAM, GIT4, 10.0)),
     target("10000", "first", Goal::Within(LIBRARY, FLOOR, 1.2)),
     target("50000", "first", Goal::Faster(PROGRAM, GIT4, 7.5)),
@@ -45,6 +48,9 @@ pub(crate) const TARGETS: [Target; 21] = [
     target("1000", "one-shot", Goal::Within(PROGRAM, GIT_VERSION, 4.0)),
     target("1000", "hook", Goal::Within(BEFORE, GIT_VERSION, 6.0)),
     target("10000", "hook beyond 2 × lstat", Goal::AtMost(5.0)),
+    target("10000", "hook rpc", Goal::Within(TOOL_BEFORE, FLOOR, 1.1)),
+    target("10000", APPENDS, Goal::AtLeast(3_000.0)),
+    target("10000", SEARCH_MISS, Goal::AtMost(0.5)),
     target("1000", "unchanged, gc", Goal::Within(OLD_PACKED, NEW, 1.1)),
     target("1000", "1 changed, gc", Goal::Within(OLD_PACKED, NEW, 1.1)),
 ];
@@ -56,6 +62,7 @@ impl Target {
             Goal::Faster(who, than, by) => format!("{who} {by} × faster than {than}"),
             Goal::Within(who, of, times) => format!("{who} at most {times} × {of}"),
             Goal::AtMost(limit) => format!("at most {limit}"),
+            Goal::AtLeast(limit) => format!("at least {limit}"),
         }
     }
 
@@ -75,6 +82,10 @@ impl Target {
             Goal::AtMost(limit) => {
                 let reached = report.figure_value(self.tree, self.case)?;
                 (reached, reached <= limit)
+            }
+            Goal::AtLeast(limit) => {
+                let reached = report.figure_value(self.tree, self.case)?;
+                (reached, reached >= limit)
             }
         })
     }

@@ -103,7 +103,7 @@ impl Corpus {
         }
     }
 
-    fn next_message(&mut self) -> Message {
+    pub(crate) fn next_message(&mut self) -> Message {
         let turn = self.random.below(AT_ONCE);
         if self.conversations[turn].left == 0 {
             self.conversations[turn] = self.start_conversation();

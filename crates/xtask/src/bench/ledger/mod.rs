@@ -1,7 +1,7 @@
 //! `cargo xtask bench ledger`: compares the ledger with Hermes's state database, on the same
 //! messages in the same run. All use `synchronous = NORMAL`.
 
-mod corpus;
+pub(crate) mod corpus;
 mod figures;
 mod languages;
 mod ours;
