@@ -6,7 +6,7 @@ use takeback_base::paths::{canonicalize_or_keep, canonicalize_parent, normalize}
 use takeback_tree::{AnyPath, Kept, KeptReason, Lock, Plan, RelPath, Uncovered, Workspace};
 
 use super::conversation::{count_messages, find_conversation};
-use super::planned::{ChatStep, Goal, Planned, RollbackView, TargetState};
+use super::planned::{ChatStep, Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes};
 use super::turn::find_turn;
@@ -82,8 +82,8 @@ impl Planner<'_> {
         let mut planned = self.finish_plan(goal, files, warnings);
         let view = &mut planned.view;
         view.effects = effects_since(self.opened, self.workspace, checkpoint, &mut view.warnings);
-        if let Some(files) = &planned.files {
-            let named = &planned.goal.named;
+        if let Some(files) = &planned.work.files {
+            let named = &planned.work.goal.named;
             view.others =
                 find_others_changes(self.workspace, self.history, checkpoint, files, named)?;
         }
@@ -189,14 +189,14 @@ impl Planner<'_> {
             view.blocked = files.blocked.clone();
         }
         count_messages(self.opened, &goal, &mut view);
-        Planned {
+        let work = PlannedWork {
             workspace: AnyPath(self.workspace.subject()),
             goal,
             files,
             newest: self.history.newest(),
             sessions: self.history.sessions(),
-            view,
-        }
+        };
+        Planned { work, view }
     }
 }
 

@@ -15,6 +15,13 @@ use crate::history::record::{Action, Chat, Checkpoint};
 /// sent while the user thinks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Planned {
+    pub(super) work: PlannedWork,
+    pub(super) view: RollbackView,
+}
+
+/// Everything that applying a plan needs to know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct PlannedWork {
     /// The directory of the workspace, or the single file.
     pub(super) workspace: AnyPath,
     pub(super) goal: Goal,
@@ -24,7 +31,6 @@ pub struct Planned {
     pub(super) newest: u64,
     /// The sessions that have worked in the workspace up to that checkpoint.
     pub(super) sessions: BTreeSet<String>,
-    pub(super) view: RollbackView,
 }
 
 /// The state to return to, and what else has to be done.
@@ -141,8 +147,9 @@ impl Planned {
     /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         // A reversal is recorded even if it changes nothing, so that the next one goes further.
-        let is_reversal = self.goal.reverses.is_some();
-        let is_more = self.goal.chat.is_some() || self.goal.index.is_some();
+        let goal = &self.work.goal;
+        let is_reversal = goal.reverses.is_some();
+        let is_more = goal.chat.is_some() || goal.index.is_some();
         self.view.changes_no_file() && !is_reversal && !is_more
     }
 
@@ -155,8 +162,8 @@ impl Planned {
     /// state.
     pub fn digest(&self) -> Oid {
         let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
-        let from = self.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
-        let to = self.goal.state.tree.to_string();
+        let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
+        let to = self.work.goal.state.tree.to_string();
         Oid::of(takeback_tree::Kind::Blob, &[view, from.into(), to.into()].concat())
     }
 }
