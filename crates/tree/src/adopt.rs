@@ -18,10 +18,12 @@ use std::time::SystemTime;
 use rayon::prelude::*;
 use takeback_base::durable::{self, Durability, FileLock};
 
-use crate::capture::{Reason, Uncovered};
+use crate::capture::{Uncovered, UncoveredReason};
 use crate::fault;
 use crate::git::{ForeignObjectError, ForeignRepository};
-use crate::object::{Commit, Kind, Mode, OwnedEntry, TreeEntry, is_name, push_entry, tree_order};
+use crate::object::{
+    Commit, Mode, ObjectKind, OwnedEntry, TreeEntry, compare_names, is_valid_name, push_entry,
+};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::path::{AnyPath, RelPath};
@@ -188,7 +190,7 @@ impl<'s> Adoption<'s> {
         let mut kept: BTreeMap<Vec<u8>, (Mode, Oid)> = BTreeMap::new();
         for OwnedEntry { mode, name, oid } in entries {
             let refused = self.refusal(mode, &name, oid);
-            let refused = refused.or(kept.contains_key(&name).then_some(Reason::Special));
+            let refused = refused.or(kept.contains_key(&name).then_some(UncoveredReason::Special));
             if let Some(reason) = refused {
                 tree.uncovered.push(Uncovered { path: named(&name), reason });
             } else if mode.is_directory() {
@@ -203,22 +205,22 @@ impl<'s> Adoption<'s> {
             }
         }
         let content = encode(kept);
-        tree.oid = Oid::of(Kind::Tree, &content);
+        tree.oid = Oid::of(ObjectKind::Tree, &content);
         pending.trees.push((foreign, tree.oid, content));
         self.trees.insert(foreign, tree);
     }
 
     /// Why an entry of a tree is left out.
-    fn refusal(&self, mode: Mode, name: &[u8], oid: Oid) -> Option<Reason> {
-        if !is_name(name) || name.len() > MAX_NAME {
-            Some(Reason::Excluded)
+    fn refusal(&self, mode: Mode, name: &[u8], oid: Oid) -> Option<UncoveredReason> {
+        if !is_valid_name(name) || name.len() > MAX_NAME {
+            Some(UncoveredReason::Excluded)
         } else if let Some(size) = self.too_large.get(&oid) {
-            Some(Reason::TooLarge { size: *size })
+            Some(UncoveredReason::TooLarge { size: *size })
         } else if mode.0 == NESTED {
-            Some(Reason::Nested)
+            Some(UncoveredReason::Nested)
         } else {
             let known = mode.is_directory() || mode.is_file() || mode.is_symlink();
-            (!known).then_some(Reason::Special)
+            (!known).then_some(UncoveredReason::Special)
         }
     }
 
@@ -227,17 +229,19 @@ impl<'s> Adoption<'s> {
         let blobs: Vec<&Oid> = pending.blobs.iter().filter(|oid| !self.has(oid)).collect();
         blobs.into_par_iter().try_for_each(|oid| {
             let content = foreign.blob(oid)?;
-            self.add(Kind::Blob, *oid, &content)
+            self.add(ObjectKind::Blob, *oid, &content)
         })?;
         let trees = pending.trees.iter().filter(|(_, oid, _)| !self.has(oid));
-        trees.into_iter().try_for_each(|(_, oid, content)| self.add(Kind::Tree, *oid, content))
+        trees
+            .into_iter()
+            .try_for_each(|(_, oid, content)| self.add(ObjectKind::Tree, *oid, content))
     }
 
     fn has(&self, oid: &Oid) -> bool {
         self.writer.contains(oid) || self.packs.contains(oid)
     }
 
-    fn add(&self, kind: Kind, oid: Oid, content: &[u8]) -> Result<(), AdoptError> {
+    fn add(&self, kind: ObjectKind, oid: Oid, content: &[u8]) -> Result<(), AdoptError> {
         let path = || self.store.directory().to_owned();
         self.writer
             .add(kind, oid, content)
@@ -301,7 +305,7 @@ fn encode(entries: BTreeMap<Vec<u8>, (Mode, Oid)>) -> Vec<u8> {
     let key = |(name, (mode, _)): &'_ (Vec<u8>, (Mode, Oid))| (name.clone(), mode.is_directory());
     entries.sort_by(|a, b| {
         let (a, b) = (key(a), key(b));
-        tree_order((&a.0, a.1), (&b.0, b.1))
+        compare_names((&a.0, a.1), (&b.0, b.1))
     });
     let mut tree = Vec::new();
     for (name, (mode, oid)) in &entries {
@@ -373,7 +377,7 @@ impl AdoptLock<'_> {
         // Git takes no commit from before its time.
         let (tree, time) = (late.tree, late.time.max(0));
         let commit = Commit { tree, parent: None, time, message };
-        let id = Oid::of(Kind::Commit, &commit.encode());
+        let id = Oid::of(ObjectKind::Commit, &commit.encode());
         let name = PinName { workspace: self.workspace.clone(), seq };
         Ok(Pin { name, id, tree, attachment: None, time, message: commit.message })
     }
@@ -383,7 +387,7 @@ impl AdoptLock<'_> {
         for Pin { id, tree, time, message, .. } in pins {
             let commit =
                 Commit { tree: *tree, parent: None, time: *time, message: message.clone() };
-            writer.add(Kind::Commit, *id, &commit.encode())?;
+            writer.add(ObjectKind::Commit, *id, &commit.encode())?;
         }
         writer.seal(&self.store.pack_directory())?;
         self.store.forget_packs();

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use crate::object::{self, Commit, Kind, Malformed, TreeEntry};
+use crate::object::{self, Commit, Malformed, ObjectKind, TreeEntry};
 use crate::oid::Oid;
 use crate::origins::{Origins, Place};
 use crate::pack::read::Recent;
@@ -39,7 +39,7 @@ pub(crate) enum Absent {
 pub(crate) struct Object {
     pub(crate) place: Place,
     /// `None`: not known without looking.
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<ObjectKind>,
     /// The number of the object that it probably resembles.
     pub(crate) resembles: Option<u32>,
 }
@@ -107,7 +107,7 @@ impl Needed {
         oid: Oid,
         place: Place,
         stays: bool,
-        kind: Option<Kind>,
+        kind: Option<ObjectKind>,
         resembles: Option<Oid>,
     ) -> bool {
         let resembles = resembles.and_then(|oid| self.number(&oid));
@@ -145,10 +145,10 @@ impl Walk<'_> {
     fn tip(&mut self, newer: Option<Tip>, tip: Oid) -> Result<Option<Tip>, ObjectError> {
         let Some(place) = self.place(tip)? else { return Ok(None) };
         match self.origins.read(place, self.recent)?.0 {
-            Kind::Commit => self.commits(newer, tip),
-            Kind::Tree => self.trees(None, tip).map(|()| None),
-            Kind::Blob => {
-                self.meet(tip, Kind::Blob, None)?;
+            ObjectKind::Commit => self.commits(newer, tip),
+            ObjectKind::Tree => self.trees(None, tip).map(|()| None),
+            ObjectKind::Blob => {
+                self.meet(tip, ObjectKind::Blob, None)?;
                 Ok(None)
             }
         }
@@ -162,7 +162,7 @@ impl Walk<'_> {
             if commit != tip && self.needed.numbers.contains_key(&commit) {
                 continue;
             }
-            let Some(content) = self.content(commit, Kind::Commit)? else { continue };
+            let Some(content) = self.content(commit, ObjectKind::Commit)? else { continue };
             let links = Links::parse(&content)
                 .ok_or(ObjectError::Malformed(commit, Malformed("commit")))?;
             let this = Some((commit, links.tree));
@@ -171,7 +171,7 @@ impl Walk<'_> {
                 true => std::mem::replace(&mut self.attachment, this),
                 false => newer,
             };
-            let met = self.meet(commit, Kind::Commit, newer.map(|(commit, _)| commit))?;
+            let met = self.meet(commit, ObjectKind::Commit, newer.map(|(commit, _)| commit))?;
             if met {
                 self.trees(newer.map(|(_, tree)| tree), links.tree)?;
                 waiting.extend(links.parents.into_iter().map(|parent| (this, parent)));
@@ -183,26 +183,26 @@ impl Walk<'_> {
 
     fn trees(&mut self, newer: Option<Oid>, older: Oid) -> Result<(), ObjectError> {
         let mut waiting = Vec::new();
-        if self.meet(older, Kind::Tree, newer)? {
+        if self.meet(older, ObjectKind::Tree, newer)? {
             waiting.push((newer, older));
         }
         while let Some((newer, older)) = waiting.pop() {
-            let Some(content) = self.content(older, Kind::Tree)? else { continue };
+            let Some(content) = self.content(older, ObjectKind::Tree)? else { continue };
             // What only gives hints may be missing.
             let newer = newer.filter(|newer| self.origins.find(newer).is_some());
-            let newer = newer.map_or(Ok(None), |newer| self.content(newer, Kind::Tree))?;
+            let newer = newer.map_or(Ok(None), |newer| self.content(newer, ObjectKind::Tree))?;
             let newer = newer.unwrap_or_default();
-            let mut newer = object::entries(&newer).map_while(Result::ok).peekable();
-            for entry in object::entries(&content) {
+            let mut newer = object::parse_entries(&newer).map_while(Result::ok).peekable();
+            for entry in object::parse_entries(&content) {
                 let entry = entry.map_err(|error| ObjectError::Malformed(older, error))?;
                 let Some(kind) = kind(&entry) else { continue };
                 let order = |other: &TreeEntry<'_>| {
                     let key = |entry: &TreeEntry<'_>| entry.mode.is_directory();
-                    object::tree_order((other.name, key(other)), (entry.name, key(&entry)))
+                    object::compare_names((other.name, key(other)), (entry.name, key(&entry)))
                 };
                 while newer.next_if(|newer| order(newer).is_lt()).is_some() {}
                 let same_path = newer.next_if(|newer| order(newer).is_eq()).map(|newer| newer.oid);
-                if self.meet(entry.oid, kind, same_path)? && kind == Kind::Tree {
+                if self.meet(entry.oid, kind, same_path)? && kind == ObjectKind::Tree {
                     waiting.push((same_path, entry.oid));
                 }
             }
@@ -211,7 +211,12 @@ impl Walk<'_> {
     }
 
     /// Whether the object is met for the first time.
-    fn meet(&mut self, oid: Oid, kind: Kind, resembles: Option<Oid>) -> Result<bool, ObjectError> {
+    fn meet(
+        &mut self,
+        oid: Oid,
+        kind: ObjectKind,
+        resembles: Option<Oid>,
+    ) -> Result<bool, ObjectError> {
         // Next to each other in both trees and the same: known.
         if resembles == Some(oid) || self.needed.numbers.contains_key(&oid) {
             return Ok(false);
@@ -230,20 +235,23 @@ impl Walk<'_> {
         }
     }
 
-    fn content(&mut self, oid: Oid, kind: Kind) -> Result<Option<Arc<Vec<u8>>>, ObjectError> {
+    fn content(&mut self, oid: Oid, kind: ObjectKind) -> Result<Option<Arc<Vec<u8>>>, ObjectError> {
         let Some(place) = self.place(oid)? else { return Ok(None) };
         match self.origins.read(place, self.recent)? {
             (found, content) if found == kind => Ok(Some(content)),
-            _ => Err(ObjectError::WrongKind(oid, if kind == Kind::Tree { "tree" } else { "pin" })),
+            _ => Err(ObjectError::WrongKind(
+                oid,
+                if kind == ObjectKind::Tree { "tree" } else { "pin" },
+            )),
         }
     }
 }
 
 /// What an entry of a tree points at; `None` if it is not in this store (a submodule's commit).
-pub(crate) fn kind(entry: &TreeEntry<'_>) -> Option<Kind> {
+pub(crate) fn kind(entry: &TreeEntry<'_>) -> Option<ObjectKind> {
     match entry.mode {
-        mode if mode.is_directory() => Some(Kind::Tree),
-        mode if mode.is_file() || mode.is_symlink() => Some(Kind::Blob),
+        mode if mode.is_directory() => Some(ObjectKind::Tree),
+        mode if mode.is_file() || mode.is_symlink() => Some(ObjectKind::Blob),
         _ => None,
     }
 }

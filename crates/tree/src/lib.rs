@@ -41,28 +41,29 @@ mod workspace;
 mod workspaces;
 
 pub use adopt::{AdoptError, AdoptLock, Adopted, Adoption, Late};
-pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
+pub use capture::{Capture, CaptureError, CaptureOptions, Uncovered, UncoveredReason};
 pub use compare::PathChange;
 pub use diff::{
-    Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, count_lines, diff,
+    ChangeKind, ChangeSide, Diff, DiffError, DiffOptions, LineCounts, TreeChange, UnifiedDiff,
+    count_lines, diff_trees,
 };
-pub use edit::{Content, Edit, EditError, Entry};
+pub use edit::{EditError, NewContent, NewEntry, TreeEdit};
 pub use gc::{GcError, GcOutcome};
 pub use git::{
     ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository, GitDirectory,
 };
-pub use object::{Kind, Mode};
+pub use object::{Mode, ObjectKind};
 pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;
 pub use path::{AnyPath, InvalidPath, RelPath};
 pub use pins::{Pin, PinName, WorkspaceId};
 pub use repair::{RepairError, RepairReport};
 pub use restore::{
-    Blocked, BlockedReason, Kept, KeptReason, Outcome, Plan, PlanError, Recovery, RestoreError,
-    Target,
+    BlockedPath, BlockedReason, KeptPath, KeptReason, Plan, PlanError, Recovery, RestoreError,
+    RestoreOutcome, RestoreTarget,
 };
-pub use rules::{Filter, Rules};
+pub use rules::{CaptureRules, Filter};
 pub use store::{ObjectError, Store, StoreError};
 pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};
-pub use workspace::{Lock, PinError, Places, Workspace, WorkspaceError, WorkspaceInfo};
+pub use workspace::{ForbiddenRoots, Lock, PinError, Workspace, WorkspaceError, WorkspaceInfo};
 pub use workspaces::{MoveError, WorkspaceGuard};

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::history::{Needed, Object};
-use crate::object::Kind;
+use crate::object::ObjectKind;
 use crate::origins::{Origins, Place};
 use crate::pack::delta;
 use crate::pack::read::{Head, Recent, Stored};
@@ -43,7 +43,7 @@ pub(crate) fn write(
     let written = vec![None; needed.objects.len()];
     let mut repack = Repack { origins, recent, needed, writer, written };
     // Kind by kind: what is read together lies together.
-    let kinds = [Some(Kind::Commit), Some(Kind::Tree), Some(Kind::Blob), None];
+    let kinds = [Some(ObjectKind::Commit), Some(ObjectKind::Tree), Some(ObjectKind::Blob), None];
     for kind in kinds {
         for (number, object) in needed.objects.iter().enumerate().skip(first) {
             if object.kind == kind {

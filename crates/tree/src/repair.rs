@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::gc::Work;
 use crate::history::{self, Links};
-use crate::object::{self, Kind};
+use crate::object::{self, ObjectKind};
 use crate::oid::Oid;
 use crate::origins::Origins;
 use crate::pack::midx;
@@ -140,13 +140,13 @@ fn packs_in(directory: &Path) -> Vec<PathBuf> {
 /// What an object consists of, as far as it says.
 fn parts((kind, content): &Content) -> Vec<Oid> {
     match kind {
-        Kind::Blob => Vec::new(),
-        Kind::Tree => object::entries(content)
+        ObjectKind::Blob => Vec::new(),
+        ObjectKind::Tree => object::parse_entries(content)
             .map_while(Result::ok)
             .filter(|entry| history::kind(entry).is_some())
             .map(|entry| entry.oid)
             .collect(),
-        Kind::Commit => Links::parse(content).map_or(Vec::new(), |mut links| {
+        ObjectKind::Commit => Links::parse(content).map_or(Vec::new(), |mut links| {
             links.parents.push(links.tree);
             links.parents
         }),

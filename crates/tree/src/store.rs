@@ -11,7 +11,7 @@ use takeback_base::durable::{self, Durability, FileLock, Temporary};
 use takeback_base::hex;
 
 use crate::fault;
-use crate::object::{self, Commit, Kind, Malformed};
+use crate::object::{self, Commit, Malformed, ObjectKind};
 use crate::oid::Oid;
 use crate::pack::midx::{self, Midx};
 use crate::pack::read::Pack;
@@ -227,7 +227,7 @@ impl Store {
     }
 
     /// Reads an object and checks that it is what its id says.
-    pub fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
+    pub fn read(&self, oid: &Oid) -> Result<(ObjectKind, Vec<u8>), ObjectError> {
         let mut packs = self.packs();
         loop {
             let failure = match packs.read(oid) {
@@ -244,7 +244,12 @@ impl Store {
         }
     }
 
-    fn read_kind(&self, oid: &Oid, kind: Kind, name: &'static str) -> Result<Vec<u8>, ObjectError> {
+    fn read_kind(
+        &self,
+        oid: &Oid,
+        kind: ObjectKind,
+        name: &'static str,
+    ) -> Result<Vec<u8>, ObjectError> {
         match self.read(oid)? {
             (found, content) if found == kind => Ok(content),
             _ => Err(ObjectError::WrongKind(*oid, name)),
@@ -253,7 +258,7 @@ impl Store {
 
     /// The content of a file or the target of a symlink.
     pub fn blob(&self, oid: &Oid) -> Result<Vec<u8>, ObjectError> {
-        self.read_kind(oid, Kind::Blob, "file")
+        self.read_kind(oid, ObjectKind::Blob, "file")
     }
 
     /// The entries of a tree.
@@ -261,15 +266,15 @@ impl Store {
         if *oid == Oid::EMPTY_TREE {
             return Ok(Vec::new());
         }
-        let content = self.read_kind(oid, Kind::Tree, "tree")?;
-        object::entries(&content)
+        let content = self.read_kind(oid, ObjectKind::Tree, "tree")?;
+        object::parse_entries(&content)
             .map(|entry| entry.map(object::OwnedEntry::from))
             .collect::<Result<_, _>>()
             .map_err(|error| ObjectError::Malformed(*oid, error))
     }
 
     pub(crate) fn commit(&self, oid: &Oid) -> Result<Commit, ObjectError> {
-        let content = self.read_kind(oid, Kind::Commit, "pin")?;
+        let content = self.read_kind(oid, ObjectKind::Commit, "pin")?;
         Commit::parse(&content).map_err(|error| ObjectError::Malformed(*oid, error))
     }
 
@@ -429,7 +434,7 @@ impl Packs {
 
     /// Reads an object from wherever any pack says that it has it, even if its index is damaged
     /// and has lost its order.
-    fn search(&self, oid: &Oid) -> Option<(Kind, Vec<u8>)> {
+    fn search(&self, oid: &Oid) -> Option<(ObjectKind, Vec<u8>)> {
         self.all().find_map(|pack| {
             let entries = pack.index.entries().ok()?;
             let offset = entries.iter().find(|(found, _)| found == oid)?.1;
@@ -439,7 +444,7 @@ impl Packs {
     }
 
     /// Reads an object from where it is by the quickest way to know.
-    pub(crate) fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
+    pub(crate) fn read(&self, oid: &Oid) -> Result<(ObjectKind, Vec<u8>), ObjectError> {
         let mut failure = ObjectError::Missing(*oid);
         for (pack, offset) in self.find(oid) {
             let damaged = |reason: String| ObjectError::Damaged {

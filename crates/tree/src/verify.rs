@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::git::refs::Ref;
 use crate::history::{self, Links};
-use crate::object::{self, Kind, Malformed};
+use crate::object::{self, Malformed, ObjectKind};
 use crate::oid::Oid;
 use crate::origins::{Origin, Origins};
 use crate::pack::midx::{self, Midx};
@@ -188,15 +188,15 @@ struct Graph<'a> {
 
 enum Node {
     /// With what it consists of, in order; a commit's tree comes first.
-    Read(Kind, Box<[u32]>),
+    Read(ObjectKind, Box<[u32]>),
     Lost(String),
 }
 
 /// What an object consists of.
-type Parts = Vec<(Oid, Kind)>;
+type Parts = Vec<(Oid, ObjectKind)>;
 
 /// An object's number, and its kind and parts or what is wrong with it.
-type Found = (u32, Result<(Kind, Parts), String>);
+type Found = (u32, Result<(ObjectKind, Parts), String>);
 
 impl<'a> Graph<'a> {
     fn new(packs: &'a Packs, origins: &'a Origins) -> Graph<'a> {
@@ -215,7 +215,7 @@ impl<'a> Graph<'a> {
         let done = AtomicU64::new(0);
         let mut blobs = Vec::new();
         // What a ref names may be of any kind; ours are commits.
-        let mut frontier: Vec<(u32, Option<Kind>)> = Vec::new();
+        let mut frontier: Vec<(u32, Option<ObjectKind>)> = Vec::new();
         for tip in tips {
             frontier.extend(self.meet(tip).map(|number| (number, None)));
         }
@@ -228,8 +228,11 @@ impl<'a> Graph<'a> {
                     Ok((kind, parts)) => {
                         let numbers = parts.into_iter().map(|(oid, kind)| {
                             if let Some(new) = self.meet(oid) {
-                                let list =
-                                    if kind == Kind::Blob { &mut blobs } else { &mut frontier };
+                                let list = if kind == ObjectKind::Blob {
+                                    &mut blobs
+                                } else {
+                                    &mut frontier
+                                };
                                 list.push((new, Some(kind)));
                             }
                             self.numbers[&oid]
@@ -263,7 +266,7 @@ impl<'a> Graph<'a> {
     /// Reads objects in the order in which they lie, with all processors.
     fn read_all(
         &mut self,
-        mut wanted: Vec<(u32, Option<Kind>)>,
+        mut wanted: Vec<(u32, Option<ObjectKind>)>,
         done: &AtomicU64,
         progress: Progress<'_>,
     ) -> Vec<Found> {
@@ -278,7 +281,7 @@ impl<'a> Graph<'a> {
             .map(|share| {
                 let mut recent = Recent::new(RECENT);
                 let mut broken = Vec::new();
-                let read = |(number, kind): &(u32, Option<Kind>)| {
+                let read = |(number, kind): &(u32, Option<ObjectKind>)| {
                     let oid = self.oids[*number as usize];
                     let read = self
                         .object(oid, &mut recent, &mut broken)
@@ -308,7 +311,7 @@ impl<'a> Graph<'a> {
         broken: &mut Vec<(String, String)>,
     ) -> Result<Content, ObjectError> {
         if oid == Oid::EMPTY_TREE && self.origins.find(&oid).is_none() {
-            return Ok((Kind::Tree, Arc::default()));
+            return Ok((ObjectKind::Tree, Arc::default()));
         }
         for place in self.origins.everywhere(&oid) {
             match self.origins.read(place, recent) {
@@ -336,20 +339,26 @@ impl<'a> Graph<'a> {
 }
 
 /// What an object consists of, if it is of the kind that it should be.
-fn parts(oid: Oid, content: &Content, wanted: Option<Kind>) -> Result<Parts, ObjectError> {
+fn parts(oid: Oid, content: &Content, wanted: Option<ObjectKind>) -> Result<Parts, ObjectError> {
     let (kind, content) = content;
     match (wanted, kind) {
-        (Some(Kind::Tree), Kind::Commit | Kind::Blob) => Err(ObjectError::WrongKind(oid, "tree")),
-        (Some(Kind::Blob), Kind::Commit | Kind::Tree) => Err(ObjectError::WrongKind(oid, "file")),
-        (Some(Kind::Commit), Kind::Tree | Kind::Blob) => Err(ObjectError::WrongKind(oid, "pin")),
-        (_, Kind::Blob) => Ok(Vec::new()),
-        (_, Kind::Commit) => {
+        (Some(ObjectKind::Tree), ObjectKind::Commit | ObjectKind::Blob) => {
+            Err(ObjectError::WrongKind(oid, "tree"))
+        }
+        (Some(ObjectKind::Blob), ObjectKind::Commit | ObjectKind::Tree) => {
+            Err(ObjectError::WrongKind(oid, "file"))
+        }
+        (Some(ObjectKind::Commit), ObjectKind::Tree | ObjectKind::Blob) => {
+            Err(ObjectError::WrongKind(oid, "pin"))
+        }
+        (_, ObjectKind::Blob) => Ok(Vec::new()),
+        (_, ObjectKind::Commit) => {
             let links =
                 Links::parse(content).ok_or(ObjectError::Malformed(oid, Malformed("commit")))?;
-            let parents = links.parents.into_iter().map(|parent| (parent, Kind::Commit));
-            Ok([(links.tree, Kind::Tree)].into_iter().chain(parents).collect())
+            let parents = links.parents.into_iter().map(|parent| (parent, ObjectKind::Commit));
+            Ok([(links.tree, ObjectKind::Tree)].into_iter().chain(parents).collect())
         }
-        (_, Kind::Tree) => object::entries(content)
+        (_, ObjectKind::Tree) => object::parse_entries(content)
             .filter_map(|entry| match entry {
                 Ok(entry) => history::kind(&entry).map(|kind| Ok((entry.oid, kind))),
                 Err(error) => Some(Err(ObjectError::Malformed(oid, error))),
@@ -392,7 +401,7 @@ impl<'a> Losses<'a> {
         }
         match &self.graph.nodes[tip as usize] {
             Node::Lost(reason) => PinState::Lost { reason: reason.clone() },
-            Node::Read(Kind::Commit, parts) => {
+            Node::Read(ObjectKind::Commit, parts) => {
                 let unattached = parts[1..].iter().any(|parent| self.counts.contains_key(parent));
                 if unattached && !is_pin {
                     return PinState::Lost { reason: "what came before it is not whole".into() };
@@ -428,7 +437,7 @@ impl<'a> Losses<'a> {
             } else if let Ok((_, content)) =
                 self.graph.object(oid, &mut self.recent, &mut Vec::new())
             {
-                let entries = object::entries(&content)
+                let entries = object::parse_entries(&content)
                     .map_while(Result::ok)
                     .filter(|entry| history::kind(entry).is_some());
                 let first = waiting.len();

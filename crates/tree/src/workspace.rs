@@ -12,9 +12,11 @@ use takeback_base::durable::{self, Durability, FileLock};
 use takeback_base::{hex, paths};
 
 use crate::beneath::Root;
-use crate::capture::{self, Capture, CaptureError, CaptureOptions, Context, State, Unsaved};
+use crate::capture::{
+    self, Capture, CaptureContext, CaptureError, CaptureOptions, Unsaved, WorkspaceState,
+};
 use crate::fault;
-use crate::object::{Commit, Kind};
+use crate::object::{Commit, ObjectKind};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::path::{AnyPath, RelPath};
@@ -23,7 +25,7 @@ use crate::store::{ObjectError, Store, StoreError};
 
 /// Where workspaces must not be. The library looks none of this up itself.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub struct ForbiddenRoots {
     /// The user's home directory.
     pub home: Option<PathBuf>,
     /// Roots of temporary files, such as `/tmp`.
@@ -83,7 +85,11 @@ pub struct WorkspaceInfo {
 
 impl Store {
     /// The workspace in this directory. `WorkspaceError::Refused` if it must not be one.
-    pub fn workspace(&self, path: &Path, places: &Places) -> Result<Workspace<'_>, WorkspaceError> {
+    pub fn workspace(
+        &self,
+        path: &Path,
+        places: &ForbiddenRoots,
+    ) -> Result<Workspace<'_>, WorkspaceError> {
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
         let path = fs::canonicalize(path).map_err(failed)?;
         if let Some(what) = places.refusal(&path) {
@@ -101,7 +107,7 @@ impl Store {
     pub fn single_file(
         &self,
         file: &Path,
-        places: &Places,
+        places: &ForbiddenRoots,
     ) -> Result<Workspace<'_>, WorkspaceError> {
         let failed = |source| WorkspaceError::Open { path: file.to_owned(), source };
         // Through a link, because whoever writes to it writes there too.
@@ -151,7 +157,7 @@ impl Store {
     }
 }
 
-impl Places {
+impl ForbiddenRoots {
     /// What this directory is, if it is something that is never captured as a whole. The path is
     /// canonical.
     pub fn refusal(&self, path: &Path) -> Option<&'static str> {
@@ -159,7 +165,7 @@ impl Places {
     }
 }
 
-fn refusal(path: &Path, places: &Places) -> Option<&'static str> {
+fn refusal(path: &Path, places: &ForbiddenRoots) -> Option<&'static str> {
     let is = |place: &PathBuf| fs::canonicalize(place).is_ok_and(|place| place == path);
     let is_above =
         |place: &PathBuf| fs::canonicalize(place).is_ok_and(|place| place.starts_with(path));
@@ -246,7 +252,7 @@ pub struct Lock<'w> {
     pub(crate) workspace: &'w Workspace<'w>,
     pub(crate) directory: PathBuf,
     writer: Option<PackWriter>,
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<WorkspaceState>,
     /// The tree of the latest capture under this lock, if no restore followed.
     pub(crate) captured: Option<Oid>,
     next_seq: Option<u64>,
@@ -291,9 +297,9 @@ impl<'w> Lock<'w> {
     /// Captures the workspace as it is.
     pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
         self.captured = None;
-        let known = self.state.take().or_else(|| State::load(&self.directory));
+        let known = self.state.take().or_else(|| WorkspaceState::load(&self.directory));
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
-        let context = Context {
+        let context = CaptureContext {
             store: self.workspace.store,
             root: &self.workspace.root,
             path: &self.workspace.path,
@@ -301,7 +307,7 @@ impl<'w> Lock<'w> {
             only: self.workspace.only.as_deref(),
             writer,
         };
-        let outcome = capture::capture(&context, known, options);
+        let outcome = capture::capture_workspace(&context, known, options);
         if let Err(CaptureError::Write { .. }) = outcome {
             self.lose();
         }
@@ -321,9 +327,9 @@ impl<'w> Lock<'w> {
         Ok(capture)
     }
 
-    /// What a path looked like when the last capture read it.
-    pub(crate) fn seen(&self, path: &RelPath) -> Option<crate::beneath::Stat> {
-        self.state.as_ref()?.cache().find(path.as_bytes()).map(|entry| entry.stat)
+    /// The stat of a path when the last capture read it.
+    pub(crate) fn captured_stat(&self, path: &RelPath) -> Option<crate::beneath::Stat> {
+        self.state.as_ref()?.cache().find_entry(path.as_bytes()).map(|entry| entry.stat)
     }
 
     /// The number that the next pin will have.
@@ -347,11 +353,11 @@ impl<'w> Lock<'w> {
 
     /// Keeps a captured tree: writes what is new of it durably, then creates its ref.
     pub fn pin(&mut self, tree: Oid, time: SystemTime, message: &str) -> Result<Pin, PinError> {
-        self.pin_with(tree, time, message, None)
+        self.pin_with_attachment(tree, time, message, None)
     }
 
     /// The same with an attachment, as [`Lock::attach`] or an earlier pin named it.
-    pub fn pin_with(
+    pub fn pin_with_attachment(
         &mut self,
         tree: Oid,
         time: SystemTime,
@@ -378,8 +384,8 @@ impl<'w> Lock<'w> {
         }
         let commit = Commit { tree, parent: attachment, time, message: message.to_owned() };
         let content = commit.encode();
-        let id = Oid::of(Kind::Commit, &content);
-        self.add(Kind::Commit, id, &content).map_err(self.unwritten())?;
+        let id = Oid::of(ObjectKind::Commit, &content);
+        self.add(ObjectKind::Commit, id, &content).map_err(self.unwritten())?;
         let reference = self.store().write_ref(id).map_err(self.unwritten())?;
         self.seal_with(&[&reference]).map_err(self.unwritten())?;
         let name = PinName { workspace: self.workspace.id.clone(), seq };
@@ -391,7 +397,7 @@ impl<'w> Lock<'w> {
     }
 
     /// Adds an object to what is pending, unless the store has it.
-    pub(crate) fn put(&mut self, kind: Kind, content: &[u8]) -> io::Result<Oid> {
+    pub(crate) fn put(&mut self, kind: ObjectKind, content: &[u8]) -> io::Result<Oid> {
         let oid = Oid::of(kind, content);
         if !self.has(&oid) {
             self.add(kind, oid, content)?;
@@ -405,7 +411,7 @@ impl<'w> Lock<'w> {
             || self.store().packs().contains(oid)
     }
 
-    fn add(&mut self, kind: Kind, oid: Oid, content: &[u8]) -> io::Result<()> {
+    fn add(&mut self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<()> {
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
         let added = writer.add(kind, oid, content);
         if added.is_err() {
@@ -458,7 +464,7 @@ impl<'w> Lock<'w> {
         let appended = match &state.unsaved {
             Unsaved::Nothing => return Ok(()),
             Unsaved::Entries(entries) => {
-                state.cache().append(&self.directory, entries).unwrap_or(false)
+                state.cache().append_to_log(&self.directory, entries).unwrap_or(false)
             }
             Unsaved::All => false,
         };

@@ -126,7 +126,7 @@ fn assert_same(bench: &Bench, repository: &Repository, trees: &[Oid], taken: &[A
     }
 }
 
-fn uncovered(path: &str, reason: Reason) -> Uncovered {
+fn uncovered(path: &str, reason: UncoveredReason) -> Uncovered {
     Uncovered { path: RelPath::new(path).unwrap(), reason }
 }
 
@@ -162,7 +162,7 @@ fn every_kind_of_entry() {
     let taken = bring_in(&bench, &repository.open(), &trees);
     assert_same(&bench, &repository, &trees, &taken);
     assert_eq!(taken[0], Adopted { tree: Oid::EMPTY_TREE, files: 0, uncovered: vec![] });
-    assert_eq!(taken[2].uncovered, [uncovered("a/nested", Reason::Nested)]);
+    assert_eq!(taken[2].uncovered, [uncovered("a/nested", UncoveredReason::Nested)]);
     assert!(taken[1].uncovered.is_empty() && taken[3].uncovered.is_empty());
     let root = bench.store.tree(&taken[1].tree).unwrap();
     assert_eq!(root.iter().find(|entry| entry.name == b"a").unwrap().mode, Mode(0o40755));
@@ -318,15 +318,15 @@ fn what_our_trees_cannot_hold_is_left_out_and_told() {
     assert_eq!(bench.files(&pin), files);
     assert_eq!(taken.files, 3);
     let told = [
-        uncovered("", Reason::Excluded),
-        uncovered(".git", Reason::Excluded),
-        uncovered("d", Reason::Special),
-        uncovered("device", Reason::Special),
-        uncovered("e/.git", Reason::Excluded),
-        uncovered("e/b", Reason::Special),
-        uncovered("e/large", Reason::TooLarge { size: 600_000_000 }),
-        uncovered("nested", Reason::Nested),
-        uncovered(&"n".repeat(300), Reason::Excluded),
+        uncovered("", UncoveredReason::Excluded),
+        uncovered(".git", UncoveredReason::Excluded),
+        uncovered("d", UncoveredReason::Special),
+        uncovered("device", UncoveredReason::Special),
+        uncovered("e/.git", UncoveredReason::Excluded),
+        uncovered("e/b", UncoveredReason::Special),
+        uncovered("e/large", UncoveredReason::TooLarge { size: 600_000_000 }),
+        uncovered("nested", UncoveredReason::Nested),
+        uncovered(&"n".repeat(300), UncoveredReason::Excluded),
     ];
     let mut told = told.to_vec();
     told.sort_by(|a, b| a.path.cmp(&b.path));
@@ -340,7 +340,7 @@ fn a_tree_as_deep_as_no_stack() {
     let mut tree = repository.odd_tree(&[("100644", b"file", repository.blob(b"deep"))]);
     for _ in 0..5000 {
         let content = [b"40000 d\0", &tree.0[..]].concat();
-        tree = Oid::of(Kind::Tree, &content);
+        tree = Oid::of(ObjectKind::Tree, &content);
         let mut object = Vec::new();
         crate::pack::deflate(&[&b"tree 28\0"[..], &content].concat(), &mut object);
         let path = repository.loose(&tree);
@@ -479,7 +479,7 @@ fn pin_newest(store: &Store, project: &Path) {
     let writer = store.writer();
     let commit = Commit { tree: Oid::EMPTY_TREE, parent: None, time: 3, message: "own 2".into() };
     let commit = commit.encode();
-    let id = crate::testing::put(store, &writer, Kind::Commit, &commit);
+    let id = crate::testing::put(store, &writer, ObjectKind::Commit, &commit);
     writer.seal(&store.pack_directory()).unwrap();
     store.place_ref(&PinName { workspace, seq }, store.write_ref(id).unwrap()).unwrap();
     write_seq(&directory.join("seq"), seq + 1).unwrap();
@@ -498,7 +498,7 @@ fn a_captured_workspace_gets_older_history() {
         fs::write(root.join("file"), content).unwrap();
         let workspace = bench.store.workspace(&root, &Default::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
-        let rules = crate::rules::Rules::default();
+        let rules = crate::rules::CaptureRules::default();
         let now = SystemTime::now();
         let options = crate::capture::CaptureOptions { rules: &rules, named: &[], now };
         let capture = lock.capture(&options).unwrap();

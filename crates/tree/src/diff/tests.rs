@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::object::{Kind, TreeEntry, push_entry, tree_order};
+use crate::object::{ObjectKind, TreeEntry, compare_names, push_entry};
 use crate::pack::write::PackWriter;
 
 /// What a test's tree has at a path. Directories are implied, unless their mode matters or they
@@ -36,14 +36,14 @@ fn nodes<const N: usize>(nodes: [(&str, Node); N]) -> Nodes {
 struct Fixture {
     directory: TempDir,
     store: Store,
-    rules: Rules,
+    rules: CaptureRules,
 }
 
 impl Fixture {
     fn new() -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path().join("store")).unwrap();
-        Fixture { directory, store, rules: Rules::default() }
+        Fixture { directory, store, rules: CaptureRules::default() }
     }
 
     fn tree(&self, nodes: &Nodes) -> Oid {
@@ -59,11 +59,11 @@ impl Fixture {
     }
 
     fn diff_with(&self, from: &Nodes, to: &Nodes, options: &DiffOptions<'_>) -> Diff {
-        diff(&self.store, &self.tree(from), &self.tree(to), options).unwrap()
+        diff_trees(&self.store, &self.tree(from), &self.tree(to), options).unwrap()
     }
 
     fn unified(&self, from: &Nodes, to: &Nodes) -> String {
-        let unified = self.diff(from, to).unified(&self.store, None).unwrap();
+        let unified = self.diff(from, to).to_unified(&self.store, None).unwrap();
         assert_eq!(unified.left_out, 0);
         String::from_utf8(unified.text).unwrap()
     }
@@ -81,7 +81,7 @@ impl Fixture {
 }
 
 fn write_tree(writer: &PackWriter, nodes: &Nodes, directory: &[u8]) -> Oid {
-    let put = |kind: Kind, content: &[u8]| {
+    let put = |kind: ObjectKind, content: &[u8]| {
         let oid = Oid::of(kind, content);
         writer.add(kind, oid, content).unwrap();
         oid
@@ -98,9 +98,9 @@ fn write_tree(writer: &PackWriter, nodes: &Nodes, directory: &[u8]) -> Oid {
             let path = join(directory, name);
             match nodes.get(&path) {
                 Some(Node::File(permissions, content)) => {
-                    (name, Mode::file(*permissions), put(Kind::Blob, content))
+                    (name, Mode::file(*permissions), put(ObjectKind::Blob, content))
                 }
-                Some(Node::Link(target)) => (name, Mode::SYMLINK, put(Kind::Blob, target)),
+                Some(Node::Link(target)) => (name, Mode::SYMLINK, put(ObjectKind::Blob, target)),
                 directory => {
                     let permissions = match directory {
                         Some(Node::Directory(permissions)) => *permissions,
@@ -111,12 +111,12 @@ fn write_tree(writer: &PackWriter, nodes: &Nodes, directory: &[u8]) -> Oid {
             }
         })
         .collect();
-    entries.sort_by(|a, b| tree_order((a.0, a.1.is_directory()), (b.0, b.1.is_directory())));
+    entries.sort_by(|a, b| compare_names((a.0, a.1.is_directory()), (b.0, b.1.is_directory())));
     let mut tree = Vec::new();
     for (name, mode, oid) in entries {
         push_entry(&mut tree, TreeEntry { mode, name, oid });
     }
-    put(Kind::Tree, &tree)
+    put(ObjectKind::Tree, &tree)
 }
 
 fn path(text: &str) -> RelPath {
@@ -125,7 +125,7 @@ fn path(text: &str) -> RelPath {
 
 /// The changes as `(path, kind)`, where the kind is as in JSON.
 fn kinds(diff: &Diff) -> Vec<(String, String)> {
-    let kind = |change: &Change| match &change.kind {
+    let kind = |change: &TreeChange| match &change.kind {
         ChangeKind::Renamed { from } => format!("renamed from {from}"),
         kind => serde_json::to_value(kind).unwrap()["kind"].as_str().unwrap().to_owned(),
     };
@@ -241,21 +241,21 @@ fn trees_thousands_of_levels_deep() {
     let writer = fixture.store.writer();
     let mut trees = Vec::new();
     for content in ["old", "new"] {
-        let mut oid = Oid::of(Kind::Blob, content.as_bytes());
-        writer.add(Kind::Blob, oid, content.as_bytes()).unwrap();
+        let mut oid = Oid::of(ObjectKind::Blob, content.as_bytes());
+        writer.add(ObjectKind::Blob, oid, content.as_bytes()).unwrap();
         let mut mode = Mode::file(0o644);
         for _ in 0..5000 {
             let mut tree = Vec::new();
             push_entry(&mut tree, TreeEntry { mode, name: b"d", oid });
-            oid = Oid::of(Kind::Tree, &tree);
+            oid = Oid::of(ObjectKind::Tree, &tree);
             mode = Mode::directory(0o755);
-            writer.add(Kind::Tree, oid, &tree).unwrap();
+            writer.add(ObjectKind::Tree, oid, &tree).unwrap();
         }
         trees.push(oid);
     }
     writer.seal(&fixture.store.pack_directory()).unwrap();
     let options = DiffOptions::new(&fixture.rules);
-    let diff = diff(&fixture.store, &trees[0], &trees[1], &options).unwrap();
+    let diff = diff_trees(&fixture.store, &trees[0], &trees[1], &options).unwrap();
     assert_eq!(diff.changes.len(), 1);
     assert_eq!(diff.changes[0].path.as_bytes().len(), 9999);
 }
@@ -515,7 +515,7 @@ fn names_cannot_pass_for_headers() {
         names.iter().map(|name| (name.to_vec(), file(content))).collect()
     };
     let diff = fixture.diff(&named("old\n"), &named("new\n"));
-    let ours = diff.unified(&fixture.store, None).unwrap().text;
+    let ours = diff.to_unified(&fixture.store, None).unwrap().text;
     let (from, to) = (diff.from.to_string(), diff.to.to_string());
     let arguments = ["diff", "-p", &from, &to];
     let theirs = run(&mut fixture.git(fixture.store.directory(), &arguments)).stdout;
@@ -607,9 +607,9 @@ fn the_cap_counts_what_it_leaves_out() {
     let to = nodes([("a", file(numbered(3..30))), ("b", file("y\n"))]);
     let diff = fixture.diff(&from, &to);
     let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
-    let whole = diff.unified(&fixture.store, None).unwrap().text;
+    let whole = diff.to_unified(&fixture.store, None).unwrap().text;
     for cap in [0, 1, 7, lines(&whole) - 1, lines(&whole), 1000] {
-        let capped = diff.unified(&fixture.store, Some(cap)).unwrap();
+        let capped = diff.to_unified(&fixture.store, Some(cap)).unwrap();
         assert_eq!(lines(&capped.text), cap.min(lines(&whole)));
         assert_eq!(lines(&capped.text) + capped.left_out, lines(&whole));
         assert!(whole.starts_with(&capped.text));
@@ -659,7 +659,7 @@ fn a_missing_object_is_an_error() {
     let fixture = Fixture::new();
     let tree = fixture.tree(&nodes([("a", file("1"))]));
     let options = DiffOptions::new(&fixture.rules);
-    let result = diff(&fixture.store, &tree, &Oid([7; 20]), &options);
+    let result = diff_trees(&fixture.store, &tree, &Oid([7; 20]), &options);
     assert!(matches!(result, Err(ObjectError::Missing(_))));
 }
 
@@ -860,7 +860,7 @@ proptest! {
         let fixture = Fixture::new();
         let diff = fixture.diff(&from, &to);
         let patch = fixture.directory.path().join("patch");
-        fs::write(&patch, diff.unified(&fixture.store, None).unwrap().text).unwrap();
+        fs::write(&patch, diff.to_unified(&fixture.store, None).unwrap().text).unwrap();
         let root = fixture.directory.path().join("root");
         fs::create_dir(&root).unwrap();
         // Git does not know of empty directories, so none may be in its way.
@@ -877,12 +877,12 @@ proptest! {
         let diff = fixture.diff(&from, &to);
         let Some(change) = diff.changes.first() else { return Ok(()) };
         let counts = change.lines.unwrap();
-        let lines = |content: &[u8]| hunks::lines(content).len() as i64;
+        let lines = |content: &[u8]| hunks::split_lines(content).len() as i64;
         prop_assert_eq!(
             counts.insertions as i64 - counts.deletions as i64,
             lines(&new) - lines(&old)
         );
-        let text = diff.unified(&fixture.store, None).unwrap().text;
+        let text = diff.to_unified(&fixture.store, None).unwrap().text;
         let signed = |sign: u8| {
             let lines = text.split(|byte| *byte == b'\n').skip(4);
             lines.filter(|line| line.first() == Some(&sign)).count() as u64

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fault::Fault;
-use crate::object::{Commit, Kind, Mode};
+use crate::object::{Commit, Mode, ObjectKind};
 use crate::pins::PinName;
 use crate::testing::{
     Bench, Ending, Files, Random, alone, capture, child, encode_tree, file, harm, kill_at, put,
@@ -167,19 +167,19 @@ fn trees_of_any_depth() {
     let mut pins = Vec::new();
     for round in 0..3 {
         let writer = bench.store.writer();
-        let blob = put(&bench.store, &writer, Kind::Blob, format!("leaf {round}").as_bytes());
+        let blob = put(&bench.store, &writer, ObjectKind::Blob, format!("leaf {round}").as_bytes());
         let mut tree = put(
             &bench.store,
             &writer,
-            Kind::Tree,
+            ObjectKind::Tree,
             &encode_tree(&mut [(Mode::file(0o600), b"leaf".to_vec(), blob)]),
         );
         for _ in 0..3000 {
             let entry = (Mode::directory(0o700), b"d".to_vec(), tree);
-            tree = put(&bench.store, &writer, Kind::Tree, &encode_tree(&mut [entry]));
+            tree = put(&bench.store, &writer, ObjectKind::Tree, &encode_tree(&mut [entry]));
         }
         let commit = Commit { tree, parent: None, time: round, message: String::new() }.encode();
-        let commit = put(&bench.store, &writer, Kind::Commit, &commit);
+        let commit = put(&bench.store, &writer, ObjectKind::Commit, &commit);
         writer.seal(&bench.packs()).unwrap();
         let name = PinName { workspace: workspace(1), seq: round as u64 };
         bench.store.place_ref(&name, bench.store.write_ref(commit).unwrap()).unwrap();

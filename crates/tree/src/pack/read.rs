@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::object::Kind;
+use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::pack::index::{Index, be32, corrupt};
 use crate::pack::{MAX_OBJECT, OFS_DELTA, REF_DELTA, delta, entry_head, inflate, ofs};
@@ -41,14 +41,14 @@ impl Pack {
     }
 
     /// Whole objects come back with their kind; the caller checks the id where it matters.
-    pub(crate) fn read(&self, offset: u64) -> io::Result<(Kind, Vec<u8>)> {
+    pub(crate) fn read(&self, offset: u64) -> io::Result<(ObjectKind, Vec<u8>)> {
         let (kind, content) = self.file.read(offset, &self.index)?;
         Ok((kind, Arc::unwrap_or_clone(content)))
     }
 }
 
 /// An object's kind and content.
-pub(crate) type Content = (Kind, Arc<Vec<u8>>);
+pub(crate) type Content = (ObjectKind, Arc<Vec<u8>>);
 
 /// Where the bases of deltas are, for a reader of a pack.
 pub(crate) trait Bases {
@@ -82,7 +82,7 @@ pub(crate) struct Entry {
 /// How an entry is stored.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Stored {
-    Whole(Kind),
+    Whole(ObjectKind),
     /// As a difference from the entry at this offset.
     From(u64),
     /// As a difference from an object of the same pack.
@@ -118,7 +118,9 @@ pub(crate) fn head(bytes: &[u8], offset: u64) -> io::Result<Head> {
             length += 20;
             Stored::FromOid(base)
         }
-        code => Stored::Whole(Kind::from_code(code).ok_or_else(|| corrupt("an unknown kind"))?),
+        code => {
+            Stored::Whole(ObjectKind::from_code(code).ok_or_else(|| corrupt("an unknown kind"))?)
+        }
     };
     Ok(Head { stored, size, length })
 }

@@ -12,7 +12,7 @@ use sha1::{Digest, Sha1};
 use takeback_base::durable::{self, Temporary};
 
 use crate::fault;
-use crate::object::Kind;
+use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::pack::index::{self, Indexed, corrupt};
 use crate::pack::read::PackFile;
@@ -70,7 +70,7 @@ impl PackWriter {
     }
 
     /// Adds an object, unless this pack has it. Compression happens outside of the lock.
-    pub(crate) fn add(&self, kind: Kind, oid: Oid, content: &[u8]) -> io::Result<()> {
+    pub(crate) fn add(&self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<()> {
         if self.contains(&oid) {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl PackWriter {
     }
 
     /// Adds an object; says at which offset.
-    pub(crate) fn add_whole(&self, kind: Kind, oid: Oid, content: &[u8]) -> io::Result<u64> {
+    pub(crate) fn add_whole(&self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<u64> {
         let mut entry = Vec::with_capacity(content.len() / 2 + 64);
         push_entry_head(&mut entry, kind as u8, content.len() as u64);
         deflate(content, &mut entry);

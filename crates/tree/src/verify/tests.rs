@@ -62,7 +62,7 @@ fn a_lost_file_is_named_in_the_pins_that_had_it() {
     files.insert(b"a/b/one".to_vec(), file("changed too"));
     files.remove(&b"copy of one"[..]);
     let third = bench.capture(1, &files);
-    break_object(&bench, &pack, Oid::of(Kind::Blob, &text(1, 500)));
+    break_object(&bench, &pack, Oid::of(ObjectKind::Blob, &text(1, 500)));
 
     let report = bench.store.verify(&quietly).unwrap();
     let lost = ["a/b/one", "copy of one"].map(|path| RelPath::new(path).unwrap());
@@ -113,9 +113,9 @@ fn another_copy_is_as_good() {
     let pin = bench.capture(1, &files);
     let first = names(&bench.packs());
     let writer = bench.store.writer();
-    let oid = Oid::of(Kind::Blob, &text(1, 5000));
-    writer.add(Kind::Blob, oid, &text(1, 5000)).unwrap();
-    writer.add(Kind::Blob, Oid::of(Kind::Blob, b"other"), b"other").unwrap();
+    let oid = Oid::of(ObjectKind::Blob, &text(1, 5000));
+    writer.add(ObjectKind::Blob, oid, &text(1, 5000)).unwrap();
+    writer.add(ObjectKind::Blob, Oid::of(ObjectKind::Blob, b"other"), b"other").unwrap();
     let second = writer.seal(&bench.packs()).unwrap().unwrap();
     for pack in [&first[0], &second] {
         for indexed in [false, true] {
@@ -171,7 +171,7 @@ fn many_lost_paths_are_counted() {
         .collect();
     let pin = bench.capture(1, &files);
     let pack = names(&bench.packs()).pop().unwrap();
-    break_object(&bench, &pack, Oid::of(Kind::Blob, b"the same"));
+    break_object(&bench, &pack, Oid::of(ObjectKind::Blob, b"the same"));
     let report = bench.store.verify(&quietly).unwrap();
     let PinState::Partly { lost, count, .. } = state(&report, &pin) else { panic!("{report:?}") };
     assert_eq!((lost.len(), *count), (NAMED, 1500));
@@ -182,15 +182,15 @@ fn many_lost_paths_are_counted() {
 fn trees_of_any_depth() {
     let bench = Bench::new();
     let writer = bench.store.writer();
-    let blob = put(&bench.store, &writer, Kind::Blob, b"leaf");
+    let blob = put(&bench.store, &writer, ObjectKind::Blob, b"leaf");
     let leaf = (Mode::file(0o600), b"leaf".to_vec(), blob);
-    let mut tree = put(&bench.store, &writer, Kind::Tree, &encode_tree(&mut [leaf]));
+    let mut tree = put(&bench.store, &writer, ObjectKind::Tree, &encode_tree(&mut [leaf]));
     for _ in 0..3000 {
         let entry = (Mode::directory(0o700), b"d".to_vec(), tree);
-        tree = put(&bench.store, &writer, Kind::Tree, &encode_tree(&mut [entry]));
+        tree = put(&bench.store, &writer, ObjectKind::Tree, &encode_tree(&mut [entry]));
     }
     let commit = Commit { tree, parent: None, time: 0, message: String::new() }.encode();
-    let commit = put(&bench.store, &writer, Kind::Commit, &commit);
+    let commit = put(&bench.store, &writer, ObjectKind::Commit, &commit);
     let pack = writer.seal(&bench.packs()).unwrap().unwrap();
     let pin = PinName { workspace: workspace(1), seq: 1 };
     bench.store.place_ref(&pin, bench.store.write_ref(commit).unwrap()).unwrap();
@@ -208,13 +208,14 @@ fn a_lost_attachment_is_told_beside_lost_paths() {
     let bench = Bench::new();
     let writer = bench.store.writer();
     let put = |kind, content: &[u8]| put(&bench.store, &writer, kind, content);
-    let [file, attached] = ["a file", "attached"].map(|text| put(Kind::Blob, text.as_bytes()));
+    let [file, attached] =
+        ["a file", "attached"].map(|text| put(ObjectKind::Blob, text.as_bytes()));
     let tree = |name: &str, oid| encode_tree(&mut [(Mode::file(0o600), name.into(), oid)]);
-    let attached_tree = put(Kind::Tree, &tree("attachment", attached));
-    let parent = put(Kind::Commit, &Commit::attachment(attached_tree).encode());
-    let tree = put(Kind::Tree, &tree("file", file));
+    let attached_tree = put(ObjectKind::Tree, &tree("attachment", attached));
+    let parent = put(ObjectKind::Commit, &Commit::new_attachment(attached_tree).encode());
+    let tree = put(ObjectKind::Tree, &tree("file", file));
     let commit = Commit { tree, parent: Some(parent), time: 1, message: String::new() };
-    let commit = put(Kind::Commit, &commit.encode());
+    let commit = put(ObjectKind::Commit, &commit.encode());
     let pack = writer.seal(&bench.packs()).unwrap().unwrap();
     let pin = PinName { workspace: workspace(1), seq: 1 };
     bench.store.place_ref(&pin, bench.store.write_ref(commit).unwrap()).unwrap();

@@ -96,7 +96,7 @@ fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
     // Only a directory of it is lost, and all above that is met before.
     let harmed = bench.copy();
     let tree = bench.store.pin(&damaged).unwrap().unwrap().tree;
-    let (_, lost) = bench.store.entry(&tree, &RelPath::new("lost").unwrap()).unwrap().unwrap();
+    let (_, lost) = bench.store.find_entry(&tree, &RelPath::new("lost").unwrap()).unwrap().unwrap();
     let origin = Origin::open(&harmed.packs(), &pack[0]).unwrap();
     let at = origin.objects.iter().find(|object| object.oid == lost).unwrap().offset as usize + 8;
     harm(&harmed.packs().join(format!("{}.pack", pack[0])), |bytes| bytes[at] ^= 0xff);

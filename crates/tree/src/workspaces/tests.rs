@@ -9,7 +9,7 @@ use super::*;
 use crate::fault::Fault;
 use crate::oid::Oid;
 use crate::testing::{Bench, Ending, alone, child, kill_at};
-use crate::workspace::Places;
+use crate::workspace::ForbiddenRoots;
 
 /// The directory of a workspace beside the store.
 fn root(store: &Store, name: &str) -> PathBuf {
@@ -19,14 +19,14 @@ fn root(store: &Store, name: &str) -> PathBuf {
 }
 
 fn open<'s>(store: &'s Store, name: &str) -> Workspace<'s> {
-    store.workspace(&root(store, name), &Places::default()).unwrap()
+    store.workspace(&root(store, name), &ForbiddenRoots::default()).unwrap()
 }
 
 /// Pins `count` states, each with a message of its own.
 fn pin(store: &Store, name: &str, count: u64) {
     let workspace = open(store, name);
     let mut lock = workspace.lock().unwrap();
-    let tree = lock.edit(Oid::EMPTY_TREE, &[]).unwrap();
+    let tree = lock.edit_tree(Oid::EMPTY_TREE, &[]).unwrap();
     for _ in 0..count {
         let message = format!("{name}{}\n", lock.next_seq().unwrap());
         lock.pin(tree, SystemTime::UNIX_EPOCH, &message).unwrap();

@@ -4,20 +4,22 @@ use std::fs;
 use std::time::SystemTime;
 
 use takeback_tree::{
-    CaptureOptions, Kind, ObjectError, Oid, Pin, PinError, PinState, Places, StoreError,
+    CaptureOptions, ForbiddenRoots, ObjectError, ObjectKind, Oid, Pin, PinError, PinState,
+    StoreError,
 };
 
 use crate::support::{Scratch, git};
 
 /// Captures and pins, with an attachment.
 fn capture(scratch: &Scratch, content: &[u8]) -> Pin {
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = SystemTime::now();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
     let tree = lock.capture(&options).unwrap().tree;
-    let attachment = lock.attach(content).unwrap();
-    let pin = lock.pin_with(tree, now, "with an attachment\n", Some(attachment)).unwrap();
+    let attachment = lock.add_attachment(content).unwrap();
+    let pin =
+        lock.pin_with_attachment(tree, now, "with an attachment\n", Some(attachment)).unwrap();
     lock.finish(now).unwrap();
     assert_eq!(scratch.store.pin(&pin.name).unwrap().as_ref(), Some(&pin));
     assert_eq!(pin.attachment, Some(attachment));
@@ -47,7 +49,7 @@ fn come_back_and_are_shared() {
     assert_eq!(scratch.store.attachment(&id).unwrap(), b"attached\0\xff");
     // Pin, tree, file; commit, tree and blob of the attachment.
     assert_eq!(objects(&scratch), 6);
-    let blob = Oid::of(Kind::Blob, b"attached\0\xff").to_string();
+    let blob = Oid::of(ObjectKind::Blob, b"attached\0\xff").to_string();
     let entries: Vec<_> = scratch.raw_tree(id).into_iter().collect();
     assert_eq!(entries, [(b"attachment".to_vec(), ("100600".to_owned(), blob))]);
 
@@ -68,9 +70,9 @@ fn what_is_known_is_not_written_again() {
     let id = capture(&scratch, b"known").attachment.unwrap();
     let packs = || fs::read_dir(scratch.store.directory().join("objects/pack")).unwrap().count();
     let before = packs();
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    assert_eq!(lock.attach(b"known").unwrap(), id);
+    assert_eq!(lock.add_attachment(b"known").unwrap(), id);
     lock.finish(SystemTime::now()).unwrap();
     assert_eq!(packs(), before);
 }
@@ -106,7 +108,7 @@ fn live_as_long_as_their_pins() {
     // Pin, tree, file; commit, tree and blob of the attachment.
     assert_eq!(outcome.objects_dropped, 60);
     check(&pins);
-    let gone = scratch.store.attachment(&Oid::of(Kind::Blob, &index(0)));
+    let gone = scratch.store.attachment(&Oid::of(ObjectKind::Blob, &index(0)));
     assert!(matches!(gone, Err(ObjectError::Missing(_))), "{gone:?}");
 }
 
@@ -126,10 +128,10 @@ fn git_takes_them_along() {
 fn only_what_the_store_has_is_attached() {
     let scratch = Scratch::new();
     let tree = scratch.capture().tree;
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let unknown = Oid::of(Kind::Blob, b"nowhere");
-    let refused = lock.pin_with(tree, SystemTime::now(), "x\n", Some(unknown));
+    let unknown = Oid::of(ObjectKind::Blob, b"nowhere");
+    let refused = lock.pin_with_attachment(tree, SystemTime::now(), "x\n", Some(unknown));
     assert!(
         matches!(
             &refused,
@@ -149,14 +151,14 @@ fn a_lost_one_is_reported_and_stops_gc() {
         packs.map(|entry| entry.unwrap().path()).collect()
     };
     let before = pack(&scratch);
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let attachment = lock.attach(b"to be lost").unwrap();
+    let attachment = lock.add_attachment(b"to be lost").unwrap();
     lock.finish(SystemTime::now()).unwrap();
     let lost: Vec<_> = pack(&scratch).into_iter().filter(|path| !before.contains(path)).collect();
     let mut lock = workspace.lock().unwrap();
     let now = SystemTime::now();
-    let pin = lock.pin_with(whole.tree, now, "x\n", Some(attachment)).unwrap();
+    let pin = lock.pin_with_attachment(whole.tree, now, "x\n", Some(attachment)).unwrap();
     lock.finish(now).unwrap();
     drop(workspace);
     for path in lost {

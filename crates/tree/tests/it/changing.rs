@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use takeback_tree::{Capture, Kind, Oid, Reason};
+use takeback_tree::{Capture, ObjectKind, Oid, UncoveredReason};
 
 use crate::support::{Scratch, rel};
 
@@ -35,7 +35,7 @@ fn while_disturbed(disturb: impl Fn(usize) + Sync, work: impl FnOnce()) {
 /// The content of a file at the top of a tree.
 fn content(scratch: &Scratch, tree: Oid, name: &str) -> Option<Vec<u8>> {
     let (kind, entries) = scratch.store.read(&tree).unwrap();
-    assert_eq!(kind, Kind::Tree);
+    assert_eq!(kind, ObjectKind::Tree);
     let needle = format!(" {name}\0");
     let at = entries.windows(needle.len()).position(|bytes| bytes == needle.as_bytes())?;
     let oid = Oid(entries[at + needle.len()..][..20].try_into().unwrap());
@@ -44,7 +44,7 @@ fn content(scratch: &Scratch, tree: Oid, name: &str) -> Option<Vec<u8>> {
 
 fn is_changing(capture: &Capture, name: &str) -> bool {
     let mut uncovered = capture.uncovered.iter();
-    uncovered.any(|found| found.path == rel(name) && found.reason == Reason::Changing)
+    uncovered.any(|found| found.path == rel(name) && found.reason == UncoveredReason::Changing)
 }
 
 /// Where the kernel tells every write from the one before, and where a whole second of writes
@@ -243,7 +243,7 @@ fn a_workspace_that_vanishes() {
     let scratch = Scratch::new();
     scratch.write("d/a", "1");
     let first = scratch.capture();
-    let places = takeback_tree::Places::default();
+    let places = takeback_tree::ForbiddenRoots::default();
     let workspace = scratch.store.workspace(&scratch.root, &places).unwrap();
     let mut lock = workspace.lock().unwrap();
     let rules = &scratch.rules;

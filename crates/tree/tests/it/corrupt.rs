@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use takeback_tree::{Places, Store, StoreError};
+use takeback_tree::{ForbiddenRoots, Store, StoreError};
 
 use crate::support::{Scratch, again, git, look, story, succeed, told};
 
@@ -302,7 +302,7 @@ fn a_directory_among_temporary_files() {
     fs::create_dir(&stray).unwrap();
     fs::write(stray.join("file"), "x").unwrap();
     let store = Store::open(scratch.store.directory()).unwrap();
-    assert!(store.workspace(&scratch.root, &Places::default()).unwrap().lock().is_ok());
+    assert!(store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap().lock().is_ok());
 }
 
 /// Neither git's variables nor its configuration have a say in what a tree is.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use takeback_tree::{Capture, Reason, RelPath};
+use takeback_tree::{Capture, RelPath, UncoveredReason};
 
 use crate::support::{Scratch, git, look, rel};
 
@@ -322,7 +322,10 @@ fn assert_like_git(scratch: &Scratch) {
     }
     // What is left out is said.
     for uncovered in &capture.uncovered {
-        assert!(matches!(uncovered.reason, Reason::Ignored | Reason::TooLarge { .. }));
+        assert!(matches!(
+            uncovered.reason,
+            UncoveredReason::Ignored | UncoveredReason::TooLarge { .. }
+        ));
     }
 }
 

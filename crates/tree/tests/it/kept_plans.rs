@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use takeback_tree::{
-    Capture, Lock, ObjectError, Outcome, Pin, PinError, Places, Plan, RestoreError, StoreError,
+    Capture, ForbiddenRoots, Lock, ObjectError, Pin, PinError, Plan, RestoreError, RestoreOutcome,
+    StoreError,
 };
 
 use crate::support::{Scratch, look};
@@ -25,8 +26,8 @@ fn apply_later(
     scratch: &Scratch,
     plan: &Plan,
     prepare: impl FnOnce(&mut Lock<'_>) -> Pin,
-) -> Result<Outcome, RestoreError> {
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+) -> Result<RestoreOutcome, RestoreError> {
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let safety = prepare(&mut lock);
     let outcome = lock.apply(plan, &safety);
@@ -183,7 +184,7 @@ fn a_planned_state_that_gc_removed_cannot_be_pinned() {
     let (scratch, target) = wrecked_project();
     let plan = kept_plan(&scratch, &target, &[]);
     scratch.store.gc().unwrap();
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let missing = lock.pin(plan.from, scratch.now(), "before a restore\n");
     assert!(

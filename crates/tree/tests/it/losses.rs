@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use takeback_tree::{CaptureError, CaptureOptions, PlanError, Reason, Target};
+use takeback_tree::{CaptureError, CaptureOptions, PlanError, RestoreTarget, UncoveredReason};
 
 use crate::support::{Failure, Scratch, git, look, rel};
 
@@ -46,7 +46,7 @@ fn what_is_not_protected_is_said_with_its_reason() {
     scratch.write("build/x", "1");
     scratch.write("x.log", "1");
     scratch.write("large", "more than ten bytes");
-    let reasons: Vec<(String, Reason)> = scratch
+    let reasons: Vec<(String, UncoveredReason)> = scratch
         .capture()
         .uncovered
         .into_iter()
@@ -55,10 +55,10 @@ fn what_is_not_protected_is_said_with_its_reason() {
     assert_eq!(
         reasons,
         [
-            ("build".to_owned(), Reason::Excluded),
-            ("large".to_owned(), Reason::TooLarge { size: 19 }),
-            ("out".to_owned(), Reason::Ignored),
-            ("x.log".to_owned(), Reason::Excluded),
+            ("build".to_owned(), UncoveredReason::Excluded),
+            ("large".to_owned(), UncoveredReason::TooLarge { size: 19 }),
+            ("out".to_owned(), UncoveredReason::Ignored),
+            ("x.log".to_owned(), UncoveredReason::Excluded),
         ]
     );
 }
@@ -139,7 +139,7 @@ fn what_a_running_restore_needs_is_not_pruned() {
     let oldest = scratch.store.pin_names(workspace.id()).unwrap().remove(0);
     scratch.write("a", "2");
     let mut lock = workspace.lock().unwrap();
-    let target = Target {
+    let target = RestoreTarget {
         tree: capture.tree,
         filter: &capture.filter,
         uncovered: &capture.uncovered,

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use takeback_tree::{Capture, CaptureOptions, Places, Reason, Rules, Store, WorkspaceError};
+use takeback_tree::{
+    Capture, CaptureOptions, CaptureRules, ForbiddenRoots, Store, UncoveredReason, WorkspaceError,
+};
 
 use crate::support::{Scratch, again, look, rel, story, succeed, tell_skipped, told};
 
@@ -19,11 +21,11 @@ fn bound(test: &str, body: impl FnOnce()) {
     }
 }
 
-fn denied() -> Reason {
-    Reason::Unreadable { error: "Permission denied (os error 13)".into() }
+fn denied() -> UncoveredReason {
+    UncoveredReason::Unreadable { error: "Permission denied (os error 13)".into() }
 }
 
-fn reason<'c>(capture: &'c Capture, path: &str) -> Option<&'c Reason> {
+fn reason<'c>(capture: &'c Capture, path: &str) -> Option<&'c UncoveredReason> {
     let mut uncovered = capture.uncovered.iter();
     uncovered.find(|uncovered| uncovered.path == rel(path)).map(|found| &found.reason)
 }
@@ -61,9 +63,10 @@ fn a_file_that_cannot_be_read() {
 fn a_file_of_somebody_else() {
     let capture = |directory: &Path| {
         let store = Store::open(directory.join("store")).unwrap();
-        let workspace = store.workspace(&directory.join("work"), &Places::default()).unwrap();
+        let workspace =
+            store.workspace(&directory.join("work"), &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
-        let rules = Rules::default();
+        let rules = CaptureRules::default();
         // So late that nothing is looked at again for being new.
         let now = SystemTime::now() + Duration::from_secs(3600);
         let options = CaptureOptions { rules: &rules, named: &[], now };
@@ -196,7 +199,7 @@ fn a_workspace_that_cannot_be_opened() {
         let first = scratch.capture();
         for mode in [0, 0o111] {
             scratch.chmod("", mode);
-            let error = match scratch.store.workspace(&scratch.root, &Places::default()) {
+            let error = match scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()) {
                 Err(error @ WorkspaceError::Open { .. }) => story(&error),
                 _ => panic!("opened"),
             };
@@ -214,7 +217,7 @@ fn a_workspace_that_is_closed_while_it_is_locked() {
         let scratch = Scratch::new();
         scratch.write("a", "1");
         scratch.write("d/b", "1");
-        let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+        let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let rules = &scratch.rules;
         let options = || CaptureOptions { rules, named: &[], now: scratch.now() };
@@ -283,7 +286,7 @@ fn a_store_that_cannot_be_made() {
     });
 }
 
-/// Places that cannot be looked at forbid nothing and break nothing.
+/// ForbiddenRoots that cannot be looked at forbid nothing and break nothing.
 #[test]
 fn a_home_that_cannot_be_read() {
     bound("a_home_that_cannot_be_read", || {
@@ -291,7 +294,7 @@ fn a_home_that_cannot_be_read() {
         scratch.write("a", "1");
         scratch.write("closed/own/config", "1");
         scratch.chmod("closed", 0);
-        let places = Places {
+        let places = ForbiddenRoots {
             home: Some(scratch.path("closed/home")),
             temporary: vec![scratch.path("closed/tmp")],
             own: Some(scratch.path("closed/own")),

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use takeback_tree::fault::{Fault, arm, disarm};
-use takeback_tree::{CaptureOptions, Pin, Places, Rules, Store};
+use takeback_tree::{CaptureOptions, CaptureRules, ForbiddenRoots, Pin, Store};
 
 use crate::support::{Scratch, again, story, succeed, told};
 
@@ -27,9 +27,9 @@ fn capture(directory: &Path, workspace: &str, message: &str) -> Pin {
 }
 
 fn capture_into(store: &Store, root: &Path, message: &str) -> Pin {
-    let workspace = store.workspace(root, &Places::default()).unwrap();
+    let workspace = store.workspace(root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let (rules, now) = (Rules::default(), SystemTime::now());
+    let (rules, now) = (CaptureRules::default(), SystemTime::now());
     let options = CaptureOptions { rules: &rules, named: &[], now };
     let capture = lock.capture(&options).unwrap();
     let pin = lock.pin(capture.tree, now, message).unwrap();
@@ -246,7 +246,7 @@ fn error_at(
     afterwards: Afterwards,
 ) -> bool {
     let pins = scratch.pins();
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = scratch.now();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
@@ -390,7 +390,7 @@ fn readers_wait_for_nobody() {
             "workspace" => {
                 let store = Store::open(directory.join("store")).unwrap();
                 let root = directory.join("work");
-                let workspace = store.workspace(&root, &Places::default()).unwrap();
+                let workspace = store.workspace(&root, &ForbiddenRoots::default()).unwrap();
                 let _lock = workspace.lock().unwrap();
                 hold();
             }
@@ -430,7 +430,7 @@ fn workspaces_wait_for_nobody_else() {
         let directory = Path::new(&directory);
         let store = Store::open(directory.join("store")).unwrap();
         let root = directory.join("other");
-        let workspace = store.workspace(&root, &Places::default()).unwrap();
+        let workspace = store.workspace(&root, &ForbiddenRoots::default()).unwrap();
         let _lock = workspace.lock().unwrap();
         hold();
         return;
@@ -456,7 +456,8 @@ fn a_store_without_space() {
     for size in [2 << 20, 6 << 20] {
         scratch.write("large", noise(size, 7));
         for finish in [false, true] {
-            let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+            let workspace =
+                scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
             let mut lock = workspace.lock().unwrap();
             let now = scratch.now();
             let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
@@ -503,7 +504,7 @@ fn space_that_comes_back() {
     for afterwards in ["finish", "pin", "capture"] {
         let balloon = scratch.store.directory().join("balloon");
         fs::write(&balloon, vec![0; 7 << 20]).unwrap();
-        let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+        let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let now = scratch.now();
         let options = CaptureOptions { rules: &scratch.rules, named: &[], now };

@@ -386,7 +386,7 @@ fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
     scratch.write("a", "2");
     let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let target = takeback_tree::Target {
+    let target = takeback_tree::RestoreTarget {
         tree: capture.tree,
         filter: &capture.filter,
         uncovered: &[],

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use takeback_tree::{
-    CaptureOptions, ChangeKind, DiffOptions, Places, Rules, Target, Workspace, WorkspaceError,
+    CaptureOptions, CaptureRules, ChangeKind, DiffOptions, ForbiddenRoots, RestoreTarget,
+    Workspace, WorkspaceError,
 };
 
 use crate::support::{Scratch, rel};
@@ -21,7 +22,7 @@ fn capture(scratch: &Scratch, workspace: &Workspace<'_>) -> takeback_tree::Captu
 fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Capture) {
     let mut lock = workspace.lock().unwrap();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
-    let target = Target {
+    let target = RestoreTarget {
         tree: to.tree,
         filter: &to.filter,
         uncovered: &to.uncovered,
@@ -37,7 +38,7 @@ fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Cap
 fn a_file_in_the_home_directory_by_itself() {
     let scratch = Scratch::new();
     // The home directory, which is never a workspace.
-    let places = Places { home: Some(scratch.root.clone()), ..Places::default() };
+    let places = ForbiddenRoots { home: Some(scratch.root.clone()), ..ForbiddenRoots::default() };
     assert!(matches!(
         scratch.store.workspace(&scratch.root, &places),
         Err(WorkspaceError::Refused { .. })
@@ -61,7 +62,7 @@ fn a_file_in_the_home_directory_by_itself() {
 #[test]
 fn a_file_that_does_not_exist_yet() {
     let scratch = Scratch::new();
-    let file = scratch.store.single_file(&scratch.path("new"), &Places::default()).unwrap();
+    let file = scratch.store.single_file(&scratch.path("new"), &ForbiddenRoots::default()).unwrap();
     let before = capture(&scratch, &file);
     assert_eq!(before.files, 0);
     scratch.write("new", "x");
@@ -77,7 +78,7 @@ fn nothing_of_takeback_itself() {
     let scratch = Scratch::new();
     let own = scratch.path("own");
     fs::create_dir(&own).unwrap();
-    let places = Places { own: Some(own.clone()), ..Places::default() };
+    let places = ForbiddenRoots { own: Some(own.clone()), ..ForbiddenRoots::default() };
     assert!(matches!(
         scratch.store.single_file(&own.join("state.db"), &places),
         Err(WorkspaceError::Refused { .. })
@@ -94,11 +95,11 @@ fn a_checkpoint_against_now() {
     scratch.write("edited", "a\nB\nc\nd\n");
     scratch.remove("gone");
     scratch.write("new", "x\n");
-    let workspace = scratch.store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
-    let rules = Rules::default();
-    let diff = lock.diff(&capture.tree, &options, &DiffOptions::new(&rules)).unwrap();
+    let rules = CaptureRules::default();
+    let diff = lock.diff_to_present(&capture.tree, &options, &DiffOptions::new(&rules)).unwrap();
     let changes: Vec<_> = diff.changes.iter().map(|change| (&change.path, &change.kind)).collect();
     let expected = [
         (&rel("edited"), &ChangeKind::Modified),
@@ -108,6 +109,6 @@ fn a_checkpoint_against_now() {
     assert_eq!(changes, expected);
     let lines = diff.changes[0].lines.unwrap();
     assert_eq!((lines.insertions, lines.deletions), (2, 1));
-    let text = diff.unified(&scratch.store, None).unwrap().text;
+    let text = diff.to_unified(&scratch.store, None).unwrap().text;
     assert!(String::from_utf8(text).unwrap().contains("-b\n+B\n"));
 }

@@ -11,8 +11,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use takeback_tree::{
-    Capture, CaptureError, CaptureOptions, Oid, Outcome, Pin, Places, Plan, PlanError, RelPath,
-    RestoreError, Rules, Store, Target,
+    Capture, CaptureError, CaptureOptions, CaptureRules, ForbiddenRoots, Oid, Pin, Plan, PlanError,
+    RelPath, RestoreError, RestoreOutcome, RestoreTarget, Store,
 };
 
 /// Why a restore did not happen.
@@ -45,7 +45,7 @@ pub struct Scratch {
     pub directory: Directory,
     pub store: Store,
     pub root: PathBuf,
-    pub rules: Rules,
+    pub rules: CaptureRules,
     pub named: Vec<RelPath>,
     /// How far the clock of captures is ahead: an hour makes everything old enough to be trusted.
     pub ahead: Duration,
@@ -108,7 +108,7 @@ impl Scratch {
             directory,
             store,
             root,
-            rules: Rules::default(),
+            rules: CaptureRules::default(),
             named: Vec::new(),
             ahead: Duration::ZERO,
         }
@@ -158,7 +158,7 @@ impl Scratch {
     }
 
     pub fn try_capture(&self) -> Result<Capture, CaptureError> {
-        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock()?;
         let now = self.now();
         let options = CaptureOptions { rules: &self.rules, named: &self.named, now };
@@ -170,7 +170,7 @@ impl Scratch {
 
     /// Captures and pins, or says why not.
     pub fn try_capture_and_pin(&self) -> Result<Capture, String> {
-        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().map_err(|error| story(&error))?;
         let now = self.now();
         let options = CaptureOptions { rules: &self.rules, named: &self.named, now };
@@ -206,7 +206,7 @@ impl Scratch {
 
     /// What it would take to return to a capture.
     pub fn plan(&self, target: &Capture, paths: &[&str]) -> Result<Plan, PlanError> {
-        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         self.plan_with(&mut lock, target, paths)
     }
@@ -217,7 +217,7 @@ impl Scratch {
         target: &Capture,
         paths: &[&str],
     ) -> Result<Plan, PlanError> {
-        let target = Target {
+        let target = RestoreTarget {
             tree: target.tree,
             filter: &target.filter,
             uncovered: &target.uncovered,
@@ -233,8 +233,8 @@ impl Scratch {
         &self,
         target: &Capture,
         paths: &[&str],
-    ) -> Result<(Plan, Outcome), Failure> {
-        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+    ) -> Result<(Plan, RestoreOutcome), Failure> {
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let plan = self.plan_with(&mut lock, target, paths).map_err(Failure::Plan)?;
         let safety = lock.pin(plan.from, self.now(), "before a restore\n").unwrap();
@@ -248,8 +248,8 @@ impl Scratch {
         &self,
         target: &Capture,
         meanwhile: impl FnOnce(),
-    ) -> Result<Outcome, RestoreError> {
-        let workspace = self.store.workspace(&self.root, &Places::default()).unwrap();
+    ) -> Result<RestoreOutcome, RestoreError> {
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let plan = self.plan_with(&mut lock, target, &[]).unwrap();
         let safety = lock.pin(plan.from, self.now(), "before a restore\n").unwrap();
@@ -372,7 +372,7 @@ impl Drop for Mount {
 }
 
 fn capture_into(store: &Store, scratch: &Scratch) -> Capture {
-    let workspace = store.workspace(&scratch.root, &Places::default()).unwrap();
+    let workspace = store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = scratch.now();
     let options = CaptureOptions { rules: &scratch.rules, named: &scratch.named, now };
