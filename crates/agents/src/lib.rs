@@ -1,36 +1,31 @@
-//! Other people's agents: what their hooks tell, and how their models are told something.
+//! The coding agents that takeback works with: their hook payloads, their logs, their wiring, and the
+//! wording of notices for their models.
 //!
-//! Agents are a table, [`AGENTS`]. [`parse`] turns what one of them writes on a hook's standard
-//! input into a report; [`Agent::say`] puts a text for its model into the form that it takes. What
-//! was said is in the agents' own logs, [`LOGS`], which [`LogFormat::catch_up`] brings into the
-//! ledger.
+//! Agents are a table, [`AGENTS`]. [`parse_payload`] turns the JSON that an agent passes to its hook
+//! into a report. [`notice_text`] words a notice, and [`Agent::notice_output`] puts it into the form
+//! that the agent's model reads. [`Installer`] adds takeback to an agent's configuration.
+//! [`LogFormat::catch_up`] reads an agent's own log into the ledger.
 
-mod claude;
-mod cline;
-mod copilot;
-mod cursor;
-mod files;
-mod generic;
-mod goose;
+mod agent;
+mod agent_table;
+mod call_outcome;
+mod hook_output;
 mod install;
+mod known_tools;
 mod logs;
 mod notice;
-mod outcome;
-mod parse;
-mod plugin;
-mod slash;
-mod spec;
-mod tools;
-mod voice;
-mod wire;
+mod payload;
+mod slash_command;
 mod wiring;
 
+pub use agent::{Agent, KnownTools, NoticeFormat, Refusal, Signal, find_agent, resume_hint};
+pub use agent_table::AGENTS;
 pub use install::{
-    Change, For, InstallError, Installer, PackageFile, Plan, Review, Wired, package,
+    FileChange, HookReview, InstallError, InstallPlan, InstallScope, Installer, PackageFile,
+    WiringState, build_package,
 };
-pub use logs::{CaughtUp, Found, LOGS, LogError, LogFormat, Read, log_format};
+pub use logs::{CatchUp, LOG_FORMATS, LogError, LogFormat, LogRef, ReadPage, log_format};
 pub use notice::notice_text;
-pub use parse::{Heard, ParseError, parse};
-pub use slash::{Slash, words};
-pub use spec::{AGENTS, Agent, Refusal, Signal, Tools, Voice, agent, resume};
+pub use payload::{ParsedPayload, PayloadError, parse_payload};
+pub use slash_command::{SlashCommand, split_words};
 pub use wiring::Program;

@@ -1,13 +1,13 @@
-//! What a model reads after files went back.
+//! The wording of notices: the text that tells a model that takeback restored files.
 
 use std::fmt::Write;
 
 use takeback_undo::Notice;
 
-/// At most so many files, and so many effects, are named.
-const NAMED: usize = 20;
+/// The number of files, and of commands, that a notice lists. The rest is counted.
+const LISTED: usize = 20;
 
-/// The text for a model; `None` if there is nothing to tell.
+/// Words notices for a model. Returns `None` if no file changed.
 pub fn notice_text(notices: &[Notice]) -> Option<String> {
     let mut text = String::new();
     for notice in notices {
@@ -18,47 +18,49 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
         if !text.is_empty() {
             text.push('\n');
         }
-        let (which, them) = if count == 1 { ("this file", "it") } else { ("these files", "them") };
+        let (files, them) = if count == 1 { ("this file", "it") } else { ("these files", "them") };
         let workspace = notice.workspace.display();
-        line(
+        push_line(
             &mut text,
             &format!(
-                "takeback changed {which} back in {workspace}. What you know of {them} is out of \
-                 date: read {them} again before editing."
+                "takeback restored {files} in {workspace} to an earlier state. What you know about \
+                 {them} is out of date: read {files} again before editing {them}."
             ),
         );
-        for file in notice.files.iter().take(NAMED) {
-            let gone = if file.is_gone { " (removed)" } else { "" };
-            line(&mut text, &format!("- {}{gone}", file.path));
+        for file in notice.files.iter().take(LISTED) {
+            let deleted = if file.is_gone { " (deleted)" } else { "" };
+            push_line(&mut text, &format!("- {}{deleted}", file.path));
         }
-        let more = count - notice.files.len().min(NAMED);
-        if more > 0 {
-            line(&mut text, &format!("- and {more} more"));
-        }
+        push_rest(&mut text, count - notice.files.len().min(LISTED));
         if !notice.effects.is_empty() {
-            line(&mut text, "Not reversed, because no rollback can:");
+            let kept = "The effects of these commands remain, because no rollback reverses them:";
+            push_line(&mut text, kept);
         }
-        for effect in notice.effects.iter().take(NAMED) {
-            line(&mut text, &format!("- {}: {}", effect.kind, effect.command));
+        for effect in notice.effects.iter().take(LISTED) {
+            push_line(&mut text, &format!("- {}: {}", effect.kind, effect.command));
         }
-        let more = notice.effects.len().saturating_sub(NAMED);
-        if more > 0 {
-            line(&mut text, &format!("- and {more} more"));
-        }
+        push_rest(&mut text, notice.effects.len().saturating_sub(LISTED));
     }
     (!text.is_empty()).then(|| text.trim_end().to_owned())
 }
 
-/// One line, whatever is in it.
-fn line(text: &mut String, line: &str) {
+/// Adds one line. Control characters are escaped, so that a file name cannot begin another line.
+fn push_line(text: &mut String, line: &str) {
     for character in line.chars() {
         if character.is_control() {
-            write!(text, "{}", character.escape_default()).expect("a text takes everything");
+            write!(text, "{}", character.escape_default()).expect("writing to a string succeeds");
         } else {
             text.push(character);
         }
     }
     text.push('\n');
+}
+
+/// Says how many entries of a list were left out.
+fn push_rest(text: &mut String, count: usize) {
+    if count > 0 {
+        push_line(text, &format!("- and {count} more"));
+    }
 }
 
 #[cfg(test)]
@@ -69,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    fn notice(files: &[(&str, bool)], more: usize, effects: &[(&str, &str)]) -> Notice {
+    fn notice_of(files: &[(&str, bool)], more: usize, effects: &[(&str, &str)]) -> Notice {
         let file = |(path, is_gone): &(&str, bool)| NoticeFile {
             path: takeback_tree::RelPath::new(*path).unwrap(),
             is_gone: *is_gone,
@@ -87,34 +89,35 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_says_what_changed_back_and_what_did_not() {
+    fn a_notice_lists_restored_files_and_remaining_effects() {
         let effects = [("database", "psql shop -c 'drop table carts'")];
-        let told = notice(&[("src/main.rs", false), ("new\n.txt", true)], 3, &effects);
+        let notice = notice_of(&[("src/main.rs", false), ("new\n.txt", true)], 3, &effects);
         assert_eq!(
-            notice_text(&[told]).unwrap(),
-            "takeback changed these files back in /home/me/shop. What you know of them is out of \
-             date: read them again before editing.\n\
+            notice_text(&[notice]).unwrap(),
+            "takeback restored these files in /home/me/shop to an earlier state. What you know \
+             about them is out of date: read these files again before editing them.\n\
              - src/main.rs\n\
-             - new\\n.txt (removed)\n\
+             - new\\n.txt (deleted)\n\
              - and 3 more\n\
-             Not reversed, because no rollback can:\n\
+             The effects of these commands remain, because no rollback reverses them:\n\
              - database: psql shop -c 'drop table carts'"
         );
     }
 
     #[test]
-    fn many_files_are_counted() {
+    fn files_beyond_the_limit_are_counted() {
         let names: Vec<String> = (0..30).map(|number| format!("{number}")).collect();
         let files: Vec<(&str, bool)> = names.iter().map(|name| (name.as_str(), false)).collect();
-        let text = notice_text(&[notice(&files, 5, &[])]).unwrap();
+        let text = notice_text(&[notice_of(&files, 5, &[])]).unwrap();
         assert!(text.ends_with("- 19\n- and 15 more"), "{text}");
     }
 
     #[test]
-    fn two_rollbacks_are_told_together_and_nothing_is_nothing() {
+    fn two_rollbacks_are_worded_together_and_an_empty_one_is_left_out() {
         assert_eq!(notice_text(&[]), None);
-        assert_eq!(notice_text(&[notice(&[], 0, &[("network", "curl x")])]), None);
-        let text = notice_text(&[notice(&[("a", false)], 0, &[]), notice(&[("b", true)], 0, &[])]);
-        assert_eq!(text.unwrap().matches("takeback changed this file back").count(), 2);
+        assert_eq!(notice_text(&[notice_of(&[], 0, &[("network", "curl x")])]), None);
+        let text =
+            notice_text(&[notice_of(&[("a", false)], 0, &[]), notice_of(&[("b", true)], 0, &[])]);
+        assert_eq!(text.unwrap().matches("takeback restored this file in").count(), 2);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -23,11 +24,36 @@ pub fn normalize(path: &Path) -> PathBuf {
     normal
 }
 
+/// Resolves all links in a path. Costs one system call if there are none.
+pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
+    if leads_through_no_link(path) {
+        Ok(path.components().collect())
+    } else {
+        fs::canonicalize(path)
+    }
+}
+
+/// Returns true if an absolute path exists and contains neither links nor `..`. False only means
+/// that it is not known.
+#[cfg(target_os = "linux")]
+fn leads_through_no_link(path: &Path) -> bool {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    let is_plain =
+        path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    is_plain && openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn leads_through_no_link(_: &Path) -> bool {
+    false
+}
+
 /// Resolves all links in the longest beginning of a path that exists, and appends the rest as it
 /// is. Returns the path unchanged if none of it can be resolved.
 pub fn canonicalize_existing(path: &Path) -> PathBuf {
     let resolved = path.ancestors().find_map(|ancestor| {
-        let canonical = fs::canonicalize(ancestor).ok()?;
+        let canonical = canonicalize(ancestor).ok()?;
         let rest = path.strip_prefix(ancestor).ok()?;
         // Joining an empty path would add a slash at the end.
         Some(if rest.as_os_str().is_empty() { canonical } else { canonical.join(rest) })
@@ -47,7 +73,7 @@ pub fn canonicalize_parent(path: &Path) -> PathBuf {
 
 /// Resolves all links in a path, or returns it unchanged if it does not exist.
 pub fn canonicalize_or_keep(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Returns the bytes of a path.
@@ -65,6 +91,22 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn canonical_paths_are_what_the_system_says() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(scratch.path()).unwrap();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        std::os::unix::fs::symlink("a", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("gone", root.join("broken")).unwrap();
+        for path in ["a/b", "a/./b", "a/b/", "a//b", "link", "link/b", "a/../link/b", "broken", "c"]
+        {
+            let path = root.join(path);
+            let (ours, systems) = (canonicalize(&path), fs::canonicalize(&path));
+            assert_eq!(ours.ok(), systems.ok(), "{path:?}");
+        }
+        assert_eq!(canonicalize(Path::new(".")).unwrap(), fs::canonicalize(".").unwrap());
+    }
 
     #[test]
     fn dots_are_resolved_by_name() {

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::WaitOptions;
-use takeback_undo::Later;
+use takeback_undo::retention::is_prune_due;
+use takeback_undo::{FollowUp, Opened};
 
 use crate::context::Context;
 
@@ -43,15 +44,20 @@ pub(crate) fn detach() {
 
 /// Starts what a report of a session left for later. If it cannot be started, the next one makes up
 /// for it. `log` is the agent's own one.
-pub(crate) fn later(context: &Context, later: &Later, session: &str, log: Option<&Path>) {
+pub(crate) fn spawn_follow_up(
+    context: &Context,
+    follow_up: &FollowUp,
+    session: &str,
+    log: Option<&Path>,
+) {
     let mut words: Vec<&OsStr> = vec!["checkpoints".as_ref()];
     let ended;
-    let workspace = match later {
-        Later::Warm(workspace) => {
+    let workspace = match follow_up {
+        FollowUp::Warm(workspace) => {
             words.push("warm".as_ref());
             workspace
         }
-        Later::Tend { workspace, time, .. } => {
+        FollowUp::Tend { workspace, time, .. } => {
             ended = time.0.to_string();
             words.extend(["tend", "--ended", &ended].map(OsStr::new));
             workspace
@@ -67,9 +73,9 @@ pub(crate) fn later(context: &Context, later: &Later, session: &str, log: Option
 }
 
 /// Starts to look after the store, if that is due.
-pub(crate) fn upkeep(context: &Context, keeper: &takeback_undo::Keeper) {
-    let needs_merge = keeper.store().is_ok_and(takeback_tree::Store::needs_merge);
-    if needs_merge || keeper.prune_is_due() {
+pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
+    let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
+    if needs_merge || is_prune_due(opened) {
         let _ = start(context, Path::new("/"), ["checkpoints", "upkeep"], None);
     }
 }

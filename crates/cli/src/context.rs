@@ -3,19 +3,20 @@
 use std::env;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use clap::Args;
 use takeback_agents::LogFormat;
-use takeback_ledger::{Ledger, Options, Time};
-use takeback_tree::{Places, RelPath, Workspace};
-use takeback_undo::{Keeper, Setting};
+use takeback_ledger::Time;
+use takeback_tree::ForbiddenRoots;
+use takeback_undo::{LedgerGuard, OpenOptions, Opened};
 
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 
-const GLOBAL: &str = "Options of every command";
+const GLOBAL: &str = "Global options";
 
 /// Options that every command takes.
 #[derive(Args)]
@@ -29,7 +30,7 @@ pub(crate) struct Globals {
     /// Print one JSON document instead of text
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
-    /// Do not ask
+    /// Skip the confirmation
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) yes: bool,
     /// List all paths, however many
@@ -44,6 +45,9 @@ pub(crate) struct Globals {
         help_heading = GLOBAL
     )]
     pub(crate) color: Color,
+    /// Print long output at once [a pager is $TAKEBACK_PAGER, $PAGER or less]
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    no_pager: bool,
 }
 
 /// When to use colours.
@@ -60,14 +64,16 @@ pub(crate) enum Color {
 /// Switches all checkpoints off if it is `0`.
 const SWITCH: &str = "TAKEBACK_CHECKPOINTS";
 
-/// Everything from outside that a command needs.
+/// The values from outside that a command works with.
 pub(crate) struct Context {
     pub(crate) globals: Globals,
     /// The directory to work in, absolute.
     pub(crate) directory: PathBuf,
     /// Takeback's own directory.
     pub(crate) home: PathBuf,
-    pub(crate) places: Places,
+    pub(crate) places: ForbiddenRoots,
+    /// Takeback's home, opened as configured, once a command needed it.
+    opened: OnceLock<Arc<Opened>>,
 }
 
 impl Context {
@@ -98,16 +104,19 @@ impl Context {
                 },
             };
         let temporary = ["/tmp", "/var/tmp", "/private/tmp"].map(PathBuf::from).into_iter();
-        let places = Places {
-            home: user,
-            temporary: temporary.chain([env::temp_dir()]).collect(),
-            own: Some(home.clone()),
-        };
-        Ok(Context { globals, directory, home, places })
+        let temporary = temporary.chain([env::temp_dir()]).collect();
+        let places = ForbiddenRoots::new(user, temporary, Some(home.clone()));
+        Ok(Context { globals, directory, home, places, opened: OnceLock::new() })
     }
 
-    /// The same for another directory and another home, where nobody is asked.
-    pub(crate) fn elsewhere(&self, directory: &Path, home: &Path) -> Context {
+    /// Makes the context of a command that works in another directory, and asks no questions. It
+    /// shares what is open.
+    pub(crate) fn in_directory(&self, directory: &Path) -> Context {
+        Context { opened: self.opened.clone(), ..self.in_home(directory, &self.home) }
+    }
+
+    /// Makes the context of a command that works with another home, and asks no questions.
+    pub(crate) fn in_home(&self, directory: &Path, home: &Path) -> Context {
         let globals = Globals {
             directory: None,
             home: None,
@@ -115,22 +124,28 @@ impl Context {
             yes: true,
             verbose: false,
             color: self.globals.color,
+            no_pager: true,
         };
-        let places = Places { own: Some(home.to_owned()), ..self.places.clone() };
-        Context { globals, directory: directory.to_owned(), home: home.to_owned(), places }
+        let places = self.places.with_own(home);
+        let (directory, home) = (directory.to_owned(), home.to_owned());
+        Context { globals, directory, home, places, opened: OnceLock::new() }
     }
 
-    /// Whether to use colours.
-    pub(crate) fn uses_colors(&self) -> bool {
-        match self.globals.color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => {
-                let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-                    || env::var_os("TERM").is_some_and(|term| term == "dumb");
-                std::io::stdout().is_terminal() && !unwanted
-            }
+    /// Returns the pager's program and arguments. `None` if long output is to be printed at once:
+    /// the user says so, or a program reads it, or the terminal cannot show a pager.
+    pub(crate) fn pager(&self) -> Option<Vec<String>> {
+        let is_dumb = self.variable("TERM").is_none_or(|term| term == "dumb");
+        if self.globals.no_pager || self.globals.json || is_dumb || !std::io::stdout().is_terminal()
+        {
+            return None;
         }
+        let chosen = env::var_os("TAKEBACK_PAGER").or_else(|| env::var_os("PAGER"));
+        let words = match chosen {
+            Some(text) => takeback_agents::split_words(&text.to_string_lossy()),
+            None => ["less", "-FRX"].map(str::to_owned).to_vec(),
+        };
+        let is_pager = words.first().is_some_and(|program| program != "cat");
+        is_pager.then_some(words)
     }
 
     /// A variable of the environment.
@@ -148,23 +163,45 @@ impl Context {
         env::var_os(SWITCH).is_some_and(|value| value == "0")
     }
 
-    /// What keeps checkpoints, as configured.
-    pub(crate) fn keeper(&self) -> Result<Keeper, Failure> {
-        Ok(self.keeper_with(Config::read(&self.home)?))
+    /// Opens takeback's home as configured. The configuration is read once.
+    pub(crate) fn opened(&self) -> Result<&Opened, Failure> {
+        Ok(self.opened_arc()?)
     }
 
-    pub(crate) fn keeper_with(&self, config: Config) -> Keeper {
+    /// Opens takeback's home for several threads.
+    pub(crate) fn opened_arc(&self) -> Result<&Arc<Opened>, Failure> {
+        if self.opened.get().is_none() {
+            let config = Config::read(&self.home)?;
+            let _ = self.opened.set(Arc::new(self.open_with(config)));
+        }
+        Ok(self.opened.get().expect("it was just set"))
+    }
+
+    /// Opens takeback's home with a configuration.
+    pub(crate) fn open_with(&self, config: Config) -> Opened {
         let mut settings = config.checkpoints;
         settings.enabled &= !self.is_switched_off();
-        Keeper::new(Setting {
+        Opened::new(OpenOptions {
             home: self.home.clone(),
-            places: self.places.clone(),
+            forbidden: self.places.clone(),
             settings,
             redact: config.ledger.redact,
             clock: SystemTime::now,
             on_recovery: output::report_recovery,
-            resume: takeback_agents::resume,
+            resume_hint: takeback_agents::resume_hint,
         })
+    }
+
+    /// Forgets what is open, because another process changed the configuration or the store.
+    pub(crate) fn reopen(&mut self) {
+        self.opened = OnceLock::new();
+    }
+
+    /// Closes the ledger if it is open, so that other processes can repair it.
+    pub(crate) fn close_ledger(&self) {
+        if let Some(opened) = self.opened.get() {
+            opened.close_ledger();
+        }
     }
 
     /// Whether somebody is there who can be asked, and wants to be.
@@ -178,7 +215,7 @@ impl Context {
 
     /// The home directory of the user, not takeback's.
     pub(crate) fn user_home(&self) -> Option<&Path> {
-        self.places.home.as_deref()
+        self.places.home()
     }
 
     /// The root of the workspace that a directory is in; itself if it is gone.
@@ -189,67 +226,21 @@ impl Context {
 
     /// Where an agent keeps its logs.
     pub(crate) fn logs_of(&self, format: &LogFormat) -> Option<PathBuf> {
-        let told = format.variable.and_then(env::var_os).filter(|told| !told.is_empty());
+        let told = format.env_var.and_then(env::var_os).filter(|told| !told.is_empty());
         let home = match told {
             Some(told) => self.directory.join(told),
-            None => self.user_home()?.join(format.home),
+            None => self.user_home()?.join(format.home_directory),
         };
-        Some(home.join(format.logs))
+        Some(home.join(format.log_directory))
     }
 
-    /// Where the ledger is.
+    /// The path of the ledger.
     pub(crate) fn ledger_path(&self) -> PathBuf {
         self.home.join("state.db")
     }
 
-    pub(crate) fn ledger(&self) -> Result<Ledger, Failure> {
-        let redact = Config::read(&self.home)?.ledger.redact;
-        Ok(Ledger::open(&self.ledger_path(), &Options { redact, ..Options::default() })?)
-    }
-
-    /// A path as typed → the path inside the workspace. Literal: no patterns, links not followed.
-    pub(crate) fn inside(
-        &self,
-        workspace: &Workspace<'_>,
-        typed: &Path,
-    ) -> Result<RelPath, Failure> {
-        use std::os::unix::ffi::OsStrExt;
-        use std::path::Component;
-        let outside = || {
-            Failure::new(format!(
-                "{} is outside of the workspace {}",
-                typed.display(),
-                workspace.path().display()
-            ))
-            .hint("give paths inside the workspace")
-        };
-        // A path is meant from where one stands, which may be below the workspace's root.
-        let here = std::fs::canonicalize(&self.directory).unwrap_or(self.directory.clone());
-        let base = if here.is_dir() { &here } else { workspace.path() };
-        let mut path = PathBuf::new();
-        for component in base.join(typed).components() {
-            match component {
-                Component::CurDir => {}
-                Component::ParentDir => {
-                    path.pop();
-                }
-                other => path.push(other),
-            }
-        }
-        // The workspace's path is canonical; one typed in full may lead there through links.
-        let inner = match path.strip_prefix(workspace.path()) {
-            Ok(inner) => inner.to_owned(),
-            Err(_) => {
-                let (parent, name) = (path.parent(), path.file_name());
-                let (parent, name) = parent.zip(name).ok_or_else(outside)?;
-                let existing = parent.ancestors().find_map(|ancestor| {
-                    let canonical = std::fs::canonicalize(ancestor).ok()?;
-                    Some(canonical.join(parent.strip_prefix(ancestor).ok()?))
-                });
-                let path = existing.ok_or_else(outside)?.join(name);
-                path.strip_prefix(workspace.path()).map_err(|_| outside())?.to_owned()
-            }
-        };
-        RelPath::new(inner.as_os_str().as_bytes()).map_err(|_| outside())
+    /// Opens the ledger, or makes it. It must not be asked for again while the guard is held.
+    pub(crate) fn ledger(&self) -> Result<LedgerGuard<'_>, Failure> {
+        Ok(self.opened()?.ledger_or_new()?)
     }
 }

@@ -16,11 +16,11 @@ use takeback_tree::{
 };
 
 use takeback_undo::{
-    CompareError, FindError, IndexError, MoveWorkspaceError, NameError, PruneError, RollbackError,
+    CompareError, FindError, IndexError, MoveHistoryError, NameError, PruneError, RollbackError,
     StatusError, TakeError,
 };
 
-use crate::output;
+use crate::output::{self, Style, paint};
 
 /// Something went wrong, and what to do about it.
 #[derive(Debug, Serialize)]
@@ -73,9 +73,11 @@ impl Failure {
         if json {
             println!("{}", serde_json::json!({ "error": self }));
         } else {
-            eprintln!("error: {}", output::disarm(&self.message));
+            eprintln!("{} {}", paint(Style::Bad, "error:"), output::disarm(&self.message));
             self.causes.iter().for_each(|cause| eprintln!("  because: {}", output::disarm(cause)));
-            self.hint.iter().for_each(|hint| eprintln!("hint: {}", output::disarm(hint)));
+            if let Some(hint) = &self.hint {
+                eprintln!("{} {}", paint(Style::Label, "hint:"), output::disarm(hint));
+            }
         }
         ExitCode::FAILURE
     }
@@ -258,7 +260,9 @@ impl From<RollbackError> for Failure {
     fn from(error: RollbackError) -> Failure {
         let failure = Failure::of(&error);
         match error {
+            RollbackError::Take(error) => error.into(),
             RollbackError::Find(error) => error.into(),
+            RollbackError::Outside { .. } => failure.hint("give paths inside the workspace"),
             RollbackError::Plan(error) => error.into(),
             RollbackError::Restore(error) => error.into(),
             RollbackError::Pin(error) => error.into(),
@@ -287,24 +291,24 @@ impl From<RollbackError> for Failure {
     }
 }
 
-impl From<MoveWorkspaceError> for Failure {
-    fn from(error: MoveWorkspaceError) -> Failure {
+impl From<MoveHistoryError> for Failure {
+    fn from(error: MoveHistoryError) -> Failure {
         let failure = Failure::of(&error);
         match error {
-            MoveWorkspaceError::Workspace(error) => error.into(),
-            MoveWorkspaceError::Store(error) | MoveWorkspaceError::Move(MoveError::Store(error)) => {
+            MoveHistoryError::Workspace(error) => error.into(),
+            MoveHistoryError::Store(error) | MoveHistoryError::Move(MoveError::Store(error)) => {
                 error.into()
             }
-            MoveWorkspaceError::NoHistory(_) => failure.hint(
+            MoveHistoryError::NoHistory(_) => failure.hint(
                 "`takeback checkpoints` lists the workspaces that have some; name the old place first",
             ),
-            MoveWorkspaceError::Move(MoveError::Unfinished(_)) => {
+            MoveHistoryError::Move(MoveError::Unfinished(_)) => {
                 failure.hint("move the directory back, run `takeback rollback` there, and repeat")
             }
-            MoveWorkspaceError::Ledger(_) | MoveWorkspaceError::Open(_) => {
+            MoveHistoryError::Ledger(_) | MoveHistoryError::Open(_) => {
                 failure.hint("repeat the command when the cause is gone")
             }
-            MoveWorkspaceError::SamePlace(_) | MoveWorkspaceError::Move(_) => failure,
+            MoveHistoryError::SamePlace(_) | MoveHistoryError::Move(_) => failure,
         }
     }
 }
@@ -378,6 +382,7 @@ impl From<LedgerError> for Failure {
             LedgerError::WentOn(_) => {
                 failure.hint("what was undone is still there: `takeback sessions show` shows it")
             }
+            LedgerError::Open(error) => error.into(),
             LedgerError::Damaged(_) => failure.hint(REPAIR_LEDGER),
             LedgerError::Sqlite(_) => failure.hint(SPACE),
             _ => failure,

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use takeback_agents::{Found, LogFormat, log_format};
+use takeback_agents::{LogFormat, LogRef, log_format};
 use takeback_ledger::{Bookmark, Ledger, Options};
+use takeback_undo::LedgerGuard;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -32,7 +33,7 @@ pub(crate) fn catch_up_session(
     let Some((agent, session)) = session.split_once(':') else { return Ok(()) };
     let Some(format) = log_format(agent) else { return Ok(()) };
     let Some(place) = context.logs_of(format) else { return Ok(()) };
-    let found = || format.of_session(session, log, &place);
+    let found = || format.logs_of_session(session, log, &place);
     let logs = found();
     if logs.is_empty() {
         return Ok(());
@@ -49,7 +50,7 @@ pub(crate) fn catch_up_session(
 
 fn read(
     format: &LogFormat,
-    logs: &[Found],
+    logs: &[LogRef],
     ledger: &mut Ledger,
     context: &Context,
 ) -> Result<(), Failure> {
@@ -69,7 +70,7 @@ fn read(
 
 /// The ledger, up to date: what was written since into the logs that were read last is in it. What
 /// cannot be read now is read another time.
-pub(crate) fn current_ledger(context: &Context) -> Result<Ledger, Failure> {
+pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failure> {
     let mut ledger = context.ledger()?;
     ledger.set_wait(PATIENCE);
     if ledger.catch_up().unwrap_or(false) {
@@ -90,7 +91,7 @@ fn catch_up_recent(ledger: &mut Ledger, context: &Context) {
     let mut databases = 0;
     for bookmark in ledger.bookmarks(RECENT).unwrap_or_default() {
         let Some(format) = log_format(&bookmark.agent) else { continue };
-        let found = Found::named(format, &bookmark.log);
+        let found = LogRef::from_name(format, &bookmark.log);
         databases += usize::from(found.session.is_some());
         if has_more(&found, &bookmark) && databases <= RECENT_IN_DATABASES {
             let _ = format.catch_up(
@@ -103,7 +104,7 @@ fn catch_up_recent(ledger: &mut Ledger, context: &Context) {
     }
 }
 
-fn has_more(found: &Found, bookmark: &Bookmark) -> bool {
+fn has_more(found: &LogRef, bookmark: &Bookmark) -> bool {
     let length = fs::metadata(&found.path).map(|metadata| metadata.len());
     length.is_ok_and(|length| found.session.is_some() || length != bookmark.offset)
 }

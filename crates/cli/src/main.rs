@@ -52,8 +52,14 @@ fn main() -> ExitCode {
         Err(error) => return misused(&error),
     };
     let json = globals.json;
+    output::set_colors(globals.color);
     let is_hook = matches!(command, Command::Hook(_));
-    let result = Context::new(globals, is_hook).and_then(|context| command.run(&context));
+    let result = Context::new(globals, is_hook).and_then(|context| {
+        if command.is_paged() {
+            context.pager().into_iter().for_each(output::use_pager);
+        }
+        command.run(&context)
+    });
     let code = match result {
         Ok(code) => code,
         Err(failure) if is_hook => commands::hook::give_up(&failure.to_string()),

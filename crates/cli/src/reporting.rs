@@ -1,138 +1,142 @@
-//! What an agent reports is dealt with for no longer than the agent is to wait.
+//! Handling what an agent reports, for no longer than the agent waits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use takeback_undo::{Event, Handled, Keeper, Report, Turn};
+use takeback_undo::{Deadline, Handled, Opened, Report, ReportedEvent, hook};
 
 use crate::background;
 use crate::config::{self, Config};
 use crate::context::Context;
 
-/// What is remembered until the background is done, if a capture takes too long.
+/// The failure that is remembered until the background is done, if a capture takes too long.
 const LATE: &str = "not done within timeout_ms, so it went on in the background";
 
-/// A keeper for what agents report, and what is wrong with its configuration; `None` if
-/// checkpoints are switched off.
-pub(crate) fn keeper(context: &Context) -> Option<(Arc<Keeper>, Vec<String>)> {
+/// Opens takeback's home for an agent. Also returns what is wrong with the configuration: then the
+/// defaults protect. Returns `None` if checkpoints are switched off.
+pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     if context.is_switched_off() {
         return None;
     }
-    // With a configuration that cannot be read, everything is protected as by default.
-    let (config, failures) = match Config::read(&context.home) {
-        Ok(config) => (config, Vec::new()),
+    let (opened, failures) = match context.opened_arc() {
+        Ok(opened) => (opened.clone(), Vec::new()),
         Err(failure) => {
             let mut config = Config::default();
             config.checkpoints.strict = config::asks_to_be_strict(&context.home);
-            (config, vec![failure.to_string()])
+            (Arc::new(context.open_with(config)), vec![failure.to_string()])
         }
     };
-    let keeper = context.keeper_with(config);
-    keeper.settings().enabled.then(|| (Arc::new(keeper), failures))
+    opened.settings().enabled.then_some((opened, failures))
 }
 
-/// A report that is being dealt with.
-pub(crate) struct Work {
-    keeper: Arc<Keeper>,
+/// Returns the workspace that failures in a directory are remembered for.
+pub(crate) fn workspace_of(opened: &Opened, directory: &Path) -> PathBuf {
+    opened.find_root(directory).unwrap_or_else(|_| directory.to_owned())
+}
+
+/// A report that is being handled in a thread of its own.
+pub(crate) struct PendingReport {
+    opened: Arc<Opened>,
     session: String,
-    /// The workspace that failures are noted for.
-    place: PathBuf,
-    /// How long its agent waits; as long as it takes if it does not wait, or not for a capture.
+    /// The directory that the agent works in.
+    directory: PathBuf,
+    /// The longest time that the agent waits; `None` if it waits for as long as it takes.
     limit: Option<Duration>,
-    /// Whether its agent does not wait any more.
-    gone_on: Arc<AtomicBool>,
-    done: Receiver<Handled>,
+    deadline: Arc<Deadline>,
+    handled: Receiver<Handled>,
 }
 
-/// What came of waiting for it.
+/// The result of waiting for a report to be handled.
 pub(crate) enum Waited {
     Done(Handled),
     /// The agent has to go on.
     TooLong {
         message: String,
     },
-    /// There is nothing to wait for any more.
+    /// The thread panicked.
     Broken {
         message: &'static str,
     },
 }
 
-impl Work {
-    /// Begins with it. `late`: the turn of an agent that has gone on already.
-    pub(crate) fn begin(
-        keeper: &Arc<Keeper>,
-        place: &Path,
+impl PendingReport {
+    /// Starts to handle a report.
+    pub(crate) fn start(
+        opened: &Arc<Opened>,
         report: &Report,
-        late: Option<Turn>,
-    ) -> Work {
-        let captures = matches!(report.event, Event::BeforeTool(_) | Event::AfterTool { .. });
-        let limit = Duration::from_millis(keeper.settings().timeout_ms);
-        let limit = (captures && late.is_none()).then_some(limit);
-        let gone_on = Arc::new(AtomicBool::new(late.is_some()));
-        let (sender, done) = mpsc::channel();
-        let (worker, work, flag) = (keeper.clone(), report.clone(), gone_on.clone());
+        deadline: Deadline,
+    ) -> PendingReport {
+        let captures =
+            matches!(report.event, ReportedEvent::BeforeTool(_) | ReportedEvent::AfterTool { .. });
+        let limit = Duration::from_millis(opened.settings().timeout_ms);
+        let limit = (captures && !deadline.has_passed()).then_some(limit);
+        let deadline = Arc::new(deadline);
+        let (sender, handled) = mpsc::channel();
+        let (worker, work, until) = (opened.clone(), report.clone(), deadline.clone());
         thread::spawn(move || {
-            let handled = match late {
-                Some(turn) => worker.handle_late(&work, turn),
-                None => worker.handle_until(&work, &flag),
-            };
-            // Nobody listens any more if it took too long and the process does not stay.
-            let _ = sender.send(handled);
+            // The receiver is gone if it took too long and the process does not stay.
+            let _ = sender.send(hook::handle(&worker, &work, &until));
         });
-        let (session, place) = (report.session_id(), place.to_owned());
-        Work { keeper: keeper.clone(), session, place, limit, gone_on, done }
+        let (session, directory) = (report.session_id(), report.directory.clone());
+        PendingReport { opened: opened.clone(), session, directory, limit, deadline, handled }
     }
 
-    /// Waits for as long as the agent does. What takes longer counts as missed until it is there.
+    /// Waits for as long as the agent does. A capture that takes longer counts as missed until it
+    /// is complete.
     pub(crate) fn wait(&self) -> Waited {
         let answer = match self.limit {
-            None => self.done.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(limit) => self.done.recv_timeout(limit),
+            None => self.handled.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(limit) => self.handled.recv_timeout(limit),
         };
         match answer {
             Ok(handled) => {
-                self.withdraw(&handled);
+                self.withdraw_missed(&handled);
                 Waited::Done(handled)
             }
             Err(RecvTimeoutError::Timeout) => {
-                self.gone_on.store(true, Ordering::SeqCst);
-                self.keeper.note_missed(&self.place, LATE);
+                self.deadline.pass();
+                self.opened.note_missed(&self.workspace(), LATE);
                 let limit = self.limit.unwrap_or_default().as_millis();
                 let message = format!("not done within {limit} ms: it goes on in the background");
                 Waited::TooLong { message }
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let message = "something went wrong inside: please report this";
-                self.keeper.note_missed(&self.place, message);
+                let message = "takeback crashed: please report this as a bug";
+                self.opened.note_missed(&self.workspace(), message);
                 Waited::Broken { message }
             }
         }
     }
 
-    /// Waits for what took too long. `None`: something went wrong inside.
+    /// Waits for a report that took too long. Returns `None` if its thread panicked.
     pub(crate) fn wait_longer(&self) -> Option<Handled> {
-        let handled = self.done.recv().ok()?;
-        self.withdraw(&handled);
+        let handled = self.handled.recv().ok()?;
+        self.withdraw_missed(&handled);
         Some(handled)
     }
 
-    /// Starts what can be done when nobody waits any more.
-    /// `log` is the agent's own log of the conversation.
-    pub(crate) fn leave_for_later(&self, context: &Context, handled: &Handled, log: Option<&Path>) {
-        match &handled.later {
-            Some(later) => background::later(context, later, &self.session, log),
-            None => background::upkeep(context, &self.keeper),
+    /// Starts the work that is left for when the agent does not wait. `log` is the agent's own log
+    /// of the conversation.
+    pub(crate) fn spawn_follow_up(&self, context: &Context, handled: &Handled, log: Option<&Path>) {
+        match &handled.follow_up {
+            Some(follow_up) => {
+                background::spawn_follow_up(context, follow_up, &self.session, log);
+            }
+            None => background::spawn_upkeep(context, &self.opened),
         }
     }
 
-    /// What was missed is there after all.
-    fn withdraw(&self, handled: &Handled) {
-        if self.gone_on.load(Ordering::SeqCst) && handled.failures.is_empty() {
-            self.keeper.withdraw_missed(&self.place, LATE);
+    fn workspace(&self) -> PathBuf {
+        workspace_of(&self.opened, &self.directory)
+    }
+
+    /// Forgets that a capture was missed, because it is complete after all.
+    fn withdraw_missed(&self, handled: &Handled) {
+        if self.deadline.has_passed() && handled.failures.is_empty() {
+            self.opened.withdraw_missed(&self.workspace(), LATE);
         }
     }
 }

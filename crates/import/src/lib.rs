@@ -7,6 +7,4 @@
 pub mod hermes;
 mod older_history;
 
-pub use older_history::{
-    ForeignCheckpoint, ImportError, OlderHistory, SkippedCheckpoint, add_older_history,
-};
+pub use older_history::{ImportError, OlderHistory, SkippedCheckpoint};

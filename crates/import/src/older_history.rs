@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
 use takeback_tree::{
-    AdoptError, Adopted, Filter, ForeignRepository, Late, Oid, Pin, PinError, Progress, Rules,
-    Store, StoreError,
+    AdoptError, Adopted, CaptureRules, Filter, ForeignRepository, Oid, OlderPin, Pin, PinError,
+    Progress, Store, StoreError,
 };
 use takeback_undo::{Kind, Record};
 
@@ -14,20 +15,20 @@ use takeback_undo::{Kind, Record};
 const NO_REASON: &str = "imported";
 
 /// A checkpoint of another program: a commit of a git repository.
-pub struct ForeignCheckpoint<'a> {
+pub(crate) struct ForeignCheckpoint<'a> {
     /// The repository that has the commit.
-    pub repository: &'a ForeignRepository,
-    /// The commit.
-    pub id: Oid,
+    pub(crate) repository: &'a ForeignRepository,
+    /// The id of the commit.
+    pub(crate) id: Oid,
     /// The tree of the commit.
-    pub tree: Oid,
+    pub(crate) tree: Oid,
     /// The time at which it was made, in seconds since 1970.
-    pub time: i64,
+    pub(crate) time: i64,
     /// The reason that the other program recorded; may be empty.
-    pub reason: &'a str,
+    pub(crate) reason: &'a str,
     /// Patterns of files that the other program left out of it without a trace. If the checkpoint
     /// lacks such a file, the file may have existed all the same.
-    pub exclude: &'a [String],
+    pub(crate) exclude: &'a [String],
 }
 
 /// The result of adding older history to a workspace.
@@ -72,7 +73,7 @@ struct NewCheckpoint {
 ///
 /// Checkpoints that the workspace already has are left alone, so that importing twice adds
 /// nothing. One that cannot be read is skipped and does not affect the others.
-pub fn add_older_history(
+pub(crate) fn add_older_history(
     store: &Store,
     directory: &Path,
     checkpoints: &[ForeignCheckpoint<'_>],
@@ -82,14 +83,15 @@ pub fn add_older_history(
     let mut adoption = store.adopt()?;
     let (mut taken, mut skipped) = (Vec::new(), Vec::new());
     for (done, checkpoint) in (1..).zip(checkpoints) {
-        match adoption.take(checkpoint.repository, checkpoint.tree) {
+        match adoption.take_tree(checkpoint.repository, checkpoint.tree) {
             Ok(adopted) => taken.push(NewCheckpoint {
                 tree: adopted.tree,
                 time: checkpoint.time,
                 record: new_record(directory, checkpoint, adopted),
             }),
             Err(AdoptError::Foreign(problem)) => {
-                skipped.push(SkippedCheckpoint { id: checkpoint.id, problem: problem.to_string() });
+                skipped
+                    .push(SkippedCheckpoint { id: checkpoint.id, problem: error_chain(&problem) });
             }
             Err(error) => return Err(error.into()),
         }
@@ -105,7 +107,7 @@ pub fn add_older_history(
     for (new, predecessor) in taken.into_iter().zip(predecessors) {
         match predecessor {
             Some(after) => {
-                late.push(Late { after, tree: new.tree, time: new.time });
+                late.push(OlderPin { after, tree: new.tree, time: new.time });
                 records.push(new.record);
             }
             None => known += 1,
@@ -122,7 +124,7 @@ pub fn add_older_history(
 
 /// Makes the record of a checkpoint, but for its number.
 fn new_record(directory: &Path, checkpoint: &ForeignCheckpoint<'_>, adopted: Adopted) -> Record {
-    let rules = Rules { exclude: checkpoint.exclude.to_vec(), ..Rules::default() };
+    let rules = CaptureRules { exclude: checkpoint.exclude.to_vec(), ..CaptureRules::default() };
     let reason = if checkpoint.reason.is_empty() { NO_REASON } else { checkpoint.reason };
     let time = Time(checkpoint.time * 1000);
     Record {
@@ -143,8 +145,8 @@ fn system_time(time: Time) -> SystemTime {
 /// together.
 fn find_predecessors(taken: &[NewCheckpoint], pins: &[Pin]) -> Vec<Option<u64>> {
     let known: Vec<(u64, Key)> =
-        pins.iter().filter_map(|pin| Some((pin.name.seq, key_of_imported(pin)?))).collect();
-    let keys: Vec<Key> = taken.iter().map(|new| key(new.tree, &new.record)).collect();
+        pins.iter().filter_map(|pin| Some((pin.name.seq, imported_key(pin)?))).collect();
+    let keys: Vec<Key> = taken.iter().map(|new| checkpoint_key(new.tree, &new.record)).collect();
     let known_keys: Vec<&Key> = known.iter().map(|(_, key)| key).collect();
     let same = match_longest(&keys.iter().collect::<Vec<_>>(), &known_keys);
     let number = |at: &usize| known[*at].0;
@@ -172,15 +174,15 @@ fn find_predecessors(taken: &[NewCheckpoint], pins: &[Pin]) -> Vec<Option<u64>> 
 /// stays.
 type Key = (Oid, String);
 
-fn key_of_imported(pin: &Pin) -> Option<Key> {
+fn imported_key(pin: &Pin) -> Option<Key> {
     let record = Record::parse(&pin.message).ok()?;
-    record.imported.map(|_| key(pin.tree, &record))
+    record.imported.map(|_| checkpoint_key(pin.tree, &record))
 }
 
-fn key(tree: Oid, record: &Record) -> Key {
+fn checkpoint_key(tree: Oid, record: &Record) -> Key {
     let lines = record.reason.lines().map(str::trim_end).take_while(|line| !line.is_empty());
     let subject = lines.collect::<Vec<_>>().join(" ");
-    // A checkpoint without a reason is written anew as "checkpoint".
+    // Hermes writes a checkpoint without a reason anew as "checkpoint".
     let is_unnamed = subject.is_empty() || subject == NO_REASON;
     (tree, if is_unnamed { "checkpoint".to_owned() } else { subject })
 }

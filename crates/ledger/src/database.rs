@@ -4,6 +4,7 @@
 //! another process writing sleeps for short random times, so that waiters do not queue up behind
 //! each other, until the time that the caller gave is over.
 
+use std::cell::OnceCell;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -121,15 +122,33 @@ fn is_shared(kind: i64) -> bool {
 }
 
 /// The open database.
+///
+/// It may stay open for as long as the process runs. Between operations it holds no transaction,
+/// and before each one it checks that the file it opened is still the one at its path: a repair
+/// puts a new file there, and the user may delete the old one.
 pub(crate) struct Database {
     connection: Connection,
     path: PathBuf,
+    file: Option<FileId>,
+    /// The database that another process put in the place of this one, opened by a reader. The
+    /// next writer drops the old connection and keeps this one.
+    successor: OnceCell<Box<Database>>,
     journal: Journal,
     wait: Duration,
     /// When all waiting ends, whatever `wait` says.
     limit: Option<Instant>,
     deadline: Deadline,
+    care: Care,
     writes: u32,
+}
+
+/// What writes do beyond the usual.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Care {
+    /// Commits are on the disk when they return.
+    syncs: bool,
+    /// Deleted rows are overwritten in the file.
+    erases: bool,
 }
 
 impl Database {
@@ -152,21 +171,24 @@ impl Database {
             if crate::repair::is_unfinished(path) {
                 return Err(OpenError::Unfinished { path: path.to_owned() });
             }
-            let before = identity(path);
+            let file = FileId::at(path);
             let opened = connect(path, journal, &deadline);
             // A repair may have put another file in its place while this process waited for a
             // lock on the old one.
-            if identity(path) != before {
+            if FileId::at(path) != file {
                 continue;
             }
             let (connection, found) = opened?;
             let mut database = Database {
                 connection,
                 path: path.to_owned(),
+                file,
+                successor: OnceCell::new(),
                 journal,
                 wait,
                 limit: None,
                 deadline,
+                care: Care::default(),
                 writes: 0,
             };
             if found < schema::VERSION {
@@ -197,6 +219,10 @@ impl Database {
     }
 
     /// How long a write waits for other processes.
+    pub(crate) fn wait(&self) -> Duration {
+        self.wait
+    }
+
     pub(crate) fn set_wait(&mut self, wait: Duration) {
         self.wait = wait;
     }
@@ -217,38 +243,66 @@ impl Database {
         self.deadline.set(left.map_or(wait, |left| left.min(wait)));
     }
 
-    /// For reading.
-    pub(crate) fn reader(&self) -> &Connection {
+    /// The connection for reading, to the file that is at the path now.
+    pub(crate) fn reader(&self) -> Result<&Connection, LedgerError> {
         self.set_deadline(self.wait);
-        &self.connection
+        if self.is_in_place() {
+            return Ok(&self.connection);
+        }
+        if self.successor.get().is_none() {
+            let _ = self.successor.set(Box::new(self.open_again()?));
+        }
+        self.successor.get().expect("it was set above").reader()
     }
 
-    /// Whether commits are on the disk when they return. Otherwise they are when the log is moved.
-    pub(crate) fn sync_commits(&self, sync: bool) -> Result<(), LedgerError> {
-        if self.journal == Journal::Wal {
-            let mode = if sync { "FULL" } else { "NORMAL" };
+    /// True if the file at the path is the one that is open.
+    fn is_in_place(&self) -> bool {
+        FileId::at(&self.path) == self.file
+    }
+
+    /// Opens the file that is at the path now.
+    fn open_again(&self) -> Result<Database, LedgerError> {
+        let mut database = Database::open(&self.path, Some(self.journal), self.wait)?;
+        database.limit = self.limit;
+        database.take_care(self.care)?;
+        Ok(database)
+    }
+
+    /// Makes commits durable when they return, or, as usual, when the log is moved.
+    pub(crate) fn sync_commits(&mut self, syncs: bool) -> Result<(), LedgerError> {
+        self.take_care(Care { syncs, ..self.care })
+    }
+
+    fn take_care(&mut self, care: Care) -> Result<(), LedgerError> {
+        if self.journal == Journal::Wal && care.syncs != self.care.syncs {
+            let mode = if care.syncs { "FULL" } else { "NORMAL" };
             self.connection.pragma_update(None, "synchronous", mode)?;
         }
+        if care.erases != self.care.erases {
+            let mode = if care.erases { "ON" } else { "OFF" };
+            self.connection.pragma_update(None, "secure_delete", mode)?;
+        }
+        self.care = care;
         Ok(())
     }
 
-    /// A write whose deletions overwrite what they delete, in the file as well.
+    /// Writes all of it or nothing, and overwrites in the file what it deletes.
     pub(crate) fn erase<T>(
         &mut self,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
-        self.connection.pragma_update(None, "secure_delete", "ON")?;
-        let outcome = self.write(write);
-        self.connection.pragma_update(None, "secure_delete", "OFF")?;
-        outcome
+        self.take_care(Care { erases: true, ..self.care })?;
+        let erased = self.write(write);
+        self.take_care(Care { erases: false, ..self.care })?;
+        erased
     }
 
-    /// Several reads that see the same moment.
+    /// Runs several reads that see the same moment.
     pub(crate) fn snapshot<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
-        let transaction = self.reader().unchecked_transaction()?;
+        let transaction = self.reader()?.unchecked_transaction()?;
         let value = read(&transaction)?;
         transaction.finish()?;
         Ok(value)
@@ -267,8 +321,8 @@ impl Database {
         }
     }
 
-    /// The same for what can be left to the next process: nothing, if others are writing for as
-    /// long as this waits.
+    /// Writes what can be left to the next process: `None` if others are writing for as long as
+    /// this waits.
     pub(crate) fn try_write<T>(
         &mut self,
         wait: Duration,
@@ -286,18 +340,39 @@ impl Database {
         wait: Duration,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, Attempt<E>> {
-        self.set_deadline(wait);
-        let begin = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
-        let transaction = begin.map_err(Attempt::of)?;
-        let value = write(&transaction).map_err(Attempt::Failed)?;
-        transaction.commit().map_err(Attempt::of)?;
+        loop {
+            self.set_deadline(wait);
+            let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+            let is_current = match &begun {
+                // Looked at with the lock held: a repair cannot replace the file before the commit.
+                Ok(transaction) => {
+                    FileId::at(&self.path) == self.file
+                        && version(transaction).map_err(Attempt::of)? == schema::VERSION
+                }
+                Err(_) => FileId::at(&self.path) == self.file,
+            };
+            if is_current {
+                let transaction = begun.map_err(Attempt::of)?;
+                let value = write(&transaction).map_err(Attempt::Failed)?;
+                transaction.commit().map_err(Attempt::of)?;
+                self.after_write();
+                return Ok(value);
+            }
+            drop(begun);
+            *self = match self.successor.take() {
+                Some(successor) => *successor,
+                None => self.open_again().map_err(|error| Attempt::Failed(error.into()))?,
+            };
+        }
+    }
+
+    fn after_write(&mut self) {
         self.writes = self.writes.wrapping_add(1);
         if self.writes.is_multiple_of(WRITES_PER_LOOK) && self.log_length() > LOG_MOST {
             // For others, this is one write more to wait for.
             self.deadline.set(Duration::from_millis(20));
             self.checkpoint("FULL");
         }
-        Ok(value)
     }
 
     /// Moves the log into the database. It is about speed only: what cannot be done now, the next
@@ -378,9 +453,19 @@ fn make_file(directory: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Which file is at a path.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+/// The identity of a file. No other file has it as long as this one is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// The file at a path, if there is one.
+    fn at(path: &Path) -> Option<FileId> {
+        let file = fs::metadata(path).ok()?;
+        Some(FileId { device: file.dev(), inode: file.ino() })
+    }
 }
 
 /// A connection that is ready for use, and the version of what it leads to.
@@ -424,7 +509,7 @@ fn check(connection: &Connection, path: &Path) -> Result<i32, OpenError> {
     let transaction = connection.is_autocommit().then(|| connection.unchecked_transaction());
     let transaction = transaction.transpose().map_err(explain)?;
     let number = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i32>(0));
-    let version = number("PRAGMA user_version").map_err(explain)?;
+    let version = version(connection).map_err(explain)?;
     let application = number("PRAGMA application_id").map_err(explain)?;
     let tables = number("SELECT count(*) FROM sqlite_schema").map_err(explain)?;
     drop(transaction);
@@ -436,6 +521,11 @@ fn check(connection: &Connection, path: &Path) -> Result<i32, OpenError> {
         (0, 0) => Ok(0),
         _ => Err(OpenError::Foreign { path: path.to_owned() }),
     }
+}
+
+/// The version of the schema, as the program that made the tables noted it.
+fn version(connection: &Connection) -> rusqlite::Result<i32> {
+    connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
 }
 
 fn configure(connection: &Connection, journal: Journal) -> rusqlite::Result<()> {

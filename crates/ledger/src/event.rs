@@ -87,11 +87,18 @@ pub enum Recorded {
 }
 
 impl Ledger {
-    /// Writes events, all or none. If that is not possible now (others kept the ledger locked for
-    /// as long as this process waits, the disk is full, the ledger is damaged), they go into the
-    /// spool, from where the next process takes them in.
-    pub fn record(&mut self, events: &[Event], now: Time) -> Result<Recorded, LedgerError> {
+    /// Writes events, all or none, and waits for other processes no longer than `wait`. If that is
+    /// not possible now (others kept the ledger locked, the disk is full, the ledger is damaged),
+    /// they go into the spool, from where the next process takes them in.
+    pub fn record(
+        &mut self,
+        events: &[Event],
+        wait: Duration,
+        now: Time,
+    ) -> Result<Recorded, LedgerError> {
         let events = masked_if(self.redact, events);
+        let usual_wait = self.database.wait();
+        self.set_wait(wait);
         self.database.limit_waiting(true);
         // What waits in the spool came first.
         let written = match self.take_in_spool() {
@@ -103,11 +110,13 @@ impl Ledger {
             self.index_after_events(&events);
         }
         self.database.limit_waiting(false);
+        self.set_wait(usual_wait);
         match written {
             Ok(()) => Ok(Recorded::Written),
             Err(
                 error @ (LedgerError::Busy { .. }
                 | LedgerError::Damaged(_)
+                | LedgerError::Open(_)
                 | LedgerError::Sqlite(_)
                 | LedgerError::Spool { .. }),
             ) => spool(&self.spool, &events, now, &error),
@@ -115,8 +124,8 @@ impl Ledger {
         }
     }
 
-    /// The same for somebody who has no ledger open: if it cannot be opened, the events wait in
-    /// the spool until it can.
+    /// Opens the ledger and records events in it, as [`Ledger::record`] does, waiting as long as
+    /// the options say. If it cannot be opened, the events go into the spool.
     pub fn record_in(
         path: &Path,
         options: &Options,
@@ -124,7 +133,7 @@ impl Ledger {
         now: Time,
     ) -> Result<Recorded, LedgerError> {
         match Ledger::open_alone(path, options) {
-            Ok(mut ledger) => ledger.record(events, now),
+            Ok(mut ledger) => ledger.record(events, options.wait, now),
             Err(error) => {
                 let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
                 spool(&Spool::beside(&path), &masked_if(options.redact, events), now, &error)

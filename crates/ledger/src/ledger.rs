@@ -79,6 +79,10 @@ pub enum LedgerError {
     /// The database is broken.
     #[error("the ledger is damaged")]
     Damaged(#[source] rusqlite::Error),
+    /// Another process put another file in the place of the open one, or changed it to a later
+    /// version, and it cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// Anything else that SQLite says: disk full, read-only, …
     #[error("the ledger cannot be used")]
     Sqlite(#[source] rusqlite::Error),
@@ -100,10 +104,17 @@ impl From<rusqlite::Error> for LedgerError {
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// All sessions of all agents on this machine.
+///
+/// A ledger may stay open for as long as a process runs, and move from one thread to another. It
+/// notices when a repair by another process puts a new database in the place of the old one.
+/// As long as it is open, though, a repair that has to do so waits: a process without work for
+/// it should close it.
 pub struct Ledger {
     pub(crate) database: Database,
     pub(crate) redact: bool,
     pub(crate) spool: Spool,
+    /// Bytes of text that this process wrote since the index was last complete.
+    pub(crate) unindexed_bytes: usize,
 }
 
 impl Ledger {
@@ -111,19 +122,24 @@ impl Ledger {
     /// `spool` beside it. Cheap: deep checks are [`Ledger::verify`]'s.
     pub fn open(path: &Path, options: &Options) -> Result<Ledger, OpenError> {
         let mut ledger = Ledger::open_alone(path, options)?;
-        // What cannot be taken in now waits for the next process: whoever only wants to read does
-        // not wait for a writer because of it.
-        ledger.set_wait(options.wait.min(PATIENCE));
-        let _ = ledger.take_in_spool();
-        ledger.set_wait(options.wait);
+        ledger.refresh();
         Ok(ledger)
+    }
+
+    /// Takes in what waits in the spool, as opening does. For a ledger that stays open: call it
+    /// before each piece of work. What cannot be taken in within 100 ms is left to the next call.
+    pub fn refresh(&mut self) {
+        let wait = self.database.wait();
+        self.set_wait(wait.min(PATIENCE));
+        let _ = self.take_in_spool();
+        self.set_wait(wait);
     }
 
     /// The same without a look at the spool.
     pub(crate) fn open_alone(path: &Path, options: &Options) -> Result<Ledger, OpenError> {
         let database = Database::open(path, options.journal, options.wait)?;
         let spool = Spool::beside(database.path());
-        Ok(Ledger { database, redact: options.redact, spool })
+        Ok(Ledger { database, redact: options.redact, spool, unindexed_bytes: 0 })
     }
 
     /// The file.

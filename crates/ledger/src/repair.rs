@@ -6,6 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Transaction, params, params_from_iter};
@@ -146,8 +148,8 @@ fn make_anew(
         Ok::<_, LedgerError>(report)
     })?;
     ledger.optimize(&|_| {})?;
-    report.sessions = number(ledger.database.reader(), "SELECT count(*) FROM sessions")?;
-    report.messages = number(ledger.database.reader(), "SELECT count(*) FROM messages")?;
+    report.sessions = number(ledger.database.reader()?, "SELECT count(*) FROM sessions")?;
+    report.messages = number(ledger.database.reader()?, "SELECT count(*) FROM messages")?;
     drop(ledger);
 
     make_ready(path, &fresh).map_err(failed)?;
@@ -156,13 +158,24 @@ fn make_anew(
     Ok(report)
 }
 
-/// A lock that no open connection allows.
+/// How long a repair waits for other processes to close the ledger. Hooks have it open for
+/// milliseconds, and a server closes it when no request comes for a moment.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Takes a lock that no open connection allows; `None` if there is one all the time.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
-    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => Ok(None),
-        Err(error) => Err(error.into()),
+    let start = Instant::now();
+    loop {
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(file)),
+            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if start.elapsed() > PATIENCE {
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(2));
     }
 }
 

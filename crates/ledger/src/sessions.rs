@@ -113,7 +113,7 @@ impl Ledger {
 
     /// The session of exactly this id.
     pub fn session(&self, id: &str) -> Result<SessionRecord, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let sql = format!("{SELECT} WHERE s.id = ?1");
         let found = connection.prepare_cached(&sql)?.query_row([id], read).optional()?;
         found.ok_or_else(|| LedgerError::NoSuchSession(id.to_owned()))
@@ -122,7 +122,7 @@ impl Ledger {
     /// The id that somebody means: an id, a title, or the beginning of an id (with or without the
     /// agent's name before it) that fits no other session.
     pub fn resolve(&self, typed: &str) -> Result<String, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         if head(connection, typed).is_ok() {
             return Ok(typed.to_owned());
         }
@@ -177,7 +177,7 @@ impl Ledger {
 
     /// The ids of all sessions of these sources (none: of all), the one that began first first.
     pub fn session_ids(&self, sources: &[String]) -> Result<Vec<String>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
             "SELECT id FROM sessions
              WHERE ?1 = '[]' OR source IN (SELECT value FROM json_each(?1))
@@ -190,7 +190,7 @@ impl Ledger {
 
     /// The sessions with the most text, largest first: id and bytes.
     pub fn largest_sessions(&self, limit: usize) -> Result<Vec<(String, i64)>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
             "SELECT s.id, sum(
                 ifnull(octet_length(content), 0) + ifnull(octet_length(tool_calls), 0)
@@ -231,7 +231,7 @@ impl Ledger {
 
     /// The sessions that [`Ledger::prune`] would delete: those that nothing happened in for long.
     pub fn prunable(&self, options: &PruneOptions) -> Result<Vec<String>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
             "SELECT id FROM sessions
              WHERE max(last_activity, ifnull(ended_at, 0)) < ?1

@@ -74,14 +74,14 @@ impl Ledger {
 
     /// The next free title of a series: `Fix Docker Build`, `Fix Docker Build #2`, …
     pub fn next_title(&self, title: &str) -> Result<String, LedgerError> {
-        next(self.database.reader(), &clean_title(title)?)
+        next(self.database.reader()?, &clean_title(title)?)
     }
 
     /// The session that a title means: the newest of its series, and where that was continued
     /// after a compaction, the last continuation.
     pub fn resolve_title(&self, title: &str) -> Result<Option<String>, LedgerError> {
         let Ok(title) = clean_title(title) else { return Ok(None) };
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let newest = series(connection, &title)?.into_iter().max_by_key(|titled| titled.started_at);
         newest.map(|titled| latest_continuation(connection, titled.id)).transpose()
     }

@@ -48,7 +48,7 @@ pub struct Notice {
 impl Ledger {
     /// The turns of a session.
     pub fn turns(&self, session: &str) -> Result<Vec<Turn>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let head = head(connection, session)?;
         let mut statement = connection.prepare_cached(
             "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
@@ -149,7 +149,7 @@ impl Ledger {
 
     /// The tool calls of a session, in order.
     pub fn calls(&self, session: &str) -> Result<Vec<CallRecord>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         calls(connection, head(connection, session)?.key)
     }
 
@@ -169,7 +169,7 @@ impl Ledger {
 
     /// The effects of a session, in order.
     pub fn effects(&self, session: &str) -> Result<Vec<EffectRecord>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         effects(connection, head(connection, session)?.key)
     }
 
@@ -179,7 +179,7 @@ impl Ledger {
         workspace: &str,
         since: Time,
     ) -> Result<Vec<EffectRecord>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
             "SELECT * FROM effects WHERE workspace = ?1 AND time >= ?2 ORDER BY time, id",
         )?;
@@ -193,7 +193,7 @@ impl Ledger {
         workspace: &str,
         since: Time,
     ) -> Result<Vec<(String, EffectRecord)>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
             "SELECT e.*, s.id AS session_id FROM effects e JOIN sessions s ON s.key = e.session
              WHERE e.workspace = ?1 AND e.time >= ?2 ORDER BY e.time, e.id",
@@ -206,7 +206,7 @@ impl Ledger {
 
     /// The turn that a session was in at some time; `None` if there was none yet, or it was over.
     pub fn turn_at(&self, session: &str, time: Time) -> Result<Option<Turn>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let head = head(connection, session)?;
         let mut statement = connection.prepare_cached(
             "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
@@ -218,7 +218,7 @@ impl Ledger {
 
     /// What the user said in a message.
     pub fn prompt(&self, session: &str, seq: i64) -> Result<Option<String>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let head = head(connection, session)?;
         let mut statement = connection.prepare_cached(
             "SELECT content FROM messages WHERE session = ?1 AND seq = ?2 AND NOT structured",
@@ -235,7 +235,7 @@ impl Ledger {
         call: &str,
         began: Time,
     ) -> Result<Option<i64>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let head = head(connection, session)?;
         let mut statement = connection.prepare_cached(
             "SELECT min(seq) FROM messages
@@ -250,7 +250,7 @@ impl Ledger {
 
     /// How many messages an undo from a message on would take.
     pub fn count_from(&self, session: &str, from_seq: i64) -> Result<usize, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let head = head(connection, session)?;
         let count: i64 = connection.query_row(
             "SELECT count(*) FROM messages WHERE session = ?1 AND seq >= ?2 AND NOT undone",
@@ -294,7 +294,7 @@ impl Ledger {
 
     /// Whether somebody left a notice: a look without writing.
     pub fn has_notices(&self, session: &str) -> Result<bool, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM notices n JOIN sessions s ON s.key = n.session
              WHERE s.id = ?1 AND n.delivered_at IS NULL)",

@@ -57,7 +57,7 @@ impl Ledger {
 
     /// What each model of a session cost.
     pub fn usage(&self, session: &str) -> Result<Vec<UsageRecord>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         of_session(connection, head(connection, session)?.key)
     }
 
@@ -68,7 +68,7 @@ impl Ledger {
         by: UsageBy,
         day: &dyn Fn(Time) -> String,
     ) -> Result<Vec<UsageTotal>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         // Sessions whose models were never told apart count with their own columns.
         let sql = "
             SELECT s.key, s.source, s.workspace, s.started_at, s.message_count, s.tool_call_count,

@@ -1,56 +1,60 @@
-//! Gemini's `generateContent`.
+//! The `generateContent` API of Gemini.
 
 use serde_json::{Value, json};
 
-use crate::reply::{Call, Reply};
-use crate::request::{Message, Provider, Request, Role, ToolResult, list, string, text_of};
-use crate::sse::{Event, halves};
+use crate::event_stream::{StreamEvent, split_in_half};
+use crate::reply::{Reply, ToolCall};
+use crate::request::{
+    Message, Provider, Request, Role, ToolResult, content_text, list_items, string_value,
+};
 
-/// The model, and whether the answer is to come in pieces, are in the address.
-pub(crate) fn read(model: &str, stream: bool, body: Value) -> Request {
-    let declared = list(&body["tools"]).iter().flat_map(|tool| list(&tool["functionDeclarations"]));
-    let tools = declared.map(|function| string(&function["name"])).collect();
+/// Parses a request. The path of the request names the model, and says whether to stream.
+pub(crate) fn parse_request(model: &str, stream: bool, body: Value) -> Request {
+    let declared = list_items(&body["tools"])
+        .iter()
+        .flat_map(|tool| list_items(&tool["functionDeclarations"]));
+    let tools = declared.map(|function| string_value(&function["name"])).collect();
     Request {
         provider: Provider::Gemini,
         model: model.to_owned(),
         stream,
-        system: text_of(&body["systemInstruction"]["parts"]),
-        messages: list(&body["contents"]).iter().map(message).collect(),
+        system: content_text(&body["systemInstruction"]["parts"]),
+        messages: list_items(&body["contents"]).iter().map(parse_message).collect(),
         tools,
         body,
     }
 }
 
-fn message(content: &Value) -> Message {
-    let parts = list(&content["parts"]);
-    let calls = parts.iter().filter_map(|part| part.get("functionCall")).map(|call| Call {
-        id: string(&call["id"]),
-        name: string(&call["name"]),
+fn parse_message(content: &Value) -> Message {
+    let parts = list_items(&content["parts"]);
+    let calls = parts.iter().filter_map(|part| part.get("functionCall")).map(|call| ToolCall {
+        id: string_value(&call["id"]),
+        name: string_value(&call["name"]),
         input: call["args"].clone(),
     });
     let results = parts.iter().filter_map(|part| part.get("functionResponse")).map(|result| {
         let call = result["id"].as_str().or(result["name"].as_str()).unwrap_or_default();
-        ToolResult { call: call.to_owned(), text: readable(&result["response"]) }
+        ToolResult { call: call.to_owned(), text: response_text(&result["response"]) }
     });
     Message {
         role: if content["role"] == "model" { Role::Assistant } else { Role::User },
-        text: text_of(&content["parts"]),
+        text: content_text(&content["parts"]),
         calls: calls.collect(),
         results: results.collect(),
     }
 }
 
-/// What a tool answers is an object; its texts are what the model reads.
-fn readable(response: &Value) -> String {
+/// Returns all texts in the response of a tool: that is what the model reads of it.
+fn response_text(response: &Value) -> String {
     match response {
         Value::String(text) => text.clone(),
-        Value::Object(fields) => fields.values().map(readable).collect::<Vec<_>>().join("\n"),
-        Value::Array(values) => values.iter().map(readable).collect::<Vec<_>>().join("\n"),
+        Value::Object(fields) => fields.values().map(response_text).collect::<Vec<_>>().join("\n"),
+        Value::Array(values) => values.iter().map(response_text).collect::<Vec<_>>().join("\n"),
         other => other.to_string(),
     }
 }
 
-fn chunk(id: &str, request: &Request, parts: &Value, end: Option<&Reply>) -> Value {
+fn build_chunk(id: &str, request: &Request, parts: &Value, end: Option<&Reply>) -> Value {
     let content = json!({ "role": "model", "parts": parts });
     let mut chunk = json!({
         "responseId": id, "modelVersion": request.model,
@@ -66,28 +70,30 @@ fn chunk(id: &str, request: &Request, parts: &Value, end: Option<&Reply>) -> Val
     chunk
 }
 
-fn call(call: &Call) -> Value {
+fn call_json(call: &ToolCall) -> Value {
     json!({ "functionCall": { "id": call.id, "name": call.name, "args": call.input } })
 }
 
-pub(crate) fn whole(id: &str, request: &Request, reply: &Reply) -> Value {
+/// Builds a reply in one piece.
+pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let text = (!reply.text.is_empty()).then(|| json!({ "text": reply.text }));
-    let parts = text.into_iter().chain(reply.calls.iter().map(call)).collect();
-    chunk(id, request, &parts, Some(reply))
+    let parts = text.into_iter().chain(reply.calls.iter().map(call_json)).collect();
+    build_chunk(id, request, &parts, Some(reply))
 }
 
-pub(crate) fn events(id: &str, request: &Request, reply: &Reply) -> Vec<Event> {
-    let texts = halves(&reply.text).map(|piece| json!([{ "text": piece }]));
-    let calls = reply.calls.iter().map(|wanted| json!([call(wanted)]));
+/// Builds a reply as the events of a stream.
+pub(crate) fn build_events(id: &str, request: &Request, reply: &Reply) -> Vec<StreamEvent> {
+    let texts = split_in_half(&reply.text).map(|piece| json!([{ "text": piece }]));
+    let calls = reply.calls.iter().map(|wanted| json!([call_json(wanted)]));
     let mut pieces: Vec<Value> = texts.chain(calls).collect();
     if pieces.is_empty() {
-        // Who has nothing to say still says that this is all.
+        // An empty reply still needs an event that ends it.
         pieces.push(json!([{ "text": "" }]));
     }
     let last = pieces.len() - 1;
     let events = pieces.iter().enumerate().map(|(number, parts)| {
         let end = (number == last).then_some(reply);
-        Event::plain(&chunk(id, request, parts, end))
+        StreamEvent::without_name(&build_chunk(id, request, parts, end))
     });
     events.collect()
 }

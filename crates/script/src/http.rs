@@ -1,58 +1,58 @@
-//! As much of HTTP/1.1 as clients of models speak.
+//! The part of HTTP/1.1 that the clients of models use.
 
 use std::io::{self, Read, Write};
 
-/// More than this is no request to a model.
+/// The size of the largest request body that is accepted.
 const MAX_BODY: usize = 256 << 20;
 
-/// A request, read to its end.
+/// A complete HTTP request.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct HttpRequest {
     pub(crate) method: String,
-    /// With its query.
+    /// The path with its query.
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Incoming {
+impl HttpRequest {
     fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The path without its query.
-    pub(crate) fn place(&self) -> &str {
+    /// Returns the path without its query.
+    pub(crate) fn path_only(&self) -> &str {
         self.path.split('?').next().unwrap_or_default()
     }
 }
 
-/// Reads one request; `None` if the client has none.
-pub(crate) fn read(stream: &mut (impl Read + Write)) -> io::Result<Option<Incoming>> {
+/// Reads one request. Returns `None` if the client closed the connection without one.
+pub(crate) fn read_request(stream: &mut (impl Read + Write)) -> io::Result<Option<HttpRequest>> {
     let mut bytes = Vec::new();
-    let (mut incoming, end) = loop {
+    let (mut request, end) = loop {
         if !read_more(stream, &mut bytes)? {
             return Ok(None);
         }
-        if let Some(head) = head(&bytes)? {
+        if let Some(head) = parse_head(&bytes)? {
             break head;
         }
     };
     let mut rest = bytes.split_off(end);
-    if incoming.header("expect").is_some() {
+    if request.header("expect").is_some() {
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
-    let is_chunked = incoming.header("transfer-encoding").is_some();
-    let length = incoming.header("content-length").and_then(|length| length.parse().ok());
-    incoming.body = loop {
-        if let Some(body) = body(&rest, is_chunked, length.unwrap_or(0))? {
+    let is_chunked = request.header("transfer-encoding").is_some();
+    let length = request.header("content-length").and_then(|length| length.parse().ok());
+    request.body = loop {
+        if let Some(body) = parse_body(&rest, is_chunked, length.unwrap_or(0))? {
             break body;
         }
         if rest.len() > MAX_BODY || !read_more(stream, &mut rest)? {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     };
-    Ok(Some(incoming))
+    Ok(Some(request))
 }
 
 fn read_more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<bool> {
@@ -62,11 +62,11 @@ fn read_more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<bool> {
     Ok(count > 0)
 }
 
-/// The head of a request and where it ends, if all of it is there.
-fn head(bytes: &[u8]) -> io::Result<Option<(Incoming, usize)>> {
+/// Parses the head of a request, and returns where it ends. Returns `None` if it is incomplete.
+fn parse_head(bytes: &[u8]) -> io::Result<Option<(HttpRequest, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut parsed = httparse::Request::new(&mut headers);
-    let end = match parsed.parse(bytes).map_err(invalid)? {
+    let end = match parsed.parse(bytes).map_err(invalid_data)? {
         httparse::Status::Complete(end) => end,
         httparse::Status::Partial => return Ok(None),
     };
@@ -74,17 +74,17 @@ fn head(bytes: &[u8]) -> io::Result<Option<(Incoming, usize)>> {
         .headers
         .iter()
         .map(|header| (header.name.to_owned(), String::from_utf8_lossy(header.value).into_owned()));
-    let incoming = Incoming {
+    let request = HttpRequest {
         headers: headers.collect(),
         method: parsed.method.unwrap_or_default().to_owned(),
         path: parsed.path.unwrap_or_default().to_owned(),
         body: Vec::new(),
     };
-    Ok(Some((incoming, end)))
+    Ok(Some((request, end)))
 }
 
-/// The body, if all of it is there.
-fn body(bytes: &[u8], is_chunked: bool, length: usize) -> io::Result<Option<Vec<u8>>> {
+/// Parses the body of a request. Returns `None` if it is incomplete.
+fn parse_body(bytes: &[u8], is_chunked: bool, length: usize) -> io::Result<Option<Vec<u8>>> {
     if !is_chunked {
         return Ok(bytes.get(..length).map(<[u8]>::to_vec));
     }
@@ -93,10 +93,10 @@ fn body(bytes: &[u8], is_chunked: bool, length: usize) -> io::Result<Option<Vec<
         let (skip, size) = match httparse::parse_chunk_size(&bytes[at..]) {
             Ok(httparse::Status::Complete(size)) => size,
             Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err(invalid("no size of a chunk")),
+            Err(_) => return Err(invalid_data("missing chunk size")),
         };
         let start = at + skip;
-        let end = start + usize::try_from(size).map_err(invalid)?;
+        let end = start + usize::try_from(size).map_err(invalid_data)?;
         if bytes.len() < end + 2 {
             return Ok(None);
         }
@@ -108,12 +108,12 @@ fn body(bytes: &[u8], is_chunked: bool, length: usize) -> io::Result<Option<Vec<
     }
 }
 
-fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+fn invalid_data(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// Answers in one piece.
-pub(crate) fn answer(stream: &mut impl Write, status: &str, body: &str) -> io::Result<()> {
+/// Sends a response in one piece.
+pub(crate) fn send_response(stream: &mut impl Write, status: &str, body: &str) -> io::Result<()> {
     let length = body.len();
     write!(
         stream,
@@ -122,7 +122,7 @@ pub(crate) fn answer(stream: &mut impl Write, status: &str, body: &str) -> io::R
     )
 }
 
-/// Begins an answer in pieces.
+/// Begins a response in chunks.
 pub(crate) fn begin_stream(stream: &mut impl Write) -> io::Result<()> {
     stream.write_all(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n\
@@ -130,8 +130,9 @@ pub(crate) fn begin_stream(stream: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// One piece. An empty one is the end: without it, the client sees that it was cut off.
-pub(crate) fn piece(stream: &mut impl Write, piece: &str) -> io::Result<()> {
-    write!(stream, "{:x}\r\n{piece}\r\n", piece.len())?;
+/// Sends one chunk. An empty chunk ends the response: without it, the client sees that the stream was
+/// cut off.
+pub(crate) fn send_chunk(stream: &mut impl Write, chunk: &str) -> io::Result<()> {
+    write!(stream, "{:x}\r\n{chunk}\r\n", chunk.len())?;
     stream.flush()
 }

@@ -1,9 +1,9 @@
-//! A model that says what a script tells it: an HTTP server on loopback, for tests.
+//! A scripted model for tests: an HTTP server on loopback that answers as a script decides.
 //!
-//! It understands the APIs of Anthropic (Messages), OpenAI (Responses and Chat Completions) and
-//! Gemini, streamed and whole. Requests come to the script in one form, [`Request`], and are kept
-//! in a log. Agents also ask for titles, quotas and the like whenever they please, so a script
-//! decides by what a request contains, never by how many came before.
+//! It implements the APIs of Anthropic (Messages), OpenAI (Responses and Chat Completions) and
+//! Gemini, with and without streaming. The script gets requests of all APIs in one form,
+//! [`Request`], and the server logs them. Agents also ask for titles, quotas and the like at any
+//! time, so a script should decide by the content of a request, never by how many came before.
 //!
 //! ```
 //! use takeback_script::{Reply, Server};
@@ -16,16 +16,16 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-mod anthropic;
-mod chat;
+mod anthropic_messages;
+mod event_stream;
 mod gemini;
 mod http;
+mod openai_chat;
+mod openai_responses;
 mod reply;
 mod request;
-mod responses;
 mod server;
-mod sse;
 
-pub use reply::{Call, Flow, Gate, Reply, Usage};
+pub use reply::{Reply, StreamGate, StreamStep, ToolCall, Usage};
 pub use request::{Message, Provider, Request, Role, ToolResult};
-pub use server::{Entry, Server};
+pub use server::{LoggedRequest, Server};

@@ -1,40 +1,40 @@
-//! What a script makes the model say.
+//! The replies of a scripted model.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// What the model answers.
+/// A reply of the model.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct Reply {
-    /// What it says.
     pub text: String,
-    /// The tools that it wants used, after what it says.
-    pub calls: Vec<Call>,
-    /// What the answer is said to have taken.
+    /// The tool calls after the text.
+    pub calls: Vec<ToolCall>,
+    /// The number of tokens that the reply reports.
     pub usage: Usage,
-    /// Asked before each event of a stream.
-    pub gate: Option<Gate>,
+    /// A gate that is asked before each event of a stream.
+    pub gate: Option<StreamGate>,
 }
 
-/// A tool that the model wants used.
+/// A tool call that the model asks for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
-    /// Made up by the server, if it is empty.
+#[allow(missing_docs, reason = "the names speak")]
+pub struct ToolCall {
+    /// The id of the call. The server makes one up if it is empty.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// What it is given; a plain text for tools that take no JSON.
+    /// The input of the tool: a plain string for tools that take no JSON.
     pub input: Value,
 }
 
-/// How many tokens an answer took.
+/// The number of tokens of a request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct Usage {
-    /// Those that were read.
     pub input: u64,
-    /// Those that were written.
     pub output: u64,
 }
 
@@ -44,46 +44,46 @@ impl Default for Usage {
     }
 }
 
-/// Lets a stream's events through: it is given the number of the next one. It may wait before it
-/// answers, and so slow the stream.
+/// A function that decides about each event of a stream, given its number. It may wait before it
+/// returns, and so delay the stream.
 #[derive(Clone)]
-pub struct Gate(Arc<dyn Fn(usize) -> Flow + Send + Sync>);
+pub struct StreamGate(Arc<dyn Fn(usize) -> StreamStep + Send + Sync>);
 
-impl Gate {
-    /// A gate that asks this.
-    pub fn new(pass: impl Fn(usize) -> Flow + Send + Sync + 'static) -> Gate {
-        Gate(Arc::new(pass))
+impl StreamGate {
+    /// Makes a gate from a function.
+    pub fn new(decide: impl Fn(usize) -> StreamStep + Send + Sync + 'static) -> StreamGate {
+        StreamGate(Arc::new(decide))
     }
 
-    pub(crate) fn pass(&self, event: usize) -> Flow {
+    pub(crate) fn decide(&self, event: usize) -> StreamStep {
         (self.0)(event)
     }
 }
 
-impl fmt::Debug for Gate {
+impl fmt::Debug for StreamGate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Gate")
+        formatter.write_str("StreamGate")
     }
 }
 
-/// What becomes of a stream.
+/// The decision about an event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// The event is sent.
-    On,
-    /// The connection is closed instead, in the middle of the answer.
+pub enum StreamStep {
+    /// Send the event.
+    Send,
+    /// Close the connection instead, in the middle of the reply.
     Cut,
 }
 
 impl Reply {
-    /// The model says this.
+    /// Makes a reply that consists of a text.
     pub fn text(text: impl Into<String>) -> Reply {
         Reply { text: text.into(), ..Reply::default() }
     }
 
-    /// The model wants a tool used.
+    /// Makes a reply that calls a tool.
     pub fn call(name: impl Into<String>, input: Value) -> Reply {
-        let call = Call { id: String::new(), name: name.into(), input };
+        let call = ToolCall { id: String::new(), name: name.into(), input };
         Reply { calls: vec![call], ..Reply::default() }
     }
 }

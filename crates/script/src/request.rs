@@ -1,112 +1,109 @@
-//! What a model is asked, whatever the API.
+//! The requests to the model, in a form that all APIs share.
 
 use serde_json::Value;
 
-use crate::reply::Call;
+use crate::reply::ToolCall;
 
-/// Whose API a request is written for.
+/// The API of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
-    /// Anthropic's Messages.
+    /// The Messages API of Anthropic.
     Anthropic,
-    /// OpenAI's Responses.
+    /// The Responses API of OpenAI.
     Responses,
-    /// OpenAI's Chat Completions.
+    /// The Chat Completions API of OpenAI.
     Chat,
-    /// Gemini's `generateContent`.
+    /// The `generateContent` API of Gemini.
     Gemini,
 }
 
-/// One request for an answer of the model.
+/// A request for a reply of the model.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct Request {
-    /// Whose API it is.
     pub provider: Provider,
-    /// The model that is wanted.
     pub model: String,
-    /// Whether the answer is to come in pieces.
+    /// True if the client asks for a stream.
     pub stream: bool,
-    /// What the model is told to be.
     pub system: String,
-    /// The conversation so far.
     pub messages: Vec<Message>,
-    /// The names of the tools that it may use.
+    /// The names of the tools that the model may call.
     pub tools: Vec<String>,
-    /// All of it, as it came.
+    /// The whole body of the request.
     pub body: Value,
 }
 
-/// One message of a conversation.
+/// A message of a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct Message {
-    /// Whose it is.
     pub role: Role,
-    /// What it says.
     pub text: String,
-    /// The tools that the model wanted used.
-    pub calls: Vec<Call>,
-    /// What came of the tools.
+    /// The tool calls that the model asked for.
+    pub calls: Vec<ToolCall>,
+    /// The results of tool calls.
     pub results: Vec<ToolResult>,
 }
 
-/// Whose a message is.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// The user's, or a tool's on their side.
+    /// The user, or a tool on the user's side.
     #[default]
     User,
-    /// The model's.
+    /// The model itself.
     Assistant,
-    /// Instructions amid the conversation.
+    /// The agent, with instructions in the middle of the conversation.
     System,
 }
 
-/// What came of a tool.
+/// The result of a tool call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolResult {
-    /// The call it belongs to; Gemini may have only the tool's name.
+    /// The id of the call. For Gemini it may be only the name of the tool.
     pub call: String,
-    /// What the model reads of it.
+    /// The text of the result, as the model reads it.
     pub text: String,
 }
 
 impl Request {
-    /// Whether the model may use a tool of this name.
-    pub fn offers(&self, tool: &str) -> bool {
-        self.tools.iter().any(|offered| offered == tool)
+    /// Returns true if the model may call a tool of this name.
+    pub fn has_tool(&self, tool: &str) -> bool {
+        self.tools.iter().any(|known| known == tool)
     }
 
-    /// What came of the tool last used, if the model is asked because of that.
+    /// Returns the last tool result, if the request was sent because of it.
     pub fn last_result(&self) -> Option<&ToolResult> {
         self.messages.last()?.results.last()
     }
 
-    /// What the user, or whoever speaks in their name, said last.
+    /// Returns the last text of the user, or of the agent in the user's name.
     pub fn last_text(&self) -> &str {
-        let said = |message: &&Message| message.role == Role::User && !message.text.is_empty();
-        self.messages.iter().rev().find(said).map_or("", |message| &message.text)
+        let has_text = |message: &&Message| message.role == Role::User && !message.text.is_empty();
+        self.messages.iter().rev().find(has_text).map_or("", |message| &message.text)
     }
 
-    /// How often a text is in what the model reads.
-    pub fn count(&self, text: &str) -> usize {
-        let results = |message: &Message| -> usize {
+    /// Counts how often a text occurs in what the model reads.
+    pub fn count_text(&self, text: &str) -> usize {
+        let count_in_results = |message: &Message| -> usize {
             message.results.iter().map(|result| result.text.matches(text).count()).sum()
         };
         let messages = self.messages.iter();
-        let told = messages.map(|message| message.text.matches(text).count() + results(message));
-        self.system.matches(text).count() + told.sum::<usize>()
+        let counts =
+            messages.map(|message| message.text.matches(text).count() + count_in_results(message));
+        self.system.matches(text).count() + counts.sum::<usize>()
     }
 }
 
 impl Message {
-    /// A message that says only this.
-    pub(crate) fn saying(role: Role, text: String) -> Message {
+    /// Makes a message that consists of a text.
+    pub(crate) fn of_text(role: Role, text: String) -> Message {
         Message { role, text, ..Message::default() }
     }
 }
 
-/// The text of content that is a text, or a list of blocks some of which have one.
-pub(crate) fn text_of(content: &Value) -> String {
+/// Returns the text of content, which is a string or a list of blocks.
+pub(crate) fn content_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => {
@@ -117,18 +114,18 @@ pub(crate) fn text_of(content: &Value) -> String {
     }
 }
 
-/// The elements of a list; none of what is no list.
-pub(crate) fn list(value: &Value) -> &[Value] {
+/// Returns the elements of a list. Any other value has none.
+pub(crate) fn list_items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A text; an empty one if it is something else.
-pub(crate) fn string(value: &Value) -> String {
+/// Returns a string. Any other value counts as an empty one.
+pub(crate) fn string_value(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// JSON in a text.
-pub(crate) fn unpacked(value: &Value) -> Value {
+/// Parses JSON that is embedded in a string. Returns any other value unchanged.
+pub(crate) fn parse_embedded(value: &Value) -> Value {
     let parsed = value.as_str().and_then(|text| serde_json::from_str(text).ok());
     parsed.unwrap_or_else(|| value.clone())
 }

@@ -1,4 +1,4 @@
-//! The server: connections, addresses, the log.
+//! The server: accepts connections, routes requests and keeps the log.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,78 +8,79 @@ use std::thread::{self, JoinHandle};
 
 use serde_json::{Value, json};
 
-use crate::http::{self, Incoming};
-use crate::reply::{Flow, Reply};
+use crate::http::{self, HttpRequest};
+use crate::reply::{Reply, StreamStep};
 use crate::request::{Provider, Request};
-use crate::{anthropic, chat, gemini, responses};
+use crate::{anthropic_messages, gemini, openai_chat, openai_responses};
 
 type Script = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// A model on loopback. It is gone when this is dropped.
+/// A scripted model on loopback. Dropping it stops the server.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// One request that came.
+/// A request in the log of the server.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    /// GET, POST and so on.
+#[allow(missing_docs, reason = "the names speak")]
+pub struct LoggedRequest {
     pub method: String,
-    /// Where it went, with its query.
+    /// The path with its query.
     pub path: String,
-    /// What the model was asked, if it was the model that was asked.
+    /// The request to the model. `None` if the request was not for a reply of the model.
     pub request: Option<Request>,
-    /// The status of the answer.
+    /// The status of the response.
     pub status: &'static str,
 }
 
 struct Shared {
     script: Box<Script>,
-    log: Mutex<Vec<Entry>>,
-    is_over: AtomicBool,
-    answers: AtomicUsize,
+    log: Mutex<Vec<LoggedRequest>>,
+    is_stopped: AtomicBool,
+    reply_count: AtomicUsize,
 }
 
-/// What is wanted of an address.
-enum Wanted {
-    Answer(Request),
-    /// How many tokens a request has.
-    Count(Provider),
-    Models,
-    Nothing,
+/// The endpoint of a request.
+enum Endpoint {
+    /// A reply of the model.
+    Reply(Request),
+    /// The number of tokens of a request.
+    TokenCount(Provider),
+    ModelList,
+    Unknown,
 }
 
 impl Server {
-    /// Starts a server whose model says what the script tells it.
+    /// Starts a server whose model replies as the script decides.
     pub fn start(script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             script: Box::new(script),
             log: Mutex::default(),
-            is_over: AtomicBool::new(false),
-            answers: AtomicUsize::new(0),
+            is_stopped: AtomicBool::new(false),
+            reply_count: AtomicUsize::new(0),
         });
         let acceptor = thread::spawn({
             let shared = shared.clone();
-            move || accept(&listener, &shared)
+            move || accept_connections(&listener, &shared)
         });
         Ok(Server { address, shared, acceptor: Some(acceptor) })
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// The address of the server: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Everything that came so far.
-    pub fn log(&self) -> Vec<Entry> {
-        self.shared.log().clone()
+    /// All requests so far.
+    pub fn log(&self) -> Vec<LoggedRequest> {
+        self.shared.lock_log().clone()
     }
 
-    /// What the model was asked so far.
+    /// All requests for a reply of the model so far.
     pub fn requests(&self) -> Vec<Request> {
         self.log().into_iter().filter_map(|entry| entry.request).collect()
     }
@@ -87,8 +88,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::SeqCst);
-        // Wakes up the one who accepts. If that fails, nobody accepts any more.
+        self.shared.is_stopped.store(true, Ordering::SeqCst);
+        // Wakes up the accepting thread. If this fails, that thread has already ended.
         drop(TcpStream::connect(self.address));
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -97,85 +98,90 @@ impl Drop for Server {
 }
 
 impl Shared {
-    fn log(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
+    fn lock_log(&self) -> std::sync::MutexGuard<'_, Vec<LoggedRequest>> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept_connections(listener: &TcpListener, shared: &Arc<Shared>) {
     for stream in listener.incoming() {
-        if shared.is_over.load(Ordering::SeqCst) {
+        if shared.is_stopped.load(Ordering::SeqCst) {
             return;
         }
         let Ok(mut stream) = stream else { continue };
         let shared = shared.clone();
         thread::spawn(move || {
-            // A client that went away needs no answer.
-            let _ = serve(&mut stream, &shared);
+            // A client that has closed its connection needs no response.
+            let _ = serve_request(&mut stream, &shared);
         });
     }
 }
 
-/// One connection carries one request: answers say so.
-fn serve(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
+/// Serves the one request of a connection. Responses tell the client that the connection closes.
+fn serve_request(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let Some(incoming) = http::read(stream)? else { return Ok(()) };
-    let wanted = wanted(&incoming);
-    let status = if matches!(wanted, Wanted::Nothing) { "404 Not Found" } else { "200 OK" };
-    let request = match &wanted {
-        Wanted::Answer(request) => Some(request.clone()),
+    let Some(incoming) = http::read_request(stream)? else { return Ok(()) };
+    let endpoint = find_endpoint(&incoming);
+    let status = if matches!(endpoint, Endpoint::Unknown) { "404 Not Found" } else { "200 OK" };
+    let request = match &endpoint {
+        Endpoint::Reply(request) => Some(request.clone()),
         _ => None,
     };
     let (method, path) = (incoming.method, incoming.path);
-    shared.log().push(Entry { method, path, request, status });
-    match wanted {
-        Wanted::Answer(request) => {
-            let number = shared.answers.fetch_add(1, Ordering::SeqCst) + 1;
-            let reply = with_ids((shared.script)(&request), number);
-            say(stream, &request, &reply, &format!("{number:06}"))
+    shared.lock_log().push(LoggedRequest { method, path, request, status });
+    match endpoint {
+        Endpoint::Reply(request) => {
+            let number = shared.reply_count.fetch_add(1, Ordering::SeqCst) + 1;
+            let reply = add_call_ids((shared.script)(&request), number);
+            send_reply(stream, &request, &reply, &format!("{number:06}"))
         }
-        Wanted::Count(Provider::Gemini) => {
-            http::answer(stream, status, &json!({ "totalTokens": 100 }).to_string())
+        Endpoint::TokenCount(Provider::Gemini) => {
+            http::send_response(stream, status, &json!({ "totalTokens": 100 }).to_string())
         }
-        Wanted::Count(_) => {
-            http::answer(stream, status, &json!({ "input_tokens": 100 }).to_string())
+        Endpoint::TokenCount(_) => {
+            http::send_response(stream, status, &json!({ "input_tokens": 100 }).to_string())
         }
-        Wanted::Models => {
-            http::answer(stream, status, &json!({ "object": "list", "data": [] }).to_string())
-        }
-        Wanted::Nothing => {
+        Endpoint::ModelList => http::send_response(
+            stream,
+            status,
+            &json!({ "object": "list", "data": [] }).to_string(),
+        ),
+        Endpoint::Unknown => {
             let error = json!({ "type": "not_found_error", "message": "not found" });
-            http::answer(stream, status, &json!({ "error": error }).to_string())
+            http::send_response(stream, status, &json!({ "error": error }).to_string())
         }
     }
 }
 
-fn wanted(incoming: &Incoming) -> Wanted {
-    let place = incoming.place();
+/// Finds the endpoint of a request by its path.
+fn find_endpoint(incoming: &HttpRequest) -> Endpoint {
+    let path = incoming.path_only();
     if incoming.method != "POST" {
-        return if place.ends_with("/models") { Wanted::Models } else { Wanted::Nothing };
+        return if path.ends_with("/models") { Endpoint::ModelList } else { Endpoint::Unknown };
     }
     let body: Value = serde_json::from_slice(&incoming.body).unwrap_or_default();
-    // Clients differ in what they put in front.
-    let name = place.rsplit_once("/v1").map_or(place, |(_, name)| name);
+    // Clients put different prefixes in front of the version.
+    let name = path.rsplit_once("/v1").map_or(path, |(_, name)| name);
     match name {
-        "/messages" => Wanted::Answer(anthropic::read(body)),
-        "/messages/count_tokens" => Wanted::Count(Provider::Anthropic),
-        "/responses" => Wanted::Answer(responses::read(body)),
-        "/chat/completions" => Wanted::Answer(chat::read(body)),
-        _ => match place.rsplit_once("/models/").and_then(|(_, rest)| rest.split_once(':')) {
-            Some((model, "generateContent")) => Wanted::Answer(gemini::read(model, false, body)),
-            Some((model, "streamGenerateContent")) => {
-                Wanted::Answer(gemini::read(model, true, body))
+        "/messages" => Endpoint::Reply(anthropic_messages::parse_request(body)),
+        "/messages/count_tokens" => Endpoint::TokenCount(Provider::Anthropic),
+        "/responses" => Endpoint::Reply(openai_responses::parse_request(body)),
+        "/chat/completions" => Endpoint::Reply(openai_chat::parse_request(body)),
+        _ => match path.rsplit_once("/models/").and_then(|(_, rest)| rest.split_once(':')) {
+            Some((model, "generateContent")) => {
+                Endpoint::Reply(gemini::parse_request(model, false, body))
             }
-            Some((_, "countTokens")) => Wanted::Count(Provider::Gemini),
-            _ => Wanted::Nothing,
+            Some((model, "streamGenerateContent")) => {
+                Endpoint::Reply(gemini::parse_request(model, true, body))
+            }
+            Some((_, "countTokens")) => Endpoint::TokenCount(Provider::Gemini),
+            _ => Endpoint::Unknown,
         },
     }
 }
 
-/// Calls that have no id yet get one that is used nowhere else.
-fn with_ids(mut reply: Reply, number: usize) -> Reply {
+/// Gives a unique id to each call that has none.
+fn add_call_ids(mut reply: Reply, number: usize) -> Reply {
     for (index, call) in reply.calls.iter_mut().enumerate() {
         if call.id.is_empty() {
             call.id = format!("call_{number:06}_{index}");
@@ -184,28 +190,33 @@ fn with_ids(mut reply: Reply, number: usize) -> Reply {
     reply
 }
 
-fn say(stream: &mut TcpStream, request: &Request, reply: &Reply, id: &str) -> io::Result<()> {
+fn send_reply(
+    stream: &mut TcpStream,
+    request: &Request,
+    reply: &Reply,
+    id: &str,
+) -> io::Result<()> {
     if !request.stream {
         let whole = match request.provider {
-            Provider::Anthropic => anthropic::whole(id, request, reply),
-            Provider::Responses => responses::whole(id, request, reply),
-            Provider::Chat => chat::whole(id, request, reply),
-            Provider::Gemini => gemini::whole(id, request, reply),
+            Provider::Anthropic => anthropic_messages::build_reply(id, request, reply),
+            Provider::Responses => openai_responses::build_reply(id, request, reply),
+            Provider::Chat => openai_chat::build_reply(id, request, reply),
+            Provider::Gemini => gemini::build_reply(id, request, reply),
         };
-        return http::answer(stream, "200 OK", &whole.to_string());
+        return http::send_response(stream, "200 OK", &whole.to_string());
     }
     let events = match request.provider {
-        Provider::Anthropic => anthropic::events(id, request, reply),
-        Provider::Responses => responses::events(id, request, reply),
-        Provider::Chat => chat::events(id, request, reply),
-        Provider::Gemini => gemini::events(id, request, reply),
+        Provider::Anthropic => anthropic_messages::build_events(id, request, reply),
+        Provider::Responses => openai_responses::build_events(id, request, reply),
+        Provider::Chat => openai_chat::build_events(id, request, reply),
+        Provider::Gemini => gemini::build_events(id, request, reply),
     };
     http::begin_stream(stream)?;
     for (number, event) in events.iter().enumerate() {
-        if reply.gate.as_ref().is_some_and(|gate| gate.pass(number) == Flow::Cut) {
+        if reply.gate.as_ref().is_some_and(|gate| gate.decide(number) == StreamStep::Cut) {
             return Ok(());
         }
-        http::piece(stream, &event.wire())?;
+        http::send_chunk(stream, &event.to_text())?;
     }
-    http::piece(stream, "")
+    http::send_chunk(stream, "")
 }

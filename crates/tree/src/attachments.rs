@@ -19,16 +19,16 @@ impl Lock<'_> {
         if content.len() as u64 > MAX_OBJECT {
             return Err(PinError::TooLarge(content.len() as u64));
         }
-        let unwritten = self.unwritten();
+        let failed = self.write_error();
         let mut put = || {
-            let blob = self.put(ObjectKind::Blob, content)?;
+            let blob = self.put_object(ObjectKind::Blob, content)?;
             let mut tree = Vec::new();
             let entry = TreeEntry { mode: Mode::file(0o600), name: NAME, oid: blob };
             object::push_entry(&mut tree, entry);
-            let tree = self.put(ObjectKind::Tree, &tree)?;
-            self.put(ObjectKind::Commit, &Commit::new_attachment(tree).encode())
+            let tree = self.put_object(ObjectKind::Tree, &tree)?;
+            self.put_object(ObjectKind::Commit, &Commit::new_attachment(tree).encode())
         };
-        put().map_err(unwritten)
+        put().map_err(failed)
     }
 }
 

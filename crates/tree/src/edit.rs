@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::object::{self, Mode, ObjectKind, TreeEntry};
 use crate::oid::Oid;
 use crate::pack::MAX_OBJECT;
@@ -12,7 +14,7 @@ use crate::store::{ObjectError, Store};
 use crate::workspace::Lock;
 
 /// An edit of one path of a tree.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names speak")]
 pub struct TreeEdit {
     pub path: RelPath,
@@ -22,7 +24,7 @@ pub struct TreeEdit {
 }
 
 /// A file, symlink or directory that an edit puts into a tree.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names speak")]
 pub struct NewEntry {
     pub mode: Mode,
@@ -30,7 +32,7 @@ pub struct NewEntry {
 }
 
 /// The content of a file, symlink or directory that an edit puts into a tree.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NewContent {
     /// The bytes of a file, or the target of a symlink.
     Bytes(Vec<u8>),
@@ -88,7 +90,7 @@ impl Lock<'_> {
 
     fn put_for_edit(&mut self, kind: ObjectKind, content: &[u8]) -> Result<Oid, EditError> {
         let path = self.store().directory().to_owned();
-        self.put(kind, content).map_err(|source| EditError::Write { path, source })
+        self.put_object(kind, content).map_err(|source| EditError::Write { path, source })
     }
 
     fn seal_for_edit(&mut self) -> Result<(), EditError> {

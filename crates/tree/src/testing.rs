@@ -242,8 +242,8 @@ impl Bench {
 
 /// Writes a state and pins it, as a capture does.
 pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
-    let _lock = store.share().expect("the lock");
-    let writer = store.writer();
+    let _lock = store.lock_shared().expect("the lock");
+    let writer = store.new_pack();
     let tree = write_tree(store, &writer, files);
     let id = workspace(number);
     let last = store.pin_names(&id).expect("the pins").pop();

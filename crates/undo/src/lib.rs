@@ -1,58 +1,37 @@
 //! Checkpoints, rollback and undo: joins the store of trees and the ledger.
 //!
-//! A [`Keeper`] is what everything starts from. Hooks hand it a [`Report`]; people list, roll back
-//! and undo.
+//! Every operation takes an [`Opened`] value. The way in is [`hook::handle`]: an agent's report
+//! becomes checkpoints and entries in the ledger. The way back is [`rollback::plan`] and
+//! [`rollback::apply`].
 
-mod bring;
-mod calls;
-mod changes;
-mod counts;
-mod diff;
-mod failures;
-mod history;
-mod keeper;
-mod legacy;
-mod list;
-pub mod merge;
-mod notes;
-mod notices;
-mod places;
-mod protect;
-mod record;
-mod report;
-mod repository;
-mod retention;
-mod rollback;
-mod roots;
+pub mod history;
+pub mod hook;
+mod move_history;
+mod open;
+pub mod retention;
+pub mod rollback;
+mod root;
 mod settings;
 pub mod shell;
-mod status;
-mod subject;
-mod tend;
-mod undo;
 
-pub use bring::{MoveWorkspaceError, Moved};
-pub use counts::Counts;
-pub use diff::CompareError;
-pub use failures::Failure;
-pub use history::{FindError, Found, History, Row};
-pub use keeper::{Keeper, NameError, Setting, TakeError, Wish};
-pub use list::{EffectView, Elsewhere, List, RowView, StepView, UncoveredView};
-pub use notes::Turn;
-pub use notices::{Notice, NoticeFile};
-pub use protect::{Handled, Later};
-pub use record::{
-    Action, Began, CallOf, Chat, Checkpoint, Checkpoints, Kind, Record, Rollback, TurnId,
+pub use history::record::{
+    Action, Began, CallRef, Chat, Checkpoint, Checkpoints, Kind, Record, RollbackRecord, TurnId,
+    clean_reason, read_checkpoints,
 };
-pub use report::{Event, Report, ToolCall, Work, paths_in, quoted, script_in};
-pub use repository::{Head, IndexError};
-pub use retention::{Cleared, PruneError, PruneOptions, Pruned, PrunedWorkspace, WorkspaceState};
+pub use history::{
+    ChangeCounts, CheckpointOptions, CompareError, EffectView, FindError, FoundCheckpoint, History,
+    List, NameError, OtherWorkspace, Row, RowView, StepView, TakeError, UncoveredView,
+};
+pub use hook::{Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn};
+pub use move_history::{MoveHistoryError, MovedHistory, move_history};
+pub use open::{LedgerGuard, OpenOptions, Opened};
+pub use retention::{
+    ClearedCheckpoints, DirectoryState, Failure, LegacyArchive, PruneError, PruneOptions,
+    PruneReport, PrunedWorkspace, Status, StatusError, WorkspaceStatus,
+};
 pub use rollback::{
-    ChatView, Direction, HeadMoved, PlannedRollback, RollbackError, RollbackOptions, RollbackView,
-    Scope,
+    ChatView, Conflict, Destination, Head, HeadMoved, IndexError, Notice, NoticeFile, Planned,
+    Request, Resolution, RollbackError, RollbackView, Scope, TurnUndo,
 };
-pub use roots::{Root, root_of};
+pub use root::{ProjectRoot, root_of};
 pub use settings::{Granularity, Private, Settings, Skip};
-pub use status::{Legacy, Status, StatusError, WorkspaceStatus};
-pub use subject::{Revived, Subject};
-pub use undo::{Conflict, Resolution, UndoOptions};

@@ -1,65 +1,65 @@
-//! What the user decides about checkpoints: `[checkpoints]` of the configuration.
+//! The user's settings for checkpoints: the table `[checkpoints]` of config.toml.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use takeback_tree::Rules;
+use takeback_tree::CaptureRules;
 
 /// All settings with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Whether anything is done at all.
+    /// False switches all checkpoints off.
     pub enabled: bool,
-    /// How often within a turn.
+    /// The moments of a turn at which a checkpoint is taken.
     pub granularity: Granularity,
-    /// How many rows a workspace keeps, and how many further steps.
+    /// The number of rows that a workspace keeps, and of further steps.
     pub max_snapshots: usize,
-    /// How large the store may be.
+    /// The size up to which the store may grow.
     pub max_total_size_mb: u64,
-    /// Larger files are not covered.
+    /// The size up to which a file is captured.
     pub max_file_size_mb: u64,
-    /// Larger ignored files are not guarded.
+    /// The size up to which an ignored file is guarded.
     pub max_guarded_kb: u64,
-    /// A workspace with more files is not captured.
+    /// The number of files up to which a workspace is captured.
     pub max_files: u64,
-    /// How long an agent waits for a checkpoint at most.
+    /// The longest time that an agent waits for a checkpoint.
     pub timeout_ms: u64,
-    /// Whether a call that cannot be protected is refused, instead of going on unprotected.
+    /// True if a call that cannot be protected is refused instead of going on unprotected.
     pub strict: bool,
-    /// Patterns of what is not captured.
+    /// Patterns of paths that are not captured.
     pub exclude: Vec<String>,
-    /// Patterns of what is captured all the same.
+    /// Patterns of paths that are captured although another rule excludes them.
     pub include: Vec<String>,
-    /// Which files hold secrets, or that they are left out.
+    /// The files that hold secrets, or `skip` to leave them out.
     pub private: Private,
-    /// Whether old checkpoints go by themselves.
+    /// True if old checkpoints are pruned without being asked.
     pub auto_prune: bool,
-    /// Workspaces that nobody worked in for so long lose their history.
+    /// The age after which an unused workspace loses its history.
     pub retention_days: u64,
-    /// Whether those that are gone do, too.
+    /// True if workspaces whose directory is gone lose their history after that time, too.
     pub delete_orphans: bool,
-    /// How often old checkpoints go by themselves.
+    /// The time between two automatic prunes.
     pub min_interval_hours: u64,
 }
 
-/// How often a turn is captured.
+/// The moments of a turn at which a checkpoint is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Granularity {
     /// Before each call that follows a change.
     Step,
-    /// Before its first mutating call.
+    /// Before the first mutating call.
     Turn,
 }
 
-/// What is done about secrets.
+/// The treatment of files that hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected \"skip\" or a list of patterns")]
 pub enum Private {
-    /// They are left out.
+    /// Leaves the usual ones out of every capture.
     Skip(Skip),
-    /// They are captured and never shown: these, or the usual ones if there are none.
+    /// Captures files that match, and never shows their content.
     Patterns(Vec<String>),
 }
 
@@ -67,7 +67,7 @@ pub enum Private {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Skip {
-    /// The only one.
+    #[allow(missing_docs, reason = "the name speaks")]
     Skip,
 }
 
@@ -85,7 +85,7 @@ impl Default for Settings {
             strict: false,
             exclude: Vec::new(),
             include: Vec::new(),
-            private: Private::Patterns(Rules::default().private),
+            private: Private::Patterns(CaptureRules::default().private),
             auto_prune: true,
             retention_days: 30,
             delete_orphans: true,
@@ -96,12 +96,12 @@ impl Default for Settings {
 
 impl Settings {
     /// The rules that captures follow.
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self) -> CaptureRules {
         let (private, skip_private) = match &self.private {
-            Private::Skip(Skip::Skip) => (Rules::default().private, true),
+            Private::Skip(Skip::Skip) => (CaptureRules::default().private, true),
             Private::Patterns(patterns) => (patterns.clone(), false),
         };
-        Rules {
+        CaptureRules {
             exclude: self.exclude.clone(),
             include: self.include.clone(),
             private,
@@ -112,12 +112,12 @@ impl Settings {
         }
     }
 
-    /// How large the store may be, in bytes.
+    /// The size up to which the store may grow, in bytes.
     pub fn max_total_size(&self) -> u64 {
         self.max_total_size_mb.saturating_mul(1 << 20)
     }
 
-    /// How long a workspace keeps its history without being touched.
+    /// The time for which an unused workspace keeps its history.
     pub fn retention(&self) -> Duration {
         Duration::from_secs(self.retention_days.saturating_mul(86_400))
     }

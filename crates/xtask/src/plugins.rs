@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use takeback_agents::{AGENTS, package};
+use takeback_agents::{AGENTS, build_package};
 
 use crate::Failure;
 use crate::run::repository;
@@ -10,7 +10,7 @@ use crate::run::repository;
 pub(crate) fn plugins() -> Result<(), Failure> {
     let all = repository().join("target/plugins");
     for agent in AGENTS {
-        let Some(files) = package(agent) else { continue };
+        let Some(files) = build_package(agent) else { continue };
         let directory = all.join(agent.name);
         if directory.exists() {
             fs::remove_dir_all(&directory).map_err(|error| error.to_string())?;

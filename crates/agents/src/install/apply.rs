@@ -1,128 +1,137 @@
-//! Carrying a plan out.
+//! Carries out a plan.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::record::{Book, Kept, digest};
-use super::{Change, InstallError, Installer, Plan};
+use takeback_base::durable::{self, FileLock};
+
+use super::record::{InstallRecord, InstalledFile, content_digest};
+use super::{FileChange, InstallError, InstallPlan, Installer};
 
 impl Installer<'_> {
-    /// Does what a plan to wire an agent says.
-    pub fn install(&self, plan: &Plan) -> Result<(), InstallError> {
-        let (_lock, mut book) = self.locked_book()?;
+    /// Carries out a plan to install takeback.
+    pub fn install(&self, plan: &InstallPlan) -> Result<(), InstallError> {
+        let (_lock, mut record) = self.lock_record()?;
         for change in &plan.changes {
             let done = if change.is_removal() {
-                take_back(&mut book, change)
+                restore_file(&mut record, change)
             } else {
-                write(&mut book, plan, change)
+                install_file(&mut record, plan, change)
             };
             done.map_err(InstallError::io(&change.path))??;
         }
-        book.tidy().map_err(InstallError::io(&self.record_directory()))
+        record.remove_unused_copies().map_err(InstallError::io(&self.record_directory()))
     }
 
-    /// Does what a plan to remove takeback says.
-    pub fn uninstall(&self, plan: &Plan) -> Result<(), InstallError> {
-        let (_lock, mut book) = self.locked_book()?;
+    /// Carries out a plan to remove takeback.
+    pub fn uninstall(&self, plan: &InstallPlan) -> Result<(), InstallError> {
+        let (_lock, mut record) = self.lock_record()?;
         for change in &plan.changes {
-            take_back(&mut book, change).map_err(InstallError::io(&change.path))??;
+            restore_file(&mut record, change).map_err(InstallError::io(&change.path))??;
         }
-        // What is known of files that have nothing of ours any more, whoever removed it. A project
-        // that is not there may only be away.
-        let left = self.plan_uninstall(plan.agent, &plan.whom)?;
-        let project = plan.whom.project();
-        let is_away = project.is_some_and(|project| !project.exists());
-        let known = if is_away { Vec::new() } else { book.of(plan.agent.name, project) };
-        for path in known.iter().filter(|path| !left.names(path)) {
-            let _ = fs::remove_file(temporary(&target(path).unwrap_or(path.clone())));
-            book.forget(path).map_err(InstallError::io(path))?;
+        // Forget the files that contain nothing of takeback any more. If the whole project is
+        // missing, keep what is known about it: its disk may only be unmounted.
+        let remaining = self.plan_uninstall(plan.agent, &plan.scope)?;
+        let project = plan.scope.project();
+        let is_missing = project.is_some_and(|project| !project.exists());
+        let known = match is_missing {
+            true => Vec::new(),
+            false => record.files_of_agent(plan.agent.name, project),
+        };
+        for path in known.iter().filter(|path| !remaining.has_path(path)) {
+            let _ = fs::remove_file(temporary_path(&resolve_link(path).unwrap_or(path.clone())));
+            record.forget_file(path).map_err(InstallError::io(path))?;
         }
-        let swept = book.sweep().and_then(|()| book.tidy());
-        swept.map_err(InstallError::io(&self.record_directory()))
+        let cleaned =
+            record.remove_empty_directories().and_then(|()| record.remove_unused_copies());
+        cleaned.map_err(InstallError::io(&self.record_directory()))
     }
 
-    fn locked_book(&self) -> Result<(File, Book), InstallError> {
+    fn lock_record(&self) -> Result<(FileLock, InstallRecord), InstallError> {
         let directory = self.record_directory();
-        let lock = Book::lock(&directory).map_err(InstallError::io(&directory))?;
-        Ok((lock, self.book()?))
+        let lock = InstallRecord::lock(&directory).map_err(InstallError::io(&directory))?;
+        Ok((lock, self.open_record()?))
     }
 }
 
-/// First what was there is kept, then what is about to be there is noted, then it is written:
-/// whatever is the last of these that happens, it can be put back.
-fn write(book: &mut Book, plan: &Plan, change: &Change) -> io::Result<Result<(), InstallError>> {
-    if read(&target(&change.path)?)? != change.before {
+/// Writes a file. Before that, keeps its original and records what is about to be written, so that
+/// the file can be restored even if takeback is killed at any point.
+fn install_file(
+    record: &mut InstallRecord,
+    plan: &InstallPlan,
+    change: &FileChange,
+) -> io::Result<Result<(), InstallError>> {
+    if read_file(&resolve_link(&change.path)?)? != change.before {
         return Ok(Err(InstallError::Changed(change.path.clone())));
     }
     let parent = change.path.parent().unwrap_or(Path::new("/"));
-    let known = book.kept(&change.path).zip(change.before.as_deref());
-    let replaced =
-        known.filter(|(kept, before)| kept.is_as_written(before)).map(|(_, before)| digest(before));
-    let original = change.original.as_deref().map(|bytes| book.keep(bytes)).transpose()?;
-    let kept = Kept {
+    let known = record.file(&change.path).zip(change.before.as_deref());
+    let replaced = known
+        .filter(|(file, before)| file.is_as_written(before))
+        .map(|(_, before)| content_digest(before));
+    let original = change.original.as_deref().map(|bytes| record.keep_copy(bytes)).transpose()?;
+    let file = InstalledFile {
         agent: plan.agent.name.to_owned(),
-        project: plan.whom.project().map(Path::to_owned),
+        project: plan.scope.project().map(Path::to_owned),
         original,
-        written: book.keep(change.after.as_deref().unwrap_or_default())?,
+        written: record.keep_copy(change.after.as_deref().unwrap_or_default())?,
         replaced,
     };
-    book.put(&change.path, kept, &missing(parent))?;
+    record.add_file(&change.path, file, &missing_directories(parent))?;
     fs::create_dir_all(parent)?;
-    replace(change)
+    replace_file(change)
 }
 
-/// The directories on a path that are not there.
-fn missing(directory: &Path) -> Vec<PathBuf> {
+/// Lists the directories of a path that do not exist.
+fn missing_directories(directory: &Path) -> Vec<PathBuf> {
     directory.ancestors().take_while(|path| !path.exists()).map(Path::to_owned).collect()
 }
 
 /// Puts a file back and forgets it.
-fn take_back(book: &mut Book, change: &Change) -> io::Result<Result<(), InstallError>> {
-    let replaced = replace(change)?;
+fn restore_file(
+    record: &mut InstallRecord,
+    change: &FileChange,
+) -> io::Result<Result<(), InstallError>> {
+    let replaced = replace_file(change)?;
     if replaced.is_ok() {
-        book.forget(&change.path)?;
+        record.forget_file(&change.path)?;
     }
     Ok(replaced)
 }
 
-/// A link stays, and what it leads to is replaced.
-fn target(path: &Path) -> io::Result<PathBuf> {
-    match fs::canonicalize(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_owned()),
-        target => target,
-    }
+/// Follows a symbolic link: the link stays, and the file that it points to is replaced.
+fn resolve_link(path: &Path) -> io::Result<PathBuf> {
+    Ok(durable::if_exists(fs::canonicalize(path))?.unwrap_or_else(|| path.to_owned()))
 }
 
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        bytes => bytes.map(Some),
-    }
+fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    durable::if_exists(fs::read(path))
 }
 
-/// Always the same name, so that what is left of a process that was cut off is found.
-fn temporary(path: &Path) -> PathBuf {
+/// Returns the name under which a new version of a file is prepared. The name is always the same, so
+/// that the remains of a killed process are found.
+fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.takeback"))
 }
 
-/// Replaces a file as a whole, unless it is not what the plan saw.
-fn replace(change: &Change) -> io::Result<Result<(), InstallError>> {
-    let path = target(&change.path)?;
-    if read(&path)? != change.before {
+/// Replaces a file as a whole, unless it has changed since the plan was made.
+fn replace_file(change: &FileChange) -> io::Result<Result<(), InstallError>> {
+    let path = resolve_link(&change.path)?;
+    if read_file(&path)? != change.before {
         return Ok(Err(InstallError::Changed(change.path.clone())));
     }
-    let temporary = temporary(&path);
+    let temporary = temporary_path(&path);
     let _ = fs::remove_file(&temporary);
     let Some(after) = &change.after else {
         fs::remove_file(&path)?;
         return Ok(Ok(()));
     };
-    // One that is there keeps its mode; a new one gets the user's usual one.
+    // An existing file keeps its mode. A new one gets the mode that the user's umask allows.
     let mode = fs::metadata(&path).ok().map(|metadata| metadata.permissions());
-    let written = write_new(&temporary, after, mode, change.executable)
+    let written = create_file(&temporary, after, mode, change.executable)
         .and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -130,19 +139,19 @@ fn replace(change: &Change) -> io::Result<Result<(), InstallError>> {
     written.map(Ok)
 }
 
-fn write_new(
+fn create_file(
     path: &Path,
     bytes: &[u8],
     mode: Option<Permissions>,
     executable: bool,
 ) -> io::Result<()> {
-    let first = match (&mode, executable) {
-        // Until it has that of the other file, nobody else reads it.
+    let initial_mode = match (&mode, executable) {
+        // Other users must not read the file before it has the mode of the one it replaces.
         (Some(_), _) => 0o600,
         (None, true) => 0o777,
         (None, false) => 0o666,
     };
-    let mut file = File::options().write(true).create_new(true).mode(first).open(path)?;
+    let mut file = File::options().write(true).create_new(true).mode(initial_mode).open(path)?;
     file.write_all(bytes)?;
     mode.map(|mode| file.set_permissions(mode)).transpose()?;
     file.sync_all()

@@ -1,233 +1,245 @@
-//! Wiring takeback into agents' configurations, and out of them again.
+//! Adds takeback to agents' configurations, and removes it again.
 //!
-//! First a plan: which file becomes what. Then it is carried out, file by file, each replaced as a
-//! whole; what was there before is kept, and comes back byte for byte when takeback goes, unless
-//! somebody changed the file meanwhile: then only what is ours goes.
+//! A plan says what each file will contain. Carrying it out replaces each file as a whole and keeps
+//! the original. Uninstalling puts the original back byte for byte, unless the file has changed
+//! since: then only takeback's entries are removed.
 
 mod apply;
-mod entry;
-mod json;
+mod codex_review;
+#[cfg(test)]
+mod edit_tests;
+mod hook_entry;
+mod json_hooks;
 mod package;
 mod plan;
 mod record;
-mod review;
-mod toml;
-
-#[cfg(test)]
-mod tests;
+mod toml_hooks;
 
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-pub use self::package::{PackageFile, package};
-pub use self::review::Review;
+pub use self::codex_review::HookReview;
+pub use self::package::{PackageFile, build_package};
 
-use self::entry::Mark;
-use self::record::Book;
-use crate::spec::{AGENTS, Agent};
-use crate::wiring::{Program, Wiring};
+use self::hook_entry::CommandMark;
+use self::record::InstallRecord;
+use crate::agent::Agent;
+use crate::agent_table::AGENTS;
+use crate::wiring::{OffSwitch, Program, Wiring};
 
-/// What wires agents.
+/// The environment of an installation: directories, variables, and the program to run.
 pub struct Installer<'a> {
     /// Takeback's own directory.
-    pub own: &'a Path,
+    pub takeback_home: &'a Path,
     /// The user's home directory.
-    pub home: &'a Path,
-    /// Variables of the environment.
-    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
-    /// What runs takeback.
+    pub user_home: &'a Path,
+    /// Reads an environment variable.
+    pub env_var: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The program and options that run takeback.
     pub program: Program,
 }
 
-/// For whom.
+/// The people for whom takeback is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum For {
-    /// For the user, wherever they work.
+pub enum InstallScope {
+    /// The user, in all their projects.
     User,
-    /// For everybody who works in a directory.
+    /// All people who work in one project.
     Project(PathBuf),
 }
 
-/// What is to become of the files of one agent.
+/// The changes to the files of one agent.
 #[derive(Debug)]
-pub struct Plan {
-    /// Whose they are.
+#[allow(missing_docs, reason = "the names speak")]
+pub struct InstallPlan {
     pub agent: &'static Agent,
-    /// For whom.
-    pub whom: For,
-    /// Those that change.
-    pub changes: Vec<Change>,
-    /// Those that stay as they are, although something should be done about them, and why.
-    pub left: Vec<(PathBuf, String)>,
+    pub scope: InstallScope,
+    pub changes: Vec<FileChange>,
+    /// Files that need a change and are left alone, each with the reason.
+    pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// What is to become of a file.
+/// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Which file.
+#[allow(missing_docs, reason = "the names speak")]
+pub struct FileChange {
     pub path: PathBuf,
-    /// What it is; nothing if it is not there.
+    /// The content now. `None` if the file does not exist.
     pub before: Option<Vec<u8>>,
-    /// What it becomes; nothing if it goes.
+    /// The content after the change. `None` if the file is deleted.
     pub after: Option<Vec<u8>>,
-    /// What comes back when takeback goes; nothing if the file goes then.
+    /// The content that uninstalling brings back. `None` if it deletes the file.
     original: Option<Vec<u8>>,
     executable: bool,
 }
 
-/// How an agent is wired.
+/// The state of takeback's entries and files in an agent's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wired {
-    /// As this version would do it.
+pub enum WiringState {
+    /// Everything is as this version installs it.
     Current,
-    /// As far as the user's own files allow it.
-    Partly,
-    /// Otherwise: in part, or as another version or another program did it.
+    /// Everything is current, except where a file of the user is in the way.
+    Partial,
+    /// Something is missing, or was written by another version or another copy of takeback.
     Outdated,
-    /// Not at all.
+    /// Takeback is not installed.
     Absent,
 }
 
-/// Why a plan could not be made or carried out.
+/// The reason why a plan could not be made or carried out.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names speak")]
 pub enum InstallError {
-    /// The file is not what the agent would read.
-    #[error("{path} cannot be understood, so it is left as it is: {reason}")]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A file could not be read or written.
+    /// A file of the user is not in the format that the agent reads.
+    #[error("cannot parse {path}, so it was left unchanged: {reason}")]
+    Unreadable { path: PathBuf, reason: String },
+    /// Reading or writing a file failed.
     #[error("{path}: {error}")]
-    Io {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        error: io::Error,
-    },
-    /// What was written where is not known.
+    Io { path: PathBuf, error: io::Error },
+    /// The install record cannot be read.
     #[error(
-        "{path} cannot be read: {error}; once it is moved away, entries are taken out one by one"
+        "cannot read {path}: {error}; move this file away, and takeback will remove its entries one \
+         by one"
     )]
-    Record {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        error: io::Error,
-    },
-    /// Somebody else wrote it while the plan was made.
-    #[error("{0} was changed by somebody else in this moment: try again")]
+    Record { path: PathBuf, error: io::Error },
+    /// Another program wrote to the file after the plan was made.
+    #[error("{0} changed while takeback was working on it; run the command again")]
     Changed(PathBuf),
 }
 
-/// Why a text could not be edited.
+/// The reason why a text could not be edited.
 #[derive(Debug)]
-struct Unreadable(String);
+struct EditError(String);
+
+impl EditError {
+    fn new(reason: impl Into<String>) -> EditError {
+        EditError(reason.into())
+    }
+}
 
 impl InstallError {
     fn io(path: &Path) -> impl FnOnce(io::Error) -> InstallError {
         move |error| InstallError::Io { path: path.to_owned(), error }
     }
 
-    fn unreadable(path: &Path) -> impl FnOnce(Unreadable) -> InstallError {
-        move |Unreadable(reason)| InstallError::Unreadable { path: path.to_owned(), reason }
+    fn unreadable(path: &Path) -> impl FnOnce(EditError) -> InstallError {
+        move |EditError(reason)| InstallError::Unreadable { path: path.to_owned(), reason }
     }
 }
 
 impl Installer<'_> {
-    /// Where an agent's configuration is; `None` if it cannot be wired.
-    pub fn directory(&self, agent: &Agent, whom: &For) -> Option<PathBuf> {
+    /// Returns the directory of an agent's configuration. Returns `None` if `install` does not
+    /// support the agent.
+    pub fn config_directory(&self, agent: &Agent, scope: &InstallScope) -> Option<PathBuf> {
         let wiring = agent.wiring?;
-        Some(match whom {
-            For::Project(project) => project.join(wiring.project),
-            For::User => self.user_directory(wiring),
+        Some(match scope {
+            InstallScope::Project(project) => project.join(wiring.project_directory),
+            InstallScope::User => self.user_directory(wiring),
         })
     }
 
     fn user_directory(&self, wiring: &Wiring) -> PathBuf {
-        let named = wiring.variable.and_then(|(variable, below)| {
-            let value = (self.variable)(variable).filter(|value| !value.is_empty())?;
+        let from_environment = wiring.env_var.and_then(|(name, below)| {
+            let value = (self.env_var)(name).filter(|value| !value.is_empty())?;
             Some(PathBuf::from(value).join(below)).filter(|path| path.is_absolute())
         });
-        named.unwrap_or_else(|| self.home.join(wiring.user))
+        from_environment.unwrap_or_else(|| self.user_home.join(wiring.user_directory))
     }
 
-    /// Whether an agent seems to be on this machine: its program, or its configuration.
-    pub fn is_found(&self, agent: &Agent) -> bool {
+    /// Returns true if an agent's program or its configuration exists on this machine.
+    pub fn is_agent_present(&self, agent: &Agent) -> bool {
         let Some(wiring) = agent.wiring else { return false };
-        let path = (self.variable)("PATH").unwrap_or_default();
-        let is_there = |name: &&str| std::env::split_paths(&path).any(|at| at.join(name).is_file());
-        wiring.programs.iter().any(is_there) || self.user_directory(wiring).is_dir()
+        let path = (self.env_var)("PATH").unwrap_or_default();
+        let has_program =
+            |name: &&str| std::env::split_paths(&path).any(|at| at.join(name).is_file());
+        wiring.programs.iter().any(has_program) || self.user_directory(wiring).is_dir()
     }
 
-    /// Everything that was ever wired and is not removed yet.
-    pub fn installed(&self) -> Result<Vec<(&'static Agent, For)>, InstallError> {
-        let book = self.book()?;
-        let mut found: Vec<(&'static Agent, For)> = Vec::new();
-        for (_, kept) in book.all() {
-            let Some(agent) = AGENTS.iter().find(|agent| agent.name == kept.agent) else {
+    /// Lists all installations that the record knows and that were not removed.
+    pub fn installations(&self) -> Result<Vec<(&'static Agent, InstallScope)>, InstallError> {
+        let record = self.open_record()?;
+        let mut installations: Vec<(&'static Agent, InstallScope)> = Vec::new();
+        for (_, file) in record.files() {
+            let Some(agent) = AGENTS.iter().find(|agent| agent.name == file.agent) else {
                 continue;
             };
-            let whom = kept.project.clone().map_or(For::User, For::Project);
-            if !found.iter().any(|(other, by)| other.name == agent.name && *by == whom) {
-                found.push((agent, whom));
+            let scope = file.project.clone().map_or(InstallScope::User, InstallScope::Project);
+            let is_listed = installations
+                .iter()
+                .any(|(other, listed)| other.name == agent.name && *listed == scope);
+            if !is_listed {
+                installations.push((agent, scope));
             }
         }
-        Ok(found)
+        Ok(installations)
     }
 
-    /// Where the agent is told to run no hooks at all, if it is.
-    pub fn switched_off(&self, agent: &Agent, whom: &For) -> Option<(PathBuf, &'static str)> {
-        let (file, pointer, off) = agent.wiring?.switch?;
-        let path = self.directory(agent, whom)?.join(file);
-        let text = read_text(&path).ok()??;
-        let value = if is_toml(&path) { toml::value(&text) } else { json::value_of(&text) };
-        let is_off = value.ok()?.pointer(pointer)?.as_bool() == Some(off);
+    /// Finds the setting that makes the agent run no hooks at all, if it is turned on: its file and
+    /// its key.
+    pub fn find_off_switch(
+        &self,
+        agent: &Agent,
+        scope: &InstallScope,
+    ) -> Option<(PathBuf, &'static str)> {
+        let OffSwitch { file, pointer, off_value } = agent.wiring?.off_switch?;
+        let path = self.config_directory(agent, scope)?.join(file);
+        let value = parse_config(&path, &read_text(&path).ok()??);
+        let is_off = value.ok()?.pointer(pointer)?.as_bool() == Some(off_value);
         is_off.then(|| (path, pointer.trim_start_matches('/')))
     }
 
-    fn mark(&self, agent: &Agent) -> Mark<'_> {
-        Mark { agent: agent.name, program: self.program.name() }
+    fn command_mark(&self, agent: &Agent) -> CommandMark<'_> {
+        CommandMark { agent: agent.name, program: self.program.name() }
     }
 
     fn record_directory(&self) -> PathBuf {
-        self.own.join("installed")
+        self.takeback_home.join("installed")
     }
 
-    fn book(&self) -> Result<Book, InstallError> {
+    fn open_record(&self) -> Result<InstallRecord, InstallError> {
         let directory = self.record_directory();
-        Book::open(&directory)
-            .map_err(|error| InstallError::Record { path: directory.join("record.json"), error })
+        InstallRecord::open(&directory).map_err(|error| InstallError::Record {
+            path: directory.join(record::FILE_NAME),
+            error,
+        })
     }
 }
 
-impl For {
+impl InstallScope {
     fn project(&self) -> Option<&Path> {
         match self {
-            For::User => None,
-            For::Project(project) => Some(project),
+            InstallScope::User => None,
+            InstallScope::Project(project) => Some(project),
         }
     }
 }
 
+/// Reads a configuration file. Returns `None` if it does not exist.
 fn read_text(path: &Path) -> Result<Option<String>, InstallError> {
-    // Reading a pipe would never end, and replacing a device would be its end.
+    // Reading a pipe could wait forever, and replacing a device would destroy it.
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        let reason = "it is not a regular file".into();
+        let reason = "not a regular file".into();
         return Err(InstallError::Unreadable { path: path.to_owned(), reason });
     }
     match fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| InstallError::Unreadable {
             path: path.to_owned(),
-            reason: "it is not UTF-8".into(),
+            reason: "not UTF-8".into(),
         }),
         Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => Ok(None),
         Err(error) => Err(InstallError::io(path)(error)),
     }
+}
+
+/// Parses a configuration file, JSON or TOML by its name.
+fn parse_config(path: &Path, text: &str) -> Result<serde_json::Value, InstallError> {
+    let value = match is_toml(path) {
+        true => toml_hooks::parse_value(text),
+        false => json_hooks::parse_value(text),
+    };
+    value.map_err(InstallError::unreadable(path))
 }
 
 fn is_toml(path: &Path) -> bool {

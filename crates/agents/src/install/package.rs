@@ -1,28 +1,30 @@
-//! Packages: the same hooks and commands for agents that have plugins, to be published.
+//! Builds packages for agents with plugins: the hooks and commands of `install`, ready to publish.
 
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::entry::entries;
-use crate::files;
-use crate::spec::Agent;
+use super::hook_entry::build_entries;
+use crate::agent::Agent;
+use crate::wiring::claude::answered_command;
+use crate::wiring::gemini::slash_command;
+use crate::wiring::seal::without_signature;
 use crate::wiring::{Part, Program};
 
-/// A file of a package.
+/// A file in a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names speak")]
 pub struct PackageFile {
-    /// Where in the package.
+    /// The path inside the package.
     pub path: PathBuf,
-    /// What is in it.
     pub content: String,
 }
 
 const DESCRIPTION: &str =
     "Takes back what an AI agent did: its files and its conversation, together";
 
-/// The package for an agent; `None` if it has no plugins, or needs none.
-pub fn package(agent: &Agent) -> Option<Vec<PackageFile>> {
+/// Builds the package for an agent. Returns `None` if the agent has no plugins, or needs none.
+pub fn build_package(agent: &Agent) -> Option<Vec<PackageFile>> {
     let plugin = json!({
         "name": "takeback",
         "version": env!("CARGO_PKG_VERSION"),
@@ -37,56 +39,53 @@ pub fn package(agent: &Agent) -> Option<Vec<PackageFile>> {
             "plugins": [{ "name": "takeback", "source": source, "description": DESCRIPTION }],
         })
     };
-    let hooks = json!({ "hooks": hooks(agent)? });
+    let hooks = json!({ "hooks": shared_hooks(agent)? });
     let files = match agent.name {
         "claude" => vec![
-            file(".claude-plugin/marketplace.json", &marketplace(json!("./takeback"))),
-            file("takeback/.claude-plugin/plugin.json", &plugin),
-            file("takeback/hooks/hooks.json", &hooks),
-            text(
+            json_file(".claude-plugin/marketplace.json", &marketplace(json!("./takeback"))),
+            json_file("takeback/.claude-plugin/plugin.json", &plugin),
+            json_file("takeback/hooks/hooks.json", &hooks),
+            text_file(
                 "takeback/commands/rollback.md",
-                &files::answered(agent.name, "takeback:rollback", "rollback"),
+                &answered_command("takeback:rollback", "rollback"),
             ),
-            text(
-                "takeback/commands/undo.md",
-                &files::answered(agent.name, "takeback:undo", "undo"),
-            ),
+            text_file("takeback/commands/undo.md", &answered_command("takeback:undo", "undo")),
         ],
         "codex" => vec![
-            file(
+            json_file(
                 ".agents/plugins/marketplace.json",
                 &marketplace(json!({ "source": "local", "path": "./takeback" })),
             ),
-            file("takeback/.codex-plugin/plugin.json", &plugin),
-            file("takeback/hooks/hooks.json", &hooks),
+            json_file("takeback/.codex-plugin/plugin.json", &plugin),
+            json_file("takeback/hooks/hooks.json", &hooks),
         ],
         "gemini" => vec![
-            file("gemini-extension.json", &plugin),
-            file("hooks/hooks.json", &hooks),
-            text("commands/rollback.toml", &files::gemini(&Program::shared(), "rollback")),
-            text("commands/undo.toml", &files::gemini(&Program::shared(), "undo")),
+            json_file("gemini-extension.json", &plugin),
+            json_file("hooks/hooks.json", &hooks),
+            text_file("commands/rollback.toml", &slash_command(&Program::shared(), "rollback")),
+            text_file("commands/undo.toml", &slash_command(&Program::shared(), "undo")),
         ],
         _ => return None,
     };
     Some(files)
 }
 
-/// The hooks that `install` would write, for whoever has takeback.
-fn hooks(agent: &Agent) -> Option<Value> {
-    let wired = agent.wiring?.parts.iter().find_map(|part| match part {
+/// Builds the hooks of `install` for shared use: they run the `takeback` in each user's PATH.
+fn shared_hooks(agent: &Agent) -> Option<Value> {
+    let hooks = agent.wiring?.parts.iter().find_map(|part| match part {
         Part::Hooks(hooks) => Some(hooks),
-        Part::Own(_) => None,
+        Part::OwnFile(_) => None,
     });
-    let entries = entries(agent, wired?, &Program::shared());
-    let hooks = entries.iter().map(|entry| (entry.event.to_owned(), json!([entry.value()])));
+    let entries = build_entries(agent, hooks?, &Program::shared());
+    let hooks = entries.iter().map(|entry| (entry.event.to_owned(), json!([entry.to_json()])));
     Some(Value::Object(hooks.collect::<Map<_, _>>()))
 }
 
-fn file(path: &str, content: &Value) -> PackageFile {
-    text(path, &format!("{content:#}\n"))
+fn json_file(path: &str, content: &Value) -> PackageFile {
+    text_file(path, &format!("{content:#}\n"))
 }
 
-fn text(path: &str, content: &str) -> PackageFile {
-    // A package is removed as it was added.
-    PackageFile { path: path.into(), content: files::unsigned(content) }
+/// Makes a file without takeback's signature: the agent, not `takeback uninstall`, removes a package.
+fn text_file(path: &str, content: &str) -> PackageFile {
+    PackageFile { path: path.into(), content: without_signature(content) }
 }

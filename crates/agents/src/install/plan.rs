@@ -1,126 +1,164 @@
-//! Which files become what.
+//! Plans an installation or its removal: what each file will contain.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use takeback_undo::merge::{Conflicts, Merged, merge};
+use takeback_undo::rollback::merge::{Conflicts, Merged, merge};
 
-use super::entry::{Entry, Mark, entries};
-use super::record::Book;
-use super::{Change, For, InstallError, Installer, Plan, Wired, is_toml, json, read_text, toml};
-use crate::files::{self, Owner};
-use crate::spec::Agent;
-use crate::wiring::{Hooks, Part};
+use super::hook_entry::{CommandMark, HookEntry, build_entries};
+use super::record::InstallRecord;
+use super::{
+    FileChange, InstallError, InstallPlan, InstallScope, Installer, WiringState, is_toml,
+    json_hooks, read_text, toml_hooks,
+};
+use crate::agent::Agent;
+use crate::wiring::seal::{FileOwner, file_owner, seal_text};
+use crate::wiring::{HookEntries, OwnFile, Part};
 
-const CHANGED: &str = "you changed it, so it stays as it is";
-const TAKEN: &str = "you have a file of that name, so takeback's is not there";
+const CHANGED_BY_USER: &str = "you changed this file, so takeback leaves it alone";
+const NAME_TAKEN: &str =
+    "you already have a file with this name, so takeback did not write its own";
 
 impl Installer<'_> {
-    /// How an agent is wired.
-    pub fn wired(&self, agent: &'static Agent, whom: &For) -> Result<Wired, InstallError> {
-        let (to_do, out) = (self.plan_install(agent, whom)?, self.plan_uninstall(agent, whom)?);
-        let is_absent = out.changes.is_empty() && out.left.is_empty();
-        Ok(match (to_do.changes.is_empty(), to_do.left.is_empty()) {
-            (true, true) => Wired::Current,
-            _ if is_absent => Wired::Absent,
-            (true, false) => Wired::Partly,
-            (false, _) => Wired::Outdated,
+    /// Determines whether takeback is installed for an agent, and whether that is up to date.
+    pub fn wiring_state(
+        &self,
+        agent: &'static Agent,
+        scope: &InstallScope,
+    ) -> Result<WiringState, InstallError> {
+        let install = self.plan_install(agent, scope)?;
+        let uninstall = self.plan_uninstall(agent, scope)?;
+        let is_absent = uninstall.changes.is_empty() && uninstall.skipped.is_empty();
+        Ok(match (install.changes.is_empty(), install.skipped.is_empty()) {
+            (true, true) => WiringState::Current,
+            _ if is_absent => WiringState::Absent,
+            (true, false) => WiringState::Partial,
+            (false, _) => WiringState::Outdated,
         })
     }
 
-    /// What has to be done to wire an agent.
-    pub fn plan_install(&self, agent: &'static Agent, whom: &For) -> Result<Plan, InstallError> {
-        let mut plan = Plan::new(agent, whom);
-        let (Some(wiring), Some(directory)) = (agent.wiring, self.directory(agent, whom)) else {
+    /// Plans the changes that add takeback to an agent's configuration, or update it.
+    pub fn plan_install(
+        &self,
+        agent: &'static Agent,
+        scope: &InstallScope,
+    ) -> Result<InstallPlan, InstallError> {
+        let mut plan = InstallPlan::new(agent, scope);
+        let (Some(wiring), Some(directory)) = (agent.wiring, self.config_directory(agent, scope))
+        else {
             return Ok(plan);
         };
-        let book = self.book()?;
-        let mark = self.mark(agent);
+        let record = self.open_record()?;
         for part in wiring.parts {
             match part {
-                Part::Hooks(hooks) => {
-                    let path = path_of(hooks, &directory)?;
-                    let text = read_text(&path)?;
-                    let entries = entries(agent, hooks, &self.program);
-                    let after = edited(&path, text.as_deref(), &entries, &mark)?;
-                    let original = match text.as_deref() {
-                        Some(text) => theirs(&path, text, &mark, &book)?,
-                        None => None,
-                    };
-                    plan.write(path.clone(), text, after, original, false);
-                    for other in paths_of(hooks, &directory).filter(|other| *other != path) {
-                        // Hooks in both would run twice. What cannot be understood is not read by
-                        // the agent either.
-                        let _ = plan.remove(&book, &mark, other, false);
-                    }
-                }
-                Part::Own(own) => {
-                    let path = directory.join(own.file);
-                    let text = read_text(&path)?;
-                    match text.as_deref().map(files::owner) {
-                        None | Some(Owner::Takeback) => {
-                            let after = files::sealed(&(own.content)(&self.program));
-                            plan.write(path, text, after, None, own.executable);
-                        }
-                        Some(Owner::Both) => plan.left.push((path, CHANGED.into())),
-                        Some(Owner::User) => plan.left.push((path, TAKEN.into())),
-                    }
-                }
+                Part::Hooks(hooks) => self.plan_hooks(&mut plan, hooks, &directory, &record)?,
+                Part::OwnFile(own) => self.plan_own_file(&mut plan, own, &directory)?,
             }
         }
         Ok(plan)
     }
 
-    /// What has to be done to remove takeback from an agent's configuration.
-    pub fn plan_uninstall(&self, agent: &'static Agent, whom: &For) -> Result<Plan, InstallError> {
-        let mut plan = Plan::new(agent, whom);
-        let (Some(wiring), Some(directory)) = (agent.wiring, self.directory(agent, whom)) else {
+    /// Plans the entries in a file of the user.
+    fn plan_hooks(
+        &self,
+        plan: &mut InstallPlan,
+        hooks: &HookEntries,
+        directory: &Path,
+        record: &InstallRecord,
+    ) -> Result<(), InstallError> {
+        let mark = self.command_mark(plan.agent);
+        let path = choose_hook_file(hooks, directory)?;
+        let text = read_text(&path)?;
+        let entries = build_entries(plan.agent, hooks, &self.program);
+        let after = add_entries(&path, text.as_deref(), &entries, &mark)?;
+        let original = match text.as_deref() {
+            Some(text) => users_content(&path, text, &mark, record)?,
+            None => None,
+        };
+        plan.write_file(path.clone(), text, after, original, false);
+        for other in possible_hook_files(hooks, directory).filter(|other| *other != path) {
+            // Hooks in both files would run twice. A file that takeback cannot parse is ignored:
+            // the agent cannot parse it either.
+            let _ = plan.remove_from_file(record, &mark, other, false);
+        }
+        Ok(())
+    }
+
+    /// Plans a file that belongs to takeback alone.
+    fn plan_own_file(
+        &self,
+        plan: &mut InstallPlan,
+        own: &OwnFile,
+        directory: &Path,
+    ) -> Result<(), InstallError> {
+        let path = directory.join(own.file);
+        let text = read_text(&path)?;
+        match text.as_deref().map(file_owner) {
+            None | Some(FileOwner::Takeback) => {
+                let after = seal_text(&(own.content)(&self.program));
+                plan.write_file(path, text, after, None, own.executable);
+            }
+            Some(FileOwner::Both) => plan.skipped.push((path, CHANGED_BY_USER.into())),
+            Some(FileOwner::User) => plan.skipped.push((path, NAME_TAKEN.into())),
+        }
+        Ok(())
+    }
+
+    /// Plans the changes that remove takeback from an agent's configuration.
+    pub fn plan_uninstall(
+        &self,
+        agent: &'static Agent,
+        scope: &InstallScope,
+    ) -> Result<InstallPlan, InstallError> {
+        let mut plan = InstallPlan::new(agent, scope);
+        let (Some(wiring), Some(directory)) = (agent.wiring, self.config_directory(agent, scope))
+        else {
             return Ok(plan);
         };
-        let book = self.book()?;
-        let mark = self.mark(agent);
+        let record = self.open_record()?;
+        let mark = self.command_mark(agent);
         for part in wiring.parts {
             match part {
                 Part::Hooks(hooks) => {
-                    for path in paths_of(hooks, &directory) {
-                        plan.remove_or_leave(&book, &mark, path, false)?;
+                    for path in possible_hook_files(hooks, &directory) {
+                        plan.remove_or_skip(&record, &mark, path, false)?;
                     }
                 }
-                Part::Own(own) => {
-                    plan.remove_or_leave(&book, &mark, directory.join(own.file), true)?;
+                Part::OwnFile(own) => {
+                    plan.remove_or_skip(&record, &mark, directory.join(own.file), true)?;
                 }
             }
         }
-        // What another version wrote elsewhere.
-        for path in book.of(agent.name, whom.project()) {
-            if !plan.names(&path) {
+        // Files that another version wrote in other places.
+        for path in record.files_of_agent(agent.name, scope.project()) {
+            if !plan.has_path(&path) {
                 let is_own = path.extension().is_none_or(|kind| kind != "json" && kind != "toml");
-                plan.remove_or_leave(&book, &mark, path, is_own)?;
+                plan.remove_or_skip(&record, &mark, path, is_own)?;
             }
         }
         Ok(plan)
     }
 }
 
-impl Change {
-    /// Whether nothing of ours is left in the file.
+impl FileChange {
+    /// Returns true if the change leaves nothing of takeback in the file.
     pub(super) fn is_removal(&self) -> bool {
         self.after == self.original
     }
 }
 
-impl Plan {
-    fn new(agent: &'static Agent, whom: &For) -> Plan {
-        Plan { agent, whom: whom.clone(), changes: Vec::new(), left: Vec::new() }
+impl InstallPlan {
+    fn new(agent: &'static Agent, scope: &InstallScope) -> InstallPlan {
+        InstallPlan { agent, scope: scope.clone(), changes: Vec::new(), skipped: Vec::new() }
     }
 
-    pub(super) fn names(&self, path: &Path) -> bool {
+    pub(super) fn has_path(&self, path: &Path) -> bool {
         let changed = self.changes.iter().map(|change| &change.path);
-        changed.chain(self.left.iter().map(|(path, _)| path)).any(|named| named == path)
+        changed.chain(self.skipped.iter().map(|(path, _)| path)).any(|planned| planned == path)
     }
 
-    /// A file that is to become this, unless it is that already.
-    fn write(
+    /// Adds a change to the plan, unless the file already has that content.
+    fn write_file(
         &mut self,
         path: PathBuf,
         before: Option<String>,
@@ -130,23 +168,24 @@ impl Plan {
     ) {
         if before.as_ref() != Some(&after) {
             let (before, after) = (before.map(String::into_bytes), Some(after.into_bytes()));
-            self.changes.push(Change { path, before, after, original, executable });
+            self.changes.push(FileChange { path, before, after, original, executable });
         }
     }
 
-    /// A file that cannot be understood keeps no other one from going.
-    fn remove_or_leave(
+    /// Plans the removal of takeback from a file. Skips a file that cannot be parsed, so that it
+    /// does not prevent the removal from others.
+    fn remove_or_skip(
         &mut self,
-        book: &Book,
-        mark: &Mark<'_>,
+        record: &InstallRecord,
+        mark: &CommandMark<'_>,
         path: PathBuf,
         is_own: bool,
     ) -> Result<(), InstallError> {
-        match self.remove(book, mark, path, is_own) {
+        match self.remove_from_file(record, mark, path, is_own) {
             Err(InstallError::Unreadable { path, reason }) => {
-                if book.kept(&path).is_some() || mentions_us(&path) {
-                    let why = format!("cannot be understood, so it is left as it is: {reason}");
-                    self.left.push((path, why));
+                if record.file(&path).is_some() || mentions_takeback(&path) {
+                    let why = format!("cannot be parsed, so it was left unchanged: {reason}");
+                    self.skipped.push((path, why));
                 }
                 Ok(())
             }
@@ -154,121 +193,131 @@ impl Plan {
         }
     }
 
-    /// A file in which nothing of ours is to be left. `is_own`: it may be ours as a whole, and
-    /// otherwise is none of our business.
-    fn remove(
+    /// Plans the removal of takeback from a file. If `is_own`, the file is either takeback's as a
+    /// whole or none of its business.
+    fn remove_from_file(
         &mut self,
-        book: &Book,
-        mark: &Mark<'_>,
+        record: &InstallRecord,
+        mark: &CommandMark<'_>,
         path: PathBuf,
         is_own: bool,
     ) -> Result<(), InstallError> {
         let Some(text) = read_text(&path)? else { return Ok(()) };
-        let after = match (original(book, &path, &text), files::owner(&text)) {
+        let after = match (recorded_original(record, &path, &text), file_owner(&text)) {
             (Some(original), _) => original,
-            (None, Owner::Takeback) => None,
-            (None, Owner::Both) if is_own => {
-                self.left.push((path, CHANGED.into()));
+            (None, FileOwner::Takeback) => None,
+            (None, FileOwner::Both) if is_own => {
+                self.skipped.push((path, CHANGED_BY_USER.into()));
                 return Ok(());
             }
-            (None, Owner::User) if is_own => return Ok(()),
+            (None, FileOwner::User) if is_own => return Ok(()),
             (None, _) => {
-                let Some(without) = without_ours(&path, &text, mark, book)? else { return Ok(()) };
-                let is_made = book.kept(&path).is_some_and(|kept| kept.original.is_none());
-                let is_empty = is_made && is_blank(&without);
+                let Some(without) = without_entries(&path, &text, mark, record)? else {
+                    return Ok(());
+                };
+                let was_created = record.file(&path).is_some_and(|file| file.original.is_none());
+                let is_empty = was_created && is_blank(&without);
                 (!is_empty).then(|| without.into_bytes())
             }
         };
         let (before, original) = (Some(text.into_bytes()), after.clone());
-        self.changes.push(Change { path, before, after, original, executable: false });
+        self.changes.push(FileChange { path, before, after, original, executable: false });
         Ok(())
     }
 }
 
-/// What was there before (which may be nothing), if a file is still what was written. A copy that is
-/// damaged is as good as none: then what is ours is taken out.
-fn original(book: &Book, path: &Path, text: &str) -> Option<Option<Vec<u8>>> {
-    let kept = book.kept(path).filter(|kept| kept.is_as_written(text.as_bytes()))?;
-    match &kept.original {
+/// Returns the original of a file that is still as takeback wrote it: `Some(None)` if the file did
+/// not exist before. Returns `None` if the file has changed since, or the copy of the original is
+/// damaged: then takeback's entries have to be removed one by one.
+fn recorded_original(record: &InstallRecord, path: &Path, text: &str) -> Option<Option<Vec<u8>>> {
+    let file = record.file(path).filter(|file| file.is_as_written(text.as_bytes()))?;
+    match &file.original {
         None => Some(None),
-        Some(original) => book.copy(original).ok().map(Some),
+        Some(original) => record.read_copy(original).ok().map(Some),
     }
 }
 
-/// What comes back of a file of the user's when takeback goes.
-fn theirs(
+/// Returns the content of a file of the user without takeback: the content that uninstalling brings
+/// back.
+fn users_content(
     path: &Path,
     text: &str,
-    mark: &Mark<'_>,
-    book: &Book,
+    mark: &CommandMark<'_>,
+    record: &InstallRecord,
 ) -> Result<Option<Vec<u8>>, InstallError> {
-    if let Some(original) = original(book, path, text) {
+    if let Some(original) = recorded_original(record, path, text) {
         return Ok(original);
     }
-    let without = without_ours(path, text, mark, book)?;
+    let without = without_entries(path, text, mark, record)?;
     Ok(Some(without.unwrap_or_else(|| text.to_owned()).into_bytes()))
 }
 
-/// A text of the user's without entries of ours; nothing if there are none.
-fn without_ours(
+/// Removes takeback's entries from a text. Returns `None` if there are none.
+fn without_entries(
     path: &Path,
     text: &str,
-    mark: &Mark<'_>,
-    book: &Book,
+    mark: &CommandMark<'_>,
+    record: &InstallRecord,
 ) -> Result<Option<String>, InstallError> {
     let without = match is_toml(path) {
-        true => toml::remove(text, mark),
-        false => json::remove(text, mark),
+        true => toml_hooks::remove_entries(text, mark),
+        false => json_hooks::remove_entries(text, mark),
     };
     let Some(without) = without.map_err(InstallError::unreadable(path))? else { return Ok(None) };
-    // Spaces come back too if what the user changed and what we wrote are on different lines.
-    let merged = book.kept(path).and_then(|kept| {
-        let written = book.copy(&kept.written).ok()?;
-        let original = book.copy(kept.original.as_ref()?).ok()?;
+    // If the user and takeback changed different lines, a merge also brings back the whitespace.
+    let merged = record.file(path).and_then(|file| {
+        let written = record.read_copy(&file.written).ok()?;
+        let original = record.read_copy(file.original.as_ref()?).ok()?;
         match merge(&written, &original, text.as_bytes(), Conflicts::Report) {
             Merged::Clean(merged) => String::from_utf8(merged).ok(),
             _ => None,
         }
     });
-    let is_same = if is_toml(path) { toml::is_same } else { json::is_same };
-    let merged = merged.filter(|merged| is_same(merged, &without));
+    let has_same_value =
+        if is_toml(path) { toml_hooks::has_same_value } else { json_hooks::has_same_value };
+    let merged = merged.filter(|merged| has_same_value(merged, &without));
     Ok(Some(merged.unwrap_or(without)))
 }
 
-/// The files that hooks may be in.
-fn paths_of(hooks: &Hooks, directory: &Path) -> impl Iterator<Item = PathBuf> {
-    [Some(hooks.file), hooks.toml].into_iter().flatten().map(|file| directory.join(file))
+/// Lists the files that may hold hooks.
+fn possible_hook_files(hooks: &HookEntries, directory: &Path) -> impl Iterator<Item = PathBuf> {
+    [Some(hooks.file), hooks.toml_file].into_iter().flatten().map(|file| directory.join(file))
 }
 
-/// The one that they go to.
-pub(super) fn path_of(hooks: &Hooks, directory: &Path) -> Result<PathBuf, InstallError> {
+/// Chooses the file that gets takeback's hooks: the TOML file if the user has hooks only there.
+pub(super) fn choose_hook_file(
+    hooks: &HookEntries,
+    directory: &Path,
+) -> Result<PathBuf, InstallError> {
     let path = directory.join(hooks.file);
-    let Some(toml) = hooks.toml.map(|toml| directory.join(toml)) else { return Ok(path) };
-    let has_hooks = !path.exists() && read_text(&toml)?.is_some_and(|text| toml::has_hooks(&text));
+    let Some(toml) = hooks.toml_file.map(|toml| directory.join(toml)) else { return Ok(path) };
+    let has_hooks =
+        !path.exists() && read_text(&toml)?.is_some_and(|text| toml_hooks::has_hooks(&text));
     Ok(if has_hooks { toml } else { path })
 }
 
-fn edited(
+/// Adds entries to the text of a file, in place of all earlier entries of takeback.
+fn add_entries(
     path: &Path,
     text: Option<&str>,
-    entries: &[Entry],
-    mark: &Mark<'_>,
+    entries: &[HookEntry],
+    mark: &CommandMark<'_>,
 ) -> Result<String, InstallError> {
     let text = text.unwrap_or_default();
     let edited = match is_toml(path) {
-        true => toml::add(text, entries, mark),
-        false => json::add(text, entries, mark),
+        true => toml_hooks::add_entries(text, entries, mark),
+        false => json_hooks::add_entries(text, entries, mark),
     };
     edited.map_err(InstallError::unreadable(path))
 }
 
-/// Whether nothing is in it but what has to be.
+/// Returns true if a file that takeback created holds nothing else.
 fn is_blank(text: &str) -> bool {
     let words = text.split_whitespace().collect::<String>();
     matches!(words.as_str(), "" | "{}" | r#"{"version":1}"#)
 }
 
-fn mentions_us(path: &Path) -> bool {
+fn mentions_takeback(path: &Path) -> bool {
     let name = b"takeback";
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     is_file && fs::read(path).is_ok_and(|text| text.windows(name.len()).any(|at| at == name))

@@ -1,140 +1,147 @@
-//! What `install` wrote where, and what was there before: enough to put it back.
+//! The record of an installation: which files were written, and their originals.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use takeback_base::durable::{self, Durability, FileLock};
+use takeback_base::hex;
 
-/// A file in takeback's own directory, and the originals beside it.
-pub(super) struct Book {
+/// The name of the record's file.
+pub(super) const FILE_NAME: &str = "record.json";
+
+/// The record of all installations, with copies of file contents beside it. A copy is named by the
+/// digest of its content.
+pub(super) struct InstallRecord {
     directory: PathBuf,
-    record: Record,
+    data: RecordData,
 }
 
+/// The content of the record's file.
 #[derive(Default, Serialize, Deserialize)]
-struct Record {
-    files: BTreeMap<PathBuf, Kept>,
-    /// Directories that were made for them.
+struct RecordData {
+    files: BTreeMap<PathBuf, InstalledFile>,
+    /// Directories that were created for the files.
     #[serde(default)]
     directories: BTreeSet<PathBuf>,
 }
 
-/// A file of an agent's that was written.
+/// A file of an agent's configuration that takeback wrote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct InstalledFile {
     pub(super) agent: String,
-    /// The project it was done for; otherwise it was done for the user.
+    /// The root of the project. `None` for an installation for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) project: Option<PathBuf>,
-    /// What was there before; nothing if the file was made.
+    /// The digest of the original content. `None` if takeback created the file.
     pub(super) original: Option<String>,
-    /// What is there since.
+    /// The digest of the content that takeback wrote.
     pub(super) written: String,
-    /// What of ours it replaced: that is still there if it could not be written.
+    /// The digest of the content of takeback that was replaced. The file still has it if writing
+    /// the new content failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replaced: Option<String>,
 }
 
-impl Kept {
-    /// Whether this is the file as it was written.
+impl InstalledFile {
+    /// Returns true if `bytes` is content that takeback wrote.
     pub(super) fn is_as_written(&self, bytes: &[u8]) -> bool {
-        let digest = digest(bytes);
+        let digest = content_digest(bytes);
         self.written == digest || self.replaced.as_ref() == Some(&digest)
     }
 
-    fn needs(&self, copy: &str) -> bool {
+    fn needs_copy(&self, digest: &str) -> bool {
         let copies = [self.original.as_ref(), Some(&self.written), self.replaced.as_ref()];
-        copies.into_iter().flatten().any(|needed| needed == copy)
+        copies.into_iter().flatten().any(|needed| needed == digest)
     }
 }
 
-/// What bytes are called.
-pub(super) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+/// Returns the digest of a file's content, in hexadecimal.
+pub(super) fn content_digest(bytes: &[u8]) -> String {
+    hex::encode(&Sha256::digest(bytes))
 }
 
-impl Book {
-    /// Nobody else changes anything until the file that is given back goes.
-    pub(super) fn lock(directory: &Path) -> io::Result<File> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let lock = File::open(directory)?;
-        lock.lock()?;
-        Ok(lock)
+impl InstallRecord {
+    /// Waits for other processes, and keeps them from changing the record until the lock is
+    /// dropped.
+    pub(super) fn lock(directory: &Path) -> io::Result<FileLock> {
+        FileLock::exclusive_on_directory(directory)
     }
 
-    /// A record that cannot be read is an error: it knows what was there before.
-    pub(super) fn open(directory: &Path) -> io::Result<Book> {
-        let record = match fs::read(directory.join("record.json")) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => Record::default(),
-            Err(error) => return Err(error),
+    /// Reads the record. A missing record is empty. A damaged one is an error, because it is needed
+    /// to restore the originals.
+    pub(super) fn open(directory: &Path) -> io::Result<InstallRecord> {
+        let data = match durable::if_exists(fs::read(directory.join(FILE_NAME)))? {
+            Some(bytes) => serde_json::from_slice(&bytes)?,
+            None => RecordData::default(),
         };
-        Ok(Book { directory: directory.to_owned(), record })
+        Ok(InstallRecord { directory: directory.to_owned(), data })
     }
 
-    /// What is known of a file.
-    pub(super) fn kept(&self, path: &Path) -> Option<&Kept> {
-        self.record.files.get(path)
+    /// The entry of a file.
+    pub(super) fn file(&self, path: &Path) -> Option<&InstalledFile> {
+        self.data.files.get(path)
     }
 
-    /// All that is known, by path.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&PathBuf, &Kept)> {
-        self.record.files.iter()
+    /// All files, sorted by path.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&PathBuf, &InstalledFile)> {
+        self.data.files.iter()
     }
 
-    /// The files of an agent that are known.
-    pub(super) fn of(&self, agent: &str, project: Option<&Path>) -> Vec<PathBuf> {
-        let is_theirs = |kept: &Kept| kept.agent == agent && kept.project.as_deref() == project;
-        self.all().filter(|(_, kept)| is_theirs(kept)).map(|(path, _)| path.clone()).collect()
+    /// Lists the files of an agent, in a project or for the user.
+    pub(super) fn files_of_agent(&self, agent: &str, project: Option<&Path>) -> Vec<PathBuf> {
+        let is_wanted =
+            |file: &InstalledFile| file.agent == agent && file.project.as_deref() == project;
+        self.files().filter(|(_, file)| is_wanted(file)).map(|(path, _)| path.clone()).collect()
     }
 
-    /// What is called so.
-    pub(super) fn copy(&self, digest: &str) -> io::Result<Vec<u8>> {
+    /// Reads the copy of a content and checks that it is intact.
+    pub(super) fn read_copy(&self, digest: &str) -> io::Result<Vec<u8>> {
         let bytes = fs::read(self.directory.join(digest))?;
-        let is_whole = self::digest(&bytes) == digest;
-        is_whole.then_some(bytes).ok_or_else(|| io::Error::other("the copy of it is damaged"))
+        let is_intact = content_digest(&bytes) == digest;
+        is_intact.then_some(bytes).ok_or_else(|| io::Error::other("the copy is damaged"))
     }
 
-    /// Keeps it under its name.
-    pub(super) fn keep(&self, bytes: &[u8]) -> io::Result<String> {
-        let name = digest(bytes);
-        if self.copy(&name).is_err() {
-            self.write(&name, bytes)?;
+    /// Keeps a copy of a content and returns its digest.
+    pub(super) fn keep_copy(&self, bytes: &[u8]) -> io::Result<String> {
+        let name = content_digest(bytes);
+        if self.read_copy(&name).is_err() {
+            self.write_file(&name, bytes)?;
         }
         Ok(name)
     }
 
-    /// Remembers what is about to be written, and the directories that are about to be made for it.
-    /// That is on disk before it returns.
-    pub(super) fn put(
+    /// Records a file that is about to be written, and the directories that are about to be created
+    /// for it. The record is durable when this returns.
+    pub(super) fn add_file(
         &mut self,
         path: &Path,
-        kept: Kept,
+        file: InstalledFile,
         directories: &[PathBuf],
     ) -> io::Result<()> {
-        self.record.files.insert(path.to_owned(), kept);
-        self.record.directories.extend(directories.iter().cloned());
+        self.data.files.insert(path.to_owned(), file);
+        self.data.directories.extend(directories.iter().cloned());
         self.save()
     }
 
-    /// Forgets a file that is as it was before.
-    pub(super) fn forget(&mut self, path: &Path) -> io::Result<()> {
-        match self.record.files.remove(path) {
+    /// Removes a file from the record.
+    pub(super) fn forget_file(&mut self, path: &Path) -> io::Result<()> {
+        match self.data.files.remove(path) {
             Some(_) => self.save(),
             None => Ok(()),
         }
     }
 
-    /// Removes copies that nobody needs: settings have keys in them.
-    pub(super) fn tidy(&self) -> io::Result<()> {
+    /// Deletes copies that the record no longer needs. Settings may contain API keys, so no copy
+    /// stays longer than necessary.
+    pub(super) fn remove_unused_copies(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {
             let name = entry?.file_name();
             let is_needed = name.to_str().is_some_and(|name| {
-                name == "record.json" || self.all().any(|(_, kept)| kept.needs(name))
+                name == FILE_NAME || self.files().any(|(_, file)| file.needs_copy(name))
             });
             if !is_needed {
                 fs::remove_file(self.directory.join(name))?;
@@ -143,35 +150,27 @@ impl Book {
         Ok(())
     }
 
-    /// Removes those directories that were made and are empty again.
-    pub(super) fn sweep(&mut self) -> io::Result<()> {
-        // What is inside comes later in the order.
-        let made = std::mem::take(&mut self.record.directories);
-        let is_left = |path: &PathBuf| fs::remove_dir(path).is_err() && path.exists();
-        let mut left: BTreeSet<PathBuf> =
-            made.iter().rev().filter(|path| is_left(path)).cloned().collect();
-        if self.record.files.is_empty() {
-            left.clear();
+    /// Deletes the directories that takeback created and that are empty again.
+    pub(super) fn remove_empty_directories(&mut self) -> io::Result<()> {
+        // In reverse order, so that inner directories go first.
+        let created = std::mem::take(&mut self.data.directories);
+        let remains = |path: &PathBuf| fs::remove_dir(path).is_err() && path.exists();
+        let mut remaining: BTreeSet<PathBuf> =
+            created.iter().rev().filter(|path| remains(path)).cloned().collect();
+        if self.data.files.is_empty() {
+            remaining.clear();
         }
-        self.record.directories = left;
+        self.data.directories = remaining;
         self.save()
     }
 
     fn save(&self) -> io::Result<()> {
-        self.write("record.json", &serde_json::to_vec_pretty(&self.record)?)
+        self.write_file(FILE_NAME, &serde_json::to_vec_pretty(&self.data)?)
     }
 
-    /// Settings have keys in them: nobody else reads them here.
-    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let temporary = self.directory.join(format!("{name}.{}", std::process::id()));
-        let mut options = File::options();
-        let mut file =
-            options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
-        let written = written.and_then(|()| fs::rename(&temporary, self.directory.join(name)));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        written.and_then(|()| File::open(&self.directory)?.sync_all())
+    /// Replaces a file beside the record, durably. Only the user can read it: settings may contain
+    /// API keys.
+    fn write_file(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        durable::replace_file(&self.directory.join(name), bytes, Durability::Synced)
     }
 }

@@ -1,68 +1,73 @@
-//! Claude Code: one line per block of a message, with the agent's own records in between.
+//! Logs of Claude Code: one line per block of a message, mixed with the agent's own records.
 
 use serde_json::Value;
 
-use super::page::{At, Facts, Parts, text, time, tokens};
-use super::state::Tokens;
-use super::{Reading, anthropic};
+use super::entry_writer::{
+    EntryRef, MessageParts, SessionFacts, text_field, time_field, token_field,
+};
+use super::reader_state::Tokens;
+use super::{ReadContext, anthropic_content};
 
-pub(super) fn read(line: &Value, reading: &mut Reading<'_>) {
+/// Reads one line.
+pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     match line["type"].as_str() {
-        Some("user") => user(line, reading),
-        Some("assistant") => assistant(line, reading),
-        Some("attachment") => attachment(line, reading),
-        Some("ai-title") => title(line, "aiTitle", reading),
-        Some("custom-title") => title(line, "customTitle", reading),
+        Some("user") => read_user(line, context),
+        Some("assistant") => read_assistant(line, context),
+        Some("attachment") => read_attachment(line, context),
+        Some("ai-title") => read_title(line, "aiTitle", context),
+        Some("custom-title") => read_title(line, "customTitle", context),
         _ => {}
     }
 }
 
-/// Where an entry belongs, and whose it is. A subagent's entries name the session of whoever
-/// handed out the work.
-fn at(line: &Value, reading: &mut Reading<'_>) -> Option<At> {
-    let (parent, uuid) = (text(line, "sessionId")?, text(line, "uuid")?);
+/// Identifies the entry of a line, and introduces its session. A subagent's entries carry the session
+/// id of its parent.
+fn entry_ref(line: &Value, context: &mut ReadContext<'_>) -> Option<EntryRef> {
+    let (parent, uuid) = (text_field(line, "sessionId")?, text_field(line, "uuid")?);
     let is_child = line["isSidechain"] == true;
-    let child = text(line, "agentId").unwrap_or_else(|| "sidechain".to_owned());
+    let child = text_field(line, "agentId").unwrap_or_else(|| "sidechain".to_owned());
     let (session, parent) = match is_child {
         true => (format!("{parent}/{child}"), Some(parent)),
         false => (parent, None),
     };
-    let time = time(line, "timestamp");
-    if reading.state.introduced.as_ref() != Some(&session) {
-        let facts = Facts {
-            workspace: text(line, "cwd"),
-            branch: text(line, "gitBranch").filter(|branch| branch != "HEAD"),
+    let time = time_field(line, "timestamp");
+    if context.state.introduced.as_ref() != Some(&session) {
+        let facts = SessionFacts {
+            workspace: text_field(line, "cwd"),
+            branch: text_field(line, "gitBranch").filter(|branch| branch != "HEAD"),
             parent,
-            ..Facts::default()
+            ..SessionFacts::default()
         };
-        reading.out.session(&session, time, facts);
-        reading.state.introduced = Some(session.clone());
+        context.out.push_session(&session, time, facts);
+        context.state.introduced = Some(session.clone());
     }
-    Some(At { session, origin: uuid, time })
+    Some(EntryRef { session, origin: uuid, time })
 }
 
-fn user(line: &Value, reading: &mut Reading<'_>) {
+fn read_user(line: &Value, context: &mut ReadContext<'_>) {
     if line["isMeta"] == true {
         return;
     }
-    let Some(at) = at(line, reading) else { return };
-    let mut parts = anthropic::parts(&line["message"]["content"]);
+    let Some(entry) = entry_ref(line, context) else { return };
+    let mut parts = anthropic_content::split_content(&line["message"]["content"]);
     for result in &mut parts.results {
-        result.tool = reading.state.tool(&result.call);
+        result.tool = context.state.tool_of_call(&result.call);
     }
-    reading.out.results(&at, &parts.results);
+    context.out.push_results(&entry, &parts.results);
     if line["isCompactSummary"] == true {
-        return reading.out.summary(at, &parts.texts.join("\n"));
+        return context.out.push_summary(entry, &parts.texts.join("\n"));
     }
-    parts.texts = parts.texts.into_iter().filter_map(said).collect();
+    parts.texts = parts.texts.into_iter().filter_map(typed_text).collect();
     match parts.texts.as_slice() {
-        [text] if text.starts_with("[Request interrupted by user") => reading.out.aside(at, text),
-        _ => reading.out.user(at, &parts),
+        [text] if text.starts_with("[Request interrupted by user") => {
+            context.out.push_system(entry, text);
+        }
+        _ => context.out.push_user(entry, &parts),
     }
 }
 
-/// What the user typed, of a text that stands for it.
-fn said(text: String) -> Option<String> {
+/// Extracts what the user typed from a text of Claude Code. Returns `None` if the user typed nothing.
+fn typed_text(text: String) -> Option<String> {
     let inside = |tag: &str| {
         let (_, rest) = text.split_once(&format!("<{tag}>"))?;
         Some(rest.split_once(&format!("</{tag}>"))?.0.trim())
@@ -74,60 +79,66 @@ fn said(text: String) -> Option<String> {
     if let Some(command) = inside("bash-input") {
         return Some(format!("! {command}"));
     }
-    // What local commands print, and what the agent reminds its model of.
-    const NOT_SAID: [&str; 5] = [
+    // The output of local commands, and reminders to the model.
+    const NOT_TYPED: [&str; 5] = [
         "<local-command-",
         "<bash-stdout>",
         "<bash-stderr>",
         "<system-reminder>",
         "<task-notification>",
     ];
-    let is_said = !NOT_SAID.iter().any(|tag| text.trim_start().starts_with(tag));
-    is_said.then_some(text)
+    let is_typed = !NOT_TYPED.iter().any(|tag| text.trim_start().starts_with(tag));
+    is_typed.then_some(text)
 }
 
-fn assistant(line: &Value, reading: &mut Reading<'_>) {
-    let Some(at) = at(line, reading) else { return };
+fn read_assistant(line: &Value, context: &mut ReadContext<'_>) {
+    let Some(entry) = entry_ref(line, context) else { return };
     let message = &line["message"];
-    let parts = anthropic::parts(&message["content"]);
+    let parts = anthropic_content::split_content(&message["content"]);
     for call in &parts.calls {
-        reading.state.call(&call.id, &call.tool);
+        context.state.remember_call(&call.id, &call.tool);
     }
-    reading.out.assistant(at.clone(), &parts, text(message, "stop_reason"));
-    // Each line of a response repeats its usage so far.
-    let model = text(message, "model").filter(|model| model != "<synthetic>");
-    if let (Some(response), Some(model)) = (text(message, "id"), model) {
-        let (spent, is_first) = reading.state.count(&response, usage(&message["usage"]));
-        reading.out.usage(&at, spent.usage(Some(&model), i64::from(is_first)));
+    context.out.push_assistant(entry.clone(), &parts, text_field(message, "stop_reason"));
+    // Each line of a response repeats the token counts so far.
+    let model = text_field(message, "model").filter(|model| model != "<synthetic>");
+    if let (Some(response), Some(model)) = (text_field(message, "id"), model) {
+        let (spent, is_first) =
+            context.state.count_tokens(&response, read_tokens(&message["usage"]));
+        context.out.push_usage(&entry, spent.to_usage(Some(&model), i64::from(is_first)));
     }
 }
 
-fn usage(usage: &Value) -> Tokens {
+fn read_tokens(usage: &Value) -> Tokens {
     Tokens {
-        input: tokens(usage, "input_tokens"),
-        output: tokens(usage, "output_tokens"),
-        cache_read: tokens(usage, "cache_read_input_tokens"),
-        cache_write: tokens(usage, "cache_creation_input_tokens"),
-        reasoning: tokens(&usage["output_tokens_details"], "thinking_tokens"),
+        input: token_field(usage, "input_tokens"),
+        output: token_field(usage, "output_tokens"),
+        cache_read: token_field(usage, "cache_read_input_tokens"),
+        cache_write: token_field(usage, "cache_creation_input_tokens"),
+        reasoning: token_field(&usage["output_tokens_details"], "thinking_tokens"),
     }
 }
 
-/// What the user said while the agent was at work.
-fn attachment(line: &Value, reading: &mut Reading<'_>) {
+/// Reads a prompt that the user sent while the agent was working.
+fn read_attachment(line: &Value, context: &mut ReadContext<'_>) {
     let attachment = &line["attachment"];
     let is_prompt = attachment["commandMode"].as_str().is_none_or(|mode| mode == "prompt");
     if attachment["type"] != "queued_command" || !is_prompt {
         return;
     }
-    let prompt = anthropic::parts(&attachment["prompt"]);
-    let prompt = Parts { texts: prompt.texts.into_iter().filter_map(said).collect(), ..prompt };
-    if let Some(at) = at(line, reading) {
-        reading.out.user(at, &prompt);
+    let prompt = anthropic_content::split_content(&attachment["prompt"]);
+    let prompt =
+        MessageParts { texts: prompt.texts.into_iter().filter_map(typed_text).collect(), ..prompt };
+    if let Some(entry) = entry_ref(line, context) {
+        context.out.push_user(entry, &prompt);
     }
 }
 
-fn title(line: &Value, key: &str, reading: &mut Reading<'_>) {
-    if let (Some(session), Some(title)) = (text(line, "sessionId"), text(line, key)) {
-        reading.out.session(&session, None, Facts { title: Some(title), ..Facts::default() });
+fn read_title(line: &Value, key: &str, context: &mut ReadContext<'_>) {
+    if let (Some(session), Some(title)) = (text_field(line, "sessionId"), text_field(line, key)) {
+        context.out.push_session(
+            &session,
+            None,
+            SessionFacts { title: Some(title), ..SessionFacts::default() },
+        );
     }
 }

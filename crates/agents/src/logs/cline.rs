@@ -1,104 +1,112 @@
-//! Cline: a document of messages as Anthropic's API has them; what else is known of the session is
-//! in files beside it.
+//! Logs of Cline: a document of messages in Anthropic's format. More about the session is in other
+//! files beside it.
 
 use std::fs;
 
 use serde_json::Value;
 
-use super::page::{At, Facts, list, text, time, tokens};
-use super::state::Tokens;
-use super::{Reading, anthropic, identity};
+use super::entry_writer::{
+    EntryRef, SessionFacts, list_items, text_field, time_field, token_field,
+};
+use super::reader_state::Tokens;
+use super::{ReadContext, anthropic_content, log_identity};
 
-/// The kind of message that a summary is.
-const SUMMARY: &str = "compaction_summary";
+/// The kind of a message that is a summary.
+const SUMMARY_KIND: &str = "compaction_summary";
 
-pub(super) fn read(document: &Value, reading: &mut Reading<'_>) {
-    let Some(session) = text(document, "sessionId") else { return };
-    let messages = list(&document["messages"]);
-    let facts = facts(reading);
-    if reading.state.learn(&facts) {
-        let first = messages.first().and_then(|message| time(message, "ts"));
-        reading.out.session(&session, first, facts);
+/// Reads the messages of a document that are new.
+pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
+    let Some(session) = text_field(document, "sessionId") else { return };
+    let messages = list_items(&document["messages"]);
+    let facts = read_facts(context);
+    if context.state.learn_facts(&facts) {
+        let first = messages.first().and_then(|message| time_field(message, "ts"));
+        context.out.push_session(&session, first, facts);
     }
-    let mut summary = summary(&session, reading);
-    for (place, entry) in reading.state.take(messages) {
-        if let Some(summary) = summary.take_if(|summary| summary.behind <= place) {
-            reading.out.summary(summary.at, &summary.text);
+    let mut summary = read_new_summary(&session, context);
+    for (index, message) in context.state.take_new_entries(messages) {
+        if let Some(summary) = summary.take_if(|summary| summary.message_count <= index) {
+            context.out.push_summary(summary.entry, &summary.text);
         }
-        message(&session, entry, reading);
+        read_message(&session, message, context);
     }
     if let Some(summary) = summary {
-        reading.out.summary(summary.at, &summary.text);
+        context.out.push_summary(summary.entry, &summary.text);
     }
 }
 
-/// `<id>.messages.json` has other files beside it.
-fn beside(reading: &Reading<'_>, ending: &str) -> Value {
-    let name = reading.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let path = reading.path.with_file_name(name.replace(".messages.json", ending));
+/// Reads another file of the session: the log is `<id>.messages.json`, and the others have the same
+/// beginning.
+fn read_file_beside(context: &ReadContext<'_>, ending: &str) -> Value {
+    let name = context.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let path = context.path.with_file_name(name.replace(".messages.json", ending));
     let value = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     value.unwrap_or_default()
 }
 
-/// What stands for the first messages when the model is asked.
-struct Summary {
-    behind: usize,
-    at: At,
+/// A summary that the model reads in place of the first messages.
+struct CompactionSummary {
+    /// The number of messages that it stands for.
+    message_count: usize,
+    entry: EntryRef,
     text: String,
 }
 
-/// The messages stay in the log; the summary is in a file of its own.
-fn summary(session: &str, reading: &mut Reading<'_>) -> Option<Summary> {
-    let compaction = beside(reading, ".compaction.json");
-    let is_summary = |message: &&Value| message["metadata"]["kind"] == SUMMARY;
-    let about = &list(&compaction["messages"]).iter().find(is_summary)?["metadata"];
-    let text = text(about, "summary")?;
-    let origin = format!("summary/{}", identity::of_bytes(text.as_bytes()));
-    if reading.state.summary.as_ref() == Some(&origin) {
+/// Reads the latest summary, if it is new. It is in a file of its own; the messages that it stands for
+/// stay in the log.
+fn read_new_summary(session: &str, context: &mut ReadContext<'_>) -> Option<CompactionSummary> {
+    let compaction = read_file_beside(context, ".compaction.json");
+    let is_summary = |message: &&Value| message["metadata"]["kind"] == SUMMARY_KIND;
+    let about = &list_items(&compaction["messages"]).iter().find(is_summary)?["metadata"];
+    let text = text_field(about, "summary")?;
+    let origin = format!("summary/{}", log_identity::content_identity(text.as_bytes()));
+    if context.state.summary.as_ref() == Some(&origin) {
         return None;
     }
-    reading.state.summary = Some(origin.clone());
-    let behind = compaction["source_message_count"].as_u64().unwrap_or(0) as usize;
-    let at = At { session: session.to_owned(), origin, time: time(about, "generatedAt") };
-    Some(Summary { behind, at, text })
+    context.state.summary = Some(origin.clone());
+    let message_count = compaction["source_message_count"].as_u64().unwrap_or(0) as usize;
+    let entry =
+        EntryRef { session: session.to_owned(), origin, time: time_field(about, "generatedAt") };
+    Some(CompactionSummary { message_count, entry, text })
 }
 
-fn facts(reading: &Reading<'_>) -> Facts {
-    let about = beside(reading, ".json");
-    Facts {
-        workspace: text(&about, "workspace_root").or_else(|| text(&about, "cwd")),
-        branch: text(&about["metadata"]["git"], "branch"),
-        model: text(&about, "model"),
-        // Without a name of its own it is called what was said first.
-        title: text(&about["metadata"], "title").filter(|title| about["prompt"] != **title),
-        parent: text(&about, "parent_session_id"),
+fn read_facts(context: &ReadContext<'_>) -> SessionFacts {
+    let about = read_file_beside(context, ".json");
+    SessionFacts {
+        workspace: text_field(&about, "workspace_root").or_else(|| text_field(&about, "cwd")),
+        branch: text_field(&about["metadata"]["git"], "branch"),
+        model: text_field(&about, "model"),
+        // A title that equals the first prompt was not chosen by the user.
+        title: text_field(&about["metadata"], "title").filter(|title| about["prompt"] != **title),
+        parent: text_field(&about, "parent_session_id"),
     }
 }
 
-fn message(session: &str, message: &Value, reading: &mut Reading<'_>) {
-    let Some(id) = text(message, "id") else { return };
-    let at = At { session: session.to_owned(), origin: id, time: time(message, "ts") };
-    let mut parts = anthropic::parts(&message["content"]);
-    reading.out.results(&at, &parts.results);
-    if message["metadata"]["kind"] == SUMMARY {
-        return reading.out.summary(at, &parts.texts.join("\n"));
+fn read_message(session: &str, message: &Value, context: &mut ReadContext<'_>) {
+    let Some(id) = text_field(message, "id") else { return };
+    let entry =
+        EntryRef { session: session.to_owned(), origin: id, time: time_field(message, "ts") };
+    let mut parts = anthropic_content::split_content(&message["content"]);
+    context.out.push_results(&entry, &parts.results);
+    if message["metadata"]["kind"] == SUMMARY_KIND {
+        return context.out.push_summary(entry, &parts.texts.join("\n"));
     }
     match message["role"].as_str() {
         Some("user") => {
-            parts.texts = parts.texts.iter().map(|text| said(text)).collect();
-            reading.out.user(at, &parts);
+            parts.texts = parts.texts.iter().map(|text| typed_text(text)).collect();
+            context.out.push_user(entry, &parts);
         }
         Some("assistant") => {
-            reading.out.assistant(at.clone(), &parts, None);
-            let model = text(&message["modelInfo"], "id");
-            reading.count(&at, usage(&message["metrics"]), model.as_deref());
+            context.out.push_assistant(entry.clone(), &parts, None);
+            let model = text_field(&message["modelInfo"], "id");
+            context.count_tokens(&entry, read_tokens(&message["metrics"]), model.as_deref());
         }
         _ => {}
     }
 }
 
-/// What the user typed is inside of a tag.
-fn said(text: &str) -> String {
+/// Extracts what the user typed from its tag.
+fn typed_text(text: &str) -> String {
     let inside = text
         .trim()
         .strip_prefix("<user_input")
@@ -106,12 +114,12 @@ fn said(text: &str) -> String {
     inside.unwrap_or(text).to_owned()
 }
 
-fn usage(metrics: &Value) -> Tokens {
+fn read_tokens(metrics: &Value) -> Tokens {
     let (cache_read, cache_write) =
-        (tokens(metrics, "cacheReadTokens"), tokens(metrics, "cacheWriteTokens"));
+        (token_field(metrics, "cacheReadTokens"), token_field(metrics, "cacheWriteTokens"));
     Tokens {
-        input: (tokens(metrics, "inputTokens") - cache_read - cache_write).max(0),
-        output: tokens(metrics, "outputTokens"),
+        input: (token_field(metrics, "inputTokens") - cache_read - cache_write).max(0),
+        output: token_field(metrics, "outputTokens"),
         cache_read,
         cache_write,
         reasoning: 0,

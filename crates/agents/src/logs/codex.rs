@@ -1,88 +1,105 @@
-//! Codex: what went to and came from its model, and events beside that.
+//! Logs of Codex: the messages to and from its model, mixed with events.
 
 use serde_json::{Value, json};
 
-use super::page::{At, Call, Facts, Outcome, Parts, list, text, time, tokens};
-use super::state::Tokens;
-use super::{Reading, anthropic};
+use super::entry_writer::{
+    EntryRef, LoggedCall, LoggedResult, MessageParts, SessionFacts, list_items, text_field,
+    time_field, token_field,
+};
+use super::reader_state::Tokens;
+use super::{ReadContext, anthropic_content};
 
-pub(super) fn read(line: &Value, reading: &mut Reading<'_>) {
+/// Reads one line.
+pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     let payload = &line["payload"];
     match line["type"].as_str() {
-        Some("session_meta") => session(line, payload, reading),
-        Some("turn_context") => reading.state.model = text(payload, "model"),
-        Some("response_item") => item(line, payload, reading),
-        Some("event_msg") => event(line, payload, reading),
+        Some("session_meta") => read_session(line, payload, context),
+        Some("turn_context") => context.state.model = text_field(payload, "model"),
+        Some("response_item") => read_item(line, payload, context),
+        Some("event_msg") => read_event(line, payload, context),
         Some("compacted") => {
-            if let Some(at) = at(line, reading) {
-                let summary = text(payload, "message");
-                reading.out.summary(at, summary.as_deref().unwrap_or("(summed up by the model)"));
+            if let Some(entry) = entry_ref(line, context) {
+                let summary = text_field(payload, "message");
+                context
+                    .out
+                    .push_summary(entry, summary.as_deref().unwrap_or("(summed up by the model)"));
             }
         }
         _ => {}
     }
 }
 
-/// Newer versions count their lines; in older ones a line is known by its place.
-fn at(line: &Value, reading: &Reading<'_>) -> Option<At> {
+/// Identifies the entry of a line. Newer versions number their lines; older ones are identified by
+/// their offset.
+fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
     let origin = match line["ordinal"].as_u64() {
         Some(ordinal) => format!("#{ordinal}"),
-        None => format!("@{}", reading.offset),
+        None => format!("@{}", context.offset),
     };
-    Some(At { session: reading.state.session.clone()?, origin, time: time(line, "timestamp") })
+    Some(EntryRef {
+        session: context.state.session.clone()?,
+        origin,
+        time: time_field(line, "timestamp"),
+    })
 }
 
-/// The first one is the log's own; a fork has its origin's behind it.
-fn session(line: &Value, payload: &Value, reading: &mut Reading<'_>) {
-    if reading.state.session.is_some() {
+/// Reads the session of the log. Only the first record counts: a fork also contains that of its
+/// origin.
+fn read_session(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
+    if context.state.session.is_some() {
         return;
     }
-    let Some(thread) = text(payload, "id") else { return };
+    let Some(thread) = text_field(payload, "id") else { return };
     let spawn = &payload["source"]["subagent"]["thread_spawn"];
-    let parent = text(spawn, "parent_thread_id")
-        .or_else(|| text(payload, "session_id"))
+    let parent = text_field(spawn, "parent_thread_id")
+        .or_else(|| text_field(payload, "session_id"))
         .filter(|parent| *parent != thread);
     let session = match &parent {
         Some(parent) => format!("{parent}/{thread}"),
         None => thread,
     };
-    let facts = Facts {
-        workspace: text(payload, "cwd"),
-        branch: text(&payload["git"], "branch"),
+    let facts = SessionFacts {
+        workspace: text_field(payload, "cwd"),
+        branch: text_field(&payload["git"], "branch"),
         parent,
-        ..Facts::default()
+        ..SessionFacts::default()
     };
-    let began = time(payload, "timestamp").or_else(|| time(line, "timestamp"));
-    reading.out.session(&session, began, facts);
-    reading.state.session = Some(session);
+    let began = time_field(payload, "timestamp").or_else(|| time_field(line, "timestamp"));
+    context.out.push_session(&session, began, facts);
+    context.state.session = Some(session);
 }
 
-fn item(line: &Value, payload: &Value, reading: &mut Reading<'_>) {
-    let Some(at) = at(line, reading) else { return };
+fn read_item(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
+    let Some(entry) = entry_ref(line, context) else { return };
     match payload["type"].as_str() {
-        Some("message") => message(at, payload, reading),
-        Some("function_call") => call(at, payload, "arguments", reading),
-        Some("custom_tool_call") => call(at, payload, "input", reading),
+        Some("message") => read_message(entry, payload, context),
+        Some("function_call") => read_call(entry, payload, "arguments", context),
+        Some("custom_tool_call") => read_call(entry, payload, "input", context),
         Some("local_shell_call") => {
             let mut payload = payload.clone();
             payload["name"] = json!("local_shell");
-            call(at, &payload, "action", reading);
+            read_call(entry, &payload, "action", context);
         }
-        Some("function_call_output" | "custom_tool_call_output") => output(&at, payload, reading),
+        Some("function_call_output" | "custom_tool_call_output") => {
+            read_output(&entry, payload, context);
+        }
         Some("reasoning") => {
-            let thoughts = list(&payload["summary"]).iter().filter_map(|part| text(part, "text"));
-            let parts = Parts { thoughts: thoughts.collect(), ..Parts::default() };
-            reading.out.assistant(at, &parts, None);
+            let thoughts =
+                list_items(&payload["summary"]).iter().filter_map(|part| text_field(part, "text"));
+            let parts = MessageParts { thoughts: thoughts.collect(), ..MessageParts::default() };
+            context.out.push_assistant(entry, &parts, None);
         }
         _ => {}
     }
 }
 
-fn message(at: At, payload: &Value, reading: &mut Reading<'_>) {
-    let mut parts = Parts::default();
-    for block in list(&payload["content"]) {
+fn read_message(entry: EntryRef, payload: &Value, context: &mut ReadContext<'_>) {
+    let mut parts = MessageParts::default();
+    for block in list_items(&payload["content"]) {
         match block["type"].as_str() {
-            Some("input_text" | "output_text" | "text") => parts.texts.extend(text(block, "text")),
+            Some("input_text" | "output_text" | "text") => {
+                parts.texts.extend(text_field(block, "text"));
+            }
             Some("input_image") => {
                 parts.attachments.push(json!({ "type": "image", "source": { "type": "omitted" } }));
             }
@@ -90,20 +107,20 @@ fn message(at: At, payload: &Value, reading: &mut Reading<'_>) {
         }
     }
     match payload["role"].as_str() {
-        Some("user") if is_said(payload, &parts) => reading.out.user(at, &parts),
-        Some("assistant") => reading.out.assistant(at, &parts, None),
+        Some("user") if is_typed(payload, &parts) => context.out.push_user(entry, &parts),
+        Some("assistant") => context.out.push_assistant(entry, &parts, None),
         _ => {}
     }
 }
 
-/// Whether the user said it, and not the agent in their name.
-fn is_said(payload: &Value, parts: &Parts) -> bool {
+/// Returns true if the user typed the message, and not the agent in their name.
+fn is_typed(payload: &Value, parts: &MessageParts) -> bool {
     let kinds = &payload["internal_chat_message_metadata_passthrough"]["content_item_kinds"];
-    if !list(kinds).is_empty() {
-        let is_users = |kind: &Value| kind.as_str().is_some_and(|kind| kind.starts_with("user."));
-        return list(kinds).iter().any(is_users);
+    if !list_items(kinds).is_empty() {
+        let is_of_user = |kind: &Value| kind.as_str().is_some_and(|kind| kind.starts_with("user."));
+        return list_items(kinds).iter().any(is_of_user);
     }
-    const NOT_SAID: [&str; 6] = [
+    const NOT_TYPED: [&str; 6] = [
         "<environment_context>",
         "<user_instructions>",
         "# AGENTS.md instructions",
@@ -112,69 +129,73 @@ fn is_said(payload: &Value, parts: &Parts) -> bool {
         "<skill",
     ];
     let first = parts.texts.first().map(|text| text.trim_start()).unwrap_or_default();
-    !NOT_SAID.iter().any(|mark| first.starts_with(mark))
+    !NOT_TYPED.iter().any(|mark| first.starts_with(mark))
 }
 
-fn call(at: At, payload: &Value, input: &str, reading: &mut Reading<'_>) {
-    let Some(id) = text(payload, "call_id") else { return };
-    let tool = text(payload, "name").unwrap_or_default();
-    reading.state.call(&id, &tool);
-    let calls = vec![Call { id, tool, input: payload[input].clone() }];
-    reading.out.assistant(at, &Parts { calls, ..Parts::default() }, None);
+fn read_call(entry: EntryRef, payload: &Value, input: &str, context: &mut ReadContext<'_>) {
+    let Some(id) = text_field(payload, "call_id") else { return };
+    let tool = text_field(payload, "name").unwrap_or_default();
+    context.state.remember_call(&id, &tool);
+    let calls = vec![LoggedCall { id, tool, input: payload[input].clone() }];
+    context.out.push_assistant(entry, &MessageParts { calls, ..MessageParts::default() }, None);
 }
 
-fn output(at: &At, payload: &Value, reading: &mut Reading<'_>) {
-    let Some(call) = text(payload, "call_id") else { return };
+fn read_output(entry: &EntryRef, payload: &Value, context: &mut ReadContext<'_>) {
+    let Some(call) = text_field(payload, "call_id") else { return };
     let output = &payload["output"];
-    // Older versions wrap what a command printed, and its exit code, into JSON.
+    // Older versions wrap the output of a command and its exit code in JSON.
     let wrapped = output.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let code = wrapped.as_ref().and_then(|wrapped| wrapped["metadata"]["exit_code"].as_i64());
-    let printed = wrapped.as_ref().and_then(|wrapped| text(wrapped, "output"));
-    let result = Outcome {
-        tool: reading.state.tool(&call),
+    let printed = wrapped.as_ref().and_then(|wrapped| text_field(wrapped, "output"));
+    let result = LoggedResult {
+        tool: context.state.tool_of_call(&call),
         call,
         text: printed.unwrap_or_else(|| match output {
-            Value::Object(_) => anthropic::plain(&output["content"]),
-            output => anthropic::plain(output),
+            Value::Object(_) => anthropic_content::to_plain_text(&output["content"]),
+            output => anthropic_content::to_plain_text(output),
         }),
         succeeded: code.map(|code| code == 0).or_else(|| output["success"].as_bool()),
     };
-    reading.out.results(at, &[result]);
+    context.out.push_results(entry, &[result]);
 }
 
-fn event(line: &Value, payload: &Value, reading: &mut Reading<'_>) {
-    let Some(at) = at(line, reading) else { return };
+fn read_event(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
+    let Some(entry) = entry_ref(line, context) else { return };
     match payload["type"].as_str() {
         Some("token_count") => {
-            // The count of the whole session: the same one may be told several times.
+            // A running total of the session. The same total may be logged several times.
             let total = &payload["info"]["total_token_usage"];
             if total.is_object() {
-                let (spent, _) = reading.state.count("session", usage(total));
-                let model = reading.state.model.clone();
-                reading.out.usage(&at, spent.usage(model.as_deref(), 1));
+                let (spent, _) = context.state.count_tokens("session", read_tokens(total));
+                let model = context.state.model.clone();
+                context.out.push_usage(&entry, spent.to_usage(model.as_deref(), 1));
             }
         }
         Some("turn_aborted") => {
-            let reason = text(payload, "reason").unwrap_or_else(|| "aborted".to_owned());
-            reading.out.aside(at, &format!("[turn {reason}]"));
+            let reason = text_field(payload, "reason").unwrap_or_else(|| "aborted".to_owned());
+            context.out.push_system(entry, &format!("[turn {reason}]"));
         }
         Some("thread_name_updated") => {
-            let title = text(payload, "thread_name");
-            reading.out.session(&at.session, at.time, Facts { title, ..Facts::default() });
+            let title = text_field(payload, "thread_name");
+            context.out.push_session(
+                &entry.session,
+                entry.time,
+                SessionFacts { title, ..SessionFacts::default() },
+            );
         }
         _ => {}
     }
 }
 
-fn usage(total: &Value) -> Tokens {
+fn read_tokens(total: &Value) -> Tokens {
     let (cache_read, cache_write) =
-        (tokens(total, "cached_input_tokens"), tokens(total, "cache_write_input_tokens"));
+        (token_field(total, "cached_input_tokens"), token_field(total, "cache_write_input_tokens"));
     Tokens {
-        // It counts what was cached, too.
-        input: (tokens(total, "input_tokens") - cache_read - cache_write).max(0),
-        output: tokens(total, "output_tokens"),
+        // The total includes cached tokens.
+        input: (token_field(total, "input_tokens") - cache_read - cache_write).max(0),
+        output: token_field(total, "output_tokens"),
         cache_read,
         cache_write,
-        reasoning: tokens(total, "reasoning_output_tokens"),
+        reasoning: token_field(total, "reasoning_output_tokens"),
     }
 }

@@ -1,126 +1,137 @@
-//! Copilot CLI: a stream of events.
+//! Logs of Copilot CLI: a stream of events.
 
 use serde_json::Value;
 
-use super::page::{At, Call, Facts, Outcome, Parts, list, text, time, tokens};
-use super::state::Tokens;
-use super::{Reading, anthropic};
+use super::entry_writer::{
+    EntryRef, LoggedCall, LoggedResult, MessageParts, SessionFacts, list_items, text_field,
+    time_field, token_field,
+};
+use super::reader_state::Tokens;
+use super::{ReadContext, anthropic_content};
 
-pub(super) fn read(line: &Value, reading: &mut Reading<'_>) {
+/// Reads one line.
+pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     let data = &line["data"];
     match line["type"].as_str() {
-        Some("session.start") => session(line, data, reading),
-        Some("user.message") => user(line, data, reading),
-        Some("assistant.message") => assistant(line, data, reading),
-        Some("tool.execution_complete") => complete(line, data, reading),
+        Some("session.start") => read_session(line, data, context),
+        Some("user.message") => read_user(line, data, context),
+        Some("assistant.message") => read_assistant(line, data, context),
+        Some("tool.execution_complete") => read_result(line, data, context),
         Some("session.usage_record") => {
-            if let Some(at) = at(line, &Value::Null, reading) {
+            if let Some(entry) = entry_ref(line, &Value::Null, context) {
                 let usage = &data["usage"];
-                let model = text(usage, "model");
-                reading.out.usage(&at, spent(usage).usage(model.as_deref(), 1));
+                let model = text_field(usage, "model");
+                context.out.push_usage(&entry, read_tokens(usage).to_usage(model.as_deref(), 1));
             }
         }
         Some("session.compaction_complete") => {
-            let summary = text(data, "summaryContent");
-            if let (Some(at), Some(summary)) = (at(line, &Value::Null, reading), summary) {
-                reading.out.summary(at, &summary);
+            let summary = text_field(data, "summaryContent");
+            if let (Some(entry), Some(summary)) = (entry_ref(line, &Value::Null, context), summary)
+            {
+                context.out.push_summary(entry, &summary);
             }
         }
         Some("session.title_changed") => {
-            if let (Some(at), title @ Some(_)) =
-                (at(line, &Value::Null, reading), text(data, "title"))
+            if let (Some(entry), title @ Some(_)) =
+                (entry_ref(line, &Value::Null, context), text_field(data, "title"))
             {
-                reading.out.session(&at.session, at.time, Facts { title, ..Facts::default() });
+                context.out.push_session(
+                    &entry.session,
+                    entry.time,
+                    SessionFacts { title, ..SessionFacts::default() },
+                );
             }
         }
         _ => {}
     }
 }
 
-/// Where an entry belongs: what a subagent does is named after the call that it works for.
-fn at(line: &Value, data: &Value, reading: &mut Reading<'_>) -> Option<At> {
-    let (own, origin) = (reading.state.session.clone()?, text(line, "id")?);
-    let time = time(line, "timestamp");
-    let session = match text(data, "parentToolCallId") {
+/// Identifies the entry of a line. The session of a subagent is named after the call that started it.
+fn entry_ref(line: &Value, data: &Value, context: &mut ReadContext<'_>) -> Option<EntryRef> {
+    let (own, origin) = (context.state.session.clone()?, text_field(line, "id")?);
+    let time = time_field(line, "timestamp");
+    let session = match text_field(data, "parentToolCallId") {
         None => own,
         Some(call) => {
             let session = format!("{own}/{call}");
-            if reading.state.introduced.as_ref() != Some(&session) {
-                let facts = Facts { parent: Some(own), ..Facts::default() };
-                reading.out.session(&session, time, facts);
-                reading.state.introduced = Some(session.clone());
+            if context.state.introduced.as_ref() != Some(&session) {
+                let facts = SessionFacts { parent: Some(own), ..SessionFacts::default() };
+                context.out.push_session(&session, time, facts);
+                context.state.introduced = Some(session.clone());
             }
             session
         }
     };
-    Some(At { session, origin, time })
+    Some(EntryRef { session, origin, time })
 }
 
-fn session(line: &Value, data: &Value, reading: &mut Reading<'_>) {
-    let Some(own) = text(data, "sessionId") else { return };
-    let context = &data["context"];
-    let facts = Facts {
-        workspace: text(context, "cwd"),
-        branch: text(context, "branch"),
-        model: text(data, "selectedModel"),
-        ..Facts::default()
+fn read_session(line: &Value, data: &Value, context: &mut ReadContext<'_>) {
+    let Some(own) = text_field(data, "sessionId") else { return };
+    let environment = &data["context"];
+    let facts = SessionFacts {
+        workspace: text_field(environment, "cwd"),
+        branch: text_field(environment, "branch"),
+        model: text_field(data, "selectedModel"),
+        ..SessionFacts::default()
     };
-    reading.out.session(&own, time(line, "timestamp"), facts);
-    reading.state.session = Some(own);
+    context.out.push_session(&own, time_field(line, "timestamp"), facts);
+    context.state.session = Some(own);
 }
 
-fn user(line: &Value, data: &Value, reading: &mut Reading<'_>) {
-    // The agent says things in the user's name, too, and says so.
+fn read_user(line: &Value, data: &Value, context: &mut ReadContext<'_>) {
+    // Messages that the agent sends in the user's name have another source.
     if data["source"].as_str().is_some_and(|source| source != "user") {
         return;
     }
-    let Some(at) = at(line, data, reading) else { return };
-    let texts = text(data, "content").into_iter().collect();
-    reading.out.user(at, &Parts { texts, ..Parts::default() });
+    let Some(entry) = entry_ref(line, data, context) else { return };
+    let texts = text_field(data, "content").into_iter().collect();
+    context.out.push_user(entry, &MessageParts { texts, ..MessageParts::default() });
 }
 
-fn assistant(line: &Value, data: &Value, reading: &mut Reading<'_>) {
-    let Some(at) = at(line, data, reading) else { return };
-    let mut parts = Parts {
-        texts: text(data, "content").into_iter().collect(),
-        thoughts: text(data, "reasoningText").into_iter().collect(),
-        ..Parts::default()
+fn read_assistant(line: &Value, data: &Value, context: &mut ReadContext<'_>) {
+    let Some(entry) = entry_ref(line, data, context) else { return };
+    let mut parts = MessageParts {
+        texts: text_field(data, "content").into_iter().collect(),
+        thoughts: text_field(data, "reasoningText").into_iter().collect(),
+        ..MessageParts::default()
     };
-    for request in list(&data["toolRequests"]) {
-        let Some(id) = text(request, "toolCallId") else { continue };
-        let tool = text(request, "name").unwrap_or_default();
-        reading.state.call(&id, &tool);
-        parts.calls.push(Call { id, tool, input: request["arguments"].clone() });
+    for request in list_items(&data["toolRequests"]) {
+        let Some(id) = text_field(request, "toolCallId") else { continue };
+        let tool = text_field(request, "name").unwrap_or_default();
+        context.state.remember_call(&id, &tool);
+        parts.calls.push(LoggedCall { id, tool, input: request["arguments"].clone() });
     }
-    reading.out.assistant(at, &parts, None);
+    context.out.push_assistant(entry, &parts, None);
 }
 
-fn complete(line: &Value, data: &Value, reading: &mut Reading<'_>) {
-    let (Some(at), Some(call)) = (at(line, data, reading), text(data, "toolCallId")) else {
+fn read_result(line: &Value, data: &Value, context: &mut ReadContext<'_>) {
+    let (Some(entry), Some(call)) =
+        (entry_ref(line, data, context), text_field(data, "toolCallId"))
+    else {
         return;
     };
-    let error = text(&data["error"], "message");
-    let result = Outcome {
-        tool: reading.state.tool(&call),
+    let error = text_field(&data["error"], "message");
+    let result = LoggedResult {
+        tool: context.state.tool_of_call(&call),
         call,
-        text: error.unwrap_or_else(|| anthropic::plain(&data["result"]["content"])),
+        text: error.unwrap_or_else(|| anthropic_content::to_plain_text(&data["result"]["content"])),
         succeeded: match data["shellExecution"]["exitCode"].as_i64() {
             Some(code) => Some(code == 0),
             None => data["success"].as_bool(),
         },
     };
-    reading.out.results(&at, &[result]);
+    context.out.push_results(&entry, &[result]);
 }
 
-fn spent(usage: &Value) -> Tokens {
+fn read_tokens(usage: &Value) -> Tokens {
     let (cache_read, cache_write) =
-        (tokens(usage, "cacheReadTokens"), tokens(usage, "cacheWriteTokens"));
+        (token_field(usage, "cacheReadTokens"), token_field(usage, "cacheWriteTokens"));
     Tokens {
-        // It counts what was cached, too.
-        input: (tokens(usage, "inputTokens") - cache_read - cache_write).max(0),
-        output: tokens(usage, "outputTokens"),
+        // The total includes cached tokens.
+        input: (token_field(usage, "inputTokens") - cache_read - cache_write).max(0),
+        output: token_field(usage, "outputTokens"),
         cache_read,
         cache_write,
-        reasoning: tokens(usage, "reasoningTokens"),
+        reasoning: token_field(usage, "reasoningTokens"),
     }
 }

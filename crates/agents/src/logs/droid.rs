@@ -1,94 +1,98 @@
-//! Droid: messages as Anthropic's API has them, with those of hooks in between.
+//! Logs of Droid: messages in Anthropic's format, mixed with those of hooks.
 
 use std::fs;
 
 use serde_json::Value;
 
-use super::page::{At, Facts, text, time, tokens};
-use super::state::Tokens;
-use super::{Reading, anthropic};
+use super::entry_writer::{EntryRef, SessionFacts, text_field, time_field, token_field};
+use super::reader_state::Tokens;
+use super::{ReadContext, anthropic_content};
 
-pub(super) fn read(line: &Value, reading: &mut Reading<'_>) {
+/// Reads one line.
+pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     match line["type"].as_str() {
-        Some("session_start") => session(line, reading),
-        Some("message") => message(line, reading),
+        Some("session_start") => read_session(line, context),
+        Some("message") => read_message(line, context),
         Some("compaction_state") => {
-            if let (Some(at), Some(summary)) = (at(line, reading), text(line, "summaryText")) {
-                reading.out.summary(at, &summary);
+            if let (Some(entry), Some(summary)) =
+                (entry_ref(line, context), text_field(line, "summaryText"))
+            {
+                context.out.push_summary(entry, &summary);
             }
         }
-        Some("agent_turn_outcome") => usage(line, reading),
+        Some("agent_turn_outcome") => read_usage(line, context),
         _ => {}
     }
 }
 
-/// Tokens are counted in a file beside the log, all of them together.
-fn usage(line: &Value, reading: &mut Reading<'_>) {
-    let (Some(session), Some(turn)) = (reading.state.session.clone(), text(line, "turnId")) else {
+/// Reads the tokens of a turn. Droid keeps the total of the session in a file beside the log.
+fn read_usage(line: &Value, context: &mut ReadContext<'_>) {
+    let (Some(session), Some(turn)) = (context.state.session.clone(), text_field(line, "turnId"))
+    else {
         return;
     };
-    let settings = fs::read(reading.path.with_extension("settings.json")).ok();
+    let settings = fs::read(context.path.with_extension("settings.json")).ok();
     let settings = settings.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     let usage = &settings.unwrap_or_default()["tokenUsage"];
     let total = Tokens {
-        input: tokens(usage, "inputTokens"),
-        output: tokens(usage, "outputTokens"),
-        cache_read: tokens(usage, "cacheReadTokens"),
-        cache_write: tokens(usage, "cacheCreationTokens"),
-        reasoning: tokens(usage, "thinkingTokens"),
+        input: token_field(usage, "inputTokens"),
+        output: token_field(usage, "outputTokens"),
+        cache_read: token_field(usage, "cacheReadTokens"),
+        cache_write: token_field(usage, "cacheCreationTokens"),
+        reasoning: token_field(usage, "thinkingTokens"),
     };
-    let (spent, _) = reading.state.count("session", total);
-    let at = At { session, origin: turn, time: None };
-    let model = reading.state.model.clone();
-    reading.out.usage(&at, spent.usage(model.as_deref(), 0));
+    let (spent, _) = context.state.count_tokens("session", total);
+    let entry = EntryRef { session, origin: turn, time: None };
+    let model = context.state.model.clone();
+    context.out.push_usage(&entry, spent.to_usage(model.as_deref(), 0));
 }
 
-fn at(line: &Value, reading: &Reading<'_>) -> Option<At> {
-    let session = reading.state.session.clone()?;
-    Some(At { session, origin: text(line, "id")?, time: time(line, "timestamp") })
+fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
+    let session = context.state.session.clone()?;
+    Some(EntryRef { session, origin: text_field(line, "id")?, time: time_field(line, "timestamp") })
 }
 
-fn session(line: &Value, reading: &mut Reading<'_>) {
-    let Some(own) = text(line, "id") else { return };
-    let facts = Facts {
-        workspace: text(line, "cwd"),
-        // Otherwise it is what was said first.
-        title: text(line, "title").filter(|_| line["isSessionTitleManuallySet"] == true),
-        parent: text(line, "callingSessionId"),
-        ..Facts::default()
+fn read_session(line: &Value, context: &mut ReadContext<'_>) {
+    let Some(own) = text_field(line, "id") else { return };
+    let facts = SessionFacts {
+        workspace: text_field(line, "cwd"),
+        // A title that Droid chose is only the beginning of the first prompt.
+        title: text_field(line, "title").filter(|_| line["isSessionTitleManuallySet"] == true),
+        parent: text_field(line, "callingSessionId"),
+        ..SessionFacts::default()
     };
-    reading.out.session(&own, None, facts);
-    reading.state.session = Some(own);
+    context.out.push_session(&own, None, facts);
+    context.state.session = Some(own);
 }
 
-fn message(line: &Value, reading: &mut Reading<'_>) {
+fn read_message(line: &Value, context: &mut ReadContext<'_>) {
     let message = &line["message"];
-    // Only for the user or only for the model: hooks and reminders.
+    // A message only for the user or only for the model comes from a hook or is a reminder.
     if message["visibility"].as_str().is_some_and(|who| who != "both") {
         return;
     }
-    let Some(at) = at(line, reading) else { return };
-    let mut parts = anthropic::parts(&message["content"]);
+    let Some(entry) = entry_ref(line, context) else { return };
+    let mut parts = anthropic_content::split_content(&message["content"]);
     for call in &parts.calls {
-        reading.state.call(&call.id, &call.tool);
+        context.state.remember_call(&call.id, &call.tool);
     }
     for result in &mut parts.results {
-        result.tool = reading.state.tool(&result.call);
+        result.tool = context.state.tool_of_call(&result.call);
     }
-    reading.out.results(&at, &parts.results);
+    context.out.push_results(&entry, &parts.results);
     match message["role"].as_str() {
         Some("user") => {
             parts.texts.retain(|text| !text.trim_start().starts_with("<system-reminder>"));
-            reading.out.user(at, &parts);
+            context.out.push_user(entry, &parts);
         }
         Some("assistant") => {
-            let model = text(message, "modelId");
-            if model.is_some() && reading.state.model != model {
-                let facts = Facts { model: model.clone(), ..Facts::default() };
-                reading.out.session(&at.session, at.time, facts);
-                reading.state.model = model;
+            let model = text_field(message, "modelId");
+            if model.is_some() && context.state.model != model {
+                let facts = SessionFacts { model: model.clone(), ..SessionFacts::default() };
+                context.out.push_session(&entry.session, entry.time, facts);
+                context.state.model = model;
             }
-            reading.out.assistant(at, &parts, None);
+            context.out.push_assistant(entry, &parts, None);
         }
         _ => {}
     }

@@ -1,54 +1,65 @@
-//! Gemini CLI: a message is written again when more of it is known, and all of them when a session
-//! goes on. Older versions keep a document.
+//! Logs of Gemini CLI: it writes a message again when it grows, and all messages when a session is
+//! resumed. Older versions keep a document.
 
 use std::fs;
 
 use serde_json::Value;
 
-use super::page::{At, Call, Facts, Outcome, Parts, list, text, time, tokens};
-use super::state::Tokens;
-use super::{Reading, google};
+use super::entry_writer::{
+    EntryRef, LoggedCall, LoggedResult, MessageParts, SessionFacts, list_items, text_field,
+    time_field, token_field,
+};
+use super::reader_state::Tokens;
+use super::{ReadContext, google_content};
 
-pub(super) fn read(line: &Value, reading: &mut Reading<'_>) {
+/// Reads one line.
+pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     if line["sessionId"].is_string() {
-        return header(line, reading);
+        return read_header(line, context);
     }
     let set = &line["$set"];
-    if let (Some(session), Some(title)) = (reading.state.session.clone(), text(set, "summary")) {
-        reading.out.session(&session, None, Facts { title: Some(title), ..Facts::default() });
+    if let (Some(session), Some(title)) =
+        (context.state.session.clone(), text_field(set, "summary"))
+    {
+        context.out.push_session(
+            &session,
+            None,
+            SessionFacts { title: Some(title), ..SessionFacts::default() },
+        );
     }
-    for line in list(&set["messages"]) {
-        if let Some(summary) = summary(line) {
-            // Behind it are messages that have been told, some of them under other names.
-            if let Some(at) = at(line, reading) {
-                reading.out.summary(at, &summary);
+    for line in list_items(&set["messages"]) {
+        if let Some(summary) = find_summary(line) {
+            // The messages after the summary are already known, some of them by other ids.
+            if let Some(entry) = entry_ref(line, context) {
+                context.out.push_summary(entry, &summary);
             }
             return;
         }
-        message(line, reading);
+        read_message(line, context);
     }
     if line["id"].is_string() {
-        message(line, reading);
+        read_message(line, context);
     }
 }
 
-/// What stands for all that was said before, if this is it.
-fn summary(line: &Value) -> Option<String> {
-    let said = google::parts(&line["content"]).texts.join("\n");
+/// Returns the text of a message that is a summary of all before it.
+fn find_summary(line: &Value) -> Option<String> {
+    let said = google_content::split_content(&line["content"]).texts.join("\n");
     (line["type"] == "user" && said.contains("<state_snapshot>")).then_some(said)
 }
 
-pub(super) fn read_document(document: &Value, reading: &mut Reading<'_>) {
-    header(document, reading);
-    for (_, line) in reading.state.take(list(&document["messages"])) {
-        message(line, reading);
+/// Reads the messages of a document that are new.
+pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
+    read_header(document, context);
+    for (_, line) in context.state.take_new_entries(list_items(&document["messages"])) {
+        read_message(line, context);
     }
 }
 
-fn header(line: &Value, reading: &mut Reading<'_>) {
-    let Some(own) = text(line, "sessionId") else { return };
-    // A subagent's log is in a directory that is named after the session it works for.
-    let directory = reading.path.parent();
+fn read_header(line: &Value, context: &mut ReadContext<'_>) {
+    let Some(own) = text_field(line, "sessionId") else { return };
+    // A subagent's log is in a directory that is named after the session of its parent.
+    let directory = context.path.parent();
     let parent = directory
         .filter(|_| line["kind"] == "subagent")
         .and_then(|directory| Some(directory.file_name()?.to_str()?.to_owned()));
@@ -56,89 +67,90 @@ fn header(line: &Value, reading: &mut Reading<'_>) {
         Some(parent) => format!("{parent}/{own}"),
         None => own,
     };
-    if reading.state.session.as_ref() != Some(&session) {
-        let root = reading.path.ancestors().skip(1).take(3).find_map(|directory| {
+    if context.state.session.as_ref() != Some(&session) {
+        let root = context.path.ancestors().skip(1).take(3).find_map(|directory| {
             let root = fs::read_to_string(directory.join(".project_root")).ok()?;
             Some(root.trim().to_owned()).filter(|root| !root.is_empty())
         });
-        let title = text(line, "summary");
-        let facts = Facts { workspace: root, parent, title, ..Facts::default() };
-        reading.out.session(&session, time(line, "startTime"), facts);
-        reading.state.session = Some(session);
+        let title = text_field(line, "summary");
+        let facts = SessionFacts { workspace: root, parent, title, ..SessionFacts::default() };
+        context.out.push_session(&session, time_field(line, "startTime"), facts);
+        context.state.session = Some(session);
     }
 }
 
-fn at(line: &Value, reading: &Reading<'_>) -> Option<At> {
-    let (session, origin) = (reading.state.session.clone()?, text(line, "id")?);
-    Some(At { session, origin, time: time(line, "timestamp") })
+fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
+    let (session, origin) = (context.state.session.clone()?, text_field(line, "id")?);
+    Some(EntryRef { session, origin, time: time_field(line, "timestamp") })
 }
 
-fn message(line: &Value, reading: &mut Reading<'_>) {
-    let Some(at) = at(line, reading) else { return };
-    let mut parts = google::parts(&line["content"]);
-    results(&at, &std::mem::take(&mut parts.results), reading);
+fn read_message(line: &Value, context: &mut ReadContext<'_>) {
+    let Some(entry) = entry_ref(line, context) else { return };
+    let mut parts = google_content::split_content(&line["content"]);
+    push_results(&entry, &std::mem::take(&mut parts.results), context);
     match line["type"].as_str() {
         Some("user") => {
             let shown = &line["displayContent"];
-            let said = if shown.is_null() { parts } else { google::parts(shown) };
+            let said = if shown.is_null() { parts } else { google_content::split_content(shown) };
             let first = said.texts.first().map(|text| text.trim_start()).unwrap_or_default();
             if !first.starts_with("<session_context>") {
-                reading.out.user(at, &said);
+                context.out.push_user(entry, &said);
             }
         }
         Some("gemini") => {
-            parts.thoughts = list(&line["thoughts"]).iter().filter_map(thought).collect();
-            let called = list(&line["toolCalls"]);
+            parts.thoughts =
+                list_items(&line["thoughts"]).iter().filter_map(read_thought).collect();
+            let called = list_items(&line["toolCalls"]);
             let mut calls = std::mem::take(&mut parts.calls);
-            for call in called.iter().filter_map(call) {
+            for call in called.iter().filter_map(read_call) {
                 if !calls.iter().any(|known| known.id == call.id) {
                     calls.push(call);
                 }
             }
-            reading.out.assistant(at.clone(), &parts, None);
-            // They come later than what was said, and under the same name.
-            let calls = Parts { calls, ..Parts::default() };
-            reading.out.assistant(at.part("calls"), &calls, None);
+            context.out.push_assistant(entry.clone(), &parts, None);
+            // The calls are added later to a message with the same id.
+            let calls = MessageParts { calls, ..MessageParts::default() };
+            context.out.push_assistant(entry.part("calls"), &calls, None);
             for called in called {
-                let response = google::parts(&called["result"]);
-                results(
-                    &At { time: time(called, "timestamp"), ..at.clone() },
+                let response = google_content::split_content(&called["result"]);
+                push_results(
+                    &EntryRef { time: time_field(called, "timestamp"), ..entry.clone() },
                     &response.results,
-                    reading,
+                    context,
                 );
             }
-            let model = text(line, "model");
-            reading.count(&at, usage(&line["tokens"]), model.as_deref());
+            let model = text_field(line, "model");
+            context.count_tokens(&entry, read_tokens(&line["tokens"]), model.as_deref());
         }
         _ => {}
     }
 }
 
-/// Results are told twice, in two messages: they are known by their calls alone.
-fn results(at: &At, results: &[Outcome], reading: &mut Reading<'_>) {
-    let at = At { origin: "result".to_owned(), ..at.clone() };
-    reading.out.results(&at, results);
+/// Adds results. Gemini CLI logs each result in two messages, so only its call identifies it.
+fn push_results(entry: &EntryRef, results: &[LoggedResult], context: &mut ReadContext<'_>) {
+    let entry = EntryRef { origin: "result".to_owned(), ..entry.clone() };
+    context.out.push_results(&entry, results);
 }
 
-fn thought(thought: &Value) -> Option<String> {
-    let parts = [text(thought, "subject"), text(thought, "description")];
+fn read_thought(thought: &Value) -> Option<String> {
+    let parts = [text_field(thought, "subject"), text_field(thought, "description")];
     let text = parts.into_iter().flatten().collect::<Vec<_>>().join(": ");
     (!text.is_empty()).then_some(text)
 }
 
-fn call(call: &Value) -> Option<Call> {
-    let tool = text(call, "name").unwrap_or_default();
-    Some(Call { id: text(call, "id")?, tool, input: call["args"].clone() })
+fn read_call(call: &Value) -> Option<LoggedCall> {
+    let tool = text_field(call, "name").unwrap_or_default();
+    Some(LoggedCall { id: text_field(call, "id")?, tool, input: call["args"].clone() })
 }
 
-fn usage(usage: &Value) -> Tokens {
-    let cached = tokens(usage, "cached");
+fn read_tokens(usage: &Value) -> Tokens {
+    let cached = token_field(usage, "cached");
     Tokens {
-        // It counts what was cached, too.
-        input: (tokens(usage, "input") - cached).max(0),
-        output: tokens(usage, "output"),
+        // The total includes cached tokens.
+        input: (token_field(usage, "input") - cached).max(0),
+        output: token_field(usage, "output"),
         cache_read: cached,
         cache_write: 0,
-        reasoning: tokens(usage, "thoughts"),
+        reasoning: token_field(usage, "thoughts"),
     }
 }

@@ -1,255 +1,250 @@
-//! Agents' own logs of their conversations: read as far as they go, and on from there.
+//! Reads agents' own logs of their conversations into the ledger, from where the last reading
+//! stopped.
 //!
-//! Formats are a table, [`LOGS`]. A line that is not complete yet is left for the next time, one
-//! that cannot be read is counted, one of an unknown kind is passed over.
+//! The formats are a table, [`LOG_FORMATS`]. A line that is not complete yet is left for the next
+//! reading. A line that cannot be parsed is counted. A record of an unknown kind is ignored.
 
-mod anthropic;
+mod anthropic_content;
 mod claude;
 mod cline;
 mod codex;
 mod copilot;
-mod document;
+mod document_log;
 mod droid;
-mod find;
+mod entry_writer;
 mod gemini;
-mod google;
-mod identity;
-mod lines;
+mod google_content;
+mod line_log;
+mod log_identity;
+mod log_ref;
 mod opencode;
-mod page;
 mod pi;
 mod qwen;
-mod state;
+mod reader_state;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use takeback_ledger::{Bookmark, Ledger, LedgerError, LogPage, TakenIn, Time, Told};
 
-pub use find::Found;
+pub use self::log_ref::LogRef;
 
-use self::page::{At, Writer};
-use self::state::{State, Tokens};
+use self::entry_writer::{EntryRef, EntryWriter};
+use self::reader_state::{ReaderState, Tokens};
 
-/// How an agent keeps its logs.
+/// The location and format of an agent's logs.
 pub struct LogFormat {
-    /// The agent.
+    /// The name of the agent.
     pub agent: &'static str,
-    /// The variable of the environment that says where its files are.
-    pub variable: Option<&'static str>,
-    /// Where they are otherwise, in the user's home directory.
-    pub home: &'static str,
-    /// Where its logs are among them.
-    pub logs: &'static str,
-    shape: Shape,
-    /// How the names of its logs end.
+    /// The environment variable that names the directory of the agent's files.
+    pub env_var: Option<&'static str>,
+    /// That directory below the user's home directory, if the variable is not set.
+    pub home_directory: &'static str,
+    /// The directory of the logs, relative to the agent's files.
+    pub log_directory: &'static str,
+    shape: LogShape,
+    /// The endings of the names of log files.
     endings: &'static [&'static str],
 }
 
-enum Shape {
+/// Reads one record of a log: a line, or a whole document.
+type ReadRecord = fn(&Value, &mut ReadContext<'_>);
+
+/// The structure of a log.
+enum LogShape {
     /// One JSON object per line.
-    Lines(fn(&serde_json::Value, &mut Reading<'_>)),
-    /// One JSON document, written anew each time.
-    Document(fn(&serde_json::Value, &mut Reading<'_>)),
-    /// JSON by lines, or a document in older versions.
-    Either(fn(&serde_json::Value, &mut Reading<'_>), fn(&serde_json::Value, &mut Reading<'_>)),
-    /// opencode's database.
+    Lines(ReadRecord),
+    /// One JSON document, which the agent rewrites each time.
+    Document(ReadRecord),
+    /// One JSON object per line, or a document in older versions of the agent.
+    LinesOrDocument(ReadRecord, ReadRecord),
+    /// The database of opencode.
     Database,
 }
 
-/// What a format's reader works with.
-struct Reading<'a> {
-    /// The log.
+/// The input and output of a format's reader.
+struct ReadContext<'a> {
+    /// The path of the log.
     path: &'a Path,
-    /// Where the line begins.
+    /// The offset of the line in the log.
     offset: u64,
-    /// What is known from what was read before.
-    state: &'a mut State,
-    /// Where entries go.
-    out: &'a mut Writer,
+    /// Facts from earlier lines.
+    state: &'a mut ReaderState,
+    out: &'a mut EntryWriter,
 }
 
-impl Reading<'_> {
-    /// Tokens of an entry that may be written again: what was not counted yet.
-    fn count(&mut self, at: &At, tokens: Tokens, model: Option<&str>) {
+impl ReadContext<'_> {
+    /// Counts the tokens of an entry that the agent may write again: only those that were not
+    /// counted before.
+    fn count_tokens(&mut self, entry: &EntryRef, tokens: Tokens, model: Option<&str>) {
         if tokens == Tokens::default() {
             return;
         }
-        let (more, is_first) = self.state.count(&at.origin, tokens);
-        let at = if is_first { at.clone() } else { at.part(tokens.total()) };
-        self.out.usage(&at, more.usage(model, i64::from(is_first)));
+        let (more, is_first) = self.state.count_tokens(&entry.origin, tokens);
+        let entry = if is_first { entry.clone() } else { entry.part(tokens.total()) };
+        self.out.push_usage(&entry, more.to_usage(model, i64::from(is_first)));
     }
 }
 
-/// Every format that is known.
-pub const LOGS: &[LogFormat] = &[
+/// Every log format that takeback knows.
+pub const LOG_FORMATS: &[LogFormat] = &[
     LogFormat {
         agent: "claude",
-        variable: Some("CLAUDE_CONFIG_DIR"),
-        home: ".claude",
-        logs: "projects",
-        shape: Shape::Lines(claude::read),
+        env_var: Some("CLAUDE_CONFIG_DIR"),
+        home_directory: ".claude",
+        log_directory: "projects",
+        shape: LogShape::Lines(claude::read_line),
         endings: &[".jsonl"],
     },
     LogFormat {
         agent: "codex",
-        variable: Some("CODEX_HOME"),
-        home: ".codex",
-        logs: "sessions",
-        shape: Shape::Lines(codex::read),
+        env_var: Some("CODEX_HOME"),
+        home_directory: ".codex",
+        log_directory: "sessions",
+        shape: LogShape::Lines(codex::read_line),
         endings: &[".jsonl"],
     },
     LogFormat {
         agent: "gemini",
-        variable: Some("GEMINI_CLI_HOME"),
-        home: "",
-        logs: ".gemini/tmp",
-        shape: Shape::Either(gemini::read, gemini::read_document),
+        env_var: Some("GEMINI_CLI_HOME"),
+        home_directory: "",
+        log_directory: ".gemini/tmp",
+        shape: LogShape::LinesOrDocument(gemini::read_line, gemini::read_document),
         endings: &[".jsonl", ".json"],
     },
     LogFormat {
         agent: "qwen",
-        variable: Some("QWEN_HOME"),
-        home: ".qwen",
-        logs: "projects",
-        shape: Shape::Lines(qwen::read),
+        env_var: Some("QWEN_HOME"),
+        home_directory: ".qwen",
+        log_directory: "projects",
+        shape: LogShape::Lines(qwen::read_line),
         endings: &[".jsonl"],
     },
     LogFormat {
         agent: "droid",
-        variable: Some("FACTORY_HOME_OVERRIDE"),
-        home: "",
-        logs: ".factory/sessions",
-        shape: Shape::Lines(droid::read),
+        env_var: Some("FACTORY_HOME_OVERRIDE"),
+        home_directory: "",
+        log_directory: ".factory/sessions",
+        shape: LogShape::Lines(droid::read_line),
         endings: &[".jsonl"],
     },
     LogFormat {
         agent: "copilot",
-        variable: Some("COPILOT_HOME"),
-        home: ".copilot",
-        logs: "session-state",
-        shape: Shape::Lines(copilot::read),
+        env_var: Some("COPILOT_HOME"),
+        home_directory: ".copilot",
+        log_directory: "session-state",
+        shape: LogShape::Lines(copilot::read_line),
         endings: &["events.jsonl"],
     },
     LogFormat {
         agent: "cline",
-        variable: Some("CLINE_DIR"),
-        home: ".cline",
-        logs: "data/sessions",
-        shape: Shape::Document(cline::read),
+        env_var: Some("CLINE_DIR"),
+        home_directory: ".cline",
+        log_directory: "data/sessions",
+        shape: LogShape::Document(cline::read_document),
         endings: &[".messages.json"],
     },
     LogFormat {
         agent: "opencode",
-        variable: Some("XDG_DATA_HOME"),
-        home: ".local/share",
-        logs: "opencode",
-        shape: Shape::Database,
+        env_var: Some("XDG_DATA_HOME"),
+        home_directory: ".local/share",
+        log_directory: "opencode",
+        shape: LogShape::Database,
         endings: &["opencode.db"],
     },
     LogFormat {
         agent: "pi",
-        variable: Some("PI_CODING_AGENT_DIR"),
-        home: ".pi/agent",
-        logs: "sessions",
-        shape: Shape::Lines(pi::read),
+        env_var: Some("PI_CODING_AGENT_DIR"),
+        home_directory: ".pi/agent",
+        log_directory: "sessions",
+        shape: LogShape::Lines(pi::read_line),
         endings: &[".jsonl"],
     },
 ];
 
-/// How the agent of this name keeps its logs.
+/// Finds the log format of an agent.
 pub fn log_format(agent: &str) -> Option<&'static LogFormat> {
-    LOGS.iter().find(|format| format.agent == agent)
+    LOG_FORMATS.iter().find(|format| format.agent == agent)
 }
 
-/// A part of a log, and what could not be read of it.
+/// A page of a log, as it was read.
 #[derive(Clone, Debug, Default)]
-pub struct Read {
-    /// What it says.
+#[allow(missing_docs, reason = "the names speak")]
+pub struct ReadPage {
     pub page: LogPage,
-    /// Lines that cannot be read, from 1.
-    pub bad: Vec<u64>,
-    /// Whether there is more.
-    pub more: bool,
+    /// The numbers of lines that could not be parsed, from 1.
+    pub bad_lines: Vec<u64>,
+    pub has_more: bool,
 }
 
-/// Why a log was not read.
+/// The reason why a log could not be read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names speak")]
 pub enum LogError {
-    /// The file.
+    /// Reading the file failed.
     #[error("cannot read {path}")]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The document is not what it should be.
-    #[error("{path} cannot be read: {reason}")]
-    Malformed {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// The database.
+    Io { path: PathBuf, source: io::Error },
+    /// The document is not in the agent's format.
+    #[error("cannot parse {path}: {reason}")]
+    Malformed { path: PathBuf, reason: String },
+    /// Reading the database failed.
     #[error("cannot read the database {path}")]
-    Database {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
-    },
-    /// The ledger.
+    Database { path: PathBuf, source: rusqlite::Error },
+    /// The ledger failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
-/// What reading a log to its end brought in.
+/// The result of reading a log to its end.
 #[derive(Clone, Debug, Default)]
-pub struct CaughtUp {
-    /// What is in the ledger.
-    pub taken: TakenIn,
-    /// Lines that cannot be read, from 1.
-    pub bad: Vec<u64>,
+pub struct CatchUp {
+    /// The entries that are new in the ledger.
+    pub taken_in: TakenIn,
+    /// The numbers of lines that could not be parsed, from 1.
+    pub bad_lines: Vec<u64>,
 }
 
 impl LogFormat {
-    /// Reads on in a log from where somebody stopped.
-    pub fn read(&self, found: &Found, from: Option<Bookmark>) -> Result<Read, LogError> {
-        let read = match (&self.shape, &found.session) {
-            (Shape::Lines(read), _) => lines::read(self.agent, &found.path, from, *read),
-            (Shape::Document(read), _) => document::read(self.agent, &found.path, from, *read),
-            (Shape::Either(_, read), _) if found.path.extension() == Some("json".as_ref()) => {
-                document::read(self.agent, &found.path, from, *read)
+    /// Reads the next page of a log, after a bookmark or from the beginning.
+    pub fn read_page(&self, log: &LogRef, from: Option<Bookmark>) -> Result<ReadPage, LogError> {
+        let is_document = log.path.extension() == Some("json".as_ref());
+        let read = match (&self.shape, &log.session) {
+            (LogShape::Lines(read), _) => line_log::read_page(self.agent, &log.path, from, *read),
+            (LogShape::Document(read), _) => {
+                document_log::read_page(self.agent, &log.path, from, *read)
             }
-            (Shape::Either(read, _), _) => lines::read(self.agent, &found.path, from, *read),
-            (Shape::Database, Some(session)) => {
-                return opencode::read(self.agent, &found.path, session, from);
+            (LogShape::LinesOrDocument(_, read), _) if is_document => {
+                document_log::read_page(self.agent, &log.path, from, *read)
             }
-            (Shape::Database, None) => return Ok(Read::default()),
+            (LogShape::LinesOrDocument(read, _), _) => {
+                line_log::read_page(self.agent, &log.path, from, *read)
+            }
+            (LogShape::Database, Some(session)) => {
+                return opencode::read_page(self.agent, &log.path, session, from);
+            }
+            (LogShape::Database, None) => return Ok(ReadPage::default()),
         };
         read.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => {
-                LogError::Malformed { path: found.path.clone(), reason: error.to_string() }
+                LogError::Malformed { path: log.path.clone(), reason: error.to_string() }
             }
-            _ => LogError::Io { path: found.path.clone(), source: error },
+            _ => LogError::Io { path: log.path.clone(), source: error },
         })
     }
 
-    /// Brings a log into the ledger, as far as it goes. `root` gives the workspace that a directory
-    /// belongs to.
+    /// Reads a log to its end, into the ledger. `root` returns the workspace of a directory.
     pub fn catch_up(
         &self,
         ledger: &mut Ledger,
-        found: &Found,
+        log: &LogRef,
         root: &dyn Fn(&Path) -> PathBuf,
         now: Time,
-    ) -> Result<CaughtUp, LogError> {
-        let mut caught_up = CaughtUp::default();
-        let log = found.name();
+    ) -> Result<CatchUp, LogError> {
+        let mut caught_up = CatchUp::default();
+        let name = log.name();
         loop {
-            let mut read = self.read(found, ledger.bookmark(&log)?)?;
+            let mut read = self.read_page(log, ledger.bookmark(&name)?)?;
             if read.page.from.as_ref() == Some(&read.page.to) {
                 return Ok(caught_up);
             }
@@ -260,11 +255,11 @@ impl LogFormat {
                     *directory = root(Path::new(directory)).display().to_string();
                 }
             }
-            // Somebody else has read on meanwhile: from there, then.
-            let Some(taken) = ledger.take_in_page(&read.page, now)? else { continue };
-            caught_up.bad.extend(read.bad);
-            caught_up.taken.add(taken);
-            if !read.more {
+            // If another process has moved the bookmark meanwhile, go on from there.
+            let Some(taken_in) = ledger.take_in_page(&read.page, now)? else { continue };
+            caught_up.bad_lines.extend(read.bad_lines);
+            caught_up.taken_in.add(taken_in);
+            if !read.has_more {
                 return Ok(caught_up);
             }
         }

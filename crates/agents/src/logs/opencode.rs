@@ -1,4 +1,4 @@
-//! opencode: messages and their parts in a database, which is opened for reading only.
+//! Logs of opencode: messages and their parts in a database, which takeback opens read-only.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,42 +7,46 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde_json::Value;
 use takeback_ledger::{Bookmark, LogPage, Time};
 
-use super::find::database_log;
-use super::page::{At, Call, Facts, Outcome, Parts, Writer, text, tokens};
-use super::state::{State, Tokens};
-use super::{LogError, Read};
+use super::entry_writer::{
+    EntryRef, EntryWriter, LoggedCall, LoggedResult, MessageParts, SessionFacts, text_field,
+    token_field,
+};
+use super::log_ref::database_log_name;
+use super::reader_state::{ReaderState, Tokens};
+use super::{LogError, ReadPage};
 
-/// A part of the log has so many messages.
-const PART: usize = 256;
+/// The number of messages in a page.
+const PAGE_SIZE: usize = 256;
 
-/// How long to wait while the agent moves its log into the database.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The time to wait while opencode moves its write-ahead log into the database.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The sessions in a database.
-pub(super) fn sessions(path: &Path) -> Result<Vec<String>, LogError> {
-    list_sessions(path).map_err(|source| LogError::Database { path: path.to_owned(), source })
+/// Lists the sessions in a database, oldest first.
+pub(super) fn list_sessions(path: &Path) -> Result<Vec<String>, LogError> {
+    query_sessions(path).map_err(|source| LogError::Database { path: path.to_owned(), source })
 }
 
-fn list_sessions(path: &Path) -> rusqlite::Result<Vec<String>> {
-    let connection = open(path)?;
+fn query_sessions(path: &Path) -> rusqlite::Result<Vec<String>> {
+    let connection = open_database(path)?;
     let mut statement = connection.prepare("SELECT id FROM session ORDER BY time_created, id")?;
     let rows = statement.query_map([], |row| row.get(0))?;
     rows.collect()
 }
 
-fn open(path: &Path) -> rusqlite::Result<Connection> {
+fn open_database(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     Ok(connection)
 }
 
-pub(super) fn read(
+/// Reads the next page of a session, after a bookmark or from the beginning.
+pub(super) fn read_page(
     agent: &'static str,
     path: &Path,
     session: &str,
     from: Option<Bookmark>,
-) -> Result<Read, LogError> {
+) -> Result<ReadPage, LogError> {
     let failed = |source| LogError::Database { path: path.to_owned(), source };
     read_session(agent, path, session, from).map_err(failed)
 }
@@ -52,53 +56,50 @@ fn read_session(
     path: &Path,
     session: &str,
     from: Option<Bookmark>,
-) -> rusqlite::Result<Read> {
-    let mut connection = open(path)?;
-    // One state of the database for all that is read.
+) -> rusqlite::Result<ReadPage> {
+    let mut connection = open_database(path)?;
+    // A transaction, so that everything is read from one state of the database.
     let connection = connection.transaction()?;
-    let mut state: State = from
-        .as_ref()
-        .and_then(|from| serde_json::from_value(from.state.clone()).ok())
-        .unwrap_or_default();
-    let mut out = Writer::new(agent);
-    // Told each time: it gets its title late, perhaps when all has been said.
-    if let Some((began, facts)) = facts(&connection, session)? {
-        state.learn(&facts);
-        out.session(session, Some(began), facts);
+    let mut state = from.as_ref().map(ReaderState::from_bookmark).unwrap_or_default();
+    let mut out = EntryWriter::new(agent);
+    // Each time, because opencode sets the title late, perhaps after the last message.
+    if let Some((began, facts)) = query_facts(&connection, session)? {
+        state.learn_facts(&facts);
+        out.push_session(session, Some(began), facts);
     }
     let mut statement = connection.prepare(
         "SELECT id, time_created, data FROM message
          WHERE session_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
     )?;
     let after = state.last.clone().unwrap_or_default();
-    let mut rows = statement.query(params![session, after, PART as i64])?;
+    let mut rows = statement.query(params![session, after, PAGE_SIZE as i64])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
         let id: String = row.get(0)?;
         let time = Time(row.get(1)?);
-        let data = json(&row.get::<_, String>(2)?);
-        let parts = parts(&connection, &id)?;
+        let data = parse_json(&row.get::<_, String>(2)?);
+        let parts = query_parts(&connection, &id)?;
         if is_being_written(&connection, session, &id, &data, &parts)? {
             break;
         }
-        let at = At { session: session.to_owned(), origin: id.clone(), time: Some(time) };
-        message(&at, &data, &parts, &mut out);
+        let entry = EntryRef { session: session.to_owned(), origin: id.clone(), time: Some(time) };
+        push_message(&entry, &data, &parts, &mut out);
         state.last = Some(id);
         count += 1;
     }
     let to = Bookmark {
-        log: database_log(path, session),
+        log: database_log_name(path, session),
         agent: agent.to_owned(),
         offset: from.as_ref().map_or(0, |from| from.offset) + count as u64,
         identity: String::new(),
-        state: serde_json::to_value(&state).expect("plain data becomes JSON"),
+        state: state.to_json(),
     };
     let page = LogPage { from, to, entries: out.entries };
-    Ok(Read { page, bad: Vec::new(), more: count == PART })
+    Ok(ReadPage { page, bad_lines: Vec::new(), has_more: count == PAGE_SIZE })
 }
 
-/// Whether more of a message is to come. One that was cut off gets no more once the agent has
-/// answered again.
+/// Returns true if opencode is still writing the message. A message that was cut off counts as
+/// complete once a later answer exists.
 fn is_being_written(
     connection: &Connection,
     session: &str,
@@ -108,7 +109,7 @@ fn is_being_written(
 ) -> rusqlite::Result<bool> {
     let is_open = match data["role"].as_str() {
         Some("assistant") => data["time"]["completed"].is_null() && data["error"].is_null(),
-        // First comes the message, then what it says.
+        // opencode writes the message first and its parts later.
         _ => parts.is_empty(),
     };
     if !is_open {
@@ -121,86 +122,89 @@ fn is_being_written(
     later.query_row([session, id], |row| row.get(0))
 }
 
-fn facts(connection: &Connection, session: &str) -> rusqlite::Result<Option<(Time, Facts)>> {
+fn query_facts(
+    connection: &Connection,
+    session: &str,
+) -> rusqlite::Result<Option<(Time, SessionFacts)>> {
     let sql = "SELECT directory, title, parent_id, time_created FROM session WHERE id = ?1";
     let row = connection.query_row(sql, [session], |row| {
         let title: Option<String> = row.get(1)?;
-        let is_made_up = |title: &String| {
+        let is_placeholder = |title: &String| {
             title.starts_with("New session - ") || title.starts_with("Child session - ")
         };
-        let facts = Facts {
+        let facts = SessionFacts {
             workspace: row.get(0)?,
-            title: title.filter(|title| !is_made_up(title)),
+            title: title.filter(|title| !is_placeholder(title)),
             parent: row.get(2)?,
-            ..Facts::default()
+            ..SessionFacts::default()
         };
         Ok((Time(row.get(3)?), facts))
     });
     row.optional()
 }
 
-fn parts(connection: &Connection, message: &str) -> rusqlite::Result<Vec<Value>> {
+fn query_parts(connection: &Connection, message: &str) -> rusqlite::Result<Vec<Value>> {
     let mut statement =
         connection.prepare_cached("SELECT data FROM part WHERE message_id = ?1 ORDER BY id")?;
     let rows = statement.query_map([message], |row| row.get::<_, String>(0))?;
-    rows.map(|row| row.map(|data| json(&data))).collect()
+    rows.map(|row| row.map(|data| parse_json(&data))).collect()
 }
 
-fn json(data: &str) -> Value {
+fn parse_json(data: &str) -> Value {
     serde_json::from_str(data).unwrap_or_default()
 }
 
-fn message(at: &At, data: &Value, blocks: &[Value], out: &mut Writer) {
-    let mut parts = Parts::default();
+fn push_message(entry: &EntryRef, data: &Value, blocks: &[Value], out: &mut EntryWriter) {
+    let mut parts = MessageParts::default();
     for block in blocks.iter().filter(|block| block["synthetic"] != true) {
         match block["type"].as_str() {
-            Some("text") => parts.texts.extend(text(block, "text")),
-            Some("reasoning") => parts.thoughts.extend(text(block, "text")),
+            Some("text") => parts.texts.extend(text_field(block, "text")),
+            Some("reasoning") => parts.thoughts.extend(text_field(block, "text")),
             Some("file") => parts.attachments.push(serde_json::json!({
                 "type": "file", "filename": block["filename"], "media_type": block["mime"],
             })),
-            Some("tool") => tool(block, &mut parts),
+            Some("tool") => add_tool(block, &mut parts),
             _ => {}
         }
     }
     match data["role"].as_str() {
-        Some("user") => out.user(at.clone(), &parts),
+        Some("user") => out.push_user(entry.clone(), &parts),
         Some("assistant") if data["summary"] == true => {
-            out.summary(at.clone(), &parts.texts.join("\n"));
+            out.push_summary(entry.clone(), &parts.texts.join("\n"));
         }
         Some("assistant") => {
-            out.assistant(at.clone(), &parts, text(data, "finish"));
-            out.results(at, &parts.results);
+            out.push_assistant(entry.clone(), &parts, text_field(data, "finish"));
+            out.push_results(entry, &parts.results);
         }
         _ => {}
     }
     let spent = &data["tokens"];
     let spent = Tokens {
-        input: tokens(spent, "input"),
-        output: tokens(spent, "output"),
-        cache_read: tokens(&spent["cache"], "read"),
-        cache_write: tokens(&spent["cache"], "write"),
-        reasoning: tokens(spent, "reasoning"),
+        input: token_field(spent, "input"),
+        output: token_field(spent, "output"),
+        cache_read: token_field(&spent["cache"], "read"),
+        cache_write: token_field(&spent["cache"], "write"),
+        reasoning: token_field(spent, "reasoning"),
     };
-    let usage = spent.usage(text(data, "modelID").as_deref(), 1).map(|mut usage| {
+    let usage = spent.to_usage(text_field(data, "modelID").as_deref(), 1).map(|mut usage| {
         usage.estimated_cost_usd = data["cost"].as_f64().filter(|cost| *cost > 0.0);
         usage
     });
-    out.usage(at, usage);
+    out.push_usage(entry, usage);
 }
 
-fn tool(block: &Value, parts: &mut Parts) {
-    let Some(call) = text(block, "callID") else { return };
-    let (tool, state) = (text(block, "tool"), &block["state"]);
+fn add_tool(block: &Value, parts: &mut MessageParts) {
+    let Some(call) = text_field(block, "callID") else { return };
+    let (tool, state) = (text_field(block, "tool"), &block["state"]);
     let name = tool.clone().unwrap_or_default();
-    parts.calls.push(Call { id: call.clone(), tool: name, input: state["input"].clone() });
+    parts.calls.push(LoggedCall { id: call.clone(), tool: name, input: state["input"].clone() });
     let exit = state["metadata"]["exit"].as_i64().map(|code| code == 0);
     let result = match state["status"].as_str() {
-        Some("completed") => (text(state, "output"), exit.unwrap_or(true)),
-        Some("error") => (text(state, "error"), false),
+        Some("completed") => (text_field(state, "output"), exit.unwrap_or(true)),
+        Some("error") => (text_field(state, "error"), false),
         _ => return,
     };
     let (output, succeeded) = result;
     let text = output.unwrap_or_default();
-    parts.results.push(Outcome { call, tool, text, succeeded: Some(succeeded) });
+    parts.results.push(LoggedResult { call, tool, text, succeeded: Some(succeeded) });
 }

@@ -1,93 +1,108 @@
-//! Qwen Code: Claude's records around Google's content.
+//! Logs of Qwen Code: records like those of Claude Code, with content in Google's format.
 
 use serde_json::Value;
 
-use super::page::{At, Facts, list, text, time, tokens};
-use super::state::Tokens;
-use super::{Reading, google};
+use super::entry_writer::{
+    EntryRef, SessionFacts, list_items, text_field, time_field, token_field,
+};
+use super::reader_state::Tokens;
+use super::{ReadContext, google_content};
 
-pub(super) fn read(line: &Value, reading: &mut Reading<'_>) {
+/// Reads one line.
+pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     match line["type"].as_str() {
-        Some("user") => user(line, reading),
-        Some("assistant") => assistant(line, reading),
-        Some("tool_result") => tool_result(line, reading),
-        Some("system") => system(line, reading),
+        Some("user") => read_user(line, context),
+        Some("assistant") => read_assistant(line, context),
+        Some("tool_result") => read_result(line, context),
+        Some("system") => read_system(line, context),
         _ => {}
     }
 }
 
-fn at(line: &Value, reading: &mut Reading<'_>) -> Option<At> {
-    let (session, uuid) = (text(line, "sessionId")?, text(line, "uuid")?);
-    let time = time(line, "timestamp");
-    if reading.state.introduced.as_ref() != Some(&session) {
-        let (workspace, branch) = (text(line, "cwd"), text(line, "gitBranch"));
-        reading.out.session(&session, time, Facts { workspace, branch, ..Facts::default() });
-        reading.state.introduced = Some(session.clone());
+fn entry_ref(line: &Value, context: &mut ReadContext<'_>) -> Option<EntryRef> {
+    let (session, uuid) = (text_field(line, "sessionId")?, text_field(line, "uuid")?);
+    let time = time_field(line, "timestamp");
+    if context.state.introduced.as_ref() != Some(&session) {
+        let (workspace, branch) = (text_field(line, "cwd"), text_field(line, "gitBranch"));
+        context.out.push_session(
+            &session,
+            time,
+            SessionFacts { workspace, branch, ..SessionFacts::default() },
+        );
+        context.state.introduced = Some(session.clone());
     }
-    Some(At { session, origin: uuid, time })
+    Some(EntryRef { session, origin: uuid, time })
 }
 
-fn user(line: &Value, reading: &mut Reading<'_>) {
-    // The agent goes on in the user's name, too.
-    let is_said = line["provenance"].as_str().is_none_or(|who| who == "real_user");
-    if !is_said {
+fn read_user(line: &Value, context: &mut ReadContext<'_>) {
+    // The agent also sends messages in the user's name, to continue a turn.
+    let is_typed = line["provenance"].as_str().is_none_or(|who| who == "real_user");
+    if !is_typed {
         return;
     }
-    let Some(at) = at(line, reading) else { return };
-    let mut parts = google::parts(&line["message"]["parts"]);
-    match text(&line["systemPayload"], "displayText") {
+    let Some(entry) = entry_ref(line, context) else { return };
+    let mut parts = google_content::split_content(&line["message"]["parts"]);
+    match text_field(&line["systemPayload"], "displayText") {
         Some(shown) => parts.texts = vec![shown],
         None => parts.texts.retain(|text| !text.starts_with("<qwen:")),
     }
-    reading.out.user(at, &parts);
+    context.out.push_user(entry, &parts);
 }
 
-fn assistant(line: &Value, reading: &mut Reading<'_>) {
-    let Some(at) = at(line, reading) else { return };
-    let parts = google::parts(&line["message"]["parts"]);
-    reading.out.assistant(at.clone(), &parts, None);
-    let model = text(line, "model");
-    reading.out.usage(&at, usage(&line["usageMetadata"]).usage(model.as_deref(), 1));
+fn read_assistant(line: &Value, context: &mut ReadContext<'_>) {
+    let Some(entry) = entry_ref(line, context) else { return };
+    let parts = google_content::split_content(&line["message"]["parts"]);
+    context.out.push_assistant(entry.clone(), &parts, None);
+    let model = text_field(line, "model");
+    context
+        .out
+        .push_usage(&entry, read_tokens(&line["usageMetadata"]).to_usage(model.as_deref(), 1));
 }
 
-fn tool_result(line: &Value, reading: &mut Reading<'_>) {
-    let Some(at) = at(line, reading) else { return };
-    let mut parts = google::parts(&line["message"]["parts"]);
+fn read_result(line: &Value, context: &mut ReadContext<'_>) {
+    let Some(entry) = entry_ref(line, context) else { return };
+    let mut parts = google_content::split_content(&line["message"]["parts"]);
     let status = line["toolCallResult"]["status"].as_str();
     if let ([result], Some(status)) = (parts.results.as_mut_slice(), status) {
         result.succeeded = Some(status == "success");
     }
-    reading.out.results(&at, &parts.results);
+    context.out.push_results(&entry, &parts.results);
 }
 
-fn system(line: &Value, reading: &mut Reading<'_>) {
+fn read_system(line: &Value, context: &mut ReadContext<'_>) {
     let payload = &line["systemPayload"];
     match line["subtype"].as_str() {
         Some("chat_compression") => {
-            let history = list(&payload["compressedHistory"]);
-            let said = |content: &Value| google::parts(&content["parts"]).texts;
-            let summary = history.iter().flat_map(said).next().unwrap_or_default();
-            if let Some(at) = at(line, reading).filter(|_| !summary.is_empty()) {
-                reading.out.summary(at, &summary);
+            let history = list_items(&payload["compressedHistory"]);
+            let texts_of = |content: &Value| google_content::split_content(&content["parts"]).texts;
+            let summary = history.iter().flat_map(texts_of).next().unwrap_or_default();
+            if let Some(entry) = entry_ref(line, context).filter(|_| !summary.is_empty()) {
+                context.out.push_summary(entry, &summary);
             }
         }
         Some("custom_title") => {
-            if let (Some(at), title @ Some(_)) = (at(line, reading), text(payload, "customTitle")) {
-                reading.out.session(&at.session, at.time, Facts { title, ..Facts::default() });
+            if let (Some(entry), title @ Some(_)) =
+                (entry_ref(line, context), text_field(payload, "customTitle"))
+            {
+                context.out.push_session(
+                    &entry.session,
+                    entry.time,
+                    SessionFacts { title, ..SessionFacts::default() },
+                );
             }
         }
         _ => {}
     }
 }
 
-fn usage(usage: &Value) -> Tokens {
-    let cached = tokens(usage, "cachedContentTokenCount");
+fn read_tokens(usage: &Value) -> Tokens {
+    let cached = token_field(usage, "cachedContentTokenCount");
     Tokens {
-        // It counts what was cached, too.
-        input: (tokens(usage, "promptTokenCount") - cached).max(0),
-        output: tokens(usage, "candidatesTokenCount"),
+        // The total includes cached tokens.
+        input: (token_field(usage, "promptTokenCount") - cached).max(0),
+        output: token_field(usage, "candidatesTokenCount"),
         cache_read: cached,
         cache_write: 0,
-        reasoning: tokens(usage, "thoughtsTokenCount"),
+        reasoning: token_field(usage, "thoughtsTokenCount"),
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use takeback_tree::{Oid, Uncovered};
-use takeback_undo::Wish;
+use takeback_undo::CheckpointOptions;
 
 use crate::background;
 use crate::context::Context;
@@ -46,7 +46,7 @@ pub(crate) struct View {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let wish = Wish {
+    let wish = CheckpointOptions {
         reason: arguments.reason.clone(),
         name: arguments.name.clone(),
         pinned: arguments.pin,
@@ -60,20 +60,18 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     }
     let id = &view.id.to_string()[..7];
     println!("Checkpoint {id} of {}.", output::count(view.files as usize, "file"));
-    let lines = view.uncovered.iter().map(|uncovered| {
-        format!("{}  ({})", uncovered.path, output::disarm(&output::reason(uncovered)))
-    });
+    let lines = view.uncovered.iter().map(output::uncovered_line);
     output::print_section("Not covered", lines, context);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Takes one, and starts to look after the store if that is due.
-pub(crate) fn take(wish: &Wish, context: &Context) -> Result<View, Failure> {
-    let keeper = context.keeper()?;
-    super::refuse_if_off(&keeper, context)?;
-    let workspace = keeper.workspace(&context.directory)?;
-    let taken = keeper.checkpoint(&workspace, wish)?;
-    background::upkeep(context, &keeper);
+pub(crate) fn take(wish: &CheckpointOptions, context: &Context) -> Result<View, Failure> {
+    let opened = context.opened()?;
+    super::refuse_if_off(opened, context)?;
+    let workspace = takeback_undo::history::open_workspace(opened, &context.directory)?;
+    let taken = takeback_undo::history::take_checkpoint(opened, &workspace, wish)?;
+    background::spawn_upkeep(context, opened);
     Ok(View {
         id: taken.pin.id,
         number: 1,

@@ -10,7 +10,7 @@ use toml::de::DeTable;
 use crate::config::{self, Config};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Style, paint};
+use crate::output::{self, Cell, Column, Style, Table};
 
 /// Show the settings in force and where each comes from
 #[derive(Args)]
@@ -74,12 +74,16 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
         return Ok(ExitCode::SUCCESS);
     }
     println!("{}", output::disarm(&view.file));
-    let width = view.settings.iter().map(|item| item.key.len()).max().unwrap_or(0);
+    let columns = [Column::left(), Column::free().shrinks(1, 20), Column::free().shrinks(0, 0)];
+    let mut table = Table::new(columns).indented(2);
     for item in &view.settings {
-        let value = output::disarm(&item.value.to_string());
-        let source = paint(context, Style::Faint, &format!("({})", item.source));
-        println!("  {:<width$} = {value}  {source}", item.key);
+        table.add([
+            Cell::new(&item.key),
+            Cell::new(item.value.to_string()).between("= ", ""),
+            Cell::styled(Style::Faint, format!("({})", item.source)),
+        ]);
     }
+    table.print();
     Ok(ExitCode::SUCCESS)
 }
 

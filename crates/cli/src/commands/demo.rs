@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
 use serde_json::json;
-use takeback_undo::{Event, History, Keeper, Report, RollbackOptions, ToolCall, Work};
+use takeback_undo::{Destination, Opened, Report, ReportedEvent, Request, ToolCall, ToolWork};
 
 use crate::commands::rollback;
 use crate::context::Context;
@@ -50,8 +50,8 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     let project = scratch.path.join("shop");
     make_project(&project).map_err(failed)?;
     let has_git = stage_something(&project);
-    let context = context.elsewhere(&project, &scratch.path.join("home"));
-    let keeper = context.keeper_with(crate::config::Config::default());
+    let context = context.in_home(&project, &scratch.path.join("home"));
+    let opened = &context.open_with(crate::config::Config::default());
     let before = look(&project).map_err(failed)?;
     let staged_before = staged(&project);
 
@@ -61,24 +61,22 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
         println!("  staged in git: {}", staged_before.trim());
     }
     println!("\nAn agent with takeback's hooks is told: “{PROMPT}”");
-    let agent = Agent { keeper: &keeper, directory: &project };
-    agent.tell(Event::TurnStart { prompt: Some(PROMPT.into()) })?;
+    let agent = Agent { opened, directory: &project };
+    agent.tell(ReportedEvent::TurnStart { prompt: Some(PROMPT.into()) })?;
     for (number, line) in AGENT.iter().enumerate() {
         println!("  $ {line}");
         agent.run(number, line).map_err(failed)??;
     }
-    agent.tell(Event::TurnEnd)?;
+    agent.tell(ReportedEvent::TurnEnd)?;
     println!("What is left:");
     look(&project).map_err(failed)?.iter().for_each(|line| println!("  {line}"));
 
     println!("\n$ takeback rollback --steps");
-    rollback::list(&keeper, true, &context)?;
+    rollback::list(true, &context)?;
     println!("\n$ takeback rollback 1 --index");
-    let workspace = keeper.workspace(&project)?;
-    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
-    let found = history.find(workspace.store(), "1")?;
-    let options = RollbackOptions { index: has_git, ..RollbackOptions::default() };
-    let view = keeper.plan_rollback(&workspace, &history, &found, &options)?.apply()?;
+    let to = Destination::Checkpoint("1".into());
+    let request = Request { index: has_git, ..Request::new(&project, to) };
+    let view = takeback_undo::rollback::roll_back(opened, &request)?;
     rollback::show::show(&view, false, &context);
 
     println!();
@@ -107,12 +105,12 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
 
 /// The scripted agent: reports what it does, like a real one.
 struct Agent<'a> {
-    keeper: &'a Keeper,
+    opened: &'a Opened,
     directory: &'a Path,
 }
 
 impl Agent<'_> {
-    fn tell(&self, event: Event) -> Result<(), Failure> {
+    fn tell(&self, event: ReportedEvent) -> Result<(), Failure> {
         let report = Report {
             agent: "demo".into(),
             session: "1".into(),
@@ -122,7 +120,10 @@ impl Agent<'_> {
             model: None,
             event,
         };
-        match self.keeper.handle(&report).failures.first() {
+        match takeback_undo::hook::handle(self.opened, &report, &takeback_undo::Deadline::open())
+            .failures
+            .first()
+        {
             Some(failure) => Err(Failure::new(failure)),
             None => Ok(()),
         }
@@ -133,16 +134,16 @@ impl Agent<'_> {
             id: Some(number.to_string()),
             tool: "Bash".into(),
             input: json!({ "command": line }),
-            work: Work::shell(line),
+            work: ToolWork::run_script(line),
         };
-        if let Err(failure) = self.tell(Event::BeforeTool(call.clone())) {
+        if let Err(failure) = self.tell(ReportedEvent::BeforeTool(call.clone())) {
             return Ok(Err(failure));
         }
         let status = shell(self.directory, line).status()?;
         if !status.success() {
             return Ok(Err(Failure::new(format!("the scripted agent failed at `{line}`"))));
         }
-        Ok(self.tell(Event::AfterTool { call, outcome: Some("ok".into()) }))
+        Ok(self.tell(ReportedEvent::AfterTool { call, outcome: Some("ok".into()) }))
     }
 }
 

@@ -23,9 +23,9 @@ pub(crate) struct Arguments {
 
 /// What the command is taken for, in the directory that counts.
 pub(crate) fn analyse(command: &str, context: &Context) -> Result<Analysis, Failure> {
-    let keeper = context.keeper()?;
+    let opened = context.opened()?;
     let directory = std::fs::canonicalize(&context.directory).unwrap_or(context.directory.clone());
-    let workspace = keeper.root(&directory).unwrap_or(directory.clone());
+    let workspace = opened.find_root(&directory).unwrap_or(directory.clone());
     let home = context.user_home();
     let surroundings = Surroundings { directory: &directory, workspace: &workspace, home };
     Ok(shell::analyse(command, &surroundings))

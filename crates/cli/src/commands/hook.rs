@@ -7,15 +7,16 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_agents::{AGENTS, Agent, Heard, agent, notice_text, parse};
-use takeback_undo::{Event, Keeper, Turn, TurnId};
+use takeback_agents::{AGENTS, Agent, ParsedPayload, find_agent, notice_text, parse_payload};
+use takeback_undo::rollback::take_notices;
+use takeback_undo::{Deadline, Opened, ReportedEvent, Turn, TurnId, hook};
 
 use super::slash;
 use crate::background;
 use crate::context::Context;
 use crate::fired;
 use crate::output;
-use crate::reporting::{self, Waited, Work};
+use crate::reporting::{self, PendingReport, Waited, workspace_of};
 
 /// Report what an agent does: one JSON object on standard input
 ///
@@ -44,25 +45,25 @@ pub(crate) struct Arguments {
 /// More than this is nothing that an agent says.
 const MAX_INPUT: u64 = 256 << 20;
 
-/// What came of an event.
-struct Outcome {
+/// The result of handling an event.
+struct EventOutcome {
     failures: Vec<String>,
-    /// Whether the user wants a call refused rather than unprotected.
+    /// True if the user wants a call refused rather than unprotected.
     is_strict: bool,
-    /// Whether it was about a call that may still be refused.
+    /// True if the event is a call that can still be refused.
     is_refusable: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
-    let Some(agent) = agent(&arguments.agent) else {
+    let Some(agent) = find_agent(&arguments.agent) else {
         return give_up(&format!("there is no agent {:?}: it is {}", arguments.agent, names()));
     };
-    let Outcome { failures, is_strict, is_refusable } = handle(agent, arguments, context);
+    let EventOutcome { failures, is_strict, is_refusable } = handle(agent, arguments, context);
     failures.iter().for_each(|failure| eprintln!("takeback: {}", output::disarm(failure)));
     if failures.is_empty() || !is_strict || !is_refusable {
         return ExitCode::SUCCESS;
     }
-    let (answer, code) = agent.refuse(&failures.join("; "));
+    let (answer, code) = agent.refusal_output(&failures.join("; "));
     // If it cannot be said, there is nobody to say it to.
     answer.iter().for_each(|answer| drop(print(answer)));
     ExitCode::from(code)
@@ -92,25 +93,25 @@ pub(crate) fn give_up(message: &str) -> ExitCode {
     if is_strict { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
+fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutcome {
     let mut outcome =
-        Outcome { failures: Vec::new(), is_strict: arguments.strict, is_refusable: false };
+        EventOutcome { failures: Vec::new(), is_strict: arguments.strict, is_refusable: false };
     let mut input = Vec::new();
     let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
     let heard = match read {
-        Ok(_) => parse(agent, arguments.event.as_deref(), &input, &context.directory)
+        Ok(_) => parse_payload(agent, arguments.event.as_deref(), &input, &context.directory)
             .map_err(|error| error.to_string()),
         Err(error) => Err(format!("cannot read the event: {error}")),
     };
     // Going back is possible also where nothing is captured.
-    if let Ok(Some(Heard::Slash { slash, directory })) = &heard {
+    if let Ok(Some(ParsedPayload::Slash { command: slash, directory })) = &heard {
         let text = slash::answer(slash, directory, context);
-        outcome.failures.extend(print(&agent.answer(&text)).err());
+        outcome.failures.extend(print(&agent.answer_output(&text)).err());
         return outcome;
     }
-    let Some((keeper, failures)) = reporting::keeper(context) else { return outcome };
+    let Some((opened, failures)) = reporting::open(context) else { return outcome };
     outcome.failures = failures;
-    outcome.is_strict |= keeper.settings().strict;
+    outcome.is_strict |= opened.settings().strict;
     // What cannot be read may be a call only if that was said elsewhere. Our own format asks for
     // the code of whatever fails.
     outcome.is_refusable =
@@ -120,32 +121,37 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
         outcome.failures.push(message);
         None
     });
-    let place = match &heard {
-        Some(Heard::Report { report, .. }) => &report.directory,
-        _ => &context.directory,
+    let directory = match &heard {
+        Some(ParsedPayload::Report { report, .. }) => report.directory.clone(),
+        _ => context.directory.clone(),
     };
-    let place = keeper.root(place).unwrap_or(place.clone());
-    outcome.failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
+    let note = |failure: &String| {
+        opened.note_failure(&workspace_of(&opened, &directory), failure);
+    };
+    outcome.failures.iter().for_each(note);
     // Nothing: it cannot be read, or is something that this version does not know.
-    let Some(Heard::Report { report, event, log }) = heard else { return outcome };
-    outcome.is_refusable |= matches!(report.event, Event::BeforeTool(_));
+    let Some(ParsedPayload::Report { report, event, log }) = heard else { return outcome };
+    outcome.is_refusable |= matches!(report.event, ReportedEvent::BeforeTool(_));
     let unknown = || Turn { id: TurnId::Number(0), number: 0 };
     let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown());
-    let late: Option<Turn> = arguments.late.as_ref().map(turn);
-    let is_late = late.is_some();
-    if is_late {
-        background::detach();
-    }
-    let work = Work::begin(&keeper, &place, &report, late);
-    match work.wait() {
+    let is_late = arguments.late.is_some();
+    let deadline = match arguments.late.as_ref().map(turn) {
+        Some(turn) => {
+            background::detach();
+            Deadline::passed_in(turn)
+        }
+        None => Deadline::open(),
+    };
+    let pending = PendingReport::start(&opened, &report, deadline);
+    match pending.wait() {
         Waited::Done(handled) => {
-            work.leave_for_later(context, &handled, log.as_deref());
+            pending.spawn_follow_up(context, &handled, log.as_deref());
             outcome.failures.extend(handled.failures);
         }
         Waited::TooLong { message } => {
             // This process ends, and with it what it began; another one does it again, and says so
             // when it is done.
-            let turn = keeper.current_turn(&report).unwrap_or_else(unknown);
+            let turn = hook::current_turn(&opened, &report).unwrap_or_else(unknown);
             let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
             let mut words = vec!["hook", agent.name];
             words.extend(arguments.event.as_deref());
@@ -161,10 +167,10 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
     }
     // An agent does not read what comes with a failure.
     let fails = outcome.is_strict && outcome.is_refusable && !outcome.failures.is_empty();
-    if !is_late && !fails && agent.speaks_on(event) {
+    if !is_late && !fails && agent.can_notify_on(event) {
         // What cannot be looked up now is told later.
-        if let Err(failure) = tell(agent, event, &keeper, &report.session_id()) {
-            keeper.note_failure(&place, &failure);
+        if let Err(failure) = tell(agent, event, &opened, &report.session_id()) {
+            note(&failure);
             outcome.failures.push(failure);
         }
     }
@@ -172,9 +178,9 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> Outcome {
 }
 
 /// Tells the model what happened to its files behind its back: once, and nothing else.
-fn tell(agent: &Agent, event: &str, keeper: &Keeper, session: &str) -> Result<(), String> {
-    let notices = keeper.take_notices(session)?;
-    let answer = notice_text(&notices).and_then(|text| agent.say(event, &text));
+fn tell(agent: &Agent, event: &str, opened: &Opened, session: &str) -> Result<(), String> {
+    let notices = take_notices(opened, session)?;
+    let answer = notice_text(&notices).and_then(|text| agent.notice_output(event, &text));
     if let Some(answer) = answer {
         let lost = |error| format!("the model could not be told what changed: {error}");
         print(&answer).map_err(lost)?;

@@ -18,7 +18,7 @@ mod undo;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use takeback_undo::Keeper;
+use takeback_undo::Opened;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -45,6 +45,19 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// True if long output of the command goes into a pager. Agents and other programs read the
+    /// output of the others, or it comes while they run.
+    pub(crate) fn is_paged(&self) -> bool {
+        !matches!(
+            self,
+            Command::Hook(_)
+                | Command::Rpc(_)
+                | Command::Run(_)
+                | Command::Slash(_)
+                | Command::Demo(_)
+        )
+    }
+
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         match self {
             Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),
@@ -67,8 +80,8 @@ impl Command {
 }
 
 /// Nothing is captured for somebody who does not want it.
-fn refuse_if_off(keeper: &Keeper, context: &Context) -> Result<(), Failure> {
-    if keeper.settings().enabled {
+fn refuse_if_off(opened: &Opened, context: &Context) -> Result<(), Failure> {
+    if opened.settings().enabled {
         return Ok(());
     }
     let hint = if context.is_switched_off() {

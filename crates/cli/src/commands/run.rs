@@ -11,12 +11,13 @@ use rustix::process::{Pid, Signal};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use takeback_undo::{Event, Keeper, Report, ToolCall, script_in};
+use takeback_undo::hook::find_script;
+use takeback_undo::{Opened, Report, ReportedEvent, ToolCall};
 
 use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::Progress;
+use crate::output::{self, Progress};
 
 /// Run a command between two checkpoints: for agents without hooks
 ///
@@ -41,15 +42,15 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let keeper = context.keeper()?;
+    let opened = context.opened()?;
     let work = Work::new(arguments, context);
-    let is_on = keeper.settings().enabled;
+    let is_on = opened.settings().enabled;
     if is_on {
-        work.begin(&keeper)?;
+        work.begin(opened)?;
     }
     let ended = execute(arguments, context);
     if is_on {
-        work.end(&keeper, context, ended.as_ref().ok());
+        work.end(opened, context, ended.as_ref().ok());
     }
     match ended {
         Ok(status) => Ok(exit_code(status)),
@@ -103,12 +104,15 @@ impl Work {
         let words: Vec<String> =
             arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let input = json!({ "command": words });
-        let line = script_in(&input).expect("words are a command");
+        let line = find_script(&input).expect("words are a command");
         let call = ToolCall {
             id: Some("1".into()),
             tool: "run".into(),
             input,
-            work: takeback_undo::Work::Changes { script: Some(line.clone()), paths: Vec::new() },
+            work: takeback_undo::ToolWork::Changes {
+                script: Some(line.clone()),
+                paths: Vec::new(),
+            },
         };
         let report = Report {
             agent: "run".into(),
@@ -117,20 +121,24 @@ impl Work {
             turn: None,
             directory: context.directory.clone(),
             model: None,
-            event: Event::SessionStart,
+            event: ReportedEvent::SessionStart,
         };
         Work { report, call, line }
     }
 
-    fn tell(&self, keeper: &Keeper, event: Event) -> takeback_undo::Handled {
-        keeper.handle(&Report { event, ..self.report.clone() })
+    fn tell(&self, opened: &Opened, event: ReportedEvent) -> takeback_undo::Handled {
+        takeback_undo::hook::handle(
+            opened,
+            &Report { event, ..self.report.clone() },
+            &takeback_undo::Deadline::open(),
+        )
     }
 
     /// Nothing is run unprotected: who wants that need not ask for takeback.
-    fn begin(&self, keeper: &Keeper) -> Result<(), Failure> {
+    fn begin(&self, opened: &Opened) -> Result<(), Failure> {
         let _progress = Progress::new("taking a checkpoint");
-        self.tell(keeper, Event::TurnStart { prompt: Some(self.line.clone()) });
-        let handled = self.tell(keeper, Event::BeforeTool(self.call.clone()));
+        self.tell(opened, ReportedEvent::TurnStart { prompt: Some(self.line.clone()) });
+        let handled = self.tell(opened, ReportedEvent::BeforeTool(self.call.clone()));
         match handled.failures.first().filter(|_| handled.missed) {
             Some(failure) => {
                 Err(Failure::new("no checkpoint could be taken; the command was not run")
@@ -141,21 +149,23 @@ impl Work {
         }
     }
 
-    fn end(&self, keeper: &Keeper, context: &Context, status: Option<&ExitStatus>) {
+    fn end(&self, opened: &Opened, context: &Context, status: Option<&ExitStatus>) {
         let outcome = match status {
             Some(status) if status.success() => "ok".to_owned(),
             Some(status) => status.to_string(),
             None => "not run".to_owned(),
         };
-        let after = Event::AfterTool { call: self.call.clone(), outcome: Some(outcome) };
-        let handled = self.tell(keeper, after);
-        let ended = self.tell(keeper, Event::TurnEnd);
-        let over = self.tell(keeper, Event::SessionEnd);
+        let after = ReportedEvent::AfterTool { call: self.call.clone(), outcome: Some(outcome) };
+        let handled = self.tell(opened, after);
+        let ended = self.tell(opened, ReportedEvent::TurnEnd);
+        let over = self.tell(opened, ReportedEvent::SessionEnd);
         for failure in handled.failures.iter().chain(&ended.failures).chain(&over.failures) {
-            eprintln!("warning: {}", crate::output::disarm(failure));
+            output::warn(failure);
         }
         let session = self.report.session_id();
-        over.later.iter().for_each(|later| background::later(context, later, &session, None));
+        over.follow_up
+            .iter()
+            .for_each(|later| background::spawn_follow_up(context, later, &session, None));
     }
 }
 

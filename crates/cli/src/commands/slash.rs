@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
-use takeback_agents::{Slash, words};
+use takeback_agents::{SlashCommand, split_words};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -26,10 +26,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let rest = match &arguments.rest[..] {
-        [text] => words(text),
+        [text] => split_words(text),
         words => words.to_vec(),
     };
-    let slash = Slash::new(&arguments.command, rest)
+    let slash = SlashCommand::new(&arguments.command, rest)
         .ok_or_else(|| Failure::new(format!("there is no /{}", arguments.command)))?;
     println!("{}", answer(&slash, &context.directory, context));
     // An agent that sees another code shows nothing else.
@@ -37,12 +37,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 }
 
 /// What takeback says to that.
-pub(crate) fn answer(slash: &Slash, directory: &Path, context: &Context) -> String {
+pub(crate) fn answer(slash: &SlashCommand, directory: &Path, context: &Context) -> String {
     let program = std::env::current_exe();
     let output = program.and_then(|program| {
         let mut command = Command::new(program);
         command.arg("--home").arg(&context.home).arg("-C").arg(directory);
-        command.args(["--yes", "--color", "never", slash.command()]).args(slash.rest());
+        command.args(["--yes", "--color", "never", slash.command()]).args(slash.arguments());
         command.stdin(Stdio::null()).output()
     });
     match output {

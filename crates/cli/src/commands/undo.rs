@@ -3,13 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_undo::{History, Keeper, PlannedRollback, Resolution, UndoOptions};
+use takeback_undo::{Destination, Request, Resolution, TurnUndo};
 
 use super::rollback;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::logs;
-use crate::output::Progress;
 
 /// Take back what the agent changed in its last turn, and keep everything else
 ///
@@ -46,36 +44,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let keeper = context.keeper()?;
     let conflicts = match (arguments.theirs, arguments.ours, arguments.markers) {
         (true, ..) => Resolution::Theirs,
         (_, true, _) => Resolution::Ours,
         (.., true) => Resolution::Markers,
         _ => Resolution::Leave,
     };
-    let options = UndoOptions { row: arguments.turn, conflicts, uncertain: arguments.uncertain };
-    let dry_run = arguments.dry_run;
-    let view =
-        undo(&keeper, &options, context, |plan| rollback::go_through(plan, dry_run, context))?;
-    let code = rollback::show::show(&view, dry_run, context);
-    let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
-    Ok(if is_left { ExitCode::FAILURE } else { code })
-}
-
-/// Plans to take a turn back; `then` decides about the plan.
-pub(crate) fn undo<T, E: From<Failure>>(
-    keeper: &Keeper,
-    options: &UndoOptions,
-    context: &Context,
-    then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
-) -> Result<T, E> {
-    // How far the conversation is, its agent's own log says.
-    logs::catch_up(context);
-    let (workspace, _revived) =
-        keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
-    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
-    let progress = Progress::new("comparing the workspace with the turn");
-    let planned = keeper.plan_undo(&workspace, &history, options);
-    drop(progress);
-    then(planned.map_err(Failure::from)?)
+    let options = TurnUndo { row: arguments.turn, conflicts, uncertain: arguments.uncertain };
+    let request = Request::new(&context.directory, Destination::WithoutTurn(options));
+    rollback::carry_out(&request, arguments.dry_run, context)
 }

@@ -175,7 +175,7 @@ pub(crate) fn steps(row: &Value) -> Vec<&str> {
 
 /// Asks until the answer is yes: for what happens in the background.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..600 {
+    for _ in 0..3_000 {
         if is_so() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The agents that are known: what was captured from their hooks, through the real program.
+//! The supported agents: payloads captured from their hooks, sent to the real program.
 
 use std::fs;
 use std::path::Path;
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use crate::agent::{configure, hook, ledger, rows, steps};
 use crate::session::Session;
 
-/// A turn of an agent, as its captured payloads tell it.
+/// A turn of an agent, as a list of captured payloads.
 struct Story {
     agent: &'static str,
-    /// Whether its hooks are started with the name of the event.
+    /// True if its hooks are started with the name of the event.
     names_events: bool,
     begin: &'static [&'static str],
     write: [&'static str; 2],
     shell: [&'static str; 2],
     end: &'static [&'static str],
-    /// What comes next without being an occasion to tell the model something.
+    /// Later payloads at which the model cannot be told anything.
     silent: &'static [&'static str],
-    /// The next occasion, and where in what is printed there the text is.
+    /// The payload at which the model gets the notice, and the path of its text in the output.
     speaks: Option<(&'static str, &'static str)>,
 }
 
@@ -79,7 +79,7 @@ const STORIES: [Story; 11] = [
     Story {
         agent: "droid",
         names_events: false,
-        // It does not tell what the user said.
+        // It does not report prompts.
         begin: &["SessionStart"],
         write: ["PreToolUse.Create", "PostToolUse.Create"],
         shell: ["PreToolUse.Execute", "PostToolUse.Execute"],
@@ -155,7 +155,7 @@ impl Scene {
         Scene { session, agent, names_events }
     }
 
-    /// A captured payload, as if it had been captured here.
+    /// Returns a captured payload, with the paths of this project.
     fn payload(&self, name: &str) -> Value {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/fixtures");
         let text = fs::read_to_string(fixtures.join(self.agent).join(format!("{name}.json")));
@@ -163,23 +163,23 @@ impl Scene {
         let text = text.unwrap().replace("/PROJECT", project.to_str().unwrap());
         let mut payload: Value = serde_json::from_str(&text).unwrap();
         if self.agent == "opencode" {
-            // What our plugin adds.
+            // The plugin adds these.
             payload["cwd"] = json!(project);
         }
         payload
     }
 
-    /// What is printed for it.
+    /// Runs the hook with a payload and returns what it prints.
     fn tell(&self, name: &str) -> String {
         self.tell_with(name, |_| {})
     }
 
-    /// The same with something changed in the payload.
+    /// Runs the hook with a changed payload and returns what it prints.
     fn tell_with(&self, name: &str, change: impl FnOnce(&mut Value)) -> String {
         let mut payload = self.payload(name);
         change(&mut payload);
         let mut arguments = vec!["hook", self.agent];
-        // The last part is the tool.
+        // The last part of the name is the tool.
         let event = match name.rsplit_once('.') {
             Some((event, _)) if !name.starts_with("event.") && name != "chat.message" => event,
             _ => name,
@@ -193,14 +193,14 @@ impl Scene {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Nothing is printed for these.
+    /// Runs the hook with each payload, which must print nothing.
     fn tell_all(&self, names: &[&str]) {
         for name in names {
             assert_eq!(self.tell(name), "", "{} {name}", self.agent);
         }
     }
 
-    /// The turn: it writes a file, and deletes a directory by a shell command.
+    /// Plays the turn: it writes a file, and deletes a directory with a shell command.
     fn turn(&self, story: &Story) {
         self.tell_all(story.begin);
         self.tell_all(&story.write[..1]);
@@ -220,12 +220,12 @@ impl Scene {
     }
 }
 
-fn story(agent: &str) -> &'static Story {
+fn story_of(agent: &str) -> &'static Story {
     STORIES.iter().find(|story| story.agent == agent).unwrap()
 }
 
-fn a_turn_is_protected_and_its_reversal_told(agent: &str) {
-    let story = story(agent);
+fn check_agent(agent: &str) {
+    let story = story_of(agent);
     let scene = Scene::new(story.agent);
     scene.turn(story);
     let rows = rows(&scene.session);
@@ -237,7 +237,7 @@ fn a_turn_is_protected_and_its_reversal_told(agent: &str) {
     assert_eq!(prompt, knows_prompt.then_some("Do the work"));
     assert_eq!(rows[0]["files_changed"], 3);
 
-    // To the step before the shell command, and to the beginning.
+    // Rolls back to the step before the shell command, then to the beginning.
     assert!(scene.session.output(&["rollback", "1.2", "--yes"]).status.success());
     assert_eq!(scene.session.read("src/main.rs"), "fn main(){}\n");
     assert_eq!(scene.session.read("written.txt"), "hello from mock\n");
@@ -250,89 +250,90 @@ fn a_turn_is_protected_and_its_reversal_told(agent: &str) {
     let answer: Value = serde_json::from_str(&said).unwrap();
     let text = answer.pointer(pointer).unwrap().as_str().unwrap();
     let project = scene.session.project();
-    let opening = format!("takeback changed these files back in {}. ", project.display());
+    let opening =
+        format!("takeback restored these files in {} to an earlier state. ", project.display());
     assert!(text.contains(&opening), "{text}");
-    for line in ["- src/main.rs\n", "- new.txt (removed)", "- written.txt (removed)"] {
+    for line in ["- src/main.rs\n", "- new.txt (deleted)", "- written.txt (deleted)"] {
         assert_eq!(text.matches(line).count(), 1, "{line} in {text}");
     }
     assert!(!text.contains("kept.txt"));
     if pointer == CONTEXT {
         assert_eq!(answer["hookSpecificOutput"]["hookEventName"], event);
     }
-    // Once.
+    // The notice is given once.
     scene.tell_all(&[event]);
 }
 
 #[test]
-fn claude_code() {
-    a_turn_is_protected_and_its_reversal_told("claude");
+fn claude_code_is_protected_and_notified() {
+    check_agent("claude");
 }
 
 #[test]
-fn codex() {
-    a_turn_is_protected_and_its_reversal_told("codex");
+fn codex_is_protected_and_notified() {
+    check_agent("codex");
 }
 
 #[test]
-fn gemini_cli() {
-    a_turn_is_protected_and_its_reversal_told("gemini");
+fn gemini_cli_is_protected_and_notified() {
+    check_agent("gemini");
 }
 
 #[test]
-fn qwen_code() {
-    a_turn_is_protected_and_its_reversal_told("qwen");
+fn qwen_code_is_protected_and_notified() {
+    check_agent("qwen");
 }
 
 #[test]
-fn copilot_cli() {
-    a_turn_is_protected_and_its_reversal_told("copilot");
+fn copilot_cli_is_protected_and_notified() {
+    check_agent("copilot");
 }
 
 #[test]
-fn droid() {
-    a_turn_is_protected_and_its_reversal_told("droid");
+fn droid_is_protected_and_notified() {
+    check_agent("droid");
 }
 
 #[test]
-fn cline() {
-    a_turn_is_protected_and_its_reversal_told("cline");
+fn cline_is_protected_and_notified() {
+    check_agent("cline");
 }
 
 #[test]
-fn opencode() {
-    a_turn_is_protected_and_its_reversal_told("opencode");
+fn opencode_is_protected_and_notified() {
+    check_agent("opencode");
 }
 
 #[test]
-fn pi() {
-    a_turn_is_protected_and_its_reversal_told("pi");
+fn pi_is_protected_and_notified() {
+    check_agent("pi");
 }
 
 #[test]
-fn cursor() {
-    a_turn_is_protected_and_its_reversal_told("cursor");
+fn cursor_is_protected_and_notified() {
+    check_agent("cursor");
 }
 
 #[test]
-fn goose() {
-    a_turn_is_protected_and_its_reversal_told("goose");
+fn goose_is_protected() {
+    check_agent("goose");
 }
 
 #[test]
-fn what_was_changed_again_is_not_told() {
+fn files_changed_since_the_rollback_are_not_in_the_notice() {
     let scene = Scene::new("claude");
-    scene.turn(story("claude"));
+    scene.turn(story_of("claude"));
     assert!(scene.session.output(&["rollback", "1", "--yes"]).status.success());
     scene.session.write("src/main.rs", "fn main() { again() }\n");
     scene.session.write("new.txt", "again\n");
     let answer: Value = serde_json::from_str(&scene.tell("UserPromptSubmit")).unwrap();
     let text = answer.pointer(CONTEXT).unwrap().as_str().unwrap();
-    assert!(text.starts_with("takeback changed this file back"), "{text}");
-    assert!(text.ends_with("\n- written.txt (removed)"), "{text}");
+    assert!(text.starts_with("takeback restored this file in"), "{text}");
+    assert!(text.ends_with("\n- written.txt (deleted)"), "{text}");
 
-    // Undone, so that nothing is left of it to be told.
+    // The rollback is undone, so nothing of it is left to tell.
     let scene = Scene::new("claude");
-    scene.turn(story("claude"));
+    scene.turn(story_of("claude"));
     for command in [&["rollback", "1", "--yes"][..], &["rollback", "undo", "--yes"]] {
         assert!(scene.session.output(command).status.success());
     }
@@ -343,7 +344,7 @@ fn what_was_changed_again_is_not_told() {
 }
 
 #[test]
-fn what_cannot_be_reversed_is_told() {
+fn effects_are_in_the_notice() {
     let scene = Scene::new("claude");
     scene.tell_all(&["UserPromptSubmit"]);
     let command = "psql shop -c 'drop table carts' && rm -rf src";
@@ -354,7 +355,7 @@ fn what_cannot_be_reversed_is_told() {
     scene.tell_all(&["Stop"]);
     assert!(scene.session.output(&["rollback", "1", "--yes"]).status.success());
     let said = scene.tell("UserPromptSubmit");
-    assert!(said.contains("Not reversed, because no rollback can:\\n- database: psql"), "{said}");
+    assert!(said.contains("because no rollback reverses them:\\n- database: psql"), "{said}");
 }
 
 #[test]
@@ -389,7 +390,7 @@ fn a_subagents_work_is_part_of_its_parents_turn() {
 #[test]
 fn qwen_saying_nothing_begins_no_turn() {
     let scene = Scene::new("qwen");
-    let story = story("qwen");
+    let story = story_of("qwen");
     let empty = |payload: &mut Value| payload["prompt"] = json!("");
     scene.tell_all(&["UserPromptSubmit", story.write[0]]);
     scene.session.write("written.txt", "hello from mock\n");
@@ -436,7 +437,7 @@ fn every_file_that_a_patch_names_is_protected() {
 }
 
 #[test]
-fn a_shell_command_elsewhere_is_seen_there() {
+fn a_shell_command_in_another_directory_is_protected_there() {
     let scene = Scene::new("gemini");
     let elsewhere = scene.session.base().join("elsewhere");
     fs::create_dir_all(elsewhere.join(".git")).unwrap();
@@ -459,7 +460,7 @@ fn a_shell_command_elsewhere_is_seen_there() {
 }
 
 #[test]
-fn an_unknown_agent_is_in_nobodys_way() {
+fn an_unknown_agent_is_not_blocked() {
     let session = Session::new();
     for (strict, code) in [(false, 0), (true, 1)] {
         let mut arguments = vec!["hook", "hal", "PreToolUse"];
@@ -476,20 +477,20 @@ fn an_unknown_agent_is_in_nobodys_way() {
 }
 
 #[test]
-fn what_is_late_tells_nothing() {
+fn a_late_hook_takes_no_notice() {
     let scene = Scene::new("claude");
-    scene.turn(story("claude"));
+    scene.turn(story_of("claude"));
     assert!(scene.session.output(&["rollback", "1", "--yes"]).status.success());
     let payload = scene.payload("PostToolUse.Write").to_string();
     let arguments = ["hook", "claude", "--late", "\"aa762217-d55a-481e-9e96-5398fbafdfd2\""];
     let output = hook(&scene.session.base(), &arguments, payload.as_bytes());
     assert!(output.stdout.is_empty());
-    // It is still there for somebody who can pass it on.
-    assert!(scene.tell("UserPromptSubmit").contains("changed these files back"));
+    // The notice still waits for a hook that can pass it on.
+    assert!(scene.tell("UserPromptSubmit").contains("takeback restored these files"));
 }
 
 #[test]
-fn odd_payloads_are_in_nobodys_way() {
+fn odd_payloads_block_no_agent() {
     let session = Session::new();
     for story in &STORIES {
         for payload in ["", "[]", "{", "{\"hook_event_name\": 7, \"type\": {}}", "\u{feff}{}"] {
@@ -505,7 +506,7 @@ fn odd_payloads_are_in_nobodys_way() {
 }
 
 #[test]
-fn who_wants_it_strict_has_unprotected_calls_refused_in_each_agents_way() {
+fn strict_mode_refuses_unprotected_calls_in_the_form_of_each_agent() {
     for story in &STORIES {
         let scene = Scene::new(story.agent);
         configure(&scene.session, "[checkpoints]\nstrict = true\n");
@@ -533,10 +534,10 @@ fn who_wants_it_strict_has_unprotected_calls_refused_in_each_agents_way() {
             assert_eq!(refused.status.code(), Some(0), "{}", story.agent);
             assert!(why.as_str().unwrap().contains("takeback could not protect this call"));
         }
-        // What is done already cannot be refused.
+        // A call that has ended cannot be refused.
         let after = run(story.write[1]);
         assert_eq!((after.status.code(), after.stdout.len()), (Some(0), 0), "{}", story.agent);
-        // Whoever does not want it is not bothered.
+        // Without strict mode the call goes on.
         configure(&scene.session, "");
         let output = run(story.write[0]);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0), "{}", story.agent);

@@ -1,4 +1,4 @@
-//! `takeback doctor`: what it finds, and what it shows to others.
+//! `takeback doctor`: the problems it reports, and its bundle.
 
 use std::fs;
 
@@ -8,17 +8,17 @@ use sha2::{Digest, Sha256};
 use crate::agent::{Agent, configure, hook};
 use crate::session::Session;
 
-fn of<'a>(view: &'a Value, agent: &str) -> Option<&'a Value> {
+fn find_agent<'a>(view: &'a Value, agent: &str) -> Option<&'a Value> {
     view["agents"].as_array().unwrap().iter().find(|view| view["agent"] == agent)
 }
 
-fn messages(view: &Value) -> Vec<&str> {
+fn problem_messages(view: &Value) -> Vec<&str> {
     let problems = view["problems"].as_array().unwrap();
     problems.iter().map(|problem| problem["message"].as_str().unwrap()).collect()
 }
 
 #[test]
-fn where_nothing_is_nothing_is_made_and_nothing_is_wrong() {
+fn an_empty_machine_has_no_problems_and_stays_empty() {
     let session = Session::new();
     let output = session.output(&["doctor"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -29,23 +29,23 @@ fn where_nothing_is_nothing_is_made_and_nothing_is_wrong() {
 }
 
 #[test]
-fn an_agent_is_followed_from_its_installation_on() {
+fn an_installed_agent_is_checked() {
     let session = Session::new();
     fs::create_dir(session.base().join(".claude")).unwrap();
     let view = session.json(&["doctor"]);
-    assert_eq!(of(&view, "claude").unwrap()["user"], "absent");
-    assert!(of(&view, "codex").is_none());
+    assert_eq!(find_agent(&view, "claude").unwrap()["user"], "absent");
+    assert!(find_agent(&view, "codex").is_none());
     session.output(&["install", "claude"]);
     let view = session.json(&["doctor"]);
-    let claude = of(&view, "claude").unwrap();
+    let claude = find_agent(&view, "claude").unwrap();
     assert_eq!((&claude["user"], &claude["last_fired"]), (&json!("installed"), &Value::Null));
     let event =
         json!({ "session_id": "s", "hook_event_name": "SessionStart", "cwd": session.project() });
     hook(&session.base(), &["hook", "claude"], event.to_string().as_bytes());
     let view = session.json(&["doctor", "claude"]);
-    assert!(of(&view, "claude").unwrap()["last_fired"].as_str().unwrap().starts_with("20"));
-    assert!(messages(&view).is_empty(), "{view}");
-    // Somebody takes a hook out by hand.
+    assert!(find_agent(&view, "claude").unwrap()["last_fired"].as_str().unwrap().starts_with("20"));
+    assert!(problem_messages(&view).is_empty(), "{view}");
+    // The user removes a hook by hand.
     let path = session.base().join(".claude/settings.json");
     let mut settings: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     settings["hooks"].as_object_mut().unwrap().remove("PreToolUse");
@@ -56,17 +56,17 @@ fn an_agent_is_followed_from_its_installation_on() {
     assert!(text.contains("the hooks in Claude Code are not those of this version"), "{text}");
     fs::write(&path, "{").unwrap();
     let view = session.json(&["doctor"]);
-    assert_eq!(of(&view, "claude").unwrap()["user"], "unreadable");
+    assert_eq!(find_agent(&view, "claude").unwrap()["user"], "unreadable");
 }
 
 #[test]
-fn codex_hooks_that_are_not_reviewed_are_called_out() {
+fn unreviewed_codex_hooks_are_reported() {
     let session = Session::new();
     session.output(&["install", "codex"]);
     let view = session.json(&["doctor"]);
-    assert_eq!(of(&view, "codex").unwrap()["reviewed"], json!([0, 8]));
-    assert!(messages(&view)[0].contains("Codex runs 0 of 8 hooks of takeback"), "{view}");
-    // As Codex writes it when its user trusts a hook.
+    assert_eq!(find_agent(&view, "codex").unwrap()["reviewed"], json!([0, 8]));
+    assert!(problem_messages(&view)[0].contains("Codex runs 0 of 8 hooks of takeback"), "{view}");
+    // Codex writes this when the user trusts a hook.
     let path = session.base().join(".codex/hooks.json");
     let program = env!("CARGO_BIN_EXE_takeback");
     let command = format!("[ -x {program} ] || exit 0; exec {program} hook codex");
@@ -82,56 +82,59 @@ fn codex_hooks_that_are_not_reviewed_are_called_out() {
     );
     fs::write(session.base().join(".codex/config.toml"), state).unwrap();
     let view = session.json(&["doctor"]);
-    assert_eq!(of(&view, "codex").unwrap()["reviewed"], json!([1, 8]));
+    assert_eq!(find_agent(&view, "codex").unwrap()["reviewed"], json!([1, 8]));
 }
 
 #[test]
-fn hooks_that_do_not_run_or_run_twice_are_called_out() {
+fn hooks_that_are_disabled_or_run_twice_are_reported() {
     let session = Session::new();
     session.output(&["install", "claude"]);
     session.output(&["install", "claude", "--project"]);
     let view = session.json(&["doctor"]);
-    assert_eq!(messages(&view), ["the hooks in Claude Code run twice here"]);
+    assert_eq!(problem_messages(&view), ["the hooks in Claude Code run twice here"]);
     session.output(&["uninstall", "claude", "--project"]);
-    assert!(messages(&session.json(&["doctor"])).is_empty());
+    assert!(problem_messages(&session.json(&["doctor"])).is_empty());
     let path = session.base().join(".claude/settings.json");
     let mut settings: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     settings["disableAllHooks"] = json!(true);
     fs::write(&path, settings.to_string()).unwrap();
     let view = session.json(&["doctor"]);
-    assert_eq!(messages(&view), ["Claude Code runs no hooks at all: disableAllHooks says so"]);
+    assert_eq!(
+        problem_messages(&view),
+        ["Claude Code runs no hooks at all: disableAllHooks says so"]
+    );
 }
 
 #[test]
-fn what_is_wrong_with_the_rest_is_said() {
+fn problems_of_store_ledger_and_configuration_are_reported() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "a", "2");
     let view = session.json(&["doctor"]);
-    assert!(messages(&view).is_empty(), "{view}");
+    assert!(problem_messages(&view).is_empty(), "{view}");
     assert_eq!(view["store"]["checkpoints"], 1);
     assert_eq!(view["ledger"]["sessions"], 1);
     assert!(view["hook"]["hook_ms"].as_f64().unwrap() > 0.0);
     configure(&session, "[checkpoints]\nenabled = false\n");
-    assert_eq!(messages(&session.json(&["doctor"])), ["checkpoints are switched off"]);
+    assert_eq!(problem_messages(&session.json(&["doctor"])), ["checkpoints are switched off"]);
     configure(&session, "[checkpoints]\nwrong = 1\n");
-    assert!(messages(&session.json(&["doctor"]))[0].contains("config.toml, line 2"));
+    assert!(problem_messages(&session.json(&["doctor"]))[0].contains("config.toml, line 2"));
     fs::remove_file(session.base().join(".takeback/config.toml")).unwrap();
     fs::write(session.base().join(".takeback/state.db"), "no database").unwrap();
-    // Everything may still be in the log.
+    // The whole database may still be in the write-ahead log.
     let _ = fs::remove_file(session.base().join(".takeback/state.db-wal"));
-    assert_eq!(messages(&session.json(&["doctor"])).len(), 1);
+    assert_eq!(problem_messages(&session.json(&["doctor"])).len(), 1);
 }
 
 #[test]
-fn a_report_for_others_names_nobody() {
+fn a_bundle_masks_names_paths_and_secrets() {
     let session = Session::new();
     session.write("a", "1");
     let secret = "ghp_Q7hf72Kd02mVn41bXc9sLw83TzRp65AyEu1G";
     configure(&session, &format!("[checkpoints]\nexclude = [\"{secret}\"]\n"));
     session.output(&["install", "claude"]);
-    // A line of a file that cannot be read, and a workspace that never had a checkpoint.
+    // A malformed configuration file, and a workspace that never had a checkpoint.
     fs::create_dir(session.base().join(".codex")).unwrap();
     let broken = "password = hunter2-correct-horse\n";
     fs::write(session.base().join(".codex/config.toml"), broken).unwrap();
@@ -154,7 +157,7 @@ fn a_report_for_others_names_nobody() {
     {
         assert!(!report.contains(private), "{private}: {report}");
     }
-    // Nothing is written over.
+    // An existing file is not overwritten.
     let again = session.output(&["doctor", "--bundle", "report.json"]);
     assert_eq!(again.status.code(), Some(1));
     assert_eq!(session.read("report.json"), report);

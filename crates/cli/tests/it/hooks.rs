@@ -1,4 +1,4 @@
-//! What an agent reports becomes rows, steps and effects.
+//! Reports of agents become rows, steps and effects.
 
 use std::fs;
 
@@ -76,16 +76,16 @@ fn the_list_has_prompts_effects_counts_and_steps() {
         "
 $ takeback rollback
 Checkpoints for ~/project
-   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py  (1 file, +1/−1)   “rename the setting”  1 path not covered
-   2  <id>  <time>  before Write src/app.py   3 steps         (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
+   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py           (1 file, +1/−1)   “rename the setting”  1 path not covered
+   2  <id>  <time>  before Write src/app.py                   3 steps  (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
 $ takeback rollback --steps
 Checkpoints for ~/project
-   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py  (1 file, +1/−1)   “rename the setting”  1 path not covered
-     1.1  <id>  <time>  before Bash: sed -i s/old/new/ config.py
-   2  <id>  <time>  before Write src/app.py   3 steps         (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
-     2.1  <id>  <time>  before Write src/app.py
-     2.2  <id>  <time>  before Write src/cart.py
-     2.3  <id>  <time>  before Bash: psql shop -c 'drop table carts'
+   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py                 (1 file, +1/−1)   “rename the setting”  1 path not covered
+ 1.1  <id>  <time>    before Bash: sed -i s/old/new/ config.py
+   2  <id>  <time>  before Write src/app.py                         3 steps  (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
+ 2.1  <id>  <time>    before Write src/app.py
+ 2.2  <id>  <time>    before Write src/cart.py
+ 2.3  <id>  <time>    before Bash: psql shop -c 'drop table carts'
 ",
     );
 }
@@ -112,7 +112,7 @@ fn the_first_call_makes_a_row_and_later_ones_a_step_if_something_changed() {
 }
 
 #[test]
-fn with_granularity_turn_there_are_no_steps() {
+fn granularity_turn_makes_no_steps() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ngranularity = \"turn\"\n");
     session.write("a", "1");
@@ -122,7 +122,7 @@ fn with_granularity_turn_there_are_no_steps() {
     agent.writes("b", "1");
     agent.is_done();
     assert_eq!(steps(&rows(&session)[0]), ["before Write a"]);
-    // What was changed in the turn is known all the same.
+    // The changes of the turn are known all the same.
     session.write("c", "mine");
     session.output(&["undo"]);
     assert_eq!((session.read("a"), session.read("c")), ("1".into(), "mine".into()));
@@ -149,7 +149,7 @@ fn calls_that_only_read_make_no_row() {
 }
 
 #[test]
-fn a_turn_that_nobody_announced_is_a_row() {
+fn an_unannounced_turn_is_a_row() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.writes("a", "1");
@@ -160,7 +160,7 @@ fn a_turn_that_nobody_announced_is_a_row() {
 }
 
 #[test]
-fn a_turn_that_nobody_announced_has_not_the_prompt_of_another() {
+fn an_unannounced_turn_does_not_get_the_prompt_of_another() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "a", "1");
@@ -197,7 +197,7 @@ fn turns_are_told_apart_by_their_names_alone() {
         agent.writes("a", turn);
         agent.writes("b", turn);
     }
-    // Some agents say it again in the middle of a turn.
+    // Some agents report the prompt again in the middle of a turn.
     agent.hears("again");
     agent.writes("a", "3");
     let rows = rows(&session);
@@ -307,7 +307,7 @@ fn a_single_file_outside_is_protected() {
         "
 $ takeback -C ../.zshrc rollback
 Checkpoints for ~/.zshrc
-   1  <id>  <time>  before Write ~/.zshrc   2 steps  (1 file, +1/−1)  “my shell”
+   1  <id>  <time>  before Write ~/.zshrc  2 steps  (1 file, +1/−1)  “my shell”
 $ takeback -C ../.zshrc rollback 1
 Restored:
   .zshrc
@@ -362,9 +362,9 @@ fn a_subagent_is_a_child_of_its_parent() {
     assert_eq!((session.read("a"), &done["undone_messages"]), ("1".into(), &json!(1)));
 }
 
-/// A turn is one user message and all the work it causes, whoever does it.
+/// A turn is one message of the user and all the work it causes, including that of subagents.
 #[test]
-fn what_a_subagent_did_is_undone_with_the_turn_that_asked_for_it() {
+fn the_work_of_a_subagent_is_undone_with_the_turn_of_its_parent() {
     let session = Session::new();
     session.write("a", "1");
     let mut parent = Agent::new(&session, "s1");
@@ -417,7 +417,7 @@ fn effects_are_known_without_a_checkpoint() {
             { "kind": "network", "command": "curl --json '{}' https://example.org" },
         ])
     );
-    // Neither changes a file here, if the rules say so; the journal has them either way.
+    // Neither command changes a file here; the ledger has their effects in any case.
     let count: i64 =
         ledger(&session).query_row("SELECT count(*) FROM effects", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 2);

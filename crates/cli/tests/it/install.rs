@@ -1,4 +1,4 @@
-//! Wiring agents and taking that back, on files as people have them.
+//! `takeback install` and `uninstall`, on realistic configuration files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,53 +15,57 @@ const ALL: [&str; 11] = [
     "goose",
 ];
 
-/// Settings as somebody might have them: comments, odd spaces, other people's hooks.
+/// The settings of a user: comments, odd spacing, and hooks of other programs.
 pub(crate) const SETTINGS: &str = "{\r\n\t// mine\r\n\t\"model\" : \"opus\",\r\n\t\"a\": 1,\r\n\t\"hooks\": {\"Stop\": [{\"hooks\": \
                         [{\"type\": \"command\", \"command\": \"bell\"}]}],},\r\n}";
 
-/// The home directory but for takeback's own.
-pub(crate) fn home(session: &Session) -> Vec<(PathBuf, u32, Vec<u8>)> {
+/// Returns all files of the home directory except takeback's own.
+pub(crate) fn home_files(session: &Session) -> Vec<(PathBuf, u32, Vec<u8>)> {
     let own = session.base().join(".takeback");
     everything(&session.base()).into_iter().filter(|(path, ..)| !path.starts_with(&own)).collect()
 }
 
-pub(crate) fn put(session: &Session, path: &str, content: &str) -> PathBuf {
+pub(crate) fn write_file(session: &Session, path: &str, content: &str) -> PathBuf {
     let path = session.base().join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, content).unwrap();
     path
 }
 
-pub(crate) fn run(session: &Session, arguments: &[&str], code: i32) -> String {
+pub(crate) fn run_takeback(session: &Session, arguments: &[&str], code: i32) -> String {
     let output = session.output(arguments);
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert_eq!(output.status.code(), Some(code), "{text}");
     text
 }
 
-fn settings(path: &Path) -> Value {
+fn read_settings(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
-fn everything_that_install_did_goes_byte_for_byte() {
+fn uninstall_restores_every_byte() {
     let session = Session::new();
-    put(&session, ".claude/settings.json", SETTINGS);
-    put(&session, ".gemini/settings.json", "");
-    put(&session, ".codex/config.toml", "# mine\n[[hooks.Stop]]\nhooks = [{ command = 'bell' }]\n");
-    let linked = put(&session, "dotfiles/qwen.json", "{}\n");
+    write_file(&session, ".claude/settings.json", SETTINGS);
+    write_file(&session, ".gemini/settings.json", "");
+    write_file(
+        &session,
+        ".codex/config.toml",
+        "# mine\n[[hooks.Stop]]\nhooks = [{ command = 'bell' }]\n",
+    );
+    let linked = write_file(&session, "dotfiles/qwen.json", "{}\n");
     fs::set_permissions(&linked, fs::Permissions::from_mode(0o600)).unwrap();
     fs::create_dir(session.base().join(".qwen")).unwrap();
     symlink("../dotfiles/qwen.json", session.base().join(".qwen/settings.json")).unwrap();
-    let before = home(&session);
+    let before = home_files(&session);
 
-    let text = run(&session, &[&["install"], &ALL[..]].concat(), 0);
+    let text = run_takeback(&session, &[&["install"], &ALL[..]].concat(), 0);
     assert!(
         text.contains("Claude Code: installed.\n  changed ~/.claude/settings.json\n"),
         "{text}"
     );
     assert!(text.contains("type /hooks"), "{text}");
-    let wired = home(&session);
+    let wired = home_files(&session);
     assert_ne!(wired, before);
     assert!(fs::symlink_metadata(session.base().join(".qwen/settings.json")).unwrap().is_symlink());
     assert!(!session.base().join(".codex/hooks.json").exists());
@@ -71,57 +75,58 @@ fn everything_that_install_did_goes_byte_for_byte() {
         "{states}"
     );
 
-    // Again: nothing.
-    let text = run(&session, &[&["install"], &ALL[..]].concat(), 0);
+    // Installing again changes nothing.
+    let text = run_takeback(&session, &[&["install"], &ALL[..]].concat(), 0);
     assert_eq!(text.matches(": installed already.\n").count(), ALL.len());
-    assert_eq!(home(&session), wired);
+    assert_eq!(home_files(&session), wired);
 
-    run(&session, &["uninstall"], 0);
-    assert_eq!(home(&session), before);
-    assert_eq!(run(&session, &["uninstall"], 0), "Nothing is installed.\n");
+    run_takeback(&session, &["uninstall"], 0);
+    assert_eq!(home_files(&session), before);
+    assert_eq!(run_takeback(&session, &["uninstall"], 0), "Nothing is installed.\n");
     let states = session.json(&["install"]);
     assert!(states.as_array().unwrap().iter().all(|agent| agent["state"] == "absent"), "{states}");
 }
 
 #[test]
-fn single_agents_come_and_go_alone() {
+fn agents_are_installed_and_uninstalled_separately() {
     let session = Session::new();
-    let before = home(&session);
+    let before = home_files(&session);
     for agent in ALL {
-        run(&session, &["install", agent], 0);
-        assert_ne!(home(&session), before, "{agent}");
-        run(&session, &["uninstall", agent], 0);
-        assert_eq!(home(&session), before, "{agent}");
+        run_takeback(&session, &["install", agent], 0);
+        assert_ne!(home_files(&session), before, "{agent}");
+        run_takeback(&session, &["uninstall", agent], 0);
+        assert_eq!(home_files(&session), before, "{agent}");
     }
 }
 
 #[test]
-fn what_the_user_changed_since_stays() {
+fn later_changes_by_the_user_stay() {
     let session = Session::new();
-    let path = put(&session, ".claude/settings.json", SETTINGS);
-    run(&session, &["install", "claude"], 0);
+    let path = write_file(&session, ".claude/settings.json", SETTINGS);
+    run_takeback(&session, &["install", "claude"], 0);
     let wired = fs::read_to_string(&path).unwrap();
     fs::write(&path, wired.replace("opus", "haiku")).unwrap();
-    // An update in between must not take the user's change for an entry of ours.
-    run(&session, &["install", "claude"], 0);
-    run(&session, &["uninstall", "claude"], 0);
+    // An update in between must not mistake the user's change for an entry of takeback.
+    run_takeback(&session, &["install", "claude"], 0);
+    run_takeback(&session, &["uninstall", "claude"], 0);
     assert_eq!(fs::read_to_string(&path).unwrap(), SETTINGS.replace("opus", "haiku"));
     assert!(!session.base().join(".claude/commands").exists());
 }
 
 #[test]
-fn a_file_made_by_install_stays_if_the_user_put_something_in_it() {
+fn a_file_made_by_install_stays_if_the_user_added_to_it() {
     let session = Session::new();
-    run(&session, &["install", "gemini"], 0);
+    run_takeback(&session, &["install", "gemini"], 0);
     let path = session.base().join(".gemini/settings.json");
-    let mut now = settings(&path);
+    let mut now = read_settings(&path);
     now["theme"] = json!("dark");
     fs::write(&path, now.to_string()).unwrap();
-    run(&session, &["uninstall", "gemini"], 0);
-    assert_eq!(settings(&path), json!({ "theme": "dark" }));
+    run_takeback(&session, &["uninstall", "gemini"], 0);
+    assert_eq!(read_settings(&path), json!({ "theme": "dark" }));
 }
 
-/// Installs with another takeback, as one that was moved or updated. Gives its directory.
+/// Installs with a copy of takeback in another directory, like one that was moved or updated.
+/// Returns that directory.
 pub(crate) fn install_by_another(session: &Session, agent: &str) -> PathBuf {
     let old = session.base().join("old");
     fs::create_dir_all(&old).unwrap();
@@ -140,7 +145,7 @@ pub(crate) fn install_by_another(session: &Session, agent: &str) -> PathBuf {
 #[test]
 fn an_update_keeps_the_first_original() {
     let session = Session::new();
-    let path = put(&session, ".claude/settings.json", SETTINGS);
+    let path = write_file(&session, ".claude/settings.json", SETTINGS);
     let old = install_by_another(&session, "claude");
     let command = |path: &Path| {
         let text = fs::read_to_string(path).unwrap();
@@ -152,36 +157,36 @@ fn an_update_keeps_the_first_original() {
     let by_old = line(&old.join("takeback").display().to_string());
     assert_eq!(command(&path), by_old);
     assert_eq!(session.json(&["install"])[0]["state"], "outdated");
-    run(&session, &["install", "claude"], 0);
+    run_takeback(&session, &["install", "claude"], 0);
     let by_new = line(env!("CARGO_BIN_EXE_takeback"));
     assert_eq!(command(&path), by_new);
     assert!(!fs::read_to_string(&path).unwrap().contains(&by_old));
     assert_eq!(session.json(&["install"])[0]["state"], "installed");
-    run(&session, &["uninstall", "claude"], 0);
+    run_takeback(&session, &["uninstall", "claude"], 0);
     assert_eq!(fs::read_to_string(&path).unwrap(), SETTINGS);
 }
 
 #[test]
-fn without_its_record_uninstall_removes_what_is_ours() {
+fn uninstall_works_without_its_record() {
     let session = Session::new();
-    let path = put(&session, ".claude/settings.json", SETTINGS);
-    run(&session, &["install", "claude", "cline"], 0);
+    let path = write_file(&session, ".claude/settings.json", SETTINGS);
+    run_takeback(&session, &["install", "claude", "cline"], 0);
     fs::remove_dir_all(session.base().join(".takeback")).unwrap();
-    run(&session, &["uninstall", "claude", "cline"], 0);
-    // Spaces may differ if entries go one by one.
+    run_takeback(&session, &["uninstall", "claude", "cline"], 0);
+    // Spacing may differ when entries are removed one by one.
     let words = |text: &str| text.split_whitespace().collect::<String>();
     assert_eq!(words(&fs::read_to_string(&path).unwrap()), words(SETTINGS));
     assert!(!session.base().join(".cline/hooks/PreToolUse.sh").exists());
 }
 
 #[test]
-fn a_file_that_cannot_be_understood_is_left_alone() {
+fn a_malformed_file_is_left_alone() {
     let session = Session::new();
-    let path = put(&session, ".claude/settings.json", "{\"hooks\": ");
-    put(&session, ".gemini/settings.json", "{\"hooks\": []}");
-    let text = run(&session, &["install", "claude", "gemini", "pi"], 1);
-    assert!(text.contains(".claude/settings.json cannot be understood, so it is left as it is"));
-    assert!(text.contains(".gemini/settings.json cannot be understood"), "{text}");
+    let path = write_file(&session, ".claude/settings.json", "{\"hooks\": ");
+    write_file(&session, ".gemini/settings.json", "{\"hooks\": []}");
+    let text = run_takeback(&session, &["install", "claude", "gemini", "pi"], 1);
+    assert!(text.contains(".claude/settings.json, so it was left unchanged"));
+    assert!(text.contains(".gemini/settings.json, so it was left unchanged"), "{text}");
     assert!(text.contains("pi: installed."), "{text}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"hooks\": ");
     assert!(!session.base().join(".claude/commands").exists());
@@ -192,57 +197,63 @@ fn a_file_that_cannot_be_understood_is_left_alone() {
 #[test]
 fn commands_of_the_user_stay() {
     let session = Session::new();
-    let command = put(&session, ".claude/commands/rollback.md", "my own\n");
-    let hook = put(&session, ".cline/hooks/PreToolUse.sh", "#!/bin/sh\nexit 0\n");
-    let text = run(&session, &["install", "claude", "cline"], 1);
-    assert!(text.contains("rollback.md: you have a file of that name"), "{text}");
-    assert!(text.contains("hooks/PreToolUse.sh: you have a file of that name"), "{text}");
+    let command = write_file(&session, ".claude/commands/rollback.md", "my own\n");
+    let hook = write_file(&session, ".cline/hooks/PreToolUse.sh", "#!/bin/sh\nexit 0\n");
+    let text = run_takeback(&session, &["install", "claude", "cline"], 1);
+    assert!(text.contains("rollback.md: you already have a file with this name"), "{text}");
+    assert!(text.contains("hooks/PreToolUse.sh: you already have a file with this name"), "{text}");
     let states = session.json(&["install"]);
     assert_eq!(states[0]["state"], "partly");
-    run(&session, &["uninstall", "claude", "cline"], 0);
+    run_takeback(&session, &["uninstall", "claude", "cline"], 0);
     assert_eq!(fs::read_to_string(command).unwrap(), "my own\n");
     assert_eq!(fs::read_to_string(hook).unwrap(), "#!/bin/sh\nexit 0\n");
 }
 
 #[test]
-fn a_command_of_ours_that_the_user_changed_stays_and_is_named() {
+fn a_hook_command_that_the_user_changed_stays_and_is_reported() {
     let session = Session::new();
-    run(&session, &["install", "claude"], 0);
+    run_takeback(&session, &["install", "claude"], 0);
     let command = session.base().join(".claude/commands/rollback.md");
     let changed = fs::read_to_string(&command).unwrap() + "And sing.\n";
     fs::write(&command, &changed).unwrap();
-    // Neither an update nor the end takes it away.
+    // Neither an update nor uninstalling removes it.
     for word in ["install", "uninstall"] {
-        let text = run(&session, &[word, "claude"], 1);
-        assert!(text.contains("rollback.md: you changed it, so it stays"), "{text}");
+        let text = run_takeback(&session, &[word, "claude"], 1);
+        assert!(
+            text.contains("rollback.md: you changed this file, so takeback leaves it alone"),
+            "{text}"
+        );
         assert_eq!(fs::read_to_string(&command).unwrap(), changed);
     }
 }
 
 #[test]
-fn a_command_of_the_user_that_also_runs_takeback_is_theirs() {
+fn a_user_command_that_also_runs_takeback_stays() {
     let session = Session::new();
     let text = "{\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \
                 \"audit.sh; takeback hook claude\"}]}]}}";
-    let path = put(&session, ".claude/settings.json", text);
-    run(&session, &["install", "claude"], 0);
-    assert_eq!(settings(&path)["hooks"]["Stop"].as_array().unwrap().len(), 2);
-    run(&session, &["uninstall", "claude"], 0);
+    let path = write_file(&session, ".claude/settings.json", text);
+    run_takeback(&session, &["install", "claude"], 0);
+    assert_eq!(read_settings(&path)["hooks"]["Stop"].as_array().unwrap().len(), 2);
+    run_takeback(&session, &["uninstall", "claude"], 0);
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
 }
 
 #[test]
-fn hooks_of_codex_are_in_one_file_only() {
+fn hooks_of_codex_are_written_to_one_file_only() {
     let session = Session::new();
-    let config =
-        put(&session, ".codex/config.toml", "[[hooks.Stop]]\nhooks = [{ command = 'bell' }]\n");
-    run(&session, &["install", "codex"], 0);
+    let config = write_file(
+        &session,
+        ".codex/config.toml",
+        "[[hooks.Stop]]\nhooks = [{ command = 'bell' }]\n",
+    );
+    run_takeback(&session, &["install", "codex"], 0);
     assert!(fs::read_to_string(&config).unwrap().contains("hook codex"));
-    let hooks = put(&session, ".codex/hooks.json", "{}\n");
-    run(&session, &["install", "codex"], 0);
+    let hooks = write_file(&session, ".codex/hooks.json", "{}\n");
+    run_takeback(&session, &["install", "codex"], 0);
     assert!(!fs::read_to_string(&config).unwrap().contains("hook codex"));
     assert!(fs::read_to_string(&hooks).unwrap().contains("hook codex"));
-    run(&session, &["uninstall", "codex"], 0);
+    run_takeback(&session, &["uninstall", "codex"], 0);
     assert_eq!(fs::read_to_string(&hooks).unwrap(), "{}\n");
     assert_eq!(
         fs::read_to_string(&config).unwrap(),
@@ -251,17 +262,17 @@ fn hooks_of_codex_are_in_one_file_only() {
 }
 
 #[test]
-fn what_is_gone_is_forgotten() {
+fn files_that_are_gone_are_forgotten() {
     let session = Session::new();
-    run(&session, &["install", "opencode"], 0);
+    run_takeback(&session, &["install", "opencode"], 0);
     fs::remove_file(session.base().join(".config/opencode/plugins/takeback.js")).unwrap();
-    run(&session, &["uninstall"], 0);
-    assert_eq!(run(&session, &["uninstall"], 0), "Nothing is installed.\n");
+    run_takeback(&session, &["uninstall"], 0);
+    assert_eq!(run_takeback(&session, &["uninstall"], 0), "Nothing is installed.\n");
     assert!(!session.base().join(".config/opencode").exists());
 }
 
 #[test]
-fn without_takeback_its_hooks_do_nothing() {
+fn hooks_do_nothing_where_takeback_is_missing() {
     let session = Session::new();
     let program = session.base().join("bin of mine/takeback");
     fs::create_dir(program.parent().unwrap()).unwrap();
@@ -275,10 +286,10 @@ fn without_takeback_its_hooks_do_nothing() {
         .env("HOME", session.base())
         .output();
     assert!(install.unwrap().status.success());
-    // Another takeback knows that these files are not the user's.
-    run(&session, &["install", "cline", "--dry-run"], 0);
+    // Another copy of takeback knows that takeback wrote these files.
+    run_takeback(&session, &["install", "cline", "--dry-run"], 0);
     fs::remove_file(&program).unwrap();
-    let settings = settings(&session.base().join(".claude/settings.json"));
+    let settings = read_settings(&session.base().join(".claude/settings.json"));
     let command = settings["hooks"]["Stop"][0]["hooks"][0]["command"].clone();
     let script = session.base().join(".cline/hooks/PreToolUse.sh");
     let mut shell = Command::new("/bin/sh");
@@ -287,12 +298,12 @@ fn without_takeback_its_hooks_do_nothing() {
     let output = Command::new(script).output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
     fs::remove_dir_all(session.base().join(".takeback")).unwrap();
-    run(&session, &["uninstall", "claude", "cline"], 0);
+    run_takeback(&session, &["uninstall", "claude", "cline"], 0);
     assert!(!session.base().join(".cline/hooks/PreToolUse.sh").exists());
 }
 
 #[test]
-fn another_home_and_another_configuration_directory_are_followed() {
+fn other_home_and_configuration_directories_are_respected() {
     let session = Session::new();
     let run_with = |variable: &str, value: &Path, words: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_takeback"))
@@ -309,15 +320,15 @@ fn another_home_and_another_configuration_directory_are_followed() {
     assert!(elsewhere.join(".gemini/settings.json").exists());
     run_with("QWEN_HOME", &elsewhere.join("q"), &["install", "qwen"]);
     assert!(elsewhere.join("q/settings.json").exists());
-    // An agent may be started where nobody says where takeback's own directory is.
+    // An agent may be started without TAKEBACK_HOME in its environment.
     run_with("TAKEBACK_HOME", &elsewhere.join("t b"), &["install", "claude"]);
-    let settings = settings(&session.base().join(".claude/settings.json"));
+    let settings = read_settings(&session.base().join(".claude/settings.json"));
     let command = settings["hooks"]["Stop"][0]["hooks"][0]["command"].as_str().unwrap().to_owned();
     assert!(command.contains(&format!("--home '{}' hook claude", elsewhere.join("t b").display())));
 }
 
 #[test]
-fn new_files_have_the_modes_that_the_user_wants() {
+fn new_files_respect_the_umask() {
     let session = Session::new();
     let script =
         format!("umask 077; exec '{}' install cline claude", env!("CARGO_BIN_EXE_takeback"));
@@ -333,54 +344,54 @@ fn new_files_have_the_modes_that_the_user_wants() {
 #[test]
 fn dry_runs_and_lists_write_nothing() {
     let session = Session::new();
-    put(&session, ".claude/settings.json", SETTINGS);
+    write_file(&session, ".claude/settings.json", SETTINGS);
     let before = everything(&session.base());
-    let text = run(&session, &["install", "--dry-run", "claude", "codex"], 0);
+    let text = run_takeback(&session, &["install", "--dry-run", "claude", "codex"], 0);
     assert!(text.contains("takeback hook claude"), "{text}");
     assert!(text.contains("Claude Code: 3 files would change."), "{text}");
-    run(&session, &["install"], 0);
-    run(&session, &["uninstall", "--dry-run", "claude"], 0);
+    run_takeback(&session, &["install"], 0);
+    run_takeback(&session, &["uninstall", "--dry-run", "claude"], 0);
     assert_eq!(everything(&session.base()), before);
 }
 
 #[test]
-fn agents_that_are_here_are_found() {
+fn agents_on_this_machine_are_found() {
     let session = Session::new();
     fs::create_dir(session.base().join(".factory")).unwrap();
     let states = session.json(&["install"]);
     let found = states.as_array().unwrap().iter().filter(|agent| agent["found"] == true);
     assert_eq!(found.map(|agent| &agent["agent"]).collect::<Vec<_>>(), ["droid"]);
-    let text = run(&session, &["install"], 0);
+    let text = run_takeback(&session, &["install"], 0);
     assert!(text.contains("  droid     Droid        not installed: `takeback install droid`\n"));
-    let text = run(&session, &["install", "emacs"], 1);
+    let text = run_takeback(&session, &["install", "emacs"], 1);
     assert!(text.contains("there is no agent \"emacs\""), "{text}");
 }
 
 #[test]
-fn in_a_project_hooks_do_nothing_without_takeback() {
+fn project_hooks_do_nothing_without_takeback() {
     let session = Session::new();
-    run(&session, &["install", "--project", "claude"], 0);
+    run_takeback(&session, &["install", "--project", "claude"], 0);
     let path = session.project().join(".claude/settings.json");
-    let command = settings(&path)["hooks"]["PreToolUse"][0]["hooks"][0]["command"].clone();
+    let command = read_settings(&path)["hooks"]["PreToolUse"][0]["hooks"][0]["command"].clone();
     let output = Command::new("/bin/sh")
         .args(["-c", command.as_str().unwrap()])
         .env("PATH", "/nothing/here")
         .output()
         .unwrap();
     assert_eq!((output.status.code(), output.stdout.len(), output.stderr.len()), (Some(0), 0, 0));
-    run(&session, &["uninstall", "--user", "claude"], 0);
+    run_takeback(&session, &["uninstall", "--user", "claude"], 0);
     assert!(path.exists());
-    run(&session, &["uninstall"], 0);
+    run_takeback(&session, &["uninstall"], 0);
     assert!(!session.project().join(".claude").exists());
 }
 
 #[test]
-fn the_command_that_is_wired_protects() {
+fn the_installed_hook_command_protects() {
     let session = Session::new();
     session.write("a.txt", "one\n");
-    run(&session, &["install", "claude"], 0);
+    run_takeback(&session, &["install", "claude"], 0);
     let path = session.base().join(".claude/settings.json");
-    let command = settings(&path)["hooks"]["PreToolUse"][0]["hooks"][0]["command"].clone();
+    let command = read_settings(&path)["hooks"]["PreToolUse"][0]["hooks"][0]["command"].clone();
     let payload = json!({
         "session_id": "s", "hook_event_name": "PreToolUse", "cwd": session.project(),
         "tool_name": "Write", "tool_input": { "file_path": "a.txt" }, "tool_use_id": "1",
@@ -435,7 +446,7 @@ fn a_rollback_typed_inside_an_agent_is_answered_without_its_model() {
     let done = answer("claude", expanded("1 'a.txt'"));
     assert!(done.contains("Restored:\n  a.txt\n"), "{done}");
     assert_eq!(session.read("a.txt"), "one\n");
-    // Another agent, by its prompt.
+    // Codex sends the command as a prompt.
     let prompt = |prompt: &str| json!({ "hook_event_name": "UserPromptSubmit", "prompt": prompt });
     let done = answer("codex", prompt("takeback rollback undo"));
     assert!(done.contains("Restored:\n  a.txt\n"), "{done}");
@@ -445,7 +456,7 @@ fn a_rollback_typed_inside_an_agent_is_answered_without_its_model() {
     assert_eq!(session.read("a.txt"), "one\n");
     let wrong = answer("claude", expanded("99"));
     assert!(wrong.contains("error: "), "{wrong}");
-    // Somebody else's command is not ours to answer, and no turn began by any of this.
+    // Commands of other programs are not answered, and none of this began a turn.
     let other = json!({ "hook_event_name": "UserPromptExpansion", "command_name": "review" });
     assert_eq!(tell("claude", other), "");
     let turns: i64 = crate::agent::ledger(&session)
@@ -455,33 +466,33 @@ fn a_rollback_typed_inside_an_agent_is_answered_without_its_model() {
 }
 
 #[test]
-fn command_files_pass_what_was_typed_as_words_or_as_one() {
+fn slash_accepts_separate_words_and_one_text() {
     let session = Session::new();
     session.write("a b.txt", "one\n");
-    run(&session, &["checkpoint"], 0);
+    run_takeback(&session, &["checkpoint"], 0);
     session.write("a b.txt", "two\n");
-    let text = run(&session, &["slash", "rollback", "1 'a b.txt' --dry-run"], 0);
+    let text = run_takeback(&session, &["slash", "rollback", "1 'a b.txt' --dry-run"], 0);
     assert!(text.contains("Would restore:\n  a b.txt\n"), "{text}");
-    let text = run(&session, &["slash", "rollback", ""], 0);
+    let text = run_takeback(&session, &["slash", "rollback", ""], 0);
     assert!(text.contains("Checkpoints for"), "{text}");
-    let text = run(&session, &["slash", "takeback-rollback", "1", "a b.txt"], 0);
+    let text = run_takeback(&session, &["slash", "takeback-rollback", "1", "a b.txt"], 0);
     assert!(text.contains("Restored:\n  a b.txt\n"), "{text}");
-    let text = run(&session, &["slash", "rollback", "99"], 0);
+    let text = run_takeback(&session, &["slash", "rollback", "99"], 0);
     assert!(text.contains("error: "), "{text}");
-    run(&session, &["slash", "format-disk"], 1);
+    run_takeback(&session, &["slash", "format-disk"], 1);
 }
 
 #[test]
-fn past_conversations_are_offered_and_brought_in() {
+fn past_conversations_are_offered_and_imported() {
     let session = Session::new();
     let log = include_str!("../../../agents/tests/fixtures/logs/claude/real.jsonl");
-    put(&session, ".claude/projects/-PROJECT/one.jsonl", log);
-    let text = run(&session, &["install", "claude"], 0);
+    write_file(&session, ".claude/projects/-PROJECT/one.jsonl", log);
+    let text = run_takeback(&session, &["install", "claude"], 0);
     assert!(text.contains("1 log of past conversations: `takeback sessions import --from claude`"));
     assert_eq!(session.json(&["sessions"])["sessions"], json!([]));
     let done = session.json(&["install", "claude", "--import"]);
     assert_eq!(done[0]["imported"]["new_sessions"], 1, "{done}");
     assert_eq!(session.json(&["sessions"])["sessions"].as_array().unwrap().len(), 1);
-    // An agent without any says nothing.
-    assert!(!run(&session, &["install", "codex", "--import"], 0).contains("Past"));
+    // Nothing is offered for an agent without logs.
+    assert!(!run_takeback(&session, &["install", "codex", "--import"], 0).contains("Past"));
 }

@@ -1,4 +1,4 @@
-//! Agents' own logs: brought in, and followed while the agents work.
+//! The logs of agents: imported, and followed while the agents work.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 use crate::agent::{eventually, hook, ledger, rows};
 use crate::session::Session;
 
-fn fixture(name: &str) -> PathBuf {
+fn fixture_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/fixtures/logs").join(name)
 }
 
-/// Puts a log where its agent would have it.
-fn place(session: &Session, name: &str, at: &str) -> PathBuf {
+/// Puts a log where its agent keeps it.
+fn place_log(session: &Session, name: &str, at: &str) -> PathBuf {
     let path = session.base().join(at);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     match name.strip_suffix(".sql") {
         Some(_) => rusqlite::Connection::open(&path)
             .unwrap()
-            .execute_batch(&fs::read_to_string(fixture(name)).unwrap())
+            .execute_batch(&fs::read_to_string(fixture_path(name)).unwrap())
             .unwrap(),
-        None => drop(fs::copy(fixture(name), &path).unwrap()),
+        None => drop(fs::copy(fixture_path(name), &path).unwrap()),
     }
     path
 }
@@ -40,10 +40,10 @@ const LOGS: [(&str, &str, &str, usize); 9] = [
 ];
 
 #[test]
-fn the_past_of_every_agent_comes_in_once_and_is_found() {
+fn the_logs_of_every_agent_are_imported_once_and_searchable() {
     let session = Session::new();
     for (agent, name, at, messages) in LOGS {
-        place(&session, name, at);
+        place_log(&session, name, at);
         let report = session.json(&["sessions", "import", "--from", agent]);
         let expected = json!({ "sessions": 1, "new_sessions": 1, "messages": messages, "bad": [] });
         assert_eq!(report, expected, "{agent}");
@@ -56,23 +56,23 @@ fn the_past_of_every_agent_comes_in_once_and_is_found() {
         assert!(found["total"].as_u64() >= Some(1), "{agent}");
     }
     assert_eq!(session.json(&["sessions", "verify"])["whole"], true);
-    // As APIs want it: calls and their results belong together.
+    // In the format of an API, calls and their results belong together.
     let id = "claude:f0496092-94a1-42f2-acea-c1c781398f1a";
     let sent = session.json(&["sessions", "show", id, "--format", "anthropic"]);
     assert!(sent.to_string().contains("call_000002_0"), "{sent}");
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn unreadable_lines_and_files_are_reported() {
     let mut session = Session::new();
-    let path = place(&session, "claude/rich.jsonl", ".claude/projects/p/rich.jsonl");
+    let path = place_log(&session, "claude/rich.jsonl", ".claude/projects/p/rich.jsonl");
     OpenOptions::new()
         .append(true)
         .open(&path)
         .unwrap()
         .write_all(b"{\"torn\n{}\nnonsense\n")
         .unwrap();
-    place(&session, "cline/real.messages.json", ".cline/data/sessions/1/1.messages.json");
+    place_log(&session, "cline/real.messages.json", ".cline/data/sessions/1/1.messages.json");
     fs::write(session.base().join(".cline/data/sessions/1/1.messages.json"), "{").unwrap();
     session.takeback(&["sessions", "import", "--from", "claude"]);
     session.takeback(&["sessions", "import", "--from", "cline"]);
@@ -102,7 +102,7 @@ claude:rich [3] assistant  <date> <time>  claude  The cart
     );
 }
 
-/// A Claude that tells its hooks and writes its log.
+/// A simulated Claude Code that runs its hooks and writes its log.
 struct Claude<'s> {
     session: &'s Session,
     log: PathBuf,
@@ -115,7 +115,7 @@ impl<'s> Claude<'s> {
         fs::create_dir_all(log.parent().unwrap()).unwrap();
         let claude = Claude { session, log, entries: 0 };
         claude.tell(json!({ "hook_event_name": "SessionStart", "source": "startup" }));
-        // From now on the log is known, though there is none yet.
+        // From now on takeback knows the path of the log, which does not exist yet.
         eventually("the log is known", || {
             let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
             let known = ledger(session).query_row("SELECT count(*) FROM bookmarks", [], count);
@@ -180,7 +180,7 @@ impl<'s> Claude<'s> {
         self.tell(json!({ "hook_event_name": "Stop" }));
     }
 
-    /// What the ledger has, without looking at the log again.
+    /// Returns the messages in the ledger without reading the log again.
     fn ledger(&self) -> Vec<String> {
         let ledger =
             rusqlite::Connection::open(self.session.base().join(".takeback/state.db")).unwrap();
@@ -193,15 +193,15 @@ impl<'s> Claude<'s> {
 }
 
 #[test]
-fn a_conversation_flows_in_while_the_agent_works() {
+fn a_conversation_is_recorded_while_the_agent_works() {
     let session = Session::new();
     let mut claude = Claude::new(&session);
     claude.hears("add a file");
     claude.writes("add a file", "a.txt", "a");
     claude.stops();
-    // Its last words come after the hook.
+    // The agent writes its last words after the hook.
     claude.says("I added it.");
-    // The next prompt may be here before the answer to this one.
+    // The next prompt may arrive before the answer to this one.
     claude.hears("and another");
     claude.writes("and another", "b.txt", "b");
     claude.says("There you go.");
@@ -237,7 +237,7 @@ fn a_search_finds_what_was_said_a_moment_ago() {
 }
 
 #[test]
-fn what_was_rolled_back_does_not_come_back() {
+fn rolled_back_messages_stay_undone() {
     let session = Session::new();
     session.write("a.txt", "old");
     let mut claude = Claude::new(&session);
@@ -249,7 +249,7 @@ fn what_was_rolled_back_does_not_come_back() {
     claude.hears("second");
     claude.writes("second", "a.txt", "two");
     claude.says("Two.");
-    // While the agent is at work, and before anybody has read what it says.
+    // The agent is at work, and its log has not been read yet.
     let view = session.json(&["rollback", "1"]);
     assert_eq!(session.read("a.txt"), "one");
     assert_eq!(view["undone_messages"], 4, "{view}");
@@ -274,7 +274,7 @@ fn what_was_rolled_back_does_not_come_back() {
 }
 
 #[test]
-fn a_step_takes_the_conversation_back_to_its_call() {
+fn a_rollback_to_a_step_rewinds_the_conversation_to_its_call() {
     let session = Session::new();
     let mut claude = Claude::new(&session);
     claude.hears("go");
@@ -292,9 +292,9 @@ fn a_step_takes_the_conversation_back_to_its_call() {
     );
 }
 
-/// Droid tells no prompts when it runs a single task; its log has them.
+/// Droid reports no prompts when it runs a single task; they are in its log.
 #[test]
-fn a_prompt_that_no_hook_told_is_in_the_list() {
+fn a_prompt_known_only_from_the_log_is_listed() {
     let session = Session::new();
     let log = session.base().join(".factory/sessions/p/d.jsonl");
     fs::create_dir_all(log.parent().unwrap()).unwrap();
@@ -322,7 +322,7 @@ fn a_prompt_that_no_hook_told_is_in_the_list() {
     assert_eq!(session.json(&["rollback", "1"])["undone_messages"], 1);
 }
 
-/// Cline's hooks tell neither what was said nor where that is.
+/// Cline's hooks report neither the conversation nor the path of the log.
 #[test]
 fn a_log_that_no_hook_named_is_found() {
     let session = Session::new();
@@ -347,9 +347,10 @@ fn a_log_that_no_hook_named_is_found() {
 }
 
 #[test]
-fn a_log_that_cannot_be_read_keeps_nothing_else_from_being_done() {
+fn an_unreadable_log_does_not_stop_other_work() {
     let session = Session::new();
-    let log = place(&session, "gemini/chats/real.jsonl", ".gemini/tmp/proj/chats/session-x.jsonl");
+    let log =
+        place_log(&session, "gemini/chats/real.jsonl", ".gemini/tmp/proj/chats/session-x.jsonl");
     let beside = log.with_file_name("3dc1d9c7");
     fs::create_dir(&beside).unwrap();
     fs::write(beside.join("bad.json"), "{").unwrap();

@@ -330,7 +330,7 @@ fn another_undo_takes_the_turn_before() {
         assert_eq!(fs::read_dir(session.project()).unwrap().count(), left);
     }
     let output = session.output(&["undo"]);
-    assert!(said(&output).contains("no turn is known here"), "{}", said(&output));
+    assert!(said(&output).contains("no turn left to undo"), "{}", said(&output));
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn old_notices_are_taken_once() {
     let items: Vec<&str> = context.lines().filter(|line| line.starts_with("- ")).collect();
     assert_eq!(
         items,
-        ["- made.txt (removed)", "- publish: git push origin main", "- notes.md (removed)"]
+        ["- made.txt (deleted)", "- publish: git push origin main", "- notes.md (deleted)"]
     );
     assert_eq!(tell().stdout, b"");
 }
@@ -127,12 +127,12 @@ fn old_conversations_are_shown_and_found() {
 #[test]
 fn an_old_conversation_goes_back_and_forward() {
     let session = moved_home();
-    let redone = session.json(&["sessions", "redo", "other:long"]);
+    let redone = session.json(&["sessions", "unrewind", "other:long"]);
     let expected = json!({ "session": "other:long", "messages": 2, "turns": 1,
         "from_message": 7, "prompt": "paint it red" });
     assert_eq!(redone, expected);
     assert_eq!(session.json(&["sessions", "search", "red"])["total"], 2);
-    let undone = session.json(&["sessions", "undo", "other:long", "--turns", "2"]);
+    let undone = session.json(&["sessions", "rewind", "other:long", "--turns", "2"]);
     assert_eq!((&undone["messages"], &undone["from_message"]), (&json!(4), &json!(5)));
 }
 

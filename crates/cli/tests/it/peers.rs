@@ -99,7 +99,7 @@ Not covered:
         "
 $ takeback rollback
 Checkpoints for ~/project
-   1  <id>  <time>  taken by hand    2 paths not covered
+   1  <id>  <time>  taken by hand  2 paths not covered
 $ takeback rollback 1 -v
 Restored:
   .env

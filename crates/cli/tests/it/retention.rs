@@ -1,4 +1,4 @@
-//! How much history is kept: age, number and size; and what becomes of workspaces that go.
+//! Limits of age, number and size; clearing; workspaces that are moved or deleted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, configure, eventually, everything, noise, rows, steps};
 use crate::session::Session;
 
-fn store(session: &Session) -> PathBuf {
+fn store_path(session: &Session) -> PathBuf {
     session.base().join(".takeback/checkpoints/store")
 }
 
-/// All bytes of all files in a directory, as `du` has them.
-fn du(directory: &Path) -> u64 {
+/// Returns the size of all files in a directory, as `du` counts it.
+fn disk_usage(directory: &Path) -> u64 {
     let mut du = Command::new("du");
     du.args(["--apparent-size", "--block-size=1", "-a"]).arg(directory);
     let lines = String::from_utf8(du.output().unwrap().stdout).unwrap();
@@ -25,32 +25,32 @@ fn du(directory: &Path) -> u64 {
         .sum()
 }
 
-/// What the program says, which has to succeed.
-fn said(session: &Session, arguments: &[&str]) -> Value {
+/// Runs `takeback` with `--json`, which must succeed.
+fn run_json(session: &Session, arguments: &[&str]) -> Value {
     let output = session.output(&[arguments, &["--json"]].concat());
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A workspace beside the project, with a checkpoint for each content of its file.
-fn workspace(session: &Session, name: &str, contents: &[Vec<u8>]) -> PathBuf {
+/// Makes a workspace beside the project, with a checkpoint for each content of its file.
+fn workspace_with_checkpoints(session: &Session, name: &str, contents: &[Vec<u8>]) -> PathBuf {
     let path = session.base().join(name);
     fs::create_dir_all(&path).unwrap();
     for content in contents {
         fs::write(path.join("file"), content).unwrap();
-        said(session, &["-C", path.to_str().unwrap(), "checkpoint"]);
+        run_json(session, &["-C", path.to_str().unwrap(), "checkpoint"]);
     }
     path
 }
 
-fn count(session: &Session, path: &Path) -> usize {
+fn count_checkpoints(session: &Session, path: &Path) -> usize {
     let list = session.json(&["checkpoints"])["workspaces"].clone();
     let found = list.as_array().unwrap().iter().find(|known| known["path"] == json!(path));
     found.map_or(0, |known| known["checkpoints"].as_u64().unwrap() as usize)
 }
 
-/// A workspace whose checkpoints are of 2020: they come from Hermes. When it was last seen is
-/// written into what the store knows of it.
+/// Makes a workspace with checkpoints of 2020, imported from Hermes, and sets the time at which it
+/// was last seen.
 fn old_workspace(session: &Session, name: &str, days_ago: i64) -> PathBuf {
     let path = session.base().join(name);
     fs::create_dir_all(&path).unwrap();
@@ -73,8 +73,8 @@ fn old_workspace(session: &Session, name: &str, days_ago: i64) -> PathBuf {
     git(&["add", "-A", "."]);
     git(&["commit", "-q", "-m", "of old"]);
     fs::write(repository.join("HERMES_WORKDIR"), path.to_str().unwrap()).unwrap();
-    said(session, &["checkpoints", "import", repository.parent().unwrap().to_str().unwrap()]);
-    for entry in fs::read_dir(store(session).join("workspaces")).unwrap() {
+    run_json(session, &["checkpoints", "import", repository.parent().unwrap().to_str().unwrap()]);
+    for entry in fs::read_dir(store_path(session).join("workspaces")).unwrap() {
         let file = entry.unwrap().path().join("workspace.json");
         let mut info: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
         if info["path"] == json!(path) {
@@ -87,57 +87,57 @@ fn old_workspace(session: &Session, name: &str, days_ago: i64) -> PathBuf {
 }
 
 #[test]
-fn what_nobody_touched_for_long_goes() {
+fn workspaces_unused_for_long_are_pruned() {
     let session = Session::new();
     session.write("a", "1");
-    said(&session, &["checkpoint"]);
+    run_json(&session, &["checkpoint"]);
     let (old, recent) = (old_workspace(&session, "old", 31), old_workspace(&session, "recent", 29));
-    assert_eq!((count(&session, &old), count(&session, &recent)), (1, 1));
-    let pruned = said(&session, &["checkpoints", "prune"]);
+    assert_eq!((count_checkpoints(&session, &old), count_checkpoints(&session, &recent)), (1, 1));
+    let pruned = run_json(&session, &["checkpoints", "prune"]);
     assert_eq!(pruned["workspaces"][0]["path"], json!(old));
     assert_eq!(pruned["workspaces"][0]["because"], "not touched for long");
-    assert_eq!((count(&session, &old), count(&session, &recent)), (0, 1));
-    said(&session, &["checkpoints", "prune", "--retention-days", "28"]);
-    assert_eq!(count(&session, &recent), 0);
+    assert_eq!((count_checkpoints(&session, &old), count_checkpoints(&session, &recent)), (0, 1));
+    run_json(&session, &["checkpoints", "prune", "--retention-days", "28"]);
+    assert_eq!(count_checkpoints(&session, &recent), 0);
     assert_eq!(rows(&session).len(), 1);
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
 }
 
-/// Myrm: a workspace that was missing lost its history at once, and so did an unmounted disk.
+/// In Myrm, a missing workspace lost its history at once, even if its disk was only unmounted.
 #[test]
-fn an_orphan_is_kept_until_it_was_not_seen_for_long() {
+fn an_orphan_is_kept_for_the_retention_period() {
     let session = Session::new();
-    let gone = workspace(&session, "gone", &[b"1".to_vec()]);
+    let gone = workspace_with_checkpoints(&session, "gone", &[b"1".to_vec()]);
     let old = old_workspace(&session, "old", 31);
     let seen = old_workspace(&session, "seen", 1);
     for path in [&gone, &old, &seen] {
         fs::rename(path, path.with_extension("unmounted")).unwrap();
     }
     assert_eq!(session.json(&["checkpoints"])["workspaces"][0]["state"], "orphan");
-    said(&session, &["checkpoints", "prune", "--keep-orphans"]);
-    assert_eq!([&gone, &old, &seen].map(|path| count(&session, path)), [1, 1, 1]);
+    run_json(&session, &["checkpoints", "prune", "--keep-orphans"]);
+    assert_eq!([&gone, &old, &seen].map(|path| count_checkpoints(&session, path)), [1, 1, 1]);
     configure(&session, "[checkpoints]\ndelete_orphans = false\n");
-    said(&session, &["checkpoints", "prune"]);
-    assert_eq!(count(&session, &old), 1);
+    run_json(&session, &["checkpoints", "prune"]);
+    assert_eq!(count_checkpoints(&session, &old), 1);
     configure(&session, "");
-    let pruned = said(&session, &["checkpoints", "prune"]);
+    let pruned = run_json(&session, &["checkpoints", "prune"]);
     assert_eq!(pruned["workspaces"][0]["because"], "gone for long");
-    assert_eq!([&gone, &old, &seen].map(|path| count(&session, path)), [1, 0, 1]);
+    assert_eq!([&gone, &old, &seen].map(|path| count_checkpoints(&session, path)), [1, 0, 1]);
     fs::rename(gone.with_extension("unmounted"), &gone).unwrap();
     fs::write(gone.join("file"), "2").unwrap();
-    said(&session, &["-C", gone.to_str().unwrap(), "rollback", "1"]);
+    run_json(&session, &["-C", gone.to_str().unwrap(), "rollback", "1"]);
     assert_eq!(fs::read_to_string(gone.join("file")).unwrap(), "1");
 }
 
 #[test]
-fn more_rows_than_wanted_go_and_the_newest_stay() {
+fn the_oldest_rows_beyond_the_limit_are_pruned() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 3\n");
     for content in ["1", "2", "3", "4", "5"] {
         session.write("a", content);
         session.output(&["checkpoint", "--reason", content]);
     }
-    let pruned = said(&session, &["checkpoints", "prune"]);
+    let pruned = run_json(&session, &["checkpoints", "prune"]);
     assert_eq!(pruned["workspaces"][0]["checkpoints"], 2);
     let rows = rows(&session);
     let reasons: Vec<_> = rows.iter().map(|row| row["reason"].as_str().unwrap()).collect();
@@ -145,7 +145,7 @@ fn more_rows_than_wanted_go_and_the_newest_stay() {
 }
 
 #[test]
-fn steps_of_older_turns_go_before_rows() {
+fn steps_of_older_turns_are_pruned_before_rows() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 4\n");
     let mut agent = Agent::new(&session, "s1");
@@ -156,7 +156,7 @@ fn steps_of_older_turns_go_before_rows() {
         }
         agent.is_done();
     }
-    said(&session, &["checkpoints", "prune"]);
+    run_json(&session, &["checkpoints", "prune"]);
     let rows = rows(&session);
     let left: Vec<_> = rows.iter().map(|row| steps(row).len()).collect();
     assert_eq!(left, [3, 3, 1, 1]);
@@ -165,7 +165,7 @@ fn steps_of_older_turns_go_before_rows() {
 }
 
 #[test]
-fn pinned_ones_are_never_pruned() {
+fn pinned_checkpoints_are_never_pruned() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 1\n");
     fs::write(session.project().join("a"), noise(1, 600_000)).unwrap();
@@ -174,7 +174,7 @@ fn pinned_ones_are_never_pruned() {
         session.write("a", content);
         session.output(&["checkpoint"]);
     }
-    said(&session, &["checkpoints", "prune", "--retention-days", "0", "--max-size-mb", "0"]);
+    run_json(&session, &["checkpoints", "prune", "--retention-days", "0", "--max-size-mb", "0"]);
     let rows = rows(&session);
     let names: Vec<_> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
     assert_eq!(names, ["keep"]);
@@ -182,70 +182,76 @@ fn pinned_ones_are_never_pruned() {
     assert_eq!(fs::read(session.project().join("a")).unwrap(), noise(1, 600_000));
 }
 
-/// Hermes and Myrm: the cap was not met, or no byte was freed.
+/// In Hermes and Myrm, the limit was not met, or no space was freed.
 #[test]
-fn the_size_is_really_met_and_the_oldest_go_first() {
+fn the_size_limit_is_met_and_the_oldest_are_pruned_first() {
     let session = Session::new();
     let contents =
         |from: u64| (from..from + 5).map(|seed| noise(seed, 200_000)).collect::<Vec<_>>();
-    let one = workspace(&session, "one", &contents(1));
-    let two = workspace(&session, "two", &contents(11));
-    assert!(du(&store(&session)) > 2_000_000);
-    let pruned = said(&session, &["checkpoints", "prune", "--max-size-mb", "1"]);
-    let left = du(&store(&session));
+    let one = workspace_with_checkpoints(&session, "one", &contents(1));
+    let two = workspace_with_checkpoints(&session, "two", &contents(11));
+    assert!(disk_usage(&store_path(&session)) > 2_000_000);
+    let pruned = run_json(&session, &["checkpoints", "prune", "--max-size-mb", "1"]);
+    let left = disk_usage(&store_path(&session));
     assert!(left <= 1 << 20, "{left}");
     assert_eq!(pruned["bytes_after"], left);
     assert_eq!(pruned["over_limit"], false);
-    // One of each is the newest row of its workspace; of the others the oldest went.
-    assert_eq!(count(&session, &one), 1);
-    assert!(count(&session, &two) > 1, "no more than needed goes");
+    // The newest row of each workspace stays; of the others, the oldest are gone.
+    assert_eq!(count_checkpoints(&session, &one), 1);
+    assert!(count_checkpoints(&session, &two) > 1, "no more than needed goes");
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
     let two = two.to_str().unwrap();
     fs::write(format!("{two}/file"), "").unwrap();
-    said(&session, &["-C", two, "rollback", "2"]);
+    run_json(&session, &["-C", two, "rollback", "2"]);
     assert_eq!(fs::read(format!("{two}/file")).unwrap(), noise(14, 200_000));
 }
 
-/// Hermes: 250 projects could never get under the cap, because each kept at least one.
+/// In Hermes, 250 projects could never meet the limit, because each kept at least one checkpoint.
 #[test]
-fn newest_rows_go_last_but_they_go() {
+fn the_newest_row_of_a_workspace_is_pruned_last() {
     let session = Session::new();
     let paths: Vec<_> = (0..12)
-        .map(|seed| workspace(&session, &format!("p{seed:02}"), &[noise(seed, 200_000)]))
+        .map(|seed| {
+            workspace_with_checkpoints(&session, &format!("p{seed:02}"), &[noise(seed, 200_000)])
+        })
         .collect();
-    said(&session, &["checkpoints", "prune", "--max-size-mb", "1"]);
-    let left = du(&store(&session));
+    run_json(&session, &["checkpoints", "prune", "--max-size-mb", "1"]);
+    let left = disk_usage(&store_path(&session));
     assert!(left <= 1 << 20, "{left}");
-    let kept: Vec<_> = paths.iter().map(|path| count(&session, path)).collect();
+    let kept: Vec<_> = paths.iter().map(|path| count_checkpoints(&session, path)).collect();
     assert!(kept.ends_with(&[1, 1, 1]) && kept.starts_with(&[0, 0, 0, 0, 0, 0]), "{kept:?}");
 }
 
 #[test]
-fn a_single_one_that_is_too_large_stays_and_status_says_so() {
+fn a_single_checkpoint_over_the_limit_stays_and_is_reported() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_total_size_mb = 1\n");
     fs::write(session.project().join("a"), noise(1, 2 << 20)).unwrap();
     session.output(&["checkpoint"]);
-    let pruned = said(&session, &["checkpoints", "prune"]);
+    let pruned = run_json(&session, &["checkpoints", "prune"]);
     assert_eq!((&pruned["over_limit"], rows(&session).len()), (&json!(true), 1));
     let status = String::from_utf8(session.output(&["checkpoints"]).stdout).unwrap();
     assert!(status.contains("The store is larger than it may be"), "{status}");
 }
 
 #[test]
-fn a_dry_run_changes_nothing_and_says_what_would_go() {
+fn a_dry_run_changes_nothing_and_names_what_would_be_pruned() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
-    workspace(&session, "one", &(1..6).map(|seed| noise(seed, 300_000)).collect::<Vec<_>>());
+    workspace_with_checkpoints(
+        &session,
+        "one",
+        &(1..6).map(|seed| noise(seed, 300_000)).collect::<Vec<_>>(),
+    );
     old_workspace(&session, "old", 40);
     let arguments = ["checkpoints", "prune", "--max-size-mb", "0"];
-    // Looking may count what is not counted yet.
+    // The list may still count changes.
     session.output(&["checkpoints"]);
-    let before = everything(&store(&session));
-    let predicted = said(&session, &[&arguments[..], &["--dry-run"]].concat());
-    assert!(everything(&store(&session)) == before, "a dry run changes nothing");
+    let before = everything(&store_path(&session));
+    let predicted = run_json(&session, &[&arguments[..], &["--dry-run"]].concat());
+    assert!(everything(&store_path(&session)) == before, "a dry run changes nothing");
     assert_eq!(predicted["dry_run"], true);
-    let done = said(&session, &arguments);
+    let done = run_json(&session, &arguments);
     assert_eq!(predicted["workspaces"], done["workspaces"]);
 }
 
@@ -262,8 +268,11 @@ fn status_has_the_documented_shape() {
     fs::write(archive.join("x"), "12345").unwrap();
     for status in [session.json(&["checkpoints"]), session.json(&["checkpoints", "list"])] {
         assert_eq!(status["home"], json!(session.base().join(".takeback")));
-        assert_eq!(status["store_bytes"], du(&store(&session)));
-        assert_eq!(status["total_bytes"], du(&session.base().join(".takeback/checkpoints")));
+        assert_eq!(status["store_bytes"], disk_usage(&store_path(&session)));
+        assert_eq!(
+            status["total_bytes"],
+            disk_usage(&session.base().join(".takeback/checkpoints"))
+        );
         assert_eq!(status["legacy"], json!([{ "name": "legacy-20990101-000000", "bytes": 5 }]));
         let touched = status["workspaces"][0]["last_touched"].clone();
         assert!(touched.as_str().unwrap().ends_with('Z'));
@@ -287,13 +296,13 @@ fn clearing_asks_first() {
         assert_eq!(output.status.code(), Some(1));
         let seen = String::from_utf8(output.stderr).unwrap();
         assert!(seen.contains("nothing was deleted; repeat with -f"), "{seen}");
-        assert_eq!(said(&session, &["checkpoints"])["legacy"].as_array().unwrap().len(), 1);
+        assert_eq!(run_json(&session, &["checkpoints"])["legacy"].as_array().unwrap().len(), 1);
     }
     assert!(archive.exists() && rows(&session).len() == 1);
     session.takeback(&["checkpoints", "clear-legacy", "-f"]);
     assert!(!archive.exists() && rows(&session).len() == 1);
     assert!(session.output(&["checkpoints", "clear", "-f"]).status.success());
-    assert_eq!(said(&session, &["checkpoints"])["workspaces"], json!([]));
+    assert_eq!(run_json(&session, &["checkpoints"])["workspaces"], json!([]));
     session.takeback(&["checkpoints", "clear-legacy"]);
     session.assert(
         "
@@ -319,7 +328,7 @@ fn history_follows_a_workspace_that_was_moved() {
     agent.hears("two");
     agent.pretends("git push");
     agent.is_done();
-    // What runs in the background is done with the old place.
+    // The background processes are done with the old directory.
     eventually("counts", || {
         let rows = session.json(&["-C", "../old", "rollback"])["checkpoints"].clone();
         rows[1]["files_changed"] == 1
@@ -331,7 +340,7 @@ fn history_follows_a_workspace_that_was_moved() {
     session.assert(
         "
 $ takeback checkpoints move ../nowhere ../new
-! error: there are no checkpoints for ~/project/../nowhere
+! error: no checkpoints for ~/project/../nowhere
 ! hint: `takeback checkpoints` lists the workspaces that have some; name the old place first
 [exit Some(1)]
 $ takeback checkpoints move ../old ../new
@@ -345,15 +354,15 @@ Done. `takeback rollback undo` takes this back.
 ",
     );
     assert_eq!(fs::read_to_string(session.base().join("new/a")).unwrap(), "1");
-    assert_eq!(count(&session, &old), 0);
+    assert_eq!(count_checkpoints(&session, &old), 0);
 }
 
 #[test]
-fn an_older_layout_is_set_aside_and_can_be_brought_in() {
+fn an_older_layout_is_set_aside_and_can_be_imported() {
     let session = Session::new();
     let old = old_workspace(&session, "old", 0);
     session.output(&["checkpoints", "clear", "-f"]);
-    // As if takeback had found it at its first start.
+    // As takeback finds it on its first start.
     let checkpoints = session.base().join(".takeback/checkpoints");
     fs::remove_dir_all(&checkpoints).unwrap();
     fs::create_dir(&checkpoints).unwrap();
@@ -366,28 +375,28 @@ fn an_older_layout_is_set_aside_and_can_be_brought_in() {
     assert_eq!(legacy.len(), 1);
     let name = legacy[0]["name"].as_str().unwrap();
     assert!(checkpoints.join(name).join("0123456789abcdef/HEAD").exists());
-    let imported = said(&session, &["checkpoints", "import"]);
+    let imported = run_json(&session, &["checkpoints", "import"]);
     assert_eq!(imported["projects"][0]["checkpoints"], 1);
-    assert_eq!(count(&session, &old), 1);
+    assert_eq!(count_checkpoints(&session, &old), 1);
     fs::write(old.join("file"), "changed").unwrap();
-    said(&session, &["-C", old.to_str().unwrap(), "rollback", "1"]);
+    run_json(&session, &["-C", old.to_str().unwrap(), "rollback", "1"]);
     assert_eq!(fs::read_to_string(old.join("file")).unwrap(), "old");
-    // Archives go when they are old; the stamp is their age.
+    // Old archives are pruned; the timestamp in the name is their age.
     fs::rename(checkpoints.join(name), checkpoints.join("legacy-20200101-000000")).unwrap();
     fs::create_dir(checkpoints.join("legacy-20990101-000000")).unwrap();
-    let pruned = said(&session, &["checkpoints", "prune"]);
+    let pruned = run_json(&session, &["checkpoints", "prune"]);
     assert_eq!(pruned["legacy"], json!(["legacy-20200101-000000"]));
     assert!(!checkpoints.join("legacy-20200101-000000").exists());
     assert!(checkpoints.join("legacy-20990101-000000").exists());
 }
 
 #[test]
-fn a_workspace_that_is_being_used_is_left_for_the_next_time() {
+fn a_busy_workspace_is_left_for_the_next_run() {
     let session = Session::new();
-    let one = workspace(&session, "one", &[b"1".to_vec()]);
-    let workspaces = fs::read_dir(store(&session).join("workspaces")).unwrap();
+    let one = workspace_with_checkpoints(&session, "one", &[b"1".to_vec()]);
+    let workspaces = fs::read_dir(store_path(&session).join("workspaces")).unwrap();
     let lock = workspaces.map(|entry| entry.unwrap().path().join("lock")).next().unwrap();
-    // A file system's lock, which ends with its process.
+    // A file lock, which ends with its process.
     let mut user = Command::new("flock")
         .arg("--no-fork")
         .arg(&lock)
@@ -398,25 +407,25 @@ fn a_workspace_that_is_being_used_is_left_for_the_next_time() {
     let mut said_so = [0; 6];
     std::io::Read::read_exact(user.stdout.as_mut().unwrap(), &mut said_so).unwrap();
     let prune = ["checkpoints", "prune", "--retention-days", "0"];
-    assert_eq!(said(&session, &prune)["busy"], json!([one]));
-    assert_eq!(count(&session, &one), 1);
+    assert_eq!(run_json(&session, &prune)["busy"], json!([one]));
+    assert_eq!(count_checkpoints(&session, &one), 1);
     user.kill().unwrap();
     user.wait().unwrap();
-    assert_eq!(said(&session, &prune)["busy"], json!([]));
-    assert_eq!(count(&session, &one), 0);
+    assert_eq!(run_json(&session, &prune)["busy"], json!([]));
+    assert_eq!(count_checkpoints(&session, &one), 0);
 }
 
-/// An agent that died in the middle of a call never says that it ended.
+/// An agent that dies during a call never reports its end.
 #[test]
-fn a_call_that_never_ended_keeps_nothing_for_ever() {
+fn a_call_that_never_ended_is_pruned_eventually() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.hears("one");
     agent.begins("Write", json!({ "path": "a" }));
     let prune = ["checkpoints", "prune", "--retention-days", "0"];
-    said(&session, &prune);
+    run_json(&session, &prune);
     assert_eq!(rows(&session).len(), 1, "it is needed while the call may be running");
-    for workspace in fs::read_dir(store(&session).join("workspaces")).unwrap() {
+    for workspace in fs::read_dir(store_path(&session).join("workspaces")).unwrap() {
         for entry in everything(&workspace.unwrap().path()) {
             let Ok(mut note) = serde_json::from_slice::<Value>(&entry.2) else { continue };
             if note["call"] == "c1" {
@@ -429,12 +438,12 @@ fn a_call_that_never_ended_keeps_nothing_for_ever() {
             }
         }
     }
-    said(&session, &prune);
+    run_json(&session, &prune);
     assert_eq!(rows(&session).len(), 0, "a call of 2020 is not running any more");
 }
 
 #[test]
-fn pruning_happens_by_itself_when_it_is_due() {
+fn pruning_runs_by_itself_when_due() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\nmin_interval_hours = 0\n");
     for content in ["1", "2", "3", "4"] {

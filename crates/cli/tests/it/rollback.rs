@@ -68,7 +68,7 @@ Restored:
 Not covered by the checkpoint: 1 path (-v lists them).
 Done. `takeback rollback redo` takes this back.
 $ takeback rollback undo
-! error: there is no rollback to undo in this workspace
+! error: no rollback to undo in this workspace
 [exit Some(1)]
 ",
     );
@@ -170,7 +170,7 @@ fn bad_input_gets_a_clear_answer() {
     session.assert(
         "
 $ takeback rollback 7
-! error: there is no checkpoint 7 here: the list has 1
+! error: no checkpoint 7: this workspace has 1
 ! hint: `takeback rollback` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback rollback -- --upload-pack=x
@@ -186,18 +186,18 @@ $ takeback rollback 1234567890abcdef
 ! hint: `takeback rollback` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback rollback 1 ../../etc/passwd
-! error: ../../etc/passwd is outside of the workspace ~/project
+! error: ../../etc/passwd is outside the workspace ~/project
 ! hint: give paths inside the workspace
 [exit Some(1)]
 $ takeback rollback 1 /etc/passwd
-! error: /etc/passwd is outside of the workspace ~/project
+! error: /etc/passwd is outside the workspace ~/project
 ! hint: give paths inside the workspace
 [exit Some(1)]
 $ takeback rollback 1 missing
 ! error: missing is neither in the checkpoint nor in the workspace
 [exit Some(1)]
 $ takeback rollback undo a
-! error: undo is of a whole rollback and takes no paths
+! error: `rollback undo` takes no paths
 ! hint: `takeback rollback` lists the checkpoints to restore single files from
 [exit Some(1)]
 $ takeback rollback --dry-run
@@ -236,7 +236,7 @@ $ takeback -C ../other rollback {0}
 ! hint: nothing was changed; to restore it there: `takeback -C ~/project rollback`
 [exit Some(1)]
 $ takeback -C ../other rollback undo
-! error: there is no rollback to undo in this workspace
+! error: no rollback to undo in this workspace
 [exit Some(1)]
 ",
         &id[..12]
@@ -273,7 +273,7 @@ fn json_has_the_documented_shapes() {
     assert_eq!((&done["checkpoint"], &done["restored"]), (&taken["id"], &serde_json::json!(["a"])));
     assert_eq!(done["safety_checkpoint"].as_str().unwrap().len(), 40);
     let error = session.json(&["rollback", "9"]);
-    assert_eq!(error["error"]["message"], "there is no checkpoint 9 here: the list has 1");
+    assert_eq!(error["error"]["message"], "no checkpoint 9: this workspace has 1");
 }
 
 #[test]

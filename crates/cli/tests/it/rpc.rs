@@ -1,4 +1,4 @@
-//! `takeback rpc`: what it does, and that it says the same as the commands.
+//! `takeback rpc`: its methods, compared with the commands.
 
 use serde_json::{Value, json};
 
@@ -6,14 +6,21 @@ use crate::agent::{configure, eventually};
 use crate::rpc_client::Client;
 use crate::session::Session;
 
-/// The results of methods, and what the commands print for the same.
+/// Asserts that a method returns what a command prints.
 #[track_caller]
-fn same(session: &Session, client: &mut Client, method: &str, params: Value, words: &[&str]) {
-    assert_eq!(client.call(method, params), session.json(words), "{method}");
+fn assert_same_result(
+    session: &Session,
+    client: &mut Client,
+    method: &str,
+    params: Value,
+    words: &[&str],
+) {
+    // The background may still be at work between the two.
+    eventually(method, || client.call(method, params.clone()) == session.json(words));
 }
 
 #[test]
-fn a_whole_story() {
+fn a_session_is_served_from_start_to_end() {
     let session = Session::new();
     session.write("a", "1\n");
     let mut client = Client::new(&session);
@@ -78,11 +85,14 @@ fn a_whole_story() {
     assert_eq!(done, planned["plan"]);
     assert_eq!(session.read("a"), "1\n");
 
-    // Each session is told once.
+    // Each session gets its notice once.
     let told = client.call("notices.take", second.clone());
     assert_eq!(told["notices"][0]["files"], json!([{ "path": "a", "removed": false }]));
     assert_eq!(told["notices"][0]["effects"][0]["kind"], "network");
-    assert!(told["text"].as_str().unwrap().contains("read it again before editing"), "{told}");
+    assert!(
+        told["text"].as_str().unwrap().contains("read this file again before editing it"),
+        "{told}"
+    );
     let told = client.call("notices.take", second);
     assert_eq!(told, json!({ "session": "mine:two", "notices": [], "text": null }));
 
@@ -108,7 +118,7 @@ fn a_whole_story() {
 }
 
 #[test]
-fn results_are_what_the_commands_print() {
+fn results_equal_what_the_commands_print() {
     let session = Session::new();
     session.write("Makefile", "");
     session.write("a", "1\n");
@@ -116,20 +126,26 @@ fn results_are_what_the_commands_print() {
     let mut client = Client::new(&session);
     let taken = client.call("checkpoint.create", json!({ "reason": "by hand", "name": "good" }));
     client.turn(&session, "s", "write something", ("a", "2\n"));
-    // Counting is left to the background.
+    // Changes are counted in the background.
     eventually("the counts", || {
         session.json(&["rollback"])["checkpoints"][0]["files_changed"] == json!(1)
     });
-    // More than is shown unless somebody wants all.
+    // More paths than are shown without -v.
     session.write("sub/b", &"3\n".repeat(200));
     let client = &mut client;
-    same(&session, client, "checkpoint.list", json!({}), &["rollback"]);
-    same(&session, client, "status", json!({}), &["checkpoints"]);
-    same(&session, client, "config.get", json!({}), &["config"]);
+    assert_same_result(&session, client, "checkpoint.list", json!({}), &["rollback"]);
+    assert_same_result(&session, client, "status", json!({}), &["checkpoints"]);
+    assert_same_result(&session, client, "config.get", json!({}), &["config"]);
     let command = "psql -c 'drop table x' > a";
-    same(&session, client, "explain", json!({ "command": command }), &["explain", command]);
+    assert_same_result(
+        &session,
+        client,
+        "explain",
+        json!({ "command": command }),
+        &["explain", command],
+    );
     let diff = ["rollback", "diff", "good", "a"];
-    same(
+    assert_same_result(
         &session,
         client,
         "checkpoint.diff",
@@ -137,7 +153,13 @@ fn results_are_what_the_commands_print() {
         &diff,
     );
     let diff = ["rollback", "diff", "2", "--full"];
-    same(&session, client, "checkpoint.diff", json!({ "checkpoint": 2, "full": true }), &diff);
+    assert_same_result(
+        &session,
+        client,
+        "checkpoint.diff",
+        json!({ "checkpoint": 2, "full": true }),
+        &diff,
+    );
     let plan = |client: &mut Client, method, params| client.call(method, params)["plan"].take();
     assert_eq!(
         plan(client, "rollback.plan", json!({ "checkpoint": "1.1", "scope": "files" })),
@@ -157,24 +179,42 @@ fn results_are_what_the_commands_print() {
         session.json(&["undo", "--theirs", "--uncertain", "--dry-run"])
     );
     let one = json!({ "session": "mine:s" });
-    same(&session, client, "sessions.list", json!({ "limit": 1 }), &["sessions", "--limit", "1"]);
-    same(&session, client, "sessions.list", json!({ "workspace": "." }), &["sessions"]);
-    same(&session, client, "sessions.get", one.clone(), &["sessions", "show", "mine:s"]);
+    assert_same_result(
+        &session,
+        client,
+        "sessions.list",
+        json!({ "limit": 1 }),
+        &["sessions", "--limit", "1"],
+    );
+    assert_same_result(
+        &session,
+        client,
+        "sessions.list",
+        json!({ "workspace": "." }),
+        &["sessions"],
+    );
+    assert_same_result(
+        &session,
+        client,
+        "sessions.get",
+        one.clone(),
+        &["sessions", "show", "mine:s"],
+    );
     let openai = ["sessions", "show", "mine:s", "--format", "openai"];
     let params = json!({ "session": "s", "format": "openai" });
-    same(&session, client, "sessions.get", params, &openai);
+    assert_same_result(&session, client, "sessions.get", params, &openai);
     let search = ["sessions", "search", "something", "--since", "1d", "--role", "user"];
     let params = json!({ "query": "something", "since": "1d", "roles": ["user"] });
-    same(&session, client, "sessions.search", params, &search);
-    same(&session, client, "sessions.tree", one, &["sessions", "tree", "s"]);
-    same(
+    assert_same_result(&session, client, "sessions.search", params, &search);
+    assert_same_result(&session, client, "sessions.tree", one, &["sessions", "tree", "s"]);
+    assert_same_result(
         &session,
         client,
         "sessions.stats",
         json!({ "by": "day" }),
         &["sessions", "stats", "--by", "day"],
     );
-    // What changes something cannot be done twice; it has the same fields.
+    // Methods that change something cannot be repeated, so only the fields are compared.
     let fields =
         |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     assert_eq!(fields(&taken), fields(&session.json(&["checkpoint"])));
@@ -186,21 +226,21 @@ fn results_are_what_the_commands_print() {
         fields(&session.json(&["sessions", "fork", "mine:s", "--at", "1"]))
     );
     let undone = client.call("sessions.undo", json!({ "session": "mine:s" }));
-    let redone = session.json(&["sessions", "redo", "mine:s"]);
+    let redone = session.json(&["sessions", "unrewind", "mine:s"]);
     assert_eq!(undone, redone);
-    session.json(&["sessions", "undo", "mine:s"]);
+    session.json(&["sessions", "rewind", "mine:s"]);
     assert_eq!(client.call("sessions.redo", json!({ "session": "mine:s" })), redone);
 }
 
 #[test]
-fn a_plan_that_is_out_of_date_is_not_applied() {
+fn an_outdated_plan_is_not_applied() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);
     client.call("checkpoint.create", json!({}));
     session.write("a", "2");
     let old = client.call("rollback.plan", json!({ "checkpoint": 1 }));
-    // The same paths, but other content would be lost than was shown.
+    // The paths are the planned ones, but other content would be lost.
     session.write("a", "3");
     let wanted = json!({ "checkpoint": 1, "digest": old["digest"] });
     let error = client.fail("rollback.apply", wanted);
@@ -213,7 +253,7 @@ fn a_plan_that_is_out_of_date_is_not_applied() {
 }
 
 #[test]
-fn what_is_in_the_way_is_an_error() {
+fn a_blocked_plan_is_an_error() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);
@@ -238,7 +278,7 @@ fn settings_are_read_for_each_request() {
     assert_eq!((&off["enabled"], &off["checkpoints"]), (&json!(false), &json!([])));
     let error = client.fail("checkpoint.create", json!({}));
     assert_eq!(error["message"], "checkpoints are switched off");
-    // As with a hook: it is protected by default, and said.
+    // As in a hook, the defaults protect the call and the failure is reported.
     configure(&session, "nonsense");
     client.call("turn.start", json!({ "prompt": "again" }));
     let broken = client.call("tool.before", call);

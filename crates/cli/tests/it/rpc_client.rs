@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::session::Session;
 
-/// One process, and the pipes to it.
+/// A running `takeback rpc` and its pipes.
 pub(crate) struct Client {
     pub(crate) child: Child,
     pub(crate) stdin: Option<ChildStdin>,
@@ -46,7 +46,7 @@ impl Client {
         self.send(format!("{line}\n").as_bytes());
     }
 
-    /// The next line of output; everything there has to be JSON.
+    /// Reads the next line of output, which must be JSON.
     pub(crate) fn receive(&mut self) -> Option<Value> {
         let mut line = String::new();
         if self.stdout.read_line(&mut line).unwrap() == 0 {
@@ -55,7 +55,7 @@ impl Client {
         Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
     }
 
-    /// What one line is answered with.
+    /// Sends a line and returns the answer.
     pub(crate) fn ask(&mut self, line: &str) -> Value {
         self.send_line(line);
         self.receive().expect("an answer")
@@ -76,21 +76,21 @@ impl Client {
         response
     }
 
-    /// The result of a method.
+    /// Calls a method and returns its result.
     #[allow(clippy::needless_pass_by_value, reason = "callers write it in place")]
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         let response = self.respond(method, &params);
         response.get("result").unwrap_or_else(|| panic!("{method} {params}: {response}")).clone()
     }
 
-    /// The error of a method.
+    /// Calls a method and returns its error.
     #[allow(clippy::needless_pass_by_value, reason = "callers write it in place")]
     pub(crate) fn fail(&mut self, method: &str, params: Value) -> Value {
         let response = self.respond(method, &params);
         response.get("error").unwrap_or_else(|| panic!("{method} {params}: {response}")).clone()
     }
 
-    /// What an agent does around a tool that writes a file.
+    /// Reports a tool call that writes a file, and writes it.
     pub(crate) fn writes(&mut self, session: &Session, name: &str, path: &str, content: &str) {
         self.last_id += 1;
         let call = json!({
@@ -103,7 +103,7 @@ impl Client {
         self.call("tool.after", call);
     }
 
-    /// A whole turn that writes one file.
+    /// Reports a whole turn that writes one file.
     pub(crate) fn turn(&mut self, session: &Session, name: &str, prompt: &str, file: (&str, &str)) {
         let own = json!({ "agent": "mine", "session": name });
         self.call("turn.start", json!({ "agent": "mine", "session": name, "prompt": prompt }));
@@ -111,14 +111,14 @@ impl Client {
         self.call("turn.end", own);
     }
 
-    /// Closes the input: there is nothing more to say, and nothing more may come.
+    /// Closes the input and waits for the process, which must print nothing more.
     pub(crate) fn end(mut self) -> ExitStatus {
         drop(self.stdin.take());
         assert_eq!(self.receive(), None);
         self.child.wait().unwrap()
     }
 
-    /// As it is after `kill -9`.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

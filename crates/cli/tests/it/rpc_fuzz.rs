@@ -1,4 +1,4 @@
-//! `takeback rpc`: whatever is sent, each request with an id gets one answer.
+//! `takeback rpc` with random input: each request with an id gets exactly one answer.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::rpc_client::Client;
 use crate::session::Session;
 
-/// What the lines are made from.
+/// Valid requests that random lines are made from.
 const LINES: [&str; 12] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
     r#"{"jsonrpc":"2.0","id":"a","method":"turn.start","params":{"agent":"f","session":"1","prompt":"go\nön"}}"#,
@@ -22,7 +22,7 @@ const LINES: [&str; 12] = [
     r#"{"jsonrpc":"2.0","id":10,"method":"explain","params":{"command":"cat <<E | sh\n$(x"}}"#,
 ];
 
-/// What is put into them.
+/// Pieces that are inserted into the requests.
 const PIECES: [&str; 16] = [
     "null",
     "{}",
@@ -45,24 +45,24 @@ const PIECES: [&str; 16] = [
 struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, limit: usize) -> usize {
+    fn random_below(&mut self, limit: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit.max(1)
     }
 
-    /// A line that is like one that could be sent.
-    fn line(&mut self) -> Vec<u8> {
-        let mut line = LINES[self.below(LINES.len())].as_bytes().to_vec();
-        for _ in 0..self.below(4) {
-            let at = self.below(line.len());
-            let end = (at + self.below(12)).min(line.len());
-            match self.below(6) {
-                0 => line[at] = self.below(256) as u8,
+    /// Makes a line that resembles a request.
+    fn random_line(&mut self) -> Vec<u8> {
+        let mut line = LINES[self.random_below(LINES.len())].as_bytes().to_vec();
+        for _ in 0..self.random_below(4) {
+            let at = self.random_below(line.len());
+            let end = (at + self.random_below(12)).min(line.len());
+            match self.random_below(6) {
+                0 => line[at] = self.random_below(256) as u8,
                 1 => drop(line.drain(at..end)),
                 2 => drop(line.splice(at..end, *b" ")),
-                3 => drop(line.splice(at..at, PIECES[self.below(PIECES.len())].bytes())),
-                4 => drop(line.splice(at..end, PIECES[self.below(PIECES.len())].bytes())),
+                3 => drop(line.splice(at..at, PIECES[self.random_below(PIECES.len())].bytes())),
+                4 => drop(line.splice(at..end, PIECES[self.random_below(PIECES.len())].bytes())),
                 _ => line.truncate(at),
             }
             if line.is_empty() {
@@ -74,8 +74,8 @@ impl Dice {
     }
 }
 
-/// The ids of the answers that a line is to have; `None` if it is beyond what is read here.
-fn expected(line: &[u8]) -> Option<Vec<Value>> {
+/// Returns the ids of the answers that a line must get; `None` if this parser cannot tell.
+fn expected_ids(line: &[u8]) -> Option<Vec<Value>> {
     if line.trim_ascii().is_empty() {
         return Some(Vec::new());
     }
@@ -83,14 +83,14 @@ fn expected(line: &[u8]) -> Option<Vec<Value>> {
     let Ok(text) = std::str::from_utf8(line) else { return nobody };
     match serde_json::from_str::<Value>(text) {
         Ok(Value::Array(requests)) if requests.is_empty() => nobody,
-        Ok(Value::Array(requests)) => Some(requests.iter().filter_map(answered).collect()),
-        Ok(request) => Some(answered(&request).into_iter().collect()),
+        Ok(Value::Array(requests)) => Some(requests.iter().filter_map(answered_id).collect()),
+        Ok(request) => Some(answered_id(&request).into_iter().collect()),
         Err(_) if serde_json::from_str::<&RawValue>(text).is_ok() => None,
         Err(_) => nobody,
     }
 }
 
-fn answered(request: &Value) -> Option<Value> {
+fn answered_id(request: &Value) -> Option<Value> {
     let id = match request.get("id") {
         Some(id @ (Value::Null | Value::Number(_) | Value::String(_))) => Some(id.clone()),
         Some(_) => return Some(Value::Null),
@@ -112,7 +112,7 @@ fn every_request_with_an_id_gets_one_answer() {
     let mut client = Client::new(&session);
     let mut dice = Dice(7);
     for case in 0..cases {
-        let line = dice.line();
+        let line = dice.random_line();
         let seen = String::from_utf8_lossy(&line).into_owned();
         client.send(&line);
         client.send(b"\n");
@@ -134,7 +134,7 @@ fn every_request_with_an_id_gets_one_answer() {
             assert!(answer.get("result").is_some() != answer.get("error").is_some(), "{answer}");
         }
         let ids: Vec<Value> = answers.iter().map(|answer| answer["id"].clone()).collect();
-        if let Some(expected) = expected(&line) {
+        if let Some(expected) = expected_ids(&line) {
             assert_eq!(ids, expected, "{seen}");
         }
     }

@@ -28,7 +28,7 @@ out
 ! err
 $ takeback rollback
 Checkpoints for ~/project
-   1  <id>  <time>  before run: echo out; echo err >&2; echo 2 > a; echo…  (2 files, +2/−1)  “echo out; echo err >&2; echo 2 > a; echo > new”
+   1  <id>  <time>  before run: echo out; echo err >&2; echo 2 > a; ech…  (2 files, +2/−1)  “echo out; echo err >&2; echo 2 > a; echo > new”
 $ takeback undo
 Restored:
   a

@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io::Write;
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use crate::transcript;
 
 /// A scratch directory with a home and a project, and the transcript of what is done there.
 pub(crate) struct Session {
@@ -70,11 +73,18 @@ impl Session {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stdout)))
     }
 
-    /// Compares with what was expected.
+    /// Compares the transcript with what is expected. With `UPDATE=1` in the environment, writes it
+    /// into the test instead.
+    #[track_caller]
     pub(crate) fn assert(&mut self, expected: &str) {
-        let expected = expected.trim_start_matches('\n');
-        assert_eq!(self.transcript, expected, "\n{}", self.transcript);
-        self.transcript.clear();
+        let seen = std::mem::take(&mut self.transcript);
+        let trimmed = expected.trim_start_matches('\n');
+        let is_updated = seen != trimmed
+            && std::env::var_os("UPDATE").is_some()
+            && transcript::replace(Location::caller(), trimmed, &seen);
+        if !is_updated {
+            assert_eq!(seen, trimmed, "\n{seen}");
+        }
     }
 
     /// Ids, times and directories are never the same twice.

@@ -1,4 +1,4 @@
-//! Sessions of agents, as a person reads, searches and changes them.
+//! `takeback sessions`: listing, showing, searching and editing sessions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::session::Session;
 
-/// 2026-05-28 20:26:40 UTC.
+/// The start of the example sessions: 2026-05-28 20:26:40 UTC.
 pub(crate) const START: i64 = 1_780_000_000;
 
-/// Two agents: one session with two turns and a subagent, one on its own.
-pub(crate) fn examples() -> Vec<Value> {
+/// Returns sessions of two agents: one with two turns and a subagent, and one of a single message.
+pub(crate) fn example_sessions() -> Vec<Value> {
     let call = json!([{ "id": "c1", "function": { "name": "bash", "arguments": "{\"command\":\"ls\"}" } }]);
     vec![
         json!({
@@ -42,30 +42,30 @@ pub(crate) fn examples() -> Vec<Value> {
     ]
 }
 
-pub(crate) fn lines(sessions: &[Value]) -> String {
+pub(crate) fn to_json_lines(sessions: &[Value]) -> String {
     sessions.iter().map(|session| format!("{session}\n")).collect()
 }
 
-/// Writes these sessions into a file beside the project.
-pub(crate) fn file(session: &Session, name: &str, content: &str) -> PathBuf {
+/// Writes a file beside the project and returns its path.
+pub(crate) fn write_file(session: &Session, name: &str, content: &str) -> PathBuf {
     let path = session.base().join(name);
     fs::write(&path, content).unwrap();
     path
 }
 
-pub(crate) fn import(session: &Session, sessions: &[Value]) {
-    let path = file(session, "import.jsonl", &lines(sessions));
+pub(crate) fn import_sessions(session: &Session, sessions: &[Value]) {
+    let path = write_file(session, "import.jsonl", &to_json_lines(sessions));
     let output = session.output(&["sessions", "import", path.to_str().unwrap()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 pub(crate) fn with_examples() -> Session {
     let session = Session::new();
-    import(&session, &examples());
+    import_sessions(&session, &example_sessions());
     session
 }
 
-fn ids(rows: &Value) -> Vec<&str> {
+fn session_ids(rows: &Value) -> Vec<&str> {
     rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect()
 }
 
@@ -121,7 +121,10 @@ $ takeback sessions --source codex verify
 ",
     );
     let list = session.json(&["sessions", "list", "--limit", "2"]);
-    assert_eq!(ids(&list["sessions"]), ["codex:4f2b0000-bbbb", "claude-code:4f2a9c01-aaaa"]);
+    assert_eq!(
+        session_ids(&list["sessions"]),
+        ["codex:4f2b0000-bbbb", "claude-code:4f2a9c01-aaaa"]
+    );
     assert_eq!(
         list["sessions"][1],
         json!({
@@ -137,10 +140,10 @@ $ takeback sessions --source codex verify
 }
 
 #[test]
-fn the_list_is_narrowed_to_a_workspace_and_hides_archived_ones() {
+fn the_list_can_be_limited_to_a_workspace_and_hides_archived_sessions() {
     let session = Session::new();
     let here = session.project().to_string_lossy().into_owned();
-    import(
+    import_sessions(
         &session,
         &[
             json!({ "id": "a", "source": "x", "workspace": here, "messages": [] }),
@@ -150,7 +153,8 @@ fn the_list_is_narrowed_to_a_workspace_and_hides_archived_ones() {
     );
     let listed = |arguments: &[&str]| {
         let list = session.json(&[&["sessions"], arguments].concat());
-        let mut ids: Vec<String> = ids(&list["sessions"]).into_iter().map(str::to_owned).collect();
+        let mut ids: Vec<String> =
+            session_ids(&list["sessions"]).into_iter().map(str::to_owned).collect();
         ids.sort();
         ids.join(" ")
     };
@@ -166,7 +170,7 @@ fn the_list_is_narrowed_to_a_workspace_and_hides_archived_ones() {
 #[test]
 fn a_session_is_shown() {
     let mut session = with_examples();
-    session.output(&["sessions", "undo", "4f2a"]);
+    session.output(&["sessions", "rewind", "4f2a"]);
     session.takeback(&["sessions", "show", "Fix Docker Build"]);
     session.assert(
         "
@@ -205,10 +209,10 @@ Done.
     assert_eq!(whole["system_prompt"], "Be careful.");
     let output = session.output(&["sessions", "show", "4f2a", "--format", "json"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
-    // Before or behind the command: it is the same.
+    // `--json` may stand before the command or after it.
     let output = session.output(&["sessions", "--json", "show", "4f2a"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
-    // What a model would be sent has nothing that was taken back.
+    // Undone messages are not sent to a model.
     for format in ["openai", "anthropic"] {
         let sent = session.json(&["sessions", "show", "4f2a", "--format", format]).to_string();
         assert!(sent.contains("please fix chat-send") && !sent.contains("東京"), "{sent}");
@@ -216,9 +220,9 @@ Done.
 }
 
 #[test]
-fn blocks_of_other_agents_are_shown() {
+fn content_blocks_are_shown() {
     let mut session = Session::new();
-    import(
+    import_sessions(
         &session,
         &[json!({ "id": "x", "source": "s", "ended_at": START, "end_reason": "bye",
             "parent_session_id": "gone", "parent_kind": "fork", "actual_cost_usd": 2.5,
@@ -257,7 +261,7 @@ found
 [3] assistant  <date> <time>  (compacted)
 → write({{\"text\":\"{}…)
 ",
-        "y".repeat(191)
+        "y".repeat(190)
     ));
 }
 
@@ -304,7 +308,7 @@ No message matches.
 }
 
 #[test]
-fn a_search_as_json_and_its_filters() {
+fn a_search_prints_json_and_can_be_filtered() {
     let session = with_examples();
     assert_eq!(
         session.json(&["sessions", "search", "C++"]),
@@ -332,13 +336,13 @@ fn a_search_as_json_and_its_filters() {
     assert_eq!(total(&["fix OR write", "--since", "2026-05-29"]), 1);
     assert_eq!(total(&["fix OR write", "--since", "2026-05-28T20:26:40Z"]), 2);
     assert_eq!(total(&["fix OR write", "--since", "1m"]), 0);
-    session.output(&["sessions", "undo", "Fix Docker Build"]);
+    session.output(&["sessions", "rewind", "Fix Docker Build"]);
     assert_eq!(total(&["東京"]), 0);
     assert_eq!(total(&["東京", "--undone"]), 1);
 }
 
 #[test]
-fn times_that_are_none_are_refused() {
+fn malformed_times_are_refused() {
     let session = with_examples();
     for arguments in
         [["search", "x", "--since", "soon"], ["prune", "--dry-run", "--older-than", "7"]]
@@ -358,14 +362,14 @@ fn sessions_are_named_by_id_title_or_prefix() {
         assert_eq!(id(typed), "claude-code:4f2a9c01-aaaa", "{typed}");
     }
     session.takeback(&["sessions", "show", "4f2"]);
-    session.takeback(&["sessions", "undo", ""]);
+    session.takeback(&["sessions", "rewind", ""]);
     session.assert(
         "
 $ takeback sessions show 4f2
 ! error: \"4f2\" could be codex:4f2b0000-bbbb or claude-code:4f2a9c01-aaaa
 ! hint: give more of the id
 [exit Some(1)]
-$ takeback sessions undo \n! error: there is no session \"\"
+$ takeback sessions rewind \n! error: there is no session \"\"
 ! hint: `takeback sessions list` lists them
 [exit Some(1)]
 ",
@@ -373,28 +377,28 @@ $ takeback sessions undo \n! error: there is no session \"\"
 }
 
 #[test]
-fn turns_are_undone_and_redone() {
+fn turns_are_rewound_and_unrewound() {
     let mut session = with_examples();
-    session.takeback(&["sessions", "undo", "4f2a"]);
-    session.takeback(&["sessions", "redo", "4f2a"]);
-    session.takeback(&["sessions", "redo", "4f2a"]);
-    session.takeback(&["sessions", "undo", "4f2a", "--turns", "5"]);
-    session.takeback(&["sessions", "undo", "4f2a"]);
+    session.takeback(&["sessions", "rewind", "4f2a"]);
+    session.takeback(&["sessions", "unrewind", "4f2a"]);
+    session.takeback(&["sessions", "unrewind", "4f2a"]);
+    session.takeback(&["sessions", "rewind", "4f2a", "--turns", "5"]);
+    session.takeback(&["sessions", "rewind", "4f2a"]);
     session.assert(
         "
-$ takeback sessions undo 4f2a
-Undone: 1 turn with 2 messages, from message 4 on.
+$ takeback sessions rewind 4f2a
+Rewound 1 turn (2 messages), from message 4 on.
 The prompt was: now in 東京, too
-$ takeback sessions redo 4f2a
-Redone: 1 turn with 2 messages, from message 4 on.
+$ takeback sessions unrewind 4f2a
+Restored 1 turn (2 messages), from message 4 on.
 The prompt was: now in 東京, too
-$ takeback sessions redo 4f2a
+$ takeback sessions unrewind 4f2a
 ! error: nothing to redo in session claude-code:4f2a9c01-aaaa
 [exit Some(1)]
-$ takeback sessions undo 4f2a --turns 5
-Undone: 2 turns with 5 messages, from message 1 on.
+$ takeback sessions rewind 4f2a --turns 5
+Rewound 2 turns (5 messages), from message 1 on.
 The prompt was: please fix chat-send in main.rs
-$ takeback sessions undo 4f2a
+$ takeback sessions rewind 4f2a
 ! error: nothing to undo in session claude-code:4f2a9c01-aaaa
 [exit Some(1)]
 ",
@@ -403,17 +407,17 @@ $ takeback sessions undo 4f2a
         "session": "claude-code:4f2a9c01-aaaa", "messages": 5, "turns": 2, "from_message": 1,
         "prompt": "please fix chat-send in main.rs",
     });
-    assert_eq!(session.json(&["sessions", "redo", "4f2a"]), expected);
-    assert_eq!(session.json(&["sessions", "undo", "4f2a", "--turns", "2"]), expected);
-    // More messages come in: the conversation went on.
-    let mut longer = examples().remove(0);
+    assert_eq!(session.json(&["sessions", "unrewind", "4f2a"]), expected);
+    assert_eq!(session.json(&["sessions", "rewind", "4f2a", "--turns", "2"]), expected);
+    // More messages are imported: the conversation went on.
+    let mut longer = example_sessions().remove(0);
     let message = json!({ "seq": 6, "role": "user", "content": "hm", "timestamp": START + 200 });
     longer["messages"].as_array_mut().unwrap().push(message);
-    import(&session, &[longer]);
-    session.takeback(&["sessions", "redo", "4f2a"]);
+    import_sessions(&session, &[longer]);
+    session.takeback(&["sessions", "unrewind", "4f2a"]);
     session.assert(
         "
-$ takeback sessions redo 4f2a
+$ takeback sessions unrewind 4f2a
 ! error: the conversation went on after the undo: session claude-code:4f2a9c01-aaaa cannot redo it
 ! hint: what was undone is still there: `takeback sessions show` shows it
 [exit Some(1)]
@@ -422,7 +426,29 @@ $ takeback sessions redo 4f2a
 }
 
 #[test]
-fn titles_are_given_and_taken_away() {
+fn sessions_undo_still_rewinds() {
+    let session = with_examples();
+    let undone = session.json(&["sessions", "undo", "4f2a", "--turns", "1"]);
+    assert_eq!((&undone["messages"], &undone["from_message"]), (&json!(2), &json!(4)));
+}
+
+#[test]
+fn sessions_redo_still_unrewinds() {
+    let session = with_examples();
+    let rewound = session.json(&["sessions", "rewind", "4f2a"]);
+    assert_eq!(session.json(&["sessions", "redo", "4f2a"]), rewound);
+}
+
+#[test]
+fn the_old_words_for_rewinding_are_not_in_the_help() {
+    let session = Session::new();
+    let help = String::from_utf8(session.output(&["sessions", "--help"]).stdout).unwrap();
+    assert!(help.contains("\n  rewind ") && help.contains("\n  unrewind "), "{help}");
+    assert!(!help.contains("\n  undo ") && !help.contains("\n  redo "), "{help}");
+}
+
+#[test]
+fn titles_are_set_and_removed() {
     let mut session = with_examples();
     session.takeback(&["sessions", "title", "codex:4f2b", "  Notes\tfor\u{202e} users "]);
     session.takeback(&["sessions", "title", "77", "Fix Docker Build"]);
@@ -430,12 +456,12 @@ fn titles_are_given_and_taken_away() {
     session.takeback(&["sessions", "title", "77", &"x".repeat(101)]);
     session.assert(&format!(
         "
-$ takeback sessions title codex:4f2b   Notes\tfor\u{202e} users \ncodex:4f2b0000-bbbb is called Notes for users now.
+$ takeback sessions title codex:4f2b   Notes\tfor\u{202e} users \nSet the title of codex:4f2b0000-bbbb to Notes for users.
 $ takeback sessions title 77 Fix Docker Build
 ! error: session claude-code:4f2a9c01-aaaa has the title \"Fix Docker Build\" already
 ! hint: choose another title, or change that one first
 [exit Some(1)]
-$ takeback sessions title Notes for users \ncodex:4f2b0000-bbbb has no title now.
+$ takeback sessions title Notes for users \nRemoved the title of codex:4f2b0000-bbbb.
 $ takeback sessions title 77 {}
 ! error: the title has 101 characters; at most 100 fit
 [exit Some(1)]
@@ -451,7 +477,7 @@ $ takeback sessions title 77 {}
 }
 
 #[test]
-fn a_fork_joins_the_tree() {
+fn a_fork_appears_in_the_tree() {
     let mut session = with_examples();
     let fork = session.json(&["sessions", "fork", "4f2a", "--at", "3"]);
     let id = fork["session"].as_str().unwrap().to_owned();
@@ -466,12 +492,12 @@ fn a_fork_joins_the_tree() {
 
     let tree = session.json(&["sessions", "tree", "77"]);
     assert_eq!((&tree["id"], &tree["asked"]), (&json!("claude-code:4f2a9c01-aaaa"), &json!(false)));
-    assert_eq!(ids(&tree["children"]), ["claude-code:77000000-sub", &id]);
+    assert_eq!(session_ids(&tree["children"]), ["claude-code:77000000-sub", &id]);
     assert_eq!(tree["children"][0]["asked"], true);
     assert_eq!(tree["children"][0]["parent_kind"], "subagent");
     assert_eq!(tree["children"][1]["children"], json!([]));
 
-    // The fork of a fork stands below it.
+    // The fork of a fork is shown below it.
     let below = session.json(&["sessions", "fork", &id, "--at", "1"])["session"].clone();
     session.output(&["sessions", "title", below.as_str().unwrap(), "Deeper"]);
     let text = String::from_utf8(session.output(&["sessions", "tree", "77"]).stdout).unwrap();
@@ -534,10 +560,10 @@ sessions  messages  tool calls  tokens in  tokens out      cost  workspace
 }
 
 #[test]
-fn nothing_from_a_session_acts_on_the_terminal() {
+fn session_text_cannot_control_the_terminal() {
     let session = Session::new();
     let bad = "a\u{1b}[2J\u{9b}31m\u{7}\u{202e}\r\u{2028}z";
-    import(
+    import_sessions(
         &session,
         &[json!({
             "id": format!("x:{bad}"), "source": bad, "model": bad, "workspace": bad,
@@ -551,7 +577,7 @@ fn nothing_from_a_session_acts_on_the_terminal() {
             ],
         })],
     );
-    // Titles are cleaned when they come in; the list shows the beginning of the text without one.
+    // Titles are cleaned on import, so the title is removed: the list then shows the first prompt.
     session.output(&["sessions", "title", "x:", ""]);
     let all: &[&[&str]] = &[
         &["list"],
@@ -563,8 +589,8 @@ fn nothing_from_a_session_acts_on_the_terminal() {
         &["stats", "--by", "source"],
         &["stats"],
         &["fork", "x:", "--at", "9"],
-        &["undo", "x:"],
-        &["redo", "x:", "--json"],
+        &["rewind", "x:"],
+        &["unrewind", "x:", "--json"],
         &["title", "x:", "t"],
         &["show", bad],
         &["prune", "--older-than", "1d", "--dry-run"],

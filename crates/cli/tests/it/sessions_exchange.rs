@@ -1,4 +1,4 @@
-//! Whole sessions, out and in.
+//! `takeback sessions export` and `import`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -9,16 +9,18 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::session::Session;
-use crate::sessions::{START, examples, file, import, lines, with_examples};
+use crate::sessions::{
+    START, example_sessions, import_sessions, to_json_lines, with_examples, write_file,
+};
 
-fn stdout(session: &Session, arguments: &[&str]) -> String {
+fn run_sessions(session: &Session, arguments: &[&str]) -> String {
     let output = session.output(&[&["sessions"], arguments].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// `takeback` with pipes.
-fn piped(session: &Session, arguments: &[&str]) -> Command {
+/// Returns a command that runs `takeback` with pipes.
+fn piped_takeback(session: &Session, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_takeback"));
     command.args(arguments).env_clear().env("HOME", session.base());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -26,28 +28,28 @@ fn piped(session: &Session, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn out_in_and_out_again_is_the_same() {
+fn an_export_survives_a_round_trip() {
     let session = with_examples();
-    session.output(&["sessions", "undo", "4f2a"]);
+    session.output(&["sessions", "rewind", "4f2a"]);
     session.output(&["sessions", "fork", "4f2a", "--at", "2"]);
     let odd = json!({ "id": "odd", "source": "x", "started_at": START, "archived": true,
         "messages": [{ "seq": 7, "role": "user", "content": "\u{0}\u{1b}é\"\\", "of_theirs": [1.5] }] });
-    import(&session, &[odd]);
-    let first = stdout(&session, &["export", "--all"]);
+    import_sessions(&session, &[odd]);
+    let first = run_sessions(&session, &["export", "--all"]);
     assert_eq!(first.lines().count(), 5);
     let other = Session::new();
-    let path = file(&other, "all.jsonl", &first);
+    let path = write_file(&other, "all.jsonl", &first);
     let report = other.json(&["sessions", "import", path.to_str().unwrap()]);
     assert_eq!(report, json!({ "sessions": 5, "new_sessions": 5, "messages": 10, "bad": [] }));
-    assert_eq!(stdout(&other, &["export", "--all"]), first);
-    // And what was undone is undone there, too.
+    assert_eq!(run_sessions(&other, &["export", "--all"]), first);
+    // Undone messages arrive as undone.
     assert_eq!(other.json(&["sessions", "search", "東京"])["total"], 0);
 }
 
 #[test]
-fn the_same_file_twice_adds_nothing() {
+fn importing_a_file_twice_adds_nothing() {
     let mut session = Session::new();
-    let path = file(&session, "s.jsonl", &lines(&examples()));
+    let path = write_file(&session, "s.jsonl", &to_json_lines(&example_sessions()));
     session.takeback(&["sessions", "import", path.to_str().unwrap()]);
     session.takeback(&["sessions", "import", path.to_str().unwrap()]);
     session.assert(
@@ -58,19 +60,19 @@ $ takeback sessions import ~/s.jsonl
 3 sessions read, 0 of them new; 0 messages added.
 ",
     );
-    let before = stdout(&session, &["export", "--all"]);
+    let before = run_sessions(&session, &["export", "--all"]);
     session.output(&["sessions", "import", path.to_str().unwrap()]);
-    assert_eq!(stdout(&session, &["export", "--all"]), before);
+    assert_eq!(run_sessions(&session, &["export", "--all"]), before);
 }
 
 #[test]
-fn a_bad_line_is_named_and_the_others_go_in() {
+fn a_bad_line_is_reported_and_the_others_are_imported() {
     let mut session = Session::new();
-    let all = examples();
+    let all = example_sessions();
     let mut other = all[0].clone();
     other["messages"][0]["content"] = json!("something else");
     let content = format!("{}\n{{\"id\": \n\n{}\n{other}\n{{}}", all[0], all[2]);
-    let path = file(&session, "s.jsonl", &content);
+    let path = write_file(&session, "s.jsonl", &content);
     session.takeback(&["sessions", "import", path.to_str().unwrap()]);
     session.assert(
         "
@@ -91,10 +93,11 @@ $ takeback sessions import ~/s.jsonl
 }
 
 #[test]
-fn standard_input_and_missing_files() {
+fn standard_input_is_read_and_a_missing_file_is_reported() {
     let mut session = Session::new();
-    let mut child = piped(&session, &["sessions", "import", "-", "--json"]).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(lines(&examples()).as_bytes()).unwrap();
+    let mut child =
+        piped_takeback(&session, &["sessions", "import", "-", "--json"]).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(to_json_lines(&example_sessions()).as_bytes()).unwrap();
     let report: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
     assert_eq!(report["new_sessions"], 3);
     session.takeback(&["sessions", "import", "missing"]);
@@ -110,9 +113,9 @@ $ takeback sessions import missing
 }
 
 #[test]
-fn chosen_sessions_in_every_format() {
+fn chosen_sessions_are_exported_in_every_format() {
     let mut session = with_examples();
-    let one = stdout(&session, &["export", "Fix Docker Build", "4f2a"]);
+    let one = run_sessions(&session, &["export", "Fix Docker Build", "4f2a"]);
     assert_eq!(one.lines().count(), 1);
     let transcript: Value = serde_json::from_str(&one).unwrap();
     assert_eq!(transcript, session.json(&["sessions", "show", "4f2a"]));
@@ -120,16 +123,20 @@ fn chosen_sessions_in_every_format() {
         let array: Vec<Value> = serde_json::from_str(text).unwrap();
         array.iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect()
     };
-    // In the order of the arguments, or oldest first.
-    let two = stdout(&session, &["export", "codex:", "4f2a", "--format", "json"]);
+    // Sessions come in the order of the arguments; with --all, the oldest first.
+    let two = run_sessions(&session, &["export", "codex:", "4f2a", "--format", "json"]);
     assert_eq!(ids(&two), ["codex:4f2b0000-bbbb", "claude-code:4f2a9c01-aaaa"]);
-    let all = stdout(&session, &["export", "--all", "--format", "json", "--source", "claude-code"]);
+    let all =
+        run_sessions(&session, &["export", "--all", "--format", "json", "--source", "claude-code"]);
     assert_eq!(ids(&all), ["claude-code:4f2a9c01-aaaa", "claude-code:77000000-sub"]);
-    assert_eq!(ids(&stdout(&session, &["export", "--all", "--json"])).len(), 3);
-    assert_eq!(ids(&stdout(&session, &["export", "--all", "--json", "--source", "z"])).len(), 0);
-    let markdown = stdout(&session, &["export", "--all", "--format", "md"]);
+    assert_eq!(ids(&run_sessions(&session, &["export", "--all", "--json"])).len(), 3);
+    assert_eq!(
+        ids(&run_sessions(&session, &["export", "--all", "--json", "--source", "z"])).len(),
+        0
+    );
+    let markdown = run_sessions(&session, &["export", "--all", "--format", "md"]);
     assert!(markdown.contains("chat-send") && markdown.contains("changelog"), "{markdown}");
-    let html = stdout(&session, &["export", "--all", "--format", "html"]);
+    let html = run_sessions(&session, &["export", "--all", "--format", "html"]);
     assert!(html.starts_with("<!") && html.contains("changelog"), "{html}");
     session.takeback(&["sessions", "export"]);
     session.takeback(&["sessions", "export", "nope"]);
@@ -157,11 +164,11 @@ fn secrets_are_masked_on_export() {
     let session = Session::new();
     let secret = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_off(4));
     let messages = json!([{ "role": "user", "content": format!("my key is {secret}") }]);
-    import(&session, &[json!({ "id": "x", "source": "s", "messages": messages })]);
+    import_sessions(&session, &[json!({ "id": "x", "source": "s", "messages": messages })]);
     for format in ["jsonl", "json", "md", "html"] {
         let export = ["export", "x", "--format", format];
-        assert!(stdout(&session, &export).contains(&secret), "{format}");
-        let masked = stdout(&session, &[&export[..], &["--redact"]].concat());
+        assert!(run_sessions(&session, &export).contains(&secret), "{format}");
+        let masked = run_sessions(&session, &[&export[..], &["--redact"]].concat());
         assert!(masked.contains("my key is") && !masked.contains(&secret), "{masked}");
     }
 }
@@ -174,8 +181,8 @@ fn secrets_are_masked_on_import_if_the_configuration_says_so() {
     fs::write(home.join("config.toml"), "# mine\n[ledger]\nredact = true\n").unwrap();
     let secret = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_off(4));
     let messages = json!([{ "role": "user", "content": format!("my key is {secret}") }]);
-    import(&session, &[json!({ "id": "x", "source": "s", "messages": messages })]);
-    let stored = stdout(&session, &["export", "x"]);
+    import_sessions(&session, &[json!({ "id": "x", "source": "s", "messages": messages })]);
+    let stored = run_sessions(&session, &["export", "x"]);
     assert!(stored.contains("my key is [redacted:") && !stored.contains(&secret), "{stored}");
 
     fs::write(home.join("config.toml"), "[ledger]\n\nredakt = true\n").unwrap();
@@ -191,13 +198,13 @@ $ takeback sessions list
 }
 
 #[test]
-fn a_file_is_replaced_when_the_new_one_is_whole() {
+fn a_file_is_replaced_only_by_a_complete_one() {
     let mut session = with_examples();
     fs::write(session.project().join("out"), "old").unwrap();
     session.takeback(&["sessions", "export", "nope", "-o", "out"]);
     assert_eq!(session.read("out"), "old");
     session.takeback(&["sessions", "export", "--all", "-o", "out"]);
-    assert_eq!(session.read("out"), stdout(&session, &["export", "--all"]));
+    assert_eq!(session.read("out"), run_sessions(&session, &["export", "--all"]));
     let mode = fs::metadata(session.project().join("out")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     session.takeback(&["sessions", "export", "--all", "-o", "missing/out"]);
@@ -228,30 +235,31 @@ fn links_and_pipes_are_not_replaced() {
     let session = with_examples();
     fs::write(session.base().join("real"), "old").unwrap();
     symlink(session.base().join("real"), session.project().join("link")).unwrap();
-    stdout(&session, &["export", "--all", "-o", "link"]);
+    run_sessions(&session, &["export", "--all", "-o", "link"]);
     assert_eq!(fs::read_to_string(session.base().join("real")).unwrap().lines().count(), 3);
     let pipe = session.project().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().unwrap();
-    stdout(&session, &["export", "--all", "-o", "pipe"]);
+    run_sessions(&session, &["export", "--all", "-o", "pipe"]);
     assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
     let read = reader.wait_with_output().unwrap().stdout;
-    assert_eq!(String::from_utf8(read).unwrap(), stdout(&session, &["export", "--all"]));
+    assert_eq!(String::from_utf8(read).unwrap(), run_sessions(&session, &["export", "--all"]));
 }
 
-/// Enough text that it does not fit into a pipe.
-fn long(session: &Session) {
+/// Imports a session whose text does not fit into a pipe.
+fn import_long_session(session: &Session) {
     let message = json!({ "role": "user", "content": "word ".repeat(1_000) });
     let messages = vec![message; 100];
-    import(session, &[json!({ "id": "long", "source": "x", "messages": messages })]);
+    import_sessions(session, &[json!({ "id": "long", "source": "x", "messages": messages })]);
 }
 
 #[test]
-fn a_reader_may_go_away() {
+fn a_reader_may_close_the_pipe() {
     let session = Session::new();
-    long(&session);
+    import_long_session(&session);
     for arguments in [&["show", "long"][..], &["show", "long", "--json"], &["export", "--all"]] {
-        let mut child = piped(&session, &[&["sessions"], arguments].concat()).spawn().unwrap();
+        let mut child =
+            piped_takeback(&session, &[&["sessions"], arguments].concat()).spawn().unwrap();
         let mut line = String::new();
         let mut reader = BufReader::with_capacity(16, child.stdout.take().unwrap());
         reader.read_line(&mut line).unwrap();
@@ -267,14 +275,14 @@ fn output_that_cannot_be_written_is_an_error() {
     let session = with_examples();
     for arguments in [&["sessions"][..], &["sessions", "export", "--all"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = piped(&session, arguments).stdout(full).output().unwrap();
+        let output = piped_takeback(&session, arguments).stdout(full).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("No space left on device"), "{said}");
     }
 }
 
-fn hermes(directory: &Path) {
+fn write_hermes_database(directory: &Path) {
     fs::create_dir_all(directory).unwrap();
     let database = rusqlite::Connection::open(directory.join("state.db")).unwrap();
     database
@@ -290,10 +298,10 @@ fn hermes(directory: &Path) {
 }
 
 #[test]
-fn sessions_come_from_hermes() {
+fn sessions_are_imported_from_hermes() {
     let mut session = Session::new();
     session.takeback(&["sessions", "import", "--from", "hermes"]);
-    hermes(&session.base().join(".hermes"));
+    write_hermes_database(&session.base().join(".hermes"));
     session.takeback(&["sessions", "import", "--from", "hermes"]);
     let path = session.base().join(".hermes/state.db");
     session.takeback(&["sessions", "import", "--from", "hermes", path.to_str().unwrap()]);
@@ -301,7 +309,7 @@ fn sessions_come_from_hermes() {
     session.assert(
         "
 $ takeback sessions import --from hermes
-! error: there is no Hermes database at ~/.hermes
+! error: no Hermes database at ~/.hermes
 ! hint: name Hermes's directory: `takeback sessions import --from hermes DIR`
 [exit Some(1)]
 $ takeback sessions import --from hermes

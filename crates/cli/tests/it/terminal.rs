@@ -1,9 +1,14 @@
-//! At a real terminal: what is about to happen is shown, and somebody is asked.
+//! At a real terminal: the user sees what is about to happen and is asked; rows fit the width; long
+//! output goes into a pager.
 
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use crate::agent::{Agent, rows};
+use unicode_width::UnicodeWidthStr;
+
+use crate::agent::{Agent, eventually, rows};
 use crate::session::{Session, tell_skipped};
 
 /// Types an answer at a terminal that `script` makes; `None` if there is no such program.
@@ -104,4 +109,195 @@ fn what_changed_while_somebody_thought_is_not_overwritten() {
     let seen = String::from_utf8_lossy(&seen);
     assert!(seen.contains("the workspace changed meanwhile; nothing was restored"), "{seen}");
     assert_eq!((session.read("a"), session.read("new")), ("2".into(), "1".into()));
+}
+
+/// A terminal of a certain size and the variables that a program there sees.
+struct Terminal<'t> {
+    columns: usize,
+    rows: usize,
+    variables: &'t [(&'t str, &'t str)],
+}
+
+impl Terminal<'_> {
+    fn command(&self, session: &Session, arguments: &str) -> Command {
+        let (columns, rows) = (self.columns, self.rows);
+        let program = env!("CARGO_BIN_EXE_takeback");
+        let line = format!("stty cols {columns} rows {rows}; exec {program} {arguments}");
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]).current_dir(session.project()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("HOME", session.base()).env("TZ", "UTC").env("TERM", "xterm");
+        command.envs(self.variables.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+    }
+
+    /// Types an answer and returns what the terminal shows; `None` if there is no `script`.
+    fn show(&self, session: &Session, arguments: &str, answer: &str) -> Option<String> {
+        let mut child = self.command(session, arguments).spawn().ok()?;
+        child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let seen = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+        assert!(output.status.success(), "{seen}");
+        Some(seen)
+    }
+}
+
+/// Makes a pager out of a shell script, and returns its path.
+fn make_pager(session: &Session, script: &str) -> String {
+    let path = session.base().join("pager");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn paged(session: &Session) -> Option<String> {
+    fs::read_to_string(session.base().join("paged")).ok()
+}
+
+const COPY: &str = "cat > \"$HOME/paged\"; echo the pager is gone";
+
+/// A project with more checkpoints than fit on a small screen.
+fn with_long_list() -> Session {
+    let session = Session::new();
+    for number in 0..12 {
+        session.write("a", &number.to_string());
+        let output = session.output(&["checkpoint", "--reason", &format!("reason {number}")]);
+        assert!(output.status.success());
+    }
+    session
+}
+
+#[test]
+fn a_row_is_never_wider_than_the_terminal() {
+    let session = Session::new();
+    session.write("dist/x", "");
+    for (name, prompt) in [
+        ("s1", "カートのテストを書いて、それから設定の名前を変えてください"),
+        (
+            "s2",
+            "add tests 👨\u{200d}👩\u{200d}👧 for e\u{301}ve\u{301}ry corner of the cart, please",
+        ),
+        ("s3", "push"),
+    ] {
+        let mut agent = Agent::new(&session, name);
+        agent.hears(prompt);
+        agent.writes(&format!("{name}/理由の長いファイル名.py"), "1");
+        agent.pretends("git push origin main");
+        agent.is_done();
+    }
+    for columns in [24, 40, 64, 80, 100, 160] {
+        let terminal = Terminal { columns, rows: 50, variables: &[("NO_COLOR", "1")] };
+        let Some(seen) = terminal.show(&session, "rollback --steps", "") else { return };
+        // The title is no row.
+        for line in seen.lines().skip(1) {
+            assert!(line.width() <= columns, "{columns}: {line}");
+        }
+    }
+    let terminal = Terminal { columns: 80, rows: 50, variables: &[("NO_COLOR", "1")] };
+    let seen = terminal.show(&session, "rollback", "").unwrap();
+    // The prompt is shortened last.
+    assert!(seen.contains("“push”") && seen.contains("before Write s3…"), "{seen}");
+    assert!(!seen.contains("not covered"), "{seen}");
+}
+
+#[test]
+fn only_output_longer_than_the_screen_goes_into_a_pager() {
+    let session = with_long_list();
+    let pager = make_pager(&session, COPY);
+    let variables = [("PAGER", "false"), ("TAKEBACK_PAGER", pager.as_str())];
+    let terminal = Terminal { columns: 100, rows: 10, variables: &variables };
+    for arguments in ["rollback --no-pager", "rollback --json", "rollback diff 1"] {
+        let Some(seen) = terminal.show(&session, arguments, "") else { return };
+        assert_eq!((paged(&session), seen.contains("the pager")), (None, false), "{seen}");
+    }
+    let dumb = Terminal { variables: &[variables[1], ("TERM", "dumb")], ..terminal };
+    dumb.show(&session, "rollback", "").unwrap();
+    session.output(&["rollback"]);
+    assert_eq!(paged(&session), None);
+    let seen = terminal.show(&session, "rollback", "").unwrap();
+    assert_eq!(seen, "the pager is gone\n");
+    let lines = paged(&session).unwrap();
+    // The title and all rows, in colour.
+    assert_eq!(lines.lines().count(), 13, "{lines}");
+    assert!(lines.contains("\u{1b}[33m"), "{lines}");
+}
+
+#[test]
+fn without_the_pager_that_the_user_wants_everything_is_printed() {
+    let session = with_long_list();
+    for pager in ["no-such-pager -x", "cat", ""] {
+        let variables = [("PAGER", pager), ("NO_COLOR", "1")];
+        let terminal = Terminal { columns: 100, rows: 10, variables: &variables };
+        let Some(seen) = terminal.show(&session, "rollback", "") else { return };
+        assert_eq!(seen.lines().count(), 13, "{pager}: {seen}");
+        assert!(!seen.contains("error"), "{pager}: {seen}");
+    }
+}
+
+#[test]
+fn leaving_the_pager_early_is_no_error() {
+    let session = with_long_list();
+    session.write("a", &"a line\n".repeat(50_000));
+    let pager = make_pager(&session, "head -n 1 > /dev/null; echo left");
+    let variables = [("PAGER", pager.as_str())];
+    let terminal = Terminal { columns: 100, rows: 10, variables: &variables };
+    let Some(seen) = terminal.show(&session, "rollback diff 1 --full", "") else { return };
+    assert_eq!(seen, "left\n");
+}
+
+#[test]
+fn ctrl_c_in_the_pager_leaves_it_whole() {
+    let session = with_long_list();
+    let script = "trap '' INT; touch \"$HOME/begun\"; sleep 1; exec cat > \"$HOME/paged\"";
+    let pager = make_pager(&session, script);
+    let variables = [("PAGER", pager.as_str())];
+    let terminal = Terminal { columns: 100, rows: 10, variables: &variables };
+    let Ok(mut child) = terminal.command(&session, "rollback").spawn() else { return };
+    let mut keyboard = child.stdin.take().unwrap();
+    eventually("the pager runs", || session.base().join("begun").exists());
+    keyboard.write_all(b"\x03").unwrap();
+    drop(keyboard);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(paged(&session).unwrap().lines().count(), 13);
+}
+
+#[test]
+fn a_long_plan_is_read_in_the_pager_before_the_question() {
+    let session = Session::new();
+    (0..15).for_each(|number| session.write(&format!("file-{number}"), "1"));
+    session.output(&["checkpoint"]);
+    (0..15).for_each(|number| session.write(&format!("file-{number}"), "2"));
+    let pager = make_pager(&session, COPY);
+    let variables = [("PAGER", pager.as_str())];
+    let terminal = Terminal { columns: 100, rows: 10, variables: &variables };
+    let Some(seen) = terminal.show(&session, "rollback 1", "y\n") else { return };
+    assert_eq!(session.read("file-3"), "1");
+    let gone = seen.find("the pager is gone").unwrap();
+    assert!(gone < seen.find("Go on? [y/N]").unwrap(), "{seen}");
+}
+
+#[test]
+fn colours_are_used_where_they_are_wanted() {
+    let session = worked();
+    let has_colours = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_takeback"));
+        command.arg("rollback").args(arguments).current_dir(session.project()).env_clear();
+        command.env("HOME", session.base()).envs(variables.iter().copied());
+        String::from_utf8(command.output().unwrap().stdout).unwrap().contains('\u{1b}')
+    };
+    assert!(!has_colours(&[], &[]));
+    assert!(has_colours(&["--color", "always"], &[("NO_COLOR", "1")]));
+    assert!(has_colours(&[], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!has_colours(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!has_colours(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+    let at_terminal = |variables| {
+        let terminal = Terminal { columns: 100, rows: 50, variables };
+        Some(terminal.show(&session, "rollback", "")?.contains('\u{1b}'))
+    };
+    let Some(has_colours) = at_terminal(&[]) else { return };
+    assert!(has_colours);
+    assert_eq!(at_terminal(&[("NO_COLOR", "1")]), Some(false));
+    assert_eq!(at_terminal(&[("TERM", "dumb")]), Some(false));
 }

@@ -12,7 +12,6 @@
 //!   reasons, but other ids and times.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -20,7 +19,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use takeback_base::errors::error_chain;
+use takeback_base::paths;
 use takeback_ledger::Time;
 use takeback_tree::{AnyPath, ForeignError, ForeignRepository, Oid, Progress, Store};
 
@@ -87,11 +88,11 @@ pub fn import_checkpoints(
 
 /// The projects that were found at a path.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Survey {
+pub struct ProjectSurvey {
     /// The projects that have checkpoints, sorted by directory.
     pub projects: Vec<ProjectHistories>,
     /// The files and directories that look like a history and cannot be read.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ReadProblem>,
 }
 
 /// The places where one project has checkpoints.
@@ -100,12 +101,12 @@ pub struct ProjectHistories {
     /// The working directory of the project, canonical if it exists.
     pub directory: PathBuf,
     /// The histories, oldest first. There are several if Hermes changed its layout meanwhile.
-    pub histories: Vec<History>,
+    pub histories: Vec<RepositoryHistory>,
 }
 
 /// A chain of checkpoints in one repository.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct History {
+pub struct RepositoryHistory {
     /// The repository that has the checkpoints.
     pub repository: PathBuf,
     /// The ref of a shared repository that leads to the newest checkpoint; `None` for `HEAD`.
@@ -115,26 +116,18 @@ pub struct History {
 /// A file or directory that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names speak")]
-pub struct Problem {
+pub struct ReadProblem {
     pub path: PathBuf,
     pub reason: String,
 }
 
-impl Problem {
-    fn new(path: &Path, reason: &dyn fmt::Display) -> Problem {
-        Problem { path: path.to_owned(), reason: reason.to_string() }
-    }
-
-    fn unreadable_repository(path: &Path, error: &ForeignError) -> Problem {
-        let mut reason = error.to_string();
-        if let Some(source) = std::error::Error::source(error) {
-            reason = format!("{reason}: {source}");
-        }
-        Problem { path: path.to_owned(), reason }
+impl ReadProblem {
+    fn new(path: &Path, reason: &dyn fmt::Display) -> ReadProblem {
+        ReadProblem { path: path.to_owned(), reason: reason.to_string() }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ReadProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.reason)
     }
@@ -142,18 +135,18 @@ impl fmt::Display for Problem {
 
 /// Looks for checkpoints in Hermes's home, its `checkpoints` directory, an archive in that, or a
 /// single repository of either layout.
-pub fn find_projects(path: &Path) -> Survey {
+pub fn find_projects(path: &Path) -> ProjectSurvey {
     let mut search = Search::default();
     search.visit_directory(path);
     let projects = search.projects.into_iter();
     let projects = projects.map(|(directory, histories)| ProjectHistories { directory, histories });
-    Survey { projects: projects.collect(), problems: search.problems }
+    ProjectSurvey { projects: projects.collect(), problems: search.problems }
 }
 
 #[derive(Default)]
 struct Search {
-    projects: BTreeMap<PathBuf, Vec<History>>,
-    problems: Vec<Problem>,
+    projects: BTreeMap<PathBuf, Vec<RepositoryHistory>>,
+    problems: Vec<ReadProblem>,
 }
 
 impl Search {
@@ -165,7 +158,7 @@ impl Search {
         }
         let children = match list_directories(path) {
             Ok(children) => children,
-            Err(error) => return self.problems.push(Problem::new(path, &error)),
+            Err(error) => return self.problems.push(ReadProblem::new(path, &error)),
         };
         let (archives, others): (Vec<_>, Vec<_>) =
             children.into_iter().partition(|child| is_archive(child));
@@ -174,7 +167,7 @@ impl Search {
         for archive in archives {
             match list_directories(&archive) {
                 Ok(inside) => self.visit_repositories(&inside),
-                Err(error) => self.problems.push(Problem::new(&archive, &error)),
+                Err(error) => self.problems.push(ReadProblem::new(&archive, &error)),
             }
         }
         self.visit_repositories(&per_project);
@@ -197,7 +190,7 @@ impl Search {
             Ok((names.filter(|name| name.starts_with(REFS)).collect::<Vec<_>>(), repository))
         });
         match opened {
-            Err(error) => self.problems.push(Problem::unreadable_repository(path, &error)),
+            Err(error) => self.problems.push(ReadProblem::new(path, &error_chain(&error))),
             Ok((names, _)) if !names.is_empty() => names.into_iter().for_each(|name| {
                 let directory = read_project_directory(path, &name[REFS.len()..]);
                 self.add_history(path, directory, Some(name));
@@ -213,13 +206,13 @@ impl Search {
     fn add_history(
         &mut self,
         repository: &Path,
-        directory: Result<PathBuf, Problem>,
+        directory: Result<PathBuf, ReadProblem>,
         tip: Option<String>,
     ) {
         match directory {
             Ok(directory) => {
-                let directory = fs::canonicalize(&directory).unwrap_or(directory);
-                let history = History { repository: repository.to_owned(), tip };
+                let directory = paths::canonicalize_or_keep(&directory);
+                let history = RepositoryHistory { repository: repository.to_owned(), tip };
                 self.projects.entry(directory).or_default().push(history);
             }
             Err(problem) => self.problems.push(problem),
@@ -241,54 +234,54 @@ fn is_archive(path: &Path) -> bool {
 }
 
 /// Reads which working directory a project of a shared store has.
-fn read_project_directory(repository: &Path, project: &str) -> Result<PathBuf, Problem> {
-    #[derive(serde::Deserialize)]
+fn read_project_directory(repository: &Path, project: &str) -> Result<PathBuf, ReadProblem> {
+    #[derive(Deserialize)]
     struct Metadata {
         workdir: PathBuf,
     }
     let path = repository.join("projects").join(format!("{project}.json"));
-    let text = fs::read(&path).map_err(|error| Problem::new(&path, &error))?;
+    let text = fs::read(&path).map_err(|error| ReadProblem::new(&path, &error))?;
     let metadata: Metadata =
-        serde_json::from_slice(&text).map_err(|error| Problem::new(&path, &error))?;
+        serde_json::from_slice(&text).map_err(|error| ReadProblem::new(&path, &error))?;
     require_absolute(&path, metadata.workdir)
 }
 
 /// Reads which working directory a repository of its own belongs to: from Hermes's file, or else
 /// from git's configuration.
-fn read_work_directory(repository: &ForeignRepository) -> Result<PathBuf, Problem> {
+fn read_work_directory(repository: &ForeignRepository) -> Result<PathBuf, ReadProblem> {
     let path = repository.directory().join("HERMES_WORKDIR");
     match (fs::read(&path), repository.work_tree()) {
         (Ok(text), _) => {
             let text = text.strip_suffix(b"\n").unwrap_or(&text);
-            require_absolute(&path, PathBuf::from(OsStr::from_bytes(text)))
+            require_absolute(&path, paths::from_bytes(text).to_owned())
         }
         (Err(_), Some(directory)) => require_absolute(&path, directory.to_owned()),
-        (Err(error), None) => Err(Problem::new(&path, &error)),
+        (Err(error), None) => Err(ReadProblem::new(&path, &error)),
     }
 }
 
-fn require_absolute(source: &Path, directory: PathBuf) -> Result<PathBuf, Problem> {
+fn require_absolute(source: &Path, directory: PathBuf) -> Result<PathBuf, ReadProblem> {
     match directory.is_absolute() {
         true => Ok(directory),
-        false => Err(Problem::new(source, &"it does not name the working directory")),
+        false => Err(ReadProblem::new(source, &"names no working directory")),
     }
 }
 
 /// A project and its checkpoints.
-pub struct Project {
+pub struct HermesProject {
     /// The working directory, canonical if it exists.
     pub directory: PathBuf,
     /// The checkpoints, oldest first.
-    pub checkpoints: Vec<Snapshot>,
+    pub checkpoints: Vec<HermesCheckpoint>,
     /// The histories, or parts of them, that cannot be read.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ReadProblem>,
     repositories: Vec<Repository>,
 }
 
 /// A checkpoint of Hermes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Snapshot {
-    /// The commit.
+pub struct HermesCheckpoint {
+    /// The id of the commit.
     pub id: Oid,
     /// The tree of the commit.
     pub tree: Oid,
@@ -307,8 +300,8 @@ struct Repository {
 }
 
 /// Reads which checkpoints a project has. Their trees are not read yet.
-pub fn read_project(found: &ProjectHistories) -> Project {
-    let mut project = Project {
+pub fn read_project(found: &ProjectHistories) -> HermesProject {
+    let mut project = HermesProject {
         directory: found.directory.clone(),
         checkpoints: Vec::new(),
         problems: Vec::new(),
@@ -316,8 +309,7 @@ pub fn read_project(found: &ProjectHistories) -> Project {
     };
     for history in &found.histories {
         if let Err(error) = project.read_history(history) {
-            let problem = Problem::unreadable_repository(&history.repository, &error);
-            project.problems.push(problem);
+            project.problems.push(ReadProblem::new(&history.repository, &error_chain(&error)));
         }
     }
     project
@@ -327,21 +319,21 @@ pub fn read_project(found: &ProjectHistories) -> Project {
 /// adds nothing.
 pub fn import_project(
     store: &Store,
-    project: &Project,
+    project: &HermesProject,
     now: Time,
     progress: Progress<'_>,
 ) -> Result<OlderHistory, ImportError> {
     let checkpoints: Vec<ForeignCheckpoint<'_>> = project
         .checkpoints
         .iter()
-        .map(|snapshot| {
-            let Repository { opened, exclude } = &project.repositories[snapshot.repository];
+        .map(|checkpoint| {
+            let Repository { opened, exclude } = &project.repositories[checkpoint.repository];
             ForeignCheckpoint {
                 repository: opened,
-                id: snapshot.id,
-                tree: snapshot.tree,
-                time: snapshot.time,
-                reason: &snapshot.reason,
+                id: checkpoint.id,
+                tree: checkpoint.tree,
+                time: checkpoint.time,
+                reason: &checkpoint.reason,
                 exclude,
             }
         })
@@ -349,8 +341,8 @@ pub fn import_project(
     add_older_history(store, &project.directory, &checkpoints, now, progress)
 }
 
-impl Project {
-    fn read_history(&mut self, history: &History) -> Result<(), ForeignError> {
+impl HermesProject {
+    fn read_history(&mut self, history: &RepositoryHistory) -> Result<(), ForeignError> {
         let repository = ForeignRepository::open(&history.repository)?;
         let mut next = match &history.tip {
             None => repository.head()?,
@@ -365,13 +357,13 @@ impl Project {
             let commit = match repository.commit(&id) {
                 Ok(commit) => commit,
                 Err(error) => {
-                    let reason = format!("{error}; checkpoints before it are lost");
-                    self.problems.push(Problem::new(&history.repository, &reason));
+                    let reason = format!("{error}; older checkpoints cannot be found without it");
+                    self.problems.push(ReadProblem::new(&history.repository, &reason));
                     break;
                 }
             };
             next = commit.parents.first().copied();
-            self.checkpoints.push(Snapshot {
+            self.checkpoints.push(HermesCheckpoint {
                 id,
                 tree: commit.tree,
                 time: commit.time.clamp(0, LAST_SECOND),

@@ -4,7 +4,8 @@ mod checkpoints;
 mod sessions;
 
 pub use checkpoints::{
-    CheckpointReport, History, ImportedProject, Problem, Project, ProjectHistories, Snapshot,
-    Survey, find_projects, import_checkpoints, import_project, read_project,
+    CheckpointReport, HermesCheckpoint, HermesProject, ImportedProject, ProjectHistories,
+    ProjectSurvey, ReadProblem, RepositoryHistory, find_projects, import_checkpoints,
+    import_project, read_project,
 };
 pub use sessions::{HermesDatabase, HermesError, Transcripts};

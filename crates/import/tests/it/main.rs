@@ -1,9 +1,10 @@
-//! Imports from outside.
+//! The imports, through the public interface.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod checkpoints;
 mod sessions;
-mod sessions_live;
+mod sessions_busy;
 mod sessions_real;
 mod sessions_versions;
+mod support;

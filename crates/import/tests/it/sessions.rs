@@ -1,9 +1,7 @@
-//! Reading databases of Hermes that are in use, odd, or damaged.
+//! Sessions databases with uncommitted changes, unexpected values, or damage.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::PathBuf;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -11,60 +9,22 @@ use takeback_import::hermes::{HermesDatabase, HermesError};
 use takeback_ledger::{
     Ledger, MessageRecord, Options, ParentKind, SearchOptions, Time, Transcript,
 };
-use tempfile::TempDir;
 
-/// A home of Hermes and a place for copies.
-pub(crate) struct Home {
-    directory: TempDir,
-    scratch: TempDir,
+use crate::support::{HermesHome, read_all};
+
+/// Reads all sessions of a database made by these statements.
+fn read_database(sql: &str) -> Vec<Transcript> {
+    let home = HermesHome::new();
+    home.connect().execute_batch(sql).unwrap();
+    read_all(&home.open().unwrap())
 }
 
-impl Home {
-    pub(crate) fn new() -> Home {
-        Home { directory: tempfile::tempdir().unwrap(), scratch: tempfile::tempdir().unwrap() }
-    }
-
-    pub(crate) fn file(&self) -> PathBuf {
-        self.directory.path().join("state.db")
-    }
-
-    pub(crate) fn connect(&self) -> Connection {
-        Connection::open(self.file()).unwrap()
-    }
-
-    pub(crate) fn open(&self) -> Result<HermesDatabase, HermesError> {
-        HermesDatabase::open(self.directory.path(), self.scratch.path())
-    }
-
-    /// One with these statements run, read whole.
-    fn read(sql: &str) -> Vec<Transcript> {
-        let home = Home::new();
-        home.connect().execute_batch(sql).unwrap();
-        read_all(&home.open().unwrap())
-    }
-
-    /// All files with their content, mode and times.
-    fn files(&self) -> BTreeMap<PathBuf, (Vec<u8>, u32, i64, i64)> {
-        let entries = fs::read_dir(self.directory.path()).unwrap();
-        let file = |path: PathBuf| {
-            let data = fs::symlink_metadata(&path).unwrap();
-            let content = fs::read(&path).unwrap();
-            (path, (content, data.mode(), data.mtime(), data.mtime_nsec()))
-        };
-        entries.map(|entry| file(entry.unwrap().path())).collect()
-    }
-}
-
-pub(crate) fn read_all(database: &HermesDatabase) -> Vec<Transcript> {
-    database.transcripts().unwrap().collect::<Result<_, _>>().unwrap()
-}
-
-fn texts(messages: &[MessageRecord]) -> Vec<Value> {
+fn contents(messages: &[MessageRecord]) -> Vec<Value> {
     messages.iter().map(|message| message.content.clone().unwrap_or_default()).collect()
 }
 
-/// The documented columns of version 11 that matter here, without constraints, so that anything
-/// can be put into them.
+/// The documented columns of version 11 that matter here, without constraints, so that they take
+/// any value.
 const TABLES: &str = "
     CREATE TABLE schema_version (version INTEGER NOT NULL);
     INSERT INTO schema_version VALUES (11);
@@ -80,8 +40,8 @@ const TABLES: &str = "
     CREATE INDEX idx_messages_session ON messages(session_id, timestamp);";
 
 #[test]
-fn what_is_still_in_the_log_is_read_and_the_original_stays_as_it_is() {
-    let home = Home::new();
+fn changes_in_the_log_are_read_and_the_original_stays_unchanged() {
+    let home = HermesHome::new();
     let writer = home.connect();
     writer.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0").unwrap();
     writer.execute_batch(TABLES).unwrap();
@@ -94,21 +54,21 @@ fn what_is_still_in_the_log_is_read_and_the_original_stays_as_it_is() {
              INSERT INTO messages (session_id, role, content) VALUES ('a', 'user', 'not yet');",
         )
         .unwrap();
-    assert!(fs::metadata(home.directory.path().join("state.db-wal")).unwrap().len() > 0);
-    // Nothing that SQLite made may be needed, so not that either.
-    fs::remove_file(home.directory.path().join("state.db-shm")).unwrap();
-    let before = home.files();
+    assert!(fs::metadata(home.path().join("state.db-wal")).unwrap().len() > 0);
+    // Only the database and its log may be needed.
+    fs::remove_file(home.path().join("state.db-shm")).unwrap();
+    let before = home.list_files();
 
     let database = home.open().unwrap();
-    assert_eq!(texts(&read_all(&database)[0].messages), [json!("in the log")]);
+    assert_eq!(contents(&read_all(&database)[0].messages), [json!("in the log")]);
     drop(database);
-    assert!(home.files() == before, "the original has changed");
+    assert!(home.list_files() == before, "the original has changed");
     drop(writer);
 }
 
 #[test]
 fn a_transaction_that_was_cut_off_is_rolled_back_in_the_copy_only() {
-    let home = Home::new();
+    let home = HermesHome::new();
     let mut sql = String::from(TABLES);
     sql += "INSERT INTO sessions (id, source, started_at) VALUES ('a', 'cli', 1);";
     for number in 0..200 {
@@ -119,48 +79,48 @@ fn a_transaction_that_was_cut_off_is_rolled_back_in_the_copy_only() {
     }
     let writer = home.connect();
     writer.execute_batch(&sql).unwrap();
-    // So small a cache that pages are written before the transaction ends.
+    // The cache is so small that pages are written before the transaction ends.
     writer
         .execute_batch("PRAGMA cache_size = 2; BEGIN; UPDATE messages SET content = 'torn'")
         .unwrap();
-    // As a crash leaves them.
-    let crashed = Home::new();
+    // Copies the files as a crash leaves them.
+    let crashed = HermesHome::new();
     for name in ["state.db", "state.db-journal"] {
-        let from = home.directory.path().join(name);
-        fs::copy(from, crashed.directory.path().join(name)).unwrap();
+        let from = home.path().join(name);
+        fs::copy(from, crashed.path().join(name)).unwrap();
     }
     let torn = fs::read(crashed.file()).unwrap();
     assert!(torn.windows(4).any(|bytes| bytes == b"torn"), "nothing was written early");
-    let before = crashed.files();
+    let before = crashed.list_files();
 
     let messages = read_all(&crashed.open().unwrap()).remove(0).messages;
     assert_eq!(messages.len(), 200);
     assert!(messages.iter().all(|message| message.content != Some(json!("torn"))));
-    assert!(crashed.files() == before, "the original has changed");
+    assert!(crashed.list_files() == before, "the original has changed");
 }
 
 #[test]
-fn the_copy_is_private_and_goes_away() {
-    let home = Home::new();
+fn the_copy_is_private_and_is_removed() {
+    let home = HermesHome::new();
     home.connect().execute_batch(TABLES).unwrap();
-    // Neither a mode that everybody can read nor one that nobody can write is taken over.
+    // The copy has its own mode, whether the original is readable for all users or read-only.
     for mode in [0o644, 0o444] {
         fs::set_permissions(home.file(), fs::Permissions::from_mode(mode)).unwrap();
         let database = home.open().unwrap();
-        let copies: Vec<_> = fs::read_dir(home.scratch.path()).unwrap().collect();
+        let copies: Vec<_> = fs::read_dir(home.scratch()).unwrap().collect();
         assert_eq!(copies.len(), 1);
         let copy = copies[0].as_ref().unwrap();
         assert_eq!(copy.metadata().unwrap().mode() & 0o7777, 0o700);
         let file = copy.path().join("state.db").metadata().unwrap();
         assert_eq!(file.mode() & 0o7777, 0o600);
         drop(database);
-        assert_eq!(fs::read_dir(home.scratch.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(home.scratch()).unwrap().count(), 0);
     }
 }
 
 #[test]
 fn a_linked_database_is_read_with_its_log() {
-    let home = Home::new();
+    let home = HermesHome::new();
     let writer = home.connect();
     writer.execute_batch("PRAGMA journal_mode = WAL").unwrap();
     writer.execute_batch(TABLES).unwrap();
@@ -168,13 +128,13 @@ fn a_linked_database_is_read_with_its_log() {
     let elsewhere = tempfile::tempdir().unwrap();
     let link = elsewhere.path().join("linked.db");
     symlink(home.file(), &link).unwrap();
-    let database = HermesDatabase::open(&link, home.scratch.path()).unwrap();
+    let database = HermesDatabase::open(&link, home.scratch()).unwrap();
     assert_eq!(read_all(&database).len(), 1);
 }
 
 #[test]
 fn sessions_come_oldest_first() {
-    let transcripts = Home::read(&format!(
+    let transcripts = read_database(&format!(
         "{TABLES}
          INSERT INTO sessions (id, started_at) VALUES ('c', 30), ('a', 10);
          INSERT INTO messages (session_id, role, timestamp) VALUES ('b', 'user', 20);"
@@ -185,7 +145,7 @@ fn sessions_come_oldest_first() {
 
 #[test]
 fn messages_without_a_session_get_one() {
-    let transcripts = Home::read(&format!(
+    let transcripts = read_database(&format!(
         "{TABLES}
          INSERT INTO messages (session_id, role, content, timestamp) VALUES
              ('lost', 'user', '1', 5), (NULL, 'user', '2', 6), ('lost', 'user', '3', 7),
@@ -194,7 +154,7 @@ fn messages_without_a_session_get_one() {
     ));
     let seen: Vec<_> = transcripts
         .iter()
-        .map(|transcript| (&*transcript.session.id, texts(&transcript.messages)))
+        .map(|transcript| (&*transcript.session.id, contents(&transcript.messages)))
         .collect();
     assert_eq!(
         seen,
@@ -212,8 +172,8 @@ fn messages_without_a_session_get_one() {
 }
 
 #[test]
-fn values_of_the_wrong_type_lose_nothing() {
-    let transcripts = Home::read(&format!(
+fn values_of_the_wrong_type_are_kept() {
+    let transcripts = read_database(&format!(
         "{TABLES}
          INSERT INTO sessions VALUES ('a', 7, 'not json', NULL, 'soon', '2024-11-16T00:00:00Z',
              CAST(X'61ff62' AS TEXT), 'many', X'c3a4', 9e999, 'TRUE');
@@ -270,8 +230,8 @@ fn values_of_the_wrong_type_lose_nothing() {
 }
 
 #[test]
-fn the_kind_of_a_parent_is_told() {
-    let transcripts = Home::read(&format!(
+fn the_kind_of_a_parent_is_determined() {
+    let transcripts = read_database(&format!(
         "{TABLES}
          INSERT INTO sessions (id, started_at, ended_at, end_reason) VALUES
              ('open', 1, NULL, NULL), ('compressed', 1, 50, 'compression'),
@@ -295,12 +255,12 @@ fn the_kind_of_a_parent_is_told() {
         |id: &str| transcripts.iter().find(|t| t.session.id == id).unwrap().session.parent_kind;
     use ParentKind::{Compaction, Fork, Subagent};
     assert_eq!(kind("open"), None);
-    assert_eq!(kind("01"), Some(Subagent), "that is what Hermes takes it for");
+    assert_eq!(kind("01"), Some(Subagent), "this is what Hermes takes it for");
     assert_eq!(kind("02"), Some(Fork));
     assert_eq!(kind("03"), Some(Subagent));
     assert_eq!(kind("04"), Some(Compaction));
     assert_eq!(kind("05"), Some(Subagent));
-    assert_eq!(kind("06"), Some(Compaction), "the mark went along from delegated work");
+    assert_eq!(kind("06"), Some(Compaction), "the mark was copied from delegated work");
     assert_eq!(kind("07"), Some(Fork));
     assert_eq!(kind("08"), Some(Subagent));
     assert_eq!(kind("09"), Some(Fork));
@@ -312,7 +272,7 @@ fn the_kind_of_a_parent_is_told() {
 
 #[test]
 fn a_broken_search_table_hides_no_message() {
-    let home = Home::new();
+    let home = HermesHome::new();
     let connection = home.connect();
     connection.execute_batch(TABLES).unwrap();
     connection
@@ -326,15 +286,15 @@ fn a_broken_search_table_hides_no_message() {
     drop(connection);
     let error = home.connect().execute_batch("SELECT * FROM messages").unwrap_err();
     assert!(error.to_string().contains("malformed database schema"), "{error}");
-    assert_eq!(texts(&read_all(&home.open().unwrap())[0].messages), [json!("here")]);
+    assert_eq!(contents(&read_all(&home.open().unwrap())[0].messages), [json!("here")]);
 }
 
 #[test]
 fn a_broken_index_hides_no_message() {
-    let home = Home::new();
+    let home = HermesHome::new();
     let connection = home.connect();
     connection.execute_batch(TABLES).unwrap();
-    // An index that is not kept while a message comes in.
+    // The index is not updated when a message is inserted.
     connection
         .execute_batch(
             "PRAGMA writable_schema = ON;
@@ -352,32 +312,32 @@ fn a_broken_index_hides_no_message() {
         .unwrap();
     let count = "SELECT count(*) FROM messages WHERE session_id = 'a'";
     let by_index: i64 = home.connect().query_row(count, [], |row| row.get(0)).unwrap();
-    assert_eq!(by_index, 0, "the index is not broken");
-    assert_eq!(texts(&read_all(&home.open().unwrap())[0].messages), [json!("here")]);
+    assert_eq!(by_index, 0, "the index is not broken yet");
+    assert_eq!(contents(&read_all(&home.open().unwrap())[0].messages), [json!("here")]);
 }
 
 #[test]
-fn a_lost_table_of_sessions_or_versions_is_done_without() {
-    let transcripts = Home::read(&format!(
+fn a_missing_table_of_sessions_or_versions_is_no_error() {
+    let transcripts = read_database(&format!(
         "{TABLES} DROP TABLE sessions;
          INSERT INTO messages (session_id, role, content) VALUES ('a', 'user', 'here');"
     ));
-    assert_eq!(texts(&transcripts[0].messages), [json!("here")]);
+    assert_eq!(contents(&transcripts[0].messages), [json!("here")]);
 
-    let home = Home::new();
+    let home = HermesHome::new();
     home.connect().execute_batch(&format!("{TABLES} DROP TABLE schema_version")).unwrap();
     assert_eq!(home.open().unwrap().version(), 0);
 }
 
 #[test]
-fn what_is_no_hermes_database_is_refused_with_the_reason() {
+fn other_files_are_refused_with_the_reason() {
     let refused = |content: &[u8]| {
-        let home = Home::new();
+        let home = HermesHome::new();
         fs::write(home.file(), content).unwrap();
         home.open().unwrap_err().to_string().replace(home.file().to_str().unwrap(), "F")
     };
     let made = |sql: &str| {
-        let home = Home::new();
+        let home = HermesHome::new();
         home.connect().execute_batch(sql).unwrap();
         fs::read(home.file()).unwrap()
     };
@@ -386,21 +346,21 @@ fn what_is_no_hermes_database_is_refused_with_the_reason() {
     let other = made("CREATE TABLE messages (id, body)");
     assert_eq!(
         refused(&other),
-        "F is not a Hermes database: it has no `session_id` and `role` of messages"
+        "F is not a Hermes database: it has no columns `session_id` and `role` in the table `messages`"
     );
     let other = made("CREATE TABLE messages (session_id, role)");
     assert_eq!(refused(&other), "F is not a Hermes database: it has no table `sessions`");
 
-    let home = Home::new();
+    let home = HermesHome::new();
     let error = home.open().unwrap_err();
     assert!(matches!(&error, HermesError::Missing { path } if *path == home.file()), "{error}");
-    assert_eq!(fs::read_dir(home.scratch.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(home.scratch()).unwrap().count(), 0);
     fs::create_dir(home.file()).unwrap();
     assert!(matches!(home.open(), Err(HermesError::NotAFile { .. })));
 }
 
 #[test]
-fn a_hermes_database_goes_in_once() {
+fn a_database_imported_twice_adds_nothing() {
     let scratch = tempfile::TempDir::new().unwrap();
     let path = scratch.path().join("state.db");
     Connection::open(&path)

@@ -1,6 +1,6 @@
-"""Fills a database through Hermes' own store and prints what Hermes says is in it.
+"""Fills a database through Hermes's own code and prints everything that Hermes reads back.
 
-Called with the path of the database to make. Leaves without closing it, as a crash would.
+The argument is the path of the new database. It is not closed at the end, as after a crash.
 """
 
 import json
@@ -86,7 +86,7 @@ for model in ("m", "n"):
 db.record_auxiliary_usage("plain", "vision", model="v", input_tokens=7, output_tokens=1)
 db.end_session("plain", "cli_close")
 
-# Summed up in place, after something was undone; then gone on with.
+# Undone in part, summed up in place, and continued.
 db.create_session("compacted", "cli", model="m")
 db.rewind_to_message("compacted", converse("compacted"))
 db.archive_and_compact(
@@ -95,14 +95,14 @@ db.archive_and_compact(
 )
 db.append_message("compacted", "user", "Go on")
 
-# Summed up into a next session.
+# Summed up into another session.
 db.create_session("long", "cli", model="m")
 converse("long")
 db.end_session("long", "compression")
 db.create_session("long-2", "cli", model="m", parent_session_id="long")
 db.append_message("long-2", "user", "[summary]")
 
-# Branched off, and work handed out; that summed up in turn.
+# A branch, and delegated work that is summed up into another session.
 marks = {"_branched_from": "plain"}
 db.create_session("branch", "cli", model_config=marks, parent_session_id="plain")
 converse("branch")
@@ -112,7 +112,7 @@ db.append_message("worker", "user", "Do it")
 db.end_session("worker", "compression")
 db.create_session("worker-2", "cli", model_config=marks, parent_session_id="worker")
 
-# Messages whose session is gone, as failed migrations left them.
+# Messages without a session, as failed migrations left them.
 db._conn.execute("PRAGMA foreign_keys = OFF")
 db.append_message("orphan", "user", "Anybody?")
 

@@ -1,20 +1,22 @@
-//! Databases of every schema version of Hermes: each column and each message arrives.
+//! Sessions databases of every schema version of Hermes: each column and each message is read.
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::sessions::{Home, read_all};
+use crate::support::{HermesHome, read_all};
 
-/// A column: since which version it is there, its table and definition, a value for it as SQL, and
-/// as what (name and JSON) that value is read.
+/// A column: the version that added it, its table, its definition, a value as SQL, and the field and
+/// JSON that this value becomes.
 type Column = (i64, &'static str, &'static str, &'static str, &'static str, &'static str);
 
-/// The tables as they grew. Versions 1 to 8 are known from their migrations; 9 is what is left of
-/// the documented columns. Later ones added columns without telling the version, so that those come
-/// from comparing releases: 0.13 is at 11, 0.15 at 13, 0.16 at 14, 0.17 at 16, 0.18.0 at 17, 0.18.2
-/// at 19 and 0.19 at 22. A column that came with a release stands at the release's version here,
-/// or at that of the migration that fills it (18, 20), and may really have come a little earlier.
-/// Versions that nothing stands at changed indexes, rows or other tables, as far as is known.
+/// The columns of all versions.
+///
+/// Versions 1 to 8 are known from their migrations; version 9 has the remaining documented columns.
+/// Later releases added columns without a new version, so those are known from comparing releases:
+/// 0.13 has version 11, 0.15 has 13, 0.16 has 14, 0.17 has 16, 0.18.0 has 17, 0.18.2 has 19 and 0.19
+/// has 22. A column that came with a release is listed with the release's version, or with that of
+/// the migration that fills it (18, 20); it may be a little older. Versions without an entry changed
+/// indexes, rows or other tables, as far as is known.
 const COLUMNS: &[Column] = &[
     (1, "sessions", "id TEXT PRIMARY KEY", "'20261116_ab'", "id", r#""20261116_ab""#),
     (1, "sessions", "source TEXT NOT NULL", "'telegram'", "source", r#""telegram""#),
@@ -239,32 +241,32 @@ const COLUMNS: &[Column] = &[
     (22, "session_model_usage", "task TEXT NOT NULL DEFAULT ''", "'vision'", "task", r#""vision""#),
 ];
 
-/// Full-text search, which Hermes keeps with triggers; the newest form.
+/// Full-text search with triggers, as in the newest version.
 const SEARCH: &str = "
     CREATE VIRTUAL TABLE messages_fts USING fts5(content);
     CREATE TRIGGER messages_fts_insert AFTER INSERT ON messages BEGIN
         INSERT INTO messages_fts(rowid, content) VALUES (new.id, new.content);
     END;";
 
-fn columns(version: i64, table: &str) -> impl Iterator<Item = &'static Column> {
+fn columns_of(version: i64, table: &str) -> impl Iterator<Item = &'static Column> {
     COLUMNS.iter().filter(move |column| column.0 <= version && column.1 == table)
 }
 
-fn name(column: &Column) -> &'static str {
+fn column_name(column: &Column) -> &'static str {
     column.2.split(' ').next().unwrap()
 }
 
-/// The tables of a version as a database has them that began with version `born`.
-fn create(connection: &Connection, born: i64, version: i64) {
+/// Creates the tables of a version as in a database that was created with the version `born`.
+fn create_tables(connection: &Connection, born: i64, version: i64) {
     connection.execute_batch("CREATE TABLE schema_version (version INTEGER NOT NULL)").unwrap();
     connection.execute("INSERT INTO schema_version VALUES (?1)", [version]).unwrap();
     for table in ["sessions", "messages", "session_model_usage"] {
-        let Some(since) = columns(version, table).map(|column| column.0).min() else { continue };
+        let Some(since) = columns_of(version, table).map(|column| column.0).min() else { continue };
         let born = born.max(since);
-        let first: Vec<_> = columns(born, table).map(|column| column.2).collect();
+        let first: Vec<_> = columns_of(born, table).map(|column| column.2).collect();
         let sql = format!("CREATE TABLE {table} ({})", first.join(", "));
         connection.execute_batch(&sql).unwrap();
-        for column in columns(version, table).filter(|column| column.0 > born) {
+        for column in columns_of(version, table).filter(|column| column.0 > born) {
             let sql = format!("ALTER TABLE {table} ADD COLUMN {}", column.2);
             connection.execute_batch(&sql).unwrap();
         }
@@ -272,10 +274,10 @@ fn create(connection: &Connection, born: i64, version: i64) {
     connection.execute_batch(SEARCH).unwrap();
 }
 
-/// One row with a value in every column.
-fn fill(connection: &Connection, version: i64, table: &str) {
-    let names: Vec<_> = columns(version, table).map(name).collect();
-    let values: Vec<_> = columns(version, table).map(|column| column.3).collect();
+/// Inserts one row with a value in every column.
+fn insert_row(connection: &Connection, version: i64, table: &str) {
+    let names: Vec<_> = columns_of(version, table).map(column_name).collect();
+    let values: Vec<_> = columns_of(version, table).map(|column| column.3).collect();
     if !names.is_empty() {
         let (names, values) = (names.join(", "), values.join(", "));
         let sql = format!("INSERT INTO {table} ({names}) VALUES ({values})");
@@ -283,9 +285,10 @@ fn fill(connection: &Connection, version: i64, table: &str) {
     }
 }
 
+/// The role, the content and the time of further messages.
 const MORE: &[(&str, &str, f64)] = &[
     ("tool", "exit 0\n\0 ende", 1731715202.0),
-    // Its clock was behind; it came later all the same.
+    // The clock was behind, but the message came third.
     ("user", "\0json:[{\"type\": \"text\", \"text\": \"sieh \\ud83d\\ude00\"}]", 1731715100.0),
     ("user", "taken back", 1731715204.0),
     ("user", "summed up", 1731715205.0),
@@ -317,18 +320,24 @@ fn add_messages(connection: &Connection, version: i64) {
 }
 
 fn check_columns(version: i64, table: &str, record: &Value) {
-    for column in columns(version, table).filter(|column| !column.4.is_empty()) {
+    for column in columns_of(version, table).filter(|column| !column.4.is_empty()) {
         let expected: Value = serde_json::from_str(column.5).unwrap();
-        assert_eq!(record[column.4], expected, "{table}.{} in version {version}", name(column));
+        assert_eq!(
+            record[column.4],
+            expected,
+            "{table}.{} in version {version}",
+            column_name(column)
+        );
     }
 }
 
-fn check(born: i64, version: i64) {
-    let home = Home::new();
+/// Creates a database with all columns and checks that each of them is read.
+fn check_version(born: i64, version: i64) {
+    let home = HermesHome::new();
     let connection = home.connect();
-    create(&connection, born, version);
+    create_tables(&connection, born, version);
     for table in ["sessions", "messages", "session_model_usage"] {
-        fill(&connection, version, table);
+        insert_row(&connection, version, table);
     }
     add_messages(&connection, version);
     drop(connection);
@@ -360,17 +369,18 @@ fn check(born: i64, version: i64) {
     assert_eq!(flags, [none, none, none, undone, compacted], "version {version}");
 }
 
-/// 23 stands for what is to come: a few more columns, one of which is called like one of ours.
+/// Version 23 stands for the future: it has further columns, two of them with names that records
+/// of the ledger have, too.
 #[test]
-fn every_version_is_read_whole() {
+fn every_version_is_read_completely() {
     for version in 1..=23 {
-        check(version, version);
+        check_version(version, version);
     }
 }
 
 #[test]
-fn a_database_that_grew_up_with_hermes_is_read_whole() {
+fn a_database_that_was_migrated_is_read_completely() {
     for version in 2..=23 {
-        check(1, version);
+        check_version(1, version);
     }
 }

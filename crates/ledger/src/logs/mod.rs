@@ -105,12 +105,12 @@ impl TakenIn {
 impl Ledger {
     /// How far a log has been read.
     pub fn bookmark(&self, log: &str) -> Result<Option<Bookmark>, LedgerError> {
-        bookmark(self.database.reader(), log)
+        bookmark(self.database.reader()?, log)
     }
 
     /// The logs that were read last.
     pub fn bookmarks(&self, limit: usize) -> Result<Vec<Bookmark>, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let sql = format!("{SELECT} ORDER BY read_at DESC, id DESC LIMIT ?1");
         let mut statement = connection.prepare_cached(&sql)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);

@@ -30,8 +30,8 @@ const TAIL: i64 = 128;
 const TAIL_MOST: i64 = 512;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A message of so many bytes is not left in the tail.
-const LARGE: usize = 32 << 10;
+/// How many bytes of text may be left in the tail.
+const TAIL_BYTES: usize = 32 << 10;
 
 /// How long others wait for a slice.
 const SLICE: Duration = Duration::from_millis(5);
@@ -44,21 +44,23 @@ struct State {
 }
 
 impl Ledger {
-    /// After an append: once the tail is long, a slice of it is indexed.
+    /// Indexes a slice of the tail after an append, if the tail is long.
     pub(crate) fn index_after_append(&mut self, last_id: i64, messages: &[MessageRecord]) {
-        let indexed = indexed_up_to(self.database.reader()).unwrap_or(last_id);
-        if is_large(messages) || last_id - indexed >= TAIL {
+        self.unindexed_bytes += text_size(messages);
+        let indexed = self.database.reader().and_then(indexed_up_to).unwrap_or(last_id);
+        if self.unindexed_bytes > TAIL_BYTES || last_id - indexed >= TAIL {
             self.index_after_bulk(messages.len());
         }
     }
 
-    /// The same after events.
+    /// Indexes a slice of the tail after events with messages, if the tail is long.
     pub(crate) fn index_after_events(&mut self, events: &[Event]) {
         let messages = events.iter().filter_map(|event| match event {
             Event::Messages { messages, .. } => Some(messages.as_slice()),
             _ => None,
         });
-        if messages.clone().any(is_large) {
+        self.unindexed_bytes += messages.clone().map(text_size).sum::<usize>();
+        if self.unindexed_bytes > TAIL_BYTES {
             self.index_after_bulk(messages.map(<[MessageRecord]>::len).sum());
         } else if messages.count() > 0 {
             self.shorten_tail();
@@ -91,11 +93,16 @@ impl Ledger {
             Ok(tail) if tail < TAIL_MOST => Duration::ZERO,
             _ => PATIENCE,
         };
-        self.database.try_write(wait, |transaction| slice(transaction, SLICE)).ok().flatten()
+        let slice =
+            self.database.try_write(wait, |transaction| slice(transaction, SLICE)).ok().flatten();
+        if slice.as_ref().is_some_and(|slice| !slice.left) {
+            self.unindexed_bytes = 0;
+        }
+        slice
     }
 
     fn tail(&self) -> Result<i64, LedgerError> {
-        let connection = self.database.reader();
+        let connection = self.database.reader()?;
         let mut last = connection.prepare_cached("SELECT ifnull(max(id), 0) FROM messages")?;
         let last: i64 = last.query_row([], |row| row.get(0))?;
         Ok(last - indexed_up_to(connection)?)
@@ -132,8 +139,8 @@ impl Ledger {
     }
 }
 
-/// Whether messages are too large to be read by every search.
-fn is_large(messages: &[MessageRecord]) -> bool {
+/// Counts the bytes of text that a search would read in these messages.
+fn text_size(messages: &[MessageRecord]) -> usize {
     fn size(value: &Value) -> usize {
         match value {
             Value::String(text) => text.len(),
@@ -143,7 +150,7 @@ fn is_large(messages: &[MessageRecord]) -> bool {
         }
     }
     let texts = messages.iter().flat_map(|message| [&message.content, &message.tool_calls]);
-    texts.flatten().map(size).sum::<usize>() > LARGE
+    texts.flatten().map(size).sum()
 }
 
 /// What a slice did.

@@ -9,7 +9,7 @@ use takeback_ledger::{
     SessionRecord, TakenIn, Told, UsageRecord, Which,
 };
 
-use crate::support::{Fixture, again, at, message, random, session, told};
+use crate::support::{FOREVER, Fixture, again, at, message, random, session, told};
 
 const LOG: &str = "/logs/one.jsonl";
 
@@ -60,7 +60,7 @@ fn hook(ledger: &mut Ledger, seconds: i64, prompt: &str) {
         Event::Session { record: session("s").into() },
         Event::Messages { session: "s".into(), messages: vec![message] },
     ];
-    ledger.record(&events, at(seconds)).unwrap();
+    ledger.record(&events, FOREVER, at(seconds)).unwrap();
 }
 
 fn text(message: &MessageRecord) -> String {

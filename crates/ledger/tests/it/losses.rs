@@ -16,7 +16,7 @@ use takeback_ledger::{
     repair,
 };
 
-use crate::support::{Fixture, again, at, message, random, raw, session, told};
+use crate::support::{FOREVER, Fixture, again, at, message, random, raw, session, told};
 
 fn current(ledger: &Ledger, session: &str) -> Vec<String> {
     let text = |message: MessageRecord| message.content.unwrap().as_str().unwrap().to_owned();
@@ -231,8 +231,6 @@ fn reading_does_not_wait_for_a_writer_because_of_the_spool() {
     assert_eq!(current(&fixture.another(), "s"), ["later"]);
 }
 
-const FOREVER: Duration = Duration::from_secs(3_600);
-
 /// Fails if something waits forever.
 fn comes_back(work: impl FnOnce() + Send + 'static) {
     let (done, wait) = std::sync::mpsc::channel();
@@ -263,7 +261,7 @@ fn large_messages_of_any_form_are_indexed_at_once() {
     fixture.ledger.append("s", &[calling], at(1)).unwrap();
     assert_eq!(indexed(&fixture.path()), 2);
     let event = Event::Messages { session: "s".into(), messages: vec![structured] };
-    fixture.ledger.record(&[event], at(1)).unwrap();
+    fixture.ledger.record(&[event], FOREVER, at(1)).unwrap();
     assert_eq!(indexed(&fixture.path()), 3);
 }
 

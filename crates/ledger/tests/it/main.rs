@@ -5,6 +5,7 @@
 mod contract;
 mod exchange;
 mod logs;
+mod long_lived;
 mod losses;
 mod opening;
 mod oracle;

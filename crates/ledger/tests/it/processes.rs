@@ -180,3 +180,13 @@ fn the_unindexed_tail_stays_short() {
     fixture.say("s", "user", &"large ".repeat(10_000));
     assert_eq!(tail(&fixture.path()), 0, "a large message is not left to every search");
 }
+
+#[test]
+fn little_text_is_left_to_every_search() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    for number in 0..40 {
+        fixture.say("s", "user", &format!("{number} {}", "words ".repeat(1_000)));
+        assert!(tail(&fixture.path()) <= 6, "{number}: {}", tail(&fixture.path()));
+    }
+}

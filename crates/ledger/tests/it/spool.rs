@@ -9,7 +9,7 @@ use takeback_ledger::{
     CallRecord, EffectRecord, Event, Ledger, LedgerError, Options, Recorded, UsageRecord, Which,
 };
 
-use crate::support::{Fixture, again, at, message, random, raw, session, told};
+use crate::support::{FOREVER, Fixture, again, at, message, random, raw, session, told};
 
 fn impatient() -> Options {
     Options { wait: Duration::ZERO, ..Options::default() }
@@ -76,7 +76,7 @@ fn events_are_written_at_once_if_that_is_possible() {
         Event::TurnEnd { session: "s".into() },
         Event::SessionEnd { session: "s".into(), reason: "done".into() },
     ];
-    assert_eq!(fixture.ledger.record(&events, at(3)).unwrap(), Recorded::Written);
+    assert_eq!(fixture.ledger.record(&events, FOREVER, at(3)).unwrap(), Recorded::Written);
     assert_eq!(waiting(&fixture.path()), 0);
     let ledger = &mut fixture.ledger;
     assert_eq!(texts(ledger, "s"), ["do it"]);
@@ -110,7 +110,10 @@ fn the_next_process_takes_them_in_in_order() {
 fn what_comes_later_does_not_overtake() {
     let mut fixture = Fixture::new();
     spool_numbers(&fixture, 0..3);
-    assert_eq!(fixture.ledger.record(&[said("s", "3")], at(9)).unwrap(), Recorded::Written);
+    assert_eq!(
+        fixture.ledger.record(&[said("s", "3")], FOREVER, at(9)).unwrap(),
+        Recorded::Written
+    );
     assert_eq!(texts(&fixture.ledger, "s"), ["0", "1", "2", "3"]);
 }
 
@@ -164,7 +167,10 @@ fn a_broken_file_is_set_aside_and_the_others_go_in() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     Ledger::record_in(&fixture.path(), &impatient(), &unknown, at(1)).unwrap();
     other.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(fixture.ledger.record(&[said("s", "3")], at(9)).unwrap(), Recorded::Written);
+    assert_eq!(
+        fixture.ledger.record(&[said("s", "3")], FOREVER, at(9)).unwrap(),
+        Recorded::Written
+    );
     assert_eq!(texts(&fixture.ledger, "s"), ["0", "2", "3"]);
     let report = fixture.ledger.verify(&|_, _| {}).unwrap();
     assert!(!report.whole);

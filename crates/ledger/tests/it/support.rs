@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 use takeback_ledger::{Ledger, MessageRecord, Options, SessionRecord, Time};
@@ -49,6 +50,9 @@ pub(crate) fn message(role: &str, text: &str) -> MessageRecord {
         ..MessageRecord::default()
     }
 }
+
+/// Longer than any test takes.
+pub(crate) const FOREVER: Duration = Duration::from_secs(3_600);
 
 /// A time so many seconds after some beginning.
 pub(crate) fn at(seconds: i64) -> Time {

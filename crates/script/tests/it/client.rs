@@ -1,4 +1,4 @@
-//! A client that sends what it is told and reads to the end.
+//! A client that sends one request and reads the whole response.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,15 +6,15 @@ use std::net::TcpStream;
 use serde_json::Value;
 use takeback_script::Server;
 
-/// What came back.
-pub(crate) struct Answer {
+/// A response of the server.
+pub(crate) struct Response {
     pub(crate) head: String,
     pub(crate) body: String,
-    /// Whether a stream came to its end.
+    /// False if the stream was cut off.
     pub(crate) is_whole: bool,
 }
 
-pub(crate) fn send(server: &Server, raw: &str) -> Answer {
+pub(crate) fn send_raw(server: &Server, raw: &str) -> Response {
     let address = server.url().replace("http://", "");
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(raw.as_bytes()).unwrap();
@@ -22,20 +22,20 @@ pub(crate) fn send(server: &Server, raw: &str) -> Answer {
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let is_chunked = head.contains("transfer-encoding: chunked");
-    let (body, is_whole) = if is_chunked { unchunked(body) } else { (body.to_owned(), true) };
-    Answer { head: head.to_owned(), body, is_whole }
+    let (body, is_whole) = if is_chunked { join_chunks(body) } else { (body.to_owned(), true) };
+    Response { head: head.to_owned(), body, is_whole }
 }
 
-pub(crate) fn post(server: &Server, path: &str, body: &Value) -> Answer {
+pub(crate) fn post_json(server: &Server, path: &str, body: &Value) -> Response {
     let body = body.to_string();
     let length = body.len();
-    send(
+    send_raw(
         server,
         &format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}"),
     )
 }
 
-fn unchunked(mut rest: &str) -> (String, bool) {
+fn join_chunks(mut rest: &str) -> (String, bool) {
     let mut body = String::new();
     while let Some((size, after)) = rest.split_once("\r\n") {
         let size = usize::from_str_radix(size, 16).unwrap();
@@ -48,12 +48,12 @@ fn unchunked(mut rest: &str) -> (String, bool) {
     (body, false)
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// The data of a stream's events.
+    /// Parses the data of all events of a stream.
     pub(crate) fn events(&self) -> Vec<Value> {
         let data = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         data.filter(|data| *data != "[DONE]")

@@ -1,28 +1,31 @@
-//! What is not a question to the model, and streams that do not go well.
+//! Requests that are not for the model, and streams that are delayed or cut off.
 
 use std::sync::{Mutex, mpsc};
 
 use serde_json::json;
-use takeback_script::{Flow, Gate, Reply, Server};
+use takeback_script::{Reply, Server, StreamGate, StreamStep};
 
-use crate::client::{post, send};
+use crate::client::{post_json, send_raw};
 
-/// So many make up an answer of two pieces of text.
-const EVENTS: usize = 7;
+/// The number of events in a reply that consists of two pieces of text.
+const EVENT_COUNT: usize = 7;
 
-fn body() -> serde_json::Value {
+fn request_body() -> serde_json::Value {
     json!({ "model": "m", "stream": true, "messages": [{ "role": "user", "content": "hi" }] })
 }
 
 #[test]
 fn other_requests_are_answered_and_logged() {
     let server = Server::start(|_| Reply::text("hi")).unwrap();
-    assert_eq!(post(&server, "/v1/messages/count_tokens", &json!({})).json()["input_tokens"], 100);
+    assert_eq!(
+        post_json(&server, "/v1/messages/count_tokens", &json!({})).json()["input_tokens"],
+        100
+    );
     let path = "/v1beta/models/m:countTokens";
-    assert_eq!(post(&server, path, &json!({})).json()["totalTokens"], 100);
-    let models = send(&server, "GET /v1/models HTTP/1.1\r\n\r\n");
+    assert_eq!(post_json(&server, path, &json!({})).json()["totalTokens"], 100);
+    let models = send_raw(&server, "GET /v1/models HTTP/1.1\r\n\r\n");
     assert_eq!(models.json()["data"], json!([]));
-    let nothing = send(&server, "GET /telemetry?x=1 HTTP/1.1\r\n\r\n");
+    let nothing = send_raw(&server, "GET /telemetry?x=1 HTTP/1.1\r\n\r\n");
     assert!(nothing.head.starts_with("HTTP/1.1 404"), "{}", nothing.head);
     let log = server.log();
     assert!(server.requests().is_empty());
@@ -40,46 +43,48 @@ fn a_body_may_come_in_chunks() {
     let (first, second) = body.split_at(10);
     let chunks = format!("{:x}\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\n\r\n", 10, second.len());
     let head = "POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n";
-    let answer = send(&server, &format!("{head}{chunks}"));
-    assert_eq!(answer.json()["content"][0]["text"], "hi");
+    let response = send_raw(&server, &format!("{head}{chunks}"));
+    assert_eq!(response.json()["content"][0]["text"], "hi");
 }
 
 #[test]
 fn a_stream_can_be_cut_at_any_event() {
     let whole = Server::start(|_| Reply::text("hello")).unwrap();
-    let all = post(&whole, "/v1/messages", &body());
+    let all = post_json(&whole, "/v1/messages", &request_body());
     assert!(all.is_whole);
     for at in 0..all.events().len() {
-        let gate = Gate::new(move |event| if event == at { Flow::Cut } else { Flow::On });
+        let gate = StreamGate::new(
+            move |event| if event == at { StreamStep::Cut } else { StreamStep::Send },
+        );
         let script = move |_: &_| Reply { gate: Some(gate.clone()), ..Reply::text("hello") };
         let server = Server::start(script).unwrap();
-        let answer = post(&server, "/v1/messages", &body());
-        assert!(!answer.is_whole);
-        assert_eq!(answer.events(), all.events()[..at]);
+        let response = post_json(&server, "/v1/messages", &request_body());
+        assert!(!response.is_whole);
+        assert_eq!(response.events(), all.events()[..at]);
     }
 }
 
 #[test]
-fn a_stream_can_be_held_up() {
+fn a_stream_can_be_delayed() {
     let (open, opened) = mpsc::channel();
     let (reached, reaches) = mpsc::channel();
     let opened = Mutex::new(opened);
-    let gate = Gate::new(move |event| {
+    let gate = StreamGate::new(move |event| {
         reached.send(event).unwrap();
         opened.lock().unwrap().recv().unwrap();
-        Flow::On
+        StreamStep::Send
     });
     let script = move |_: &_| Reply { gate: Some(gate.clone()), ..Reply::text("hello") };
     let server = Server::start(script).unwrap();
     std::thread::scope(|scope| {
-        let client = scope.spawn(|| post(&server, "/v1/messages", &body()));
-        for event in 0..EVENTS {
+        let client = scope.spawn(|| post_json(&server, "/v1/messages", &request_body()));
+        for event in 0..EVENT_COUNT {
             assert_eq!(reaches.recv(), Ok(event));
             assert!(!client.is_finished());
             open.send(()).unwrap();
         }
-        let answer = client.join().unwrap();
-        assert!(answer.is_whole);
-        assert_eq!(answer.events().len(), EVENTS);
+        let response = client.join().unwrap();
+        assert!(response.is_whole);
+        assert_eq!(response.events().len(), EVENT_COUNT);
     });
 }

@@ -1,4 +1,4 @@
-//! The server as its clients see it: through a plain connection.
+//! Tests the server through plain connections, as its clients see it.
 
 #![allow(clippy::unwrap_used)]
 

@@ -50,7 +50,7 @@ fn check_directory(
     number: u32,
 ) -> Option<DirectoryTask> {
     let entry = known.directory_entry(number);
-    let Ok(fd) = root.directory(&known.directories[number as usize].path) else {
+    let Ok(fd) = root.open_directory(&known.directories[number as usize].path) else {
         return Some(DirectoryTask::list(number, false));
     };
     let fd = fd.as_fd();

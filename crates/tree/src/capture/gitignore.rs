@@ -77,7 +77,7 @@ impl AppliedGitignores {
             at = (number != 0).then(|| known.directories[number as usize].parent);
         }
         for number in missing.into_iter().rev() {
-            let fd = root.directory(path(number)).ok();
+            let fd = root.open_directory(path(number)).ok();
             let fd = fd.as_ref().map(AsFd::as_fd);
             let (entered, applied) = self.apply(patterns.as_ref(), path(number), fd);
             // Paths that are not decided again were decided by the known file.

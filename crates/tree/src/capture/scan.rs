@@ -168,7 +168,7 @@ impl<'a> Scanner<'a> {
     /// Reads those files of a known directory again that changed.
     fn refresh_files(&self, path: &[u8], entry: &CachedEntry, changed: &[u32]) -> ScannedDirectory {
         let known = self.known();
-        let fd = match self.root.directory(path) {
+        let fd = match self.root.open_directory(path) {
             Ok(fd) => fd,
             Err(error) => return unopened_directory(&error),
         };
@@ -223,13 +223,13 @@ impl<'a> Scanner<'a> {
         reach: Reach,
         known: Option<&'s CachedEntry>,
     ) -> ScannedDirectory {
-        let fd = match self.root.directory(path) {
+        let fd = match self.root.open_directory(path) {
             Ok(fd) => fd,
             Err(error) => return unopened_directory(&error),
         };
         let fd = fd.as_fd();
         let (stat, names) =
-            match stat_directory(fd).and_then(|stat| Ok((stat, beneath::names(fd)?))) {
+            match stat_directory(fd).and_then(|stat| Ok((stat, beneath::list_names(fd)?))) {
                 Ok(listed) => listed,
                 Err(error) => return unopened_directory(&error),
             };

@@ -8,7 +8,7 @@ use crate::capture::{CaptureContext, CaptureError};
 use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
-use crate::store::Packs;
+use crate::packs::Packs;
 
 /// Collects the objects of a capture, from many threads.
 pub(crate) struct ObjectSink<'a> {

@@ -18,7 +18,8 @@ use crate::oid::Oid;
 use crate::pack::MAX_OBJECT;
 use crate::pack::index::corrupt;
 use crate::pack::read::{Pack, Stored};
-use crate::store::{Packs, StoreError};
+use crate::packs::Packs;
+use crate::store::StoreError;
 
 /// The depth to which git follows alternates of alternates.
 const MAX_ALTERNATES: usize = 5;
@@ -254,7 +255,7 @@ fn check_copy(
 impl ObjectDatabase {
     /// Reads every copy of an object, each with the path of its file.
     fn copies_of<'a>(&'a self, oid: &'a Oid) -> impl Iterator<Item = (PathBuf, ObjectCopy)> + 'a {
-        let packed = self.packs.find(oid).map(|(pack, offset)| {
+        let packed = self.packs.find_object(oid).map(|(pack, offset)| {
             let path = self.directory.join("pack").join(&pack.name).with_extension("pack");
             (path, read_packed(pack, offset))
         });
@@ -271,11 +272,11 @@ impl ObjectDatabase {
 /// Reads an object out of a pack.
 fn read_packed(pack: &Pack, offset: u64) -> ObjectCopy {
     // Git never stores an object of this size as a delta.
-    let head = pack.file.head(offset)?;
+    let head = pack.file.read_head(offset)?;
     if matches!(head.stored, Stored::Whole(_)) && head.size > MAX_OBJECT {
         return Err(CopyError::TooLarge(head.size));
     }
-    Ok(pack.read(offset)?)
+    Ok(pack.read_object(offset)?)
 }
 
 /// Reads an object that is a file of its own: kind, size, NUL and content in one zlib stream.

@@ -178,7 +178,7 @@ impl Restore<'_> {
         let name = self.journal.temporary_name(number);
         let write = || -> io::Result<Option<File>> {
             fault::point("stage")?;
-            let stage = self.root.directory(step.stage.as_bytes())?;
+            let stage = self.root.open_directory(step.stage.as_bytes())?;
             if to.mode.is_symlink() {
                 rustix::fs::symlinkat(
                     paths::from_bytes(&content),
@@ -253,7 +253,8 @@ impl Restore<'_> {
         else {
             return Err(changed());
         };
-        let stage = self.root.directory(step.stage.as_bytes()).map_err(failed_at(&step.stage))?;
+        let stage =
+            self.root.open_directory(step.stage.as_bytes()).map_err(failed_at(&step.stage))?;
         let temporary = self.journal.temporary_name(number);
         let (place, aside) = ((directory.as_fd(), &name[..]), (stage.as_fd(), &temporary[..]));
         let done = match step.action() {
@@ -318,7 +319,7 @@ impl Restore<'_> {
         let mut name = original.name().to_vec();
         name.truncate(200);
         name.extend_from_slice(format!(".takeback-saved-{}", hex::random_digits(16)).as_bytes());
-        let directory = self.root.directory(stage.as_bytes())?;
+        let directory = self.root.open_directory(stage.as_bytes())?;
         rename_new(directory.as_fd(), from.name(), directory.as_fd(), &name)?;
         Ok(stage.join(&name))
     }
@@ -327,7 +328,7 @@ impl Restore<'_> {
     /// exist.
     pub(super) fn open_parent(&self, path: &RelPath) -> io::Result<Option<(OwnedFd, Vec<u8>)>> {
         let (parent, name) = split(path.as_bytes());
-        match self.root.directory(parent) {
+        match self.root.open_directory(parent) {
             Ok(directory) => Ok(Some((directory, name.to_vec()))),
             Err(error)
                 if matches!(
@@ -414,7 +415,7 @@ impl Restore<'_> {
         if path.is_root() {
             return set_mode(self.root, mode);
         }
-        change_mode(self.root.directory(parent)?.as_fd(), name, mode)
+        change_mode(self.root.open_directory(parent)?.as_fd(), name, mode)
     }
 
     /// Makes the names in all changed directories durable.
@@ -425,7 +426,8 @@ impl Restore<'_> {
         let paths: Vec<RelPath> = paths.into_iter().collect();
         for batch in paths.chunks(BATCH) {
             // A directory that is gone cannot be synced and need not be.
-            let open = |path: &RelPath| self.root.directory(path.as_bytes()).ok().map(File::from);
+            let open =
+                |path: &RelPath| self.root.open_directory(path.as_bytes()).ok().map(File::from);
             let directories: Vec<File> = batch.iter().filter_map(open).collect();
             let directories: Vec<&File> = directories.iter().collect();
             fault::point("directory sync")

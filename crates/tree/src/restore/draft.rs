@@ -173,8 +173,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         let mut removed: HashSet<RelPath> = removed.map(|step| step.path.clone()).collect();
         for (path, node) in std::mem::take(&mut self.emptied).into_iter().rev() {
             let io = |source| PlanError::Io { path: path.clone(), source };
-            let directory = self.planner.root().directory(path.as_bytes()).map_err(io)?;
-            let names = beneath::names(directory).map_err(io)?;
+            let directory = self.planner.root().open_directory(path.as_bytes()).map_err(io)?;
+            let names = beneath::list_names(directory).map_err(io)?;
             if names.iter().all(|name| removed.contains(&path.join(name))) {
                 removed.insert(path.clone());
                 self.push_step(path, Some(node), None);

@@ -28,8 +28,6 @@ use crate::rules::Filter;
 use crate::store::{ObjectError, StoreError};
 use crate::workspace::Lock;
 
-pub(crate) use moves::rename_new;
-
 /// True if a restore was cut off in the workspace to which this directory of the store belongs.
 pub(crate) fn is_unfinished(directory: &Path) -> bool {
     journal::Journal::exists(directory)

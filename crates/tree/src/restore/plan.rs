@@ -211,12 +211,12 @@ impl<'a> Planner<'a, '_> {
                 return Ok(Some(path));
             };
             let captured = self.lock.store().tree(&node.oid)?;
-            let directory = match self.root().directory(path.as_bytes()) {
+            let directory = match self.root().open_directory(path.as_bytes()) {
                 Ok(directory) => directory,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(io(error)),
             };
-            for name in beneath::names(directory.as_fd()).map_err(io)? {
+            for name in beneath::list_names(directory.as_fd()).map_err(io)? {
                 match captured.iter().find(|entry| entry.name == name) {
                     Some(entry) if entry.mode.is_directory() => pending.push(path.join(&name)),
                     Some(_) => {}
@@ -267,7 +267,7 @@ pub(super) fn stat_beneath(root: &Root, path: &RelPath) -> io::Result<Option<Sta
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
             || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
     };
-    match root.directory(parent).and_then(|directory| beneath::stat_at(directory, name)) {
+    match root.open_directory(parent).and_then(|directory| beneath::stat_at(directory, name)) {
         Ok(stat) => Ok(Some(stat)),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),

@@ -41,7 +41,7 @@ fn index(round: usize) -> Vec<u8> {
 }
 
 #[test]
-fn come_back_and_are_shared() {
+fn attachments_come_back_and_are_shared() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let first = capture(&scratch, b"attached\0\xff");
@@ -64,7 +64,7 @@ fn come_back_and_are_shared() {
 }
 
 #[test]
-fn what_is_known_is_not_written_again() {
+fn a_known_attachment_is_not_written_again() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let id = capture(&scratch, b"known").attachment.unwrap();
@@ -78,7 +78,7 @@ fn what_is_known_is_not_written_again() {
 }
 
 #[test]
-fn live_as_long_as_their_pins() {
+fn attachments_live_as_long_as_their_pins() {
     let scratch = Scratch::in_memory();
     let mut pins = Vec::new();
     for round in 0..30 {
@@ -113,7 +113,7 @@ fn live_as_long_as_their_pins() {
 }
 
 #[test]
-fn git_takes_them_along() {
+fn git_clones_attachments_too() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let id = capture(&scratch, b"attached").attachment.unwrap();
@@ -125,7 +125,7 @@ fn git_takes_them_along() {
 }
 
 #[test]
-fn only_what_the_store_has_is_attached() {
+fn an_unknown_attachment_is_refused() {
     let scratch = Scratch::new();
     let tree = scratch.capture().tree;
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
@@ -142,7 +142,7 @@ fn only_what_the_store_has_is_attached() {
 }
 
 #[test]
-fn a_lost_one_is_reported_and_stops_gc() {
+fn a_lost_attachment_is_reported_and_stops_gc() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let whole = scratch.capture();

@@ -35,7 +35,7 @@ fn reason<'c>(capture: &'c Capture, path: &str) -> Option<&'c UncoveredReason> {
 }
 
 #[test]
-fn bytes_kinds_modes_and_names() {
+fn bytes_kinds_modes_and_names_are_captured() {
     let scratch = Scratch::new();
     scratch.write("plain", "text\n");
     scratch.write("crlf", "a\r\nb\r\n");
@@ -104,7 +104,7 @@ fn the_tree_id_is_the_identity_of_the_state() {
 }
 
 #[test]
-fn a_very_deep_path() {
+fn a_very_deep_path_is_captured() {
     let scratch = Scratch::new();
     // Far beyond what one system call takes.
     let mut fd =
@@ -134,7 +134,7 @@ fn a_very_deep_path() {
 }
 
 #[test]
-fn a_thousand_levels() {
+fn a_thousand_levels_are_captured() {
     let scratch = Scratch::new();
     let path = vec!["a"; 1500].join("/");
     scratch.write(format!("{path}/f"), "x");
@@ -146,7 +146,7 @@ fn a_thousand_levels() {
 }
 
 #[test]
-fn nested_repositories_are_their_files() {
+fn nested_repositories_are_captured_as_files() {
     let scratch = Scratch::new();
     scratch.write("vendor/lib/src.c", "int x;");
     for repository in ["", "vendor/lib"] {
@@ -167,7 +167,7 @@ fn nested_repositories_are_their_files() {
 }
 
 #[test]
-fn coverage_by_precedence() {
+fn each_rule_overrides_the_weaker_ones() {
     let mut scratch = Scratch::new();
     scratch.rules = CaptureRules {
         exclude: vec!["secret-plans/".into(), "*.tmp".into()],
@@ -224,7 +224,7 @@ fn coverage_by_precedence() {
 }
 
 #[test]
-fn guarded_files_up_to_their_limit() {
+fn ignored_files_are_guarded_up_to_a_size() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", ".env\n*.db\nlogs/\n");
     scratch.write(".env", "SECRET=1");
@@ -346,7 +346,7 @@ fn a_changed_gitignore_is_applied_to_everything_below() {
 }
 
 #[test]
-fn specials_and_oversize_are_named() {
+fn special_and_oversized_files_are_reported() {
     let mut scratch = Scratch::new();
     scratch.rules.max_file_size = 1000;
     scratch.write("ok", "1");
@@ -391,17 +391,17 @@ fn too_many_files_are_refused_early() {
 }
 
 #[test]
-fn places_that_are_never_workspaces() {
+fn forbidden_roots_are_refused() {
     let scratch = Scratch::new();
     let base = scratch.root.parent().unwrap().to_owned();
     for sub in ["home", "tmp", "own/inner", "home/project"] {
         fs::create_dir_all(base.join(sub)).unwrap();
     }
-    let places = ForbiddenRoots {
-        home: Some(base.join("home")),
-        temporary: vec![base.join("tmp")],
-        own: Some(base.join("own")),
-    };
+    let places = ForbiddenRoots::new(
+        Some(base.join("home")),
+        vec![base.join("tmp")],
+        Some(base.join("own")),
+    );
     let refused = |path: &str| match scratch.store.workspace(&base.join(path), &places) {
         Err(WorkspaceError::Refused { what, .. }) => Some(what),
         _ => None,
@@ -425,7 +425,7 @@ fn takeback_itself_is_not_captured() {
     scratch.write("src", "1");
     let own = scratch.path("deep/.takeback");
     let store = Store::open(own.join("store")).unwrap();
-    let places = ForbiddenRoots { own: Some(own), ..ForbiddenRoots::default() };
+    let places = ForbiddenRoots::new(None, Vec::new(), Some(own));
     let workspace = store.workspace(&scratch.root, &places).unwrap();
     let mut lock = workspace.lock().unwrap();
     let options = takeback_tree::CaptureOptions {

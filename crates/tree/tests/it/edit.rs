@@ -131,7 +131,7 @@ fn directories_go_when_nothing_is_left_in_them() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_edits_are_refused() {
     let scratch = Scratch::new();
     scratch.write("file", "1");
     scratch.link("file", "link");
@@ -173,7 +173,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_tree_that_was_captured_just_now() {
+fn a_tree_that_was_just_captured_can_be_edited() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
@@ -198,7 +198,7 @@ fn a_tree_that_was_captured_just_now() {
 }
 
 #[test]
-fn an_empty_directory_where_there_was_none() {
+fn an_empty_directory_can_be_added() {
     let scratch = Scratch::new();
     scratch.write("file", "1");
     let tree = scratch.capture().tree;
@@ -210,7 +210,7 @@ fn an_empty_directory_where_there_was_none() {
 }
 
 #[test]
-fn paths_of_any_depth() {
+fn paths_of_any_depth_can_be_edited() {
     let scratch = Scratch::in_memory();
     let tree = scratch.capture().tree;
     let path = ["d"; 3000].join("/");
@@ -301,20 +301,20 @@ enum Act {
     Remove(String),
 }
 
-fn paths() -> impl Strategy<Value = String> {
+fn any_path() -> impl Strategy<Value = String> {
     // Names around the slash in the order of bytes, so that git's order of trees matters.
     let name = prop::sample::select(vec!["a", "a.b", "a0", "b", "c"]);
     prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"))
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn any_acts() -> impl Strategy<Value = Vec<Act>> {
     let content = "[xyz]{0,3}";
     let mode = prop::sample::select(vec![0o600u32, 0o644, 0o755]);
     let act = prop_oneof![
-        4 => (paths(), mode, content).prop_map(|(path, mode, text)| Act::Write(path, mode, text)),
-        1 => (paths(), "[xyz]{1,3}").prop_map(|(path, to)| Act::Link(path, to)),
-        1 => (paths(), prop::option::of(paths())).prop_map(|(path, from)| Act::Copy(path, from)),
-        3 => paths().prop_map(Act::Remove),
+        4 => (any_path(), mode, content).prop_map(|(path, mode, text)| Act::Write(path, mode, text)),
+        1 => (any_path(), "[xyz]{1,3}").prop_map(|(path, to)| Act::Link(path, to)),
+        1 => (any_path(), prop::option::of(any_path())).prop_map(|(path, from)| Act::Copy(path, from)),
+        3 => any_path().prop_map(Act::Remove),
     ];
     prop::collection::vec(act, 0..12)
 }
@@ -360,7 +360,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_a_plain_map(first in acts(), second in acts()) {
+    fn edits_act_as_on_a_plain_map(first in any_acts(), second in any_acts()) {
         let scratch = Scratch::in_memory();
         scratch.mkdir("c/a");
         let mut tree = scratch.capture().tree;

@@ -35,10 +35,10 @@ fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Cap
 }
 
 #[test]
-fn a_file_in_the_home_directory_by_itself() {
+fn a_single_file_in_the_home_directory_comes_back() {
     let scratch = Scratch::new();
     // The home directory, which is never a workspace.
-    let places = ForbiddenRoots { home: Some(scratch.root.clone()), ..ForbiddenRoots::default() };
+    let places = ForbiddenRoots::new(Some(scratch.root.clone()), Vec::new(), None);
     assert!(matches!(
         scratch.store.workspace(&scratch.root, &places),
         Err(WorkspaceError::Refused { .. })
@@ -60,7 +60,7 @@ fn a_file_in_the_home_directory_by_itself() {
 }
 
 #[test]
-fn a_file_that_does_not_exist_yet() {
+fn a_file_that_does_not_exist_yet_can_be_captured() {
     let scratch = Scratch::new();
     let file = scratch.store.single_file(&scratch.path("new"), &ForbiddenRoots::default()).unwrap();
     let before = capture(&scratch, &file);
@@ -74,11 +74,11 @@ fn a_file_that_does_not_exist_yet() {
 }
 
 #[test]
-fn nothing_of_takeback_itself() {
+fn files_of_takeback_itself_are_refused() {
     let scratch = Scratch::new();
     let own = scratch.path("own");
     fs::create_dir(&own).unwrap();
-    let places = ForbiddenRoots { own: Some(own.clone()), ..ForbiddenRoots::default() };
+    let places = ForbiddenRoots::new(None, Vec::new(), Some(own.clone()));
     assert!(matches!(
         scratch.store.single_file(&own.join("state.db"), &places),
         Err(WorkspaceError::Refused { .. })
@@ -86,7 +86,7 @@ fn nothing_of_takeback_itself() {
 }
 
 #[test]
-fn a_checkpoint_against_now() {
+fn a_checkpoint_is_compared_with_the_present() {
     let scratch = Scratch::new();
     scratch.write("same", "1");
     scratch.write("edited", "a\nb\nc\n");

@@ -1,249 +1,180 @@
-//! Doing what was planned.
+//! Applying a plan: lock, compare, save the present, restore, record.
 
-use takeback_ledger::{LedgerError, Time};
+use std::collections::BTreeSet;
+
+use takeback_base::errors::error_chain;
+use takeback_ledger::Time;
 use takeback_tree::{
-    Filter, Kept, KeptReason, Lock, Oid, Pin, Plan, PlanError, RestoreError, StoreError, Target,
-    Uncovered,
+    Filter, KeptPath, KeptReason, Lock, Oid, Pin, Plan, RestoreError, StoreError, Uncovered,
+    Workspace,
 };
 
-use super::{ChatStep, ChatView, PlannedRollback, RollbackError, RollbackView, State};
-use crate::failures::chain;
-use crate::notices::{self, Told};
-use crate::record::{Action, Checkpoint, Kind, Record, Rollback};
-use crate::repository::Repository;
+use super::RollbackError;
+use super::conversation::move_conversation;
+use super::notices::{self, RollbackSummary};
+use super::plan::plan_files;
+use super::planned::{Planned, RollbackView};
+use super::repository::Repository;
+use super::reversal::{Direction, find_reversible};
+use crate::Opened;
+use crate::history::record::{Action, Checkpoint, Kind, Record, RollbackRecord};
+use crate::history::workspace::revive_workspace;
+use crate::history::{History, new_record, pin_tree};
 
-impl<'w> PlannedRollback<'_, 'w> {
-    /// What will be done; after [`PlannedRollback::apply`], what was done.
-    pub fn view(&self) -> &RollbackView {
-        &self.view
+/// Applies a plan if the workspace is still in the state that was planned on. Returns
+/// [`RollbackError::Changed`] otherwise, and changes nothing.
+pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, RollbackError> {
+    let (workspace, _revived) = revive_workspace(opened, &planned.workspace.0)?;
+    let repository = Repository::find(workspace.path()).filter(|_| planned.goal.index.is_some());
+    if let Some(repository) = &repository {
+        repository.check_index()?;
     }
-
-    /// Whether there is nothing to do at all.
-    pub fn is_empty(&self) -> bool {
-        let is_step = self.goal.reverses.is_some();
-        // One that finds everything done is recorded all the same, so that the next goes further.
-        self.changes_no_file() && !is_step && self.goal.chat.is_none() && !self.goal.index
+    let mut lock = opened.lock(&workspace)?;
+    check_reversal(&workspace, &planned)?;
+    let mut view = planned.view.clone();
+    let safety = match &planned.files {
+        Some(files) => restore_files(opened, &mut lock, &planned, files, &mut view)?,
+        None => pin_present(opened, &mut lock, &planned)?,
+    };
+    view.safety_checkpoint = Some(safety.pin.id);
+    if let Err(error) = lock.finish(opened.system_time()) {
+        let error = error_chain(&error);
+        view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
-
-    /// Whether all files are as they should be.
-    pub fn changes_no_file(&self) -> bool {
-        self.view.restored.is_empty() && self.view.deleted.is_empty()
+    if let Some(repository) = &repository
+        && let Some(copy) = &planned.goal.index
+    {
+        let copy = workspace.store().attachment(copy).map_err(StoreError::from)?;
+        repository.restore_index(&copy).map_err(RollbackError::IndexNotRestored)?;
     }
+    let now = safety.record.moment();
+    move_conversation(opened, &planned, now, &mut view)?;
+    leave_notices(opened, &workspace, &planned, now, &mut view);
+    Ok(view)
+}
 
-    /// The same for another plan only if that does the same to the same state.
-    pub fn digest(&self) -> Oid {
-        let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
-        let from = self.plan.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
-        let to = self.goal.state.tree.to_string();
-        Oid::of(takeback_tree::Kind::Blob, &[view, from.into(), to.into()].concat())
+/// Refuses to reverse a rollback twice: another process may have done it since this was planned.
+fn check_reversal(workspace: &Workspace<'_>, planned: &Planned) -> Result<(), RollbackError> {
+    let direction = match planned.goal.action {
+        Action::Undo => Direction::Undo,
+        Action::Redo => Direction::Redo,
+        Action::Rollback | Action::UndoTurn => return Ok(()),
+    };
+    let history = History::read(workspace.store(), workspace.id())?;
+    let (safety, _) = find_reversible(&history, direction).map_err(|_| RollbackError::Changed)?;
+    let is_same = planned.goal.reverses.is_some_and(|(known, _)| known == safety.pin.id);
+    if is_same { Ok(()) } else { Err(RollbackError::Changed) }
+}
+
+/// Saves the present as the safety checkpoint and restores the files.
+fn restore_files(
+    opened: &Opened,
+    lock: &mut Lock<'_>,
+    planned: &Planned,
+    files: &Plan,
+    view: &mut RollbackView,
+) -> Result<Checkpoint, RollbackError> {
+    let present = plan_files(opened, lock, &planned.goal)?;
+    if !present.does_the_same_as(files) {
+        return Err(RollbackError::Changed);
     }
-
-    /// Lets others work while somebody thinks.
-    pub fn pause(&mut self) -> Result<(), RollbackError> {
-        if let Some(lock) = self.lock.take() {
-            lock.finish(self.keeper.system_time())?;
+    let state = (present.from, present.filter.clone(), present.uncovered.clone());
+    let safety = pin_safety(opened, lock, planned, state)?;
+    let outcome = match lock.apply(&present, &safety.pin) {
+        Ok(outcome) => outcome,
+        // Some files could not be put back. The safety checkpoint has them, so it stays.
+        Err(error @ (RestoreError::NotReverted { .. } | RestoreError::Left { .. })) => {
+            return Err(error.into());
         }
-        Ok(())
-    }
-
-    /// Ends without having done anything.
-    pub fn cancel(mut self) -> RollbackView {
-        // It is about speed only: whatever fails here fails again where it matters.
-        let _ = self.pause();
-        self.view
-    }
-
-    /// Does it.
-    pub fn apply(mut self) -> Result<RollbackView, RollbackError> {
-        let repository = Repository::of(self.workspace.path());
-        if self.goal.index
-            && let Some(repository) = &repository
-        {
-            repository.check_index()?;
+        Err(error) => {
+            // There was no rollback, so there must be none to undo.
+            unpin_safety(lock, &safety.pin)?;
+            return Err(error.into());
         }
-        let now;
-        if self.goal.files {
-            let plan = self.plan.take().expect("files are planned for");
-            let mut lock = match self.lock.take() {
-                Some(lock) => lock,
-                None => self.lock_again(&plan)?,
-            };
-            let present = (plan.from, plan.filter.clone(), plan.uncovered.clone());
-            let safety = self.pin_safety(&mut lock, present)?;
-            now = safety.record.moment();
-            self.restore(&mut lock, &plan, &safety.pin)?;
-            self.view.safety_checkpoint = Some(safety.pin.id);
-            if let Err(error) = lock.finish(self.keeper.system_time()) {
-                let error = chain(&error);
-                self.view.warnings.push(format!("the next checkpoint will take longer: {error}"));
-            }
-        } else {
-            now = self.record_only()?;
-        }
-        if self.goal.index
-            && let Some(repository) = repository
-        {
-            let attachment = self.goal.checkpoint.pin.attachment.expect("the index has a copy");
-            let copy = self.workspace.store().attachment(&attachment).map_err(StoreError::from)?;
-            repository.restore_index(&copy).map_err(RollbackError::IndexNotRestored)?;
-        }
-        self.converse(now)?;
-        self.leave_notices(now);
-        Ok(self.view)
-    }
+    };
+    (view.restored, view.deleted, view.saved) = (outcome.restored, outcome.deleted, outcome.saved);
+    let kept = outcome.kept.into_iter();
+    view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotEmpty }));
+    Ok(safety)
+}
 
-    fn target(&self) -> Target<'_> {
-        let State { tree, filter, uncovered } = &self.goal.state;
-        Target {
-            tree: *tree,
-            filter,
-            uncovered,
-            undoes: self.goal.reverses.map(|(_, led_to)| led_to),
-            silent: self.goal.checkpoint.record.imported.is_some(),
-        }
-    }
+fn unpin_safety(lock: &Lock<'_>, safety: &Pin) -> Result<(), StoreError> {
+    lock.workspace().store().unpin(&safety.name)
+}
 
-    pub(super) fn make_plan(&self, lock: &mut Lock<'_>) -> Result<Plan, PlanError> {
-        let keeper = self.keeper;
-        let options = keeper.capture_options(&keeper.rules, &self.goal.named);
-        lock.plan(&self.target(), &self.goal.paths, &options)
-    }
+/// Pins the present as the safety checkpoint of a rollback that changes no file.
+fn pin_present(
+    opened: &Opened,
+    lock: &mut Lock<'_>,
+    planned: &Planned,
+) -> Result<Checkpoint, RollbackError> {
+    let present = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    pin_safety(opened, lock, planned, (present.tree, present.filter, present.uncovered))
+}
 
-    /// Goes on after a pause, if what was planned still is what has to be done.
-    fn lock_again(&self, plan: &Plan) -> Result<Lock<'w>, RollbackError> {
-        let mut lock = self.keeper.lock(self.workspace)?;
-        if self.make_plan(&mut lock)?.does_the_same_as(plan) {
-            Ok(lock)
-        } else {
-            Err(RollbackError::Changed)
-        }
-    }
+fn pin_safety(
+    opened: &Opened,
+    lock: &mut Lock<'_>,
+    planned: &Planned,
+    (tree, filter, uncovered): (Oid, Filter, Vec<Uncovered>),
+) -> Result<Checkpoint, RollbackError> {
+    let goal = &planned.goal;
+    let prefix = match goal.action {
+        Action::Rollback => "before a rollback to",
+        Action::Undo => "before undoing a rollback to",
+        Action::Redo => "before redoing a rollback to",
+        Action::UndoTurn => "before undoing the turn of",
+    };
+    let rollback = RollbackRecord {
+        action: goal.action,
+        to: goal.checkpoint,
+        tree: goal.state.tree,
+        paths: goal.paths.clone(),
+        reverses: goal.reverses.map(|(safety, _)| safety),
+        files: planned.files.is_some(),
+        index: goal.index.is_some(),
+        chat: goal.chat.as_ref().map(|step| step.chat.clone()),
+    };
+    let reason = format!("{prefix} {}", &goal.checkpoint.to_string()[..7]);
+    let record = Record {
+        rollback: Some(rollback),
+        filter,
+        uncovered,
+        ..new_record(opened, lock, Kind::Safety, &reason)?
+    };
+    Ok(pin_tree(opened, lock, tree, record)?)
+}
 
-    /// Records what changes no file.
-    fn record_only(&mut self) -> Result<Time, RollbackError> {
-        let keeper = self.keeper;
-        let mut lock = keeper.lock(self.workspace)?;
-        let present = lock.capture(&keeper.capture_options(&keeper.rules, &[]))?;
-        let present = (present.tree, present.filter, present.uncovered);
-        let safety = self.pin_safety(&mut lock, present)?;
-        lock.finish(keeper.system_time())?;
-        self.view.safety_checkpoint = Some(safety.pin.id);
-        Ok(safety.record.moment())
+/// Leaves a notice for each session that worked in the workspace.
+fn leave_notices(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    planned: &Planned,
+    now: Time,
+    view: &mut RollbackView,
+) {
+    if view.changes_no_file() && view.undone_messages == 0 {
+        return;
     }
+    let summary = RollbackSummary {
+        checkpoint: view.checkpoint,
+        restored: &view.restored,
+        deleted: &view.deleted,
+        effects: &view.effects,
+        tree: planned.goal.state.tree,
+    };
+    let mut sessions = planned.sessions.clone();
+    sessions.extend(sessions_since(workspace, planned.newest));
+    if let Err(error) = notices::leave(opened, workspace, &summary, &sessions, now) {
+        view.warnings.push(format!("the agents will not be told: {error}"));
+    }
+}
 
-    fn pin_safety(
-        &self,
-        lock: &mut Lock<'_>,
-        (tree, filter, uncovered): (Oid, Filter, Vec<Uncovered>),
-    ) -> Result<Checkpoint, RollbackError> {
-        let to = &self.goal.checkpoint;
-        let what = match self.goal.action {
-            Action::Rollback => "before a rollback to",
-            Action::Undo => "before undoing a rollback to",
-            Action::Redo => "before redoing a rollback to",
-            Action::UndoTurn => "before undoing the turn of",
-        };
-        let rollback = Rollback {
-            action: self.goal.action,
-            to: to.pin.id,
-            tree: self.goal.state.tree,
-            paths: self.goal.paths.clone(),
-            reverses: self.goal.reverses.map(|(safety, _)| safety),
-            files: self.goal.files,
-            index: self.goal.index,
-            chat: self.goal.chat.as_ref().map(|step| step.chat.clone()),
-        };
-        let record = Record {
-            rollback: Some(rollback),
-            filter,
-            uncovered,
-            ..self.keeper.record(lock, Kind::Safety, &format!("{what} {}", to.short_id()))?
-        };
-        Ok(self.keeper.pin(lock, tree, record)?)
-    }
-
-    fn restore(
-        &mut self,
-        lock: &mut Lock<'_>,
-        plan: &Plan,
-        safety: &Pin,
-    ) -> Result<(), RollbackError> {
-        let outcome = match lock.apply(plan, safety) {
-            Ok(outcome) => outcome,
-            // Not everything is as it was: what is missing is in the safety checkpoint.
-            Err(error @ (RestoreError::NotReverted { .. } | RestoreError::Left { .. })) => {
-                return Err(error.into());
-            }
-            Err(error) => {
-                // There was no rollback, so there is none to undo.
-                self.workspace.store().unpin(&safety.name)?;
-                return Err(error.into());
-            }
-        };
-        let view = &mut self.view;
-        (view.restored, view.deleted, view.saved) =
-            (outcome.restored, outcome.deleted, outcome.saved);
-        let kept = outcome.kept.into_iter();
-        view.kept.extend(kept.map(|path| Kept { path, reason: KeptReason::NotEmpty }));
-        Ok(())
-    }
-
-    /// How many messages go, and of which conversation.
-    pub(super) fn count_messages(&mut self) {
-        let Some(ChatStep { chat, redo: None }) = &self.goal.chat else { return };
-        let Ok(Some(ledger)) = self.keeper.ledger() else { return };
-        let count = ledger.count_from(&chat.session, chat.from_message).unwrap_or(0);
-        self.view.undone_messages = count;
-        let turns = ledger.turns(&chat.session).unwrap_or_default();
-        let is_prompt = turns.iter().any(|turn| turn.first_seq == chat.from_message);
-        let prompt =
-            is_prompt.then(|| ledger.prompt(&chat.session, chat.from_message).ok().flatten());
-        self.view.chat = (count > 0).then(|| ChatView {
-            session: chat.session.clone(),
-            prompt: prompt.flatten(),
-            resume: self.keeper.resume(&chat.session),
-        });
-    }
-
-    /// Takes the conversation back, or gives it back. The files are restored by then, so a failure
-    /// is only a warning, unless there was nothing else to do.
-    fn converse(&mut self, now: Time) -> Result<(), RollbackError> {
-        let Some(step) = &self.goal.chat else { return Ok(()) };
-        let done = self.keeper.converse(step, now);
-        let view = &mut self.view;
-        match (done, step.redo) {
-            (Ok(messages), None) => view.undone_messages = messages,
-            (Ok(messages), Some(_)) => view.redone_messages = messages,
-            (Err(RollbackError::Ledger(LedgerError::NothingToRedo(_))), _) => {
-                view.warnings.push(format!(
-                    "messages of {} stay taken back: another undo came after",
-                    step.chat.session
-                ));
-            }
-            (Err(error), _) if self.goal.files => {
-                (view.undone_messages, view.chat) = (0, None);
-                view.warnings.push(format!("the conversation stays as it is: {}", chain(&error)));
-            }
-            (Err(error), _) => return Err(error),
-        }
-        Ok(())
-    }
-
-    /// Tells each session that worked here what its agent has to know.
-    fn leave_notices(&mut self, now: Time) {
-        if self.changes_no_file() && self.view.undone_messages == 0 {
-            return;
-        }
-        let told = Told {
-            checkpoint: self.view.checkpoint,
-            restored: &self.view.restored,
-            deleted: &self.view.deleted,
-            effects: &self.view.effects,
-        };
-        let tree = &self.goal.state.tree;
-        let left = notices::leave(self.keeper, self.workspace, &told, tree, now);
-        if let Err(error) = left {
-            self.view.warnings.push(format!("the agents will not be told: {error}"));
-        }
-    }
+/// Lists the sessions that have worked in the workspace since the plan was made.
+fn sessions_since(workspace: &Workspace<'_>, newest: u64) -> BTreeSet<String> {
+    let store = workspace.store();
+    let names = store.pin_names(workspace.id()).unwrap_or_default();
+    let new = names.iter().filter(|name| name.seq > newest);
+    let records = new.filter_map(|name| Record::parse(&store.pin(name).ok()??.message).ok());
+    records.filter_map(|record| Some(record.call?.session)).collect()
 }

@@ -12,7 +12,7 @@ use super::stage::Stage;
 use crate::Failure;
 
 /// What every notice of several files has, and nothing else that is said here.
-const NOTICE: &str = "What you know of them is out of date";
+const NOTICE: &str = "What you know about them is out of date";
 /// What takeback says after a rollback, and nothing else that is said here.
 const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
 
@@ -148,18 +148,18 @@ fn rollback(stage: &Stage, (files, checkpoint): &(Snapshot, String)) -> Result<(
 /// The next thing that the user says comes with what the model has to know.
 fn greet(stage: &Stage) -> Result<(), Failure> {
     let (_, requests) = stage.turn(Turn::Next(GREETING), "greeting")?;
-    let is_greeting = |request: &&Request| request.count(GREETING) > 0;
+    let is_greeting = |request: &&Request| request.count_text(GREETING) > 0;
     let first = requests.iter().find(is_greeting).ok_or("the model was not greeted")?;
     must_be_told_once(first, &requests)
 }
 
 /// What was said stays in the conversation, so it is in whatever is asked later as well: once.
 fn must_be_told_once(asked: &Request, all: &[Request]) -> Result<(), Failure> {
-    let told = asked.count(NOTICE);
+    let told = asked.count_text(NOTICE);
     if told != 1 {
         return Err(format!("the model should be told once what went back, not {told} times"));
     }
-    match all.iter().any(|request| request.count(NOTICE) > 1) {
+    match all.iter().any(|request| request.count_text(NOTICE) > 1) {
         true => Err("later, the model is told more than once what went back".to_owned()),
         false => Ok(()),
     }
@@ -183,7 +183,7 @@ fn type_rollback(stage: &Stage, (files, checkpoint): &(Snapshot, String)) -> Res
             }
             said.contains(ROLLED_BACK) == is_shown
         }
-        _ => requests.iter().any(|request| request.count(ROLLED_BACK) == 1),
+        _ => requests.iter().any(|request| request.count_text(ROLLED_BACK) == 1),
     };
     match is_right {
         true => Ok(()),

@@ -72,7 +72,7 @@ impl Command {
 
 impl Program {
     pub(crate) fn title(&self) -> String {
-        takeback_agents::agent(self.name)
+        takeback_agents::find_agent(self.name)
             .map_or_else(|| self.name.to_owned(), |agent| agent.title.to_owned())
     }
 }

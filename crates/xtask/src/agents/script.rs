@@ -56,7 +56,7 @@ impl Script {
         let remove = (self.program.shell)(&format!("rm -r {DIRECTORY}"));
         let shell = &remove.calls.first().expect("a shell is called").name;
         // Titles, summaries and the like are made without tools.
-        if !request.offers(shell) {
+        if !request.has_tool(shell) {
             return Reply::text("Two jobs");
         }
         match calls_since(request, WORK) {

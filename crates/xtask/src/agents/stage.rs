@@ -123,7 +123,8 @@ impl Stage {
     pub(crate) fn look_at_package(&self) -> Result<(), Failure> {
         let steps = self.program.package_steps;
         let package = self.directory.join("package");
-        let files = takeback_agents::agent(self.program.name).and_then(takeback_agents::package);
+        let files =
+            takeback_agents::find_agent(self.program.name).and_then(takeback_agents::build_package);
         match files {
             None if steps.is_empty() => return Ok(()),
             None => return Err("there is no package".to_owned()),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use takeback_tree::{Capture, CaptureOptions, Places, Rules, Store, Target};
+use takeback_tree::{Capture, CaptureOptions, CaptureRules, ForbiddenRoots, RestoreTarget, Store};
 
 use super::process;
 use super::scratch::{Scratch, failed};
@@ -76,9 +76,9 @@ pub(crate) fn explain(error: impl std::error::Error) -> Failure {
 pub(crate) fn checkpoint(store: &Path, tree: &Path, pin: bool) -> Result<Capture, Failure> {
     let now = SystemTime::now();
     let store = Store::open(store).map_err(explain)?;
-    let workspace = store.workspace(tree, &Places::default()).map_err(explain)?;
+    let workspace = store.workspace(tree, &ForbiddenRoots::default()).map_err(explain)?;
     let mut lock = workspace.lock().map_err(explain)?;
-    let options = CaptureOptions { rules: &Rules::default(), named: &[], now };
+    let options = CaptureOptions { rules: &CaptureRules::default(), named: &[], now };
     let capture = lock.capture(&options).map_err(explain)?;
     if pin {
         lock.pin(capture.tree, now, "bench\n").map_err(explain)?;
@@ -97,10 +97,10 @@ pub(crate) fn restore(
     let start = Instant::now();
     let now = SystemTime::now();
     let store = Store::open(store).map_err(explain)?;
-    let workspace = store.workspace(tree, &Places::default()).map_err(explain)?;
+    let workspace = store.workspace(tree, &ForbiddenRoots::default()).map_err(explain)?;
     let mut lock = workspace.lock().map_err(explain)?;
-    let options = CaptureOptions { rules: &Rules::default(), named: &[], now };
-    let target = Target {
+    let options = CaptureOptions { rules: &CaptureRules::default(), named: &[], now };
+    let target = RestoreTarget {
         tree: to.tree,
         filter: &to.filter,
         uncovered: &to.uncovered,

@@ -9,10 +9,10 @@ use takeback_tree::{
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Bar, Progress};
+use crate::output::{self, Progress};
 
 pub(super) fn verify(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
-    let bar = Bar::new("verifying", "objects");
+    let bar = Progress::counting("verifying", "objects");
     let report = store.verify(&|done, total| bar.step(done, Some(total)))?;
     drop(bar);
     Ok(show(&VerifyView::new(store, report), context))
@@ -136,7 +136,7 @@ struct RepairView {
 }
 
 pub(super) fn repair(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
-    let bar = Bar::new("repairing", "objects");
+    let bar = Progress::counting("repairing", "objects");
     let report = store.repair(&|done, total| bar.step(done, Some(total)))?;
     drop(bar);
     let view = RepairView {

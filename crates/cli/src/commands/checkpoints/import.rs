@@ -4,22 +4,22 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use takeback_import::hermes::{CheckpointReport, import_checkpoints};
-use takeback_undo::Keeper;
+use takeback_undo::Opened;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Bar};
+use crate::output::{self, Progress};
 
 pub(super) fn run(
-    keeper: &Keeper,
+    opened: &Opened,
     path: Option<&Path>,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let mut report = CheckpointReport::default();
-    for place in places(keeper, path, context)? {
-        let bar = Bar::new("importing", "checkpoints");
+    for place in places(opened, path, context)? {
+        let bar = Progress::counting("importing", "checkpoints");
         let step = |done, total| bar.step(done, Some(total));
-        let found = import_checkpoints(keeper.store()?, &place, context.now(), &step)?;
+        let found = import_checkpoints(opened.store()?, &place, context.now(), &step)?;
         report.projects.extend(found.projects);
         report.problems.extend(found.problems);
     }
@@ -35,7 +35,7 @@ pub(super) fn run(
 
 /// Where to look: where one is told to, or where Hermes keeps them, and what we archived.
 fn places(
-    keeper: &Keeper,
+    opened: &Opened,
     path: Option<&Path>,
     context: &Context,
 ) -> Result<Vec<PathBuf>, Failure> {
@@ -49,7 +49,7 @@ fn places(
     }
     let hermes = context.user_home().map(|home| home.join(".hermes/checkpoints"));
     let mut places: Vec<PathBuf> = hermes.into_iter().filter(|path| path.exists()).collect();
-    places.extend(keeper.legacy_directories());
+    places.extend(takeback_undo::retention::legacy_directories(opened));
     if places.is_empty() {
         return Err(Failure::new("there are no checkpoints of Hermes in ~/.hermes/checkpoints")
             .hint("name the directory: `takeback checkpoints import DIR`"));
@@ -72,5 +72,5 @@ fn print(report: &CheckpointReport, context: &Context) {
     if report.projects.is_empty() {
         println!("Nothing found.");
     }
-    report.problems.iter().for_each(|problem| eprintln!("warning: {}", output::disarm(problem)));
+    report.problems.iter().for_each(|problem| output::warn(problem));
 }

@@ -86,20 +86,20 @@ enum Sub {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let keeper = context.keeper()?;
+    let opened = context.opened()?;
     match arguments.command.as_ref().unwrap_or(&Sub::Status) {
-        Sub::Status => status::run(&keeper, context),
-        Sub::Prune(arguments) => prune::prune(&keeper, arguments, context),
-        Sub::Clear(force) => prune::clear(&keeper, force, context),
-        Sub::ClearLegacy(force) => prune::clear_legacy(&keeper, force, context),
-        Sub::Move { old, new } => movement::run(&keeper, old, new, context),
-        Sub::Verify => care::verify(keeper.store()?, context),
-        Sub::Repair => care::repair(keeper.store()?, context),
-        Sub::Gc => care::gc(keeper.store()?, context),
-        Sub::Import { path } => import::run(&keeper, path.as_deref(), context),
+        Sub::Status => status::run(opened, context),
+        Sub::Prune(arguments) => prune::prune(opened, arguments, context),
+        Sub::Clear(force) => prune::clear(opened, force, context),
+        Sub::ClearLegacy(force) => prune::clear_legacy(opened, force, context),
+        Sub::Move { old, new } => movement::run(opened, old, new, context),
+        Sub::Verify => care::verify(opened.store()?, context),
+        Sub::Repair => care::repair(opened.store()?, context),
+        Sub::Gc => care::gc(opened.store()?, context),
+        Sub::Import { path } => import::run(opened, path.as_deref(), context),
         Sub::Warm { session, log } => {
             background::detach();
-            let warmed = keeper.warm(&context.directory);
+            let warmed = takeback_undo::hook::warm_workspace(opened, &context.directory);
             if let Some(session) = session {
                 logs::catch_up_session(session, log.as_deref(), context)?;
             }
@@ -108,29 +108,34 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         }
         Sub::Tend { session, ended, log } => {
             background::detach();
-            let tended = keeper.tend(&context.directory, session, takeback_ledger::Time(*ended));
+            let tended = takeback_undo::hook::tend_workspace(
+                opened,
+                &context.directory,
+                session,
+                takeback_ledger::Time(*ended),
+            );
             // Whatever became of the files, what was said is worth keeping, and the store is looked
             // after whatever became of both.
             let caught_up = logs::catch_up_session(session, log.as_deref(), context);
-            let kept_up = upkeep(&keeper);
+            let kept_up = upkeep(opened);
             tended?;
             caught_up?;
             kept_up
         }
         Sub::Upkeep => {
             background::detach();
-            upkeep(&keeper)
+            upkeep(opened)
         }
     }
 }
 
-fn upkeep(keeper: &takeback_undo::Keeper) -> Result<ExitCode, Failure> {
-    let store = keeper.store()?;
+fn upkeep(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
+    let store = opened.store()?;
     if store.needs_merge() {
         store.merge()?;
     }
-    if keeper.prune_is_due() {
-        keeper.prune(&takeback_undo::PruneOptions::default())?;
+    if takeback_undo::retention::is_prune_due(opened) {
+        takeback_undo::retention::prune(opened, &takeback_undo::PruneOptions::default())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use takeback_tree::AnyPath;
-use takeback_undo::Keeper;
+use takeback_undo::Opened;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -19,13 +19,13 @@ struct View {
 }
 
 pub(super) fn run(
-    keeper: &Keeper,
+    opened: &Opened,
     old: &Path,
     new: &Path,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let (old, new) = (context.directory.join(old), context.directory.join(new));
-    let moved = keeper.move_workspace(&old, &new)?;
+    let moved = takeback_undo::move_history(opened, &old, &new)?;
     let view = View { from: AnyPath(moved.from), to: AnyPath(moved.to), moved: moved.checkpoints };
     if context.globals.json {
         output::print_json(&view);

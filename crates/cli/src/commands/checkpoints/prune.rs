@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_undo::{Keeper, PruneOptions, Pruned};
+use takeback_undo::{Opened, PruneOptions, PruneReport};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -33,17 +33,20 @@ pub(super) struct Force {
 }
 
 pub(super) fn prune(
-    keeper: &Keeper,
+    opened: &Opened,
     arguments: &Arguments,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let progress = Progress::new("pruning");
-    let pruned = keeper.prune(&PruneOptions {
-        retention_days: arguments.retention_days,
-        max_size_mb: arguments.max_size_mb,
-        keep_orphans: arguments.keep_orphans,
-        dry_run: arguments.dry_run,
-    })?;
+    let pruned = takeback_undo::retention::prune(
+        opened,
+        &PruneOptions {
+            retention_days: arguments.retention_days,
+            max_size_mb: arguments.max_size_mb,
+            keep_orphans: arguments.keep_orphans,
+            dry_run: arguments.dry_run,
+        },
+    )?;
     drop(progress);
     if context.globals.json {
         output::print_json(&pruned);
@@ -53,7 +56,7 @@ pub(super) fn prune(
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(pruned: &Pruned, context: &Context) {
+fn print(pruned: &PruneReport, context: &Context) {
     let title = if pruned.dry_run { "Would go" } else { "Gone" };
     let lines = pruned.workspaces.iter().map(|workspace| {
         format!(
@@ -83,16 +86,16 @@ fn print(pruned: &Pruned, context: &Context) {
 }
 
 pub(super) fn clear(
-    keeper: &Keeper,
+    opened: &Opened,
     force: &Force,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let status = keeper.status()?;
+    let status = takeback_undo::retention::read_status(opened)?;
     let checkpoints = status.workspaces.iter().map(|workspace| workspace.checkpoints).sum();
     let what = describe(checkpoints, status.workspaces.len(), status.store_bytes);
     confirm(&format!("all {what}"), force, context)?;
     let progress = Progress::new("deleting");
-    let cleared = keeper.clear()?;
+    let cleared = takeback_undo::retention::clear_checkpoints(opened)?;
     drop(progress);
     if context.globals.json {
         output::print_json(&cleared);
@@ -116,11 +119,11 @@ fn describe(checkpoints: usize, workspaces: usize, bytes: u64) -> String {
 }
 
 pub(super) fn clear_legacy(
-    keeper: &Keeper,
+    opened: &Opened,
     force: &Force,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let legacy = keeper.status()?.legacy;
+    let legacy = takeback_undo::retention::read_status(opened)?.legacy;
     if legacy.is_empty() && !context.globals.json {
         println!("There are no archives of older layouts.");
         return Ok(ExitCode::SUCCESS);
@@ -129,7 +132,8 @@ pub(super) fn clear_legacy(
     let count = output::count(legacy.len(), "archive");
     let what = format!("{count} of older layouts ({})", output::bytes(bytes));
     confirm(&what, force, context)?;
-    keeper.clear_legacy().map_err(takeback_undo::PruneError::from)?;
+    takeback_undo::retention::clear_legacy_archives(opened)
+        .map_err(takeback_undo::PruneError::from)?;
     if context.globals.json {
         output::print_json(&serde_json::json!({ "archives": legacy.len(), "bytes": bytes }));
     } else {

@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 
-use takeback_undo::{Keeper, Status, WorkspaceState};
+use takeback_undo::{DirectoryState, Opened, Status};
 
 use crate::commands::rollback::describe;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Style, paint};
+use crate::output::{self, Cell, Column, Style, Table, paint};
 
-pub(super) fn run(keeper: &Keeper, context: &Context) -> Result<ExitCode, Failure> {
-    let status = keeper.status()?;
+pub(super) fn run(opened: &Opened, context: &Context) -> Result<ExitCode, Failure> {
+    let status = takeback_undo::retention::read_status(opened)?;
     if context.globals.json {
         output::print_json(&status);
     } else {
@@ -29,24 +29,26 @@ fn print(status: &Status, context: &Context) {
     if status.store_bytes > status.max_bytes {
         let text = "The store is larger than it may be: `takeback checkpoints prune` makes the \
                     oldest go. What is pinned, and the newest of all, stays.";
-        println!("{}", paint(context, Style::Warning, text));
+        println!("{}", paint(Style::Warning, text));
     }
-    let paths: Vec<String> =
-        status.workspaces.iter().map(|known| output::tilde(&known.path.0, context)).collect();
-    let width = paths.iter().map(|path| path.chars().count()).max().unwrap_or(0);
-    println!("{}", output::count(paths.len(), "workspace"));
-    for (workspace, path) in status.workspaces.iter().zip(&paths) {
+    println!("{}", output::count(status.workspaces.len(), "workspace"));
+    let path = Column::left().shrinks(1, 20).keeps_end();
+    let columns = [path, Column::right().at_least(14), Column::left(), Column::free()];
+    let mut table = Table::new(columns).indented(2);
+    for workspace in &status.workspaces {
         let touched = workspace.last_touched.parse::<jiff::Timestamp>().map(output::short_local);
         let orphan = match workspace.state {
-            WorkspaceState::Live => "",
-            WorkspaceState::Orphan => "  orphan: the directory is gone",
+            DirectoryState::Live => "",
+            DirectoryState::Orphan => "orphan: the directory is gone",
         };
-        println!(
-            "  {path:<width$}  {:>14}  {}{orphan}",
-            output::count(workspace.checkpoints, "checkpoint"),
-            touched.unwrap_or_default(),
-        );
+        table.add([
+            Cell::new(output::tilde(&workspace.path.0, context)),
+            Cell::new(output::count(workspace.checkpoints, "checkpoint")),
+            Cell::new(touched.unwrap_or_default()),
+            Cell::new(orphan),
+        ]);
     }
+    table.print();
     let legacy = status.legacy.iter().map(|archive| {
         format!("{}  {}", output::disarm(&archive.name), output::bytes(archive.bytes))
     });

@@ -1,7 +1,7 @@
 //! The agents: wired, reviewed, at work?
 
 use serde::Serialize;
-use takeback_agents::{AGENTS, Agent, For, Installer, Review, Wired};
+use takeback_agents::{AGENTS, Agent, HookReview, InstallScope, Installer, WiringState};
 use takeback_ledger::Time;
 
 use super::Problem;
@@ -39,19 +39,19 @@ pub(super) fn look(
     let asked = install::known(names)?;
     let project = install::project(context);
     let mut views = Vec::new();
-    for agent in AGENTS.iter().filter(|agent| agent.is_wirable()) {
+    for agent in AGENTS.iter().filter(|agent| agent.has_wiring()) {
         let is_asked = asked.iter().any(|other| other.name == agent.name);
         if !names.is_empty() && !is_asked {
             continue;
         }
-        let mut look = |whom: &For| {
+        let mut look = |whom: &InstallScope| {
             install::with_installer(whom, context, |installer| {
                 Ok(state(agent, installer, whom, problems, context))
             })
         };
-        let (user, review, found) = look(&For::User)?;
+        let (user, review, found) = look(&InstallScope::User)?;
         let (in_project, project_review, _) = look(&project)?;
-        let review = review.or(project_review).filter(|review| review.all > 0);
+        let review = review.or(project_review).filter(|review| review.total > 0);
         let runs = |state: &str| matches!(state, "installed" | "partly" | "outdated");
         if [user, in_project].iter().all(|state| runs(state)) {
             let message = format!("the hooks in {} run twice here", agent.title);
@@ -60,7 +60,7 @@ pub(super) fn look(
             problems.push(Problem::new(message, hint));
         }
         let is_wired =
-            [user, in_project].iter().any(|state| *state != install::word(Wired::Absent));
+            [user, in_project].iter().any(|state| *state != install::word(WiringState::Absent));
         if !found && !is_wired && !is_asked {
             continue;
         }
@@ -72,8 +72,8 @@ pub(super) fn look(
             user,
             project: in_project,
             last_fired: fired::last(&context.home, agent.name).map(Time::rfc3339),
-            reviewed: review.map(|review| [review.reviewed, review.all]),
-            not_covered: agent.uncovered,
+            reviewed: review.map(|review| [review.reviewed, review.total]),
+            not_covered: agent.limitations,
         });
     }
     Ok(views)
@@ -82,12 +82,12 @@ pub(super) fn look(
 fn state(
     agent: &'static Agent,
     installer: &Installer<'_>,
-    whom: &For,
+    whom: &InstallScope,
     problems: &mut Vec<Problem>,
     context: &Context,
-) -> (&'static str, Option<Review>, bool) {
-    let found = installer.is_found(agent);
-    let wired = match installer.wired(agent, whom) {
+) -> (&'static str, Option<HookReview>, bool) {
+    let found = installer.is_agent_present(agent);
+    let wired = match installer.wiring_state(agent, whom) {
         Ok(wired) => wired,
         Err(error) => {
             let hint = "correct that file; until then it is not touched";
@@ -95,38 +95,40 @@ fn state(
             return ("unreadable", None, found);
         }
     };
-    let option = if *whom == For::User { "" } else { " --project" };
-    if wired == Wired::Outdated {
+    let option = if *whom == InstallScope::User { "" } else { " --project" };
+    if wired == WiringState::Outdated {
         let message = format!("the hooks in {} are not those of this version", agent.title);
         let hint = format!("`takeback install{option} {}` brings them up to date", agent.name);
         problems.push(Problem::new(message, hint));
     }
-    if wired == Wired::Partly
+    if wired == WiringState::Partial
         && let Ok(plan) = installer.plan_install(agent, whom)
     {
-        for (path, why) in plan.left {
+        for (path, why) in plan.skipped {
             let message = format!("{}: {why}", output::tilde(&path, context));
             let hint = format!("move it away, then `takeback install{option} {}`", agent.name);
             problems.push(Problem::new(message, hint));
         }
     }
     if let Some((path, key)) =
-        installer.switched_off(agent, whom).filter(|_| wired != Wired::Absent)
+        installer.find_off_switch(agent, whom).filter(|_| wired != WiringState::Absent)
     {
         let message = format!("{} runs no hooks at all: {key} says so", agent.title);
         problems.push(Problem::new(message, format!("see {}", output::tilde(&path, context))));
     }
     let review = match wired {
-        Wired::Absent => None,
-        _ => installer.review(agent, whom).unwrap_or_else(|error| {
+        WiringState::Absent => None,
+        _ => installer.hook_review(agent, whom).unwrap_or_else(|error| {
             let hint = "correct that file; until then nobody knows which hooks were reviewed";
             problems.push(Problem::new(failure::chain(&error), hint));
             None
         }),
     };
-    if let Some(Review { reviewed, all }) = review.filter(|review| review.reviewed < review.all) {
+    if let Some(HookReview { reviewed, total: all }) =
+        review.filter(|review| review.reviewed < review.total)
+    {
         let message = format!("{} runs {reviewed} of {all} hooks of takeback", agent.title);
-        problems.push(Problem::new(message, agent.afterwards().unwrap_or_default()));
+        problems.push(Problem::new(message, agent.next_step().unwrap_or_default()));
     }
     (install::word(wired), review, found)
 }

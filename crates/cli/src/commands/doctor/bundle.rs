@@ -64,9 +64,9 @@ fn said(command: &mut Command) -> Option<String> {
 /// that none is masked in part only.
 fn names(context: &Context) -> Vec<(String, String)> {
     let mut names = Vec::new();
-    let keeper = context.keeper_with(Config::default());
+    let opened = &context.open_with(Config::default());
     let mut paths = Vec::new();
-    if let Ok(status) = keeper.status() {
+    if let Ok(status) = takeback_undo::retention::read_status(opened) {
         paths.extend(status.workspaces.into_iter().map(|known| known.path.0));
         // Some never had a checkpoint.
         paths.extend(status.failures.into_iter().map(|failure| failure.workspace.0));

@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     }
     match context.globals.json {
         true => output::print_json(&view),
-        false => show::print(&view, context),
+        false => show::print(&view),
     }
     Ok(code)
 }
@@ -95,9 +95,9 @@ fn look(arguments: &Arguments, context: &Context) -> Result<View, Failure> {
         problems.push(Problem::new("checkpoints are switched off", hint));
     }
     let agents = agents::look(&arguments.agents, context, &mut problems)?;
-    let keeper = context.keeper_with(config);
-    let store = parts::store(&keeper, context, &mut problems);
+    let opened = &context.open_with(config);
+    let store = parts::store(opened, context, &mut problems);
     let ledger = parts::ledger(context, &mut problems);
-    let hook = parts::speed(&keeper, context, &mut problems);
+    let hook = parts::speed(opened, context, &mut problems);
     Ok(View { version: env!("CARGO_PKG_VERSION"), enabled, agents, hook, store, ledger, problems })
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use takeback_ledger::ListOptions;
-use takeback_undo::{Keeper, WorkspaceState};
+use takeback_undo::{DirectoryState, Opened};
 
 use super::Problem;
 use crate::commands::rollback;
@@ -26,20 +26,20 @@ pub(super) struct StoreView {
 }
 
 pub(super) fn store(
-    keeper: &Keeper,
+    opened: &Opened,
     context: &Context,
     problems: &mut Vec<Problem>,
 ) -> Option<StoreView> {
     let verify = "`takeback checkpoints verify` tells more";
-    let status = match keeper.status() {
+    let status = match takeback_undo::retention::read_status(opened) {
         Ok(status) => status,
         Err(error) => {
             problems.push(Problem::new(failure::chain(&error), verify));
             return None;
         }
     };
-    if keeper.has_store()
-        && let Err(error) = keeper.store()
+    if opened.has_store()
+        && let Err(error) = opened.store()
     {
         problems.push(Problem::new(failure::chain(&error), verify));
     }
@@ -54,7 +54,7 @@ pub(super) fn store(
     for failure in &failures {
         problems.push(Problem::new(failure, "the next checkpoint that succeeds clears this"));
     }
-    let is_orphan = |state: WorkspaceState| matches!(state, WorkspaceState::Orphan);
+    let is_orphan = |state: DirectoryState| matches!(state, DirectoryState::Orphan);
     Some(StoreView {
         bytes: status.store_bytes,
         max_bytes: status.max_bytes,
@@ -111,7 +111,7 @@ const TRIES: usize = 5;
 const SLOW_MS: f64 = 1000.0;
 
 pub(super) fn speed(
-    keeper: &Keeper,
+    opened: &Opened,
     context: &Context,
     problems: &mut Vec<Problem>,
 ) -> Option<SpeedView> {
@@ -123,7 +123,7 @@ pub(super) fn speed(
             return None;
         }
     };
-    let capture_ms = capture(keeper, context, problems);
+    let capture_ms = capture(opened, context, problems);
     let all = hook_ms + capture_ms.unwrap_or_default();
     if all > SLOW_MS {
         let message =
@@ -154,15 +154,17 @@ fn run_hook(context: &Context) -> std::io::Result<()> {
     command.status().map(drop)
 }
 
-fn capture(keeper: &Keeper, context: &Context, problems: &mut Vec<Problem>) -> Option<f64> {
-    let root = keeper.root(&context.directory).ok()?;
+fn capture(opened: &Opened, context: &Context, problems: &mut Vec<Problem>) -> Option<f64> {
+    let root = opened.find_root(&context.directory).ok()?;
     let root = fs::canonicalize(root).ok()?;
-    let status = keeper.status().ok()?;
+    let status = takeback_undo::retention::read_status(opened).ok()?;
     // Looking makes no history.
-    if !keeper.settings().enabled || !status.workspaces.iter().any(|known| known.path.0 == root) {
+    if !opened.settings().enabled || !status.workspaces.iter().any(|known| known.path.0 == root) {
         return None;
     }
-    let captured = fastest(|| keeper.warm(&root).map_err(std::io::Error::other));
+    let captured = fastest(|| {
+        takeback_undo::hook::warm_workspace(opened, &root).map_err(std::io::Error::other)
+    });
     captured
         .map_err(|error| {
             let message = format!("this workspace cannot be captured: {}", failure::chain(&error));

@@ -2,15 +2,14 @@
 
 use super::agents::AgentView;
 use super::{Problem, View};
-use crate::context::Context;
 use crate::output::{self, Style, paint};
 
-pub(super) fn print(view: &View, context: &Context) {
+pub(super) fn print(view: &View) {
     println!("takeback {}", view.version);
     if view.agents.is_empty() {
         println!("No agent was found on this machine.");
     }
-    view.agents.iter().for_each(|agent| print_agent(agent, context));
+    view.agents.iter().for_each(print_agent);
     if let Some(hook) = &view.hook {
         let capture =
             hook.capture_ms.map(|ms| format!(", and {ms:.1} ms to capture this workspace"));
@@ -34,21 +33,19 @@ pub(super) fn print(view: &View, context: &Context) {
         None => println!("Ledger: none yet."),
     }
     if view.problems.is_empty() {
-        println!("{}", paint(context, Style::Good, "Everything is as it should be."));
+        println!("{}", paint(Style::Good, "Everything is as it should be."));
     }
     for Problem { message, hint } in &view.problems {
-        println!("{} {}", paint(context, Style::Warning, "⚠"), output::disarm(message));
+        println!("{} {}", paint(Style::Warning, "⚠"), output::disarm(message));
         println!("  {}", output::disarm(hint));
     }
 }
 
-fn print_agent(view: &AgentView, context: &Context) {
+fn print_agent(view: &AgentView) {
     let state = match (view.user, view.project) {
-        ("absent", "absent") if view.found => paint(
-            context,
-            Style::Warning,
-            &format!("not installed: `takeback install {}`", view.agent),
-        ),
+        ("absent", "absent") if view.found => {
+            paint(Style::Warning, &format!("not installed: `takeback install {}`", view.agent))
+        }
         ("absent", "absent") => "not found here".to_owned(),
         ("absent", project) => format!("{project} in this project"),
         (user, "absent") => user.to_owned(),

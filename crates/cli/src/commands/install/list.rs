@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
-use takeback_agents::{AGENTS, For, Installer, Wired};
+use takeback_agents::{AGENTS, InstallScope, Installer, WiringState};
 
 use crate::context::Context;
 use crate::failure::{self, Failure};
@@ -23,17 +23,17 @@ struct View {
 
 pub(super) fn run(
     installer: &Installer<'_>,
-    whom: &For,
+    whom: &InstallScope,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let wirable = AGENTS.iter().filter(|agent| agent.is_wirable());
+    let wirable = AGENTS.iter().filter(|agent| agent.has_wiring());
     let views: Vec<View> = wirable
         .map(|agent| {
-            let (state, error) = match installer.wired(agent, whom) {
+            let (state, error) = match installer.wiring_state(agent, whom) {
                 Ok(wired) => (super::word(wired), None),
                 Err(error) => ("unreadable", Some(failure::chain(&error))),
             };
-            let found = installer.is_found(agent);
+            let found = installer.is_agent_present(agent);
             View { agent: agent.name, title: agent.title, found, state, error }
         })
         .collect();
@@ -41,7 +41,7 @@ pub(super) fn run(
         output::print_json(&views);
         return Ok(ExitCode::SUCCESS);
     }
-    let is_here = |view: &&View| view.found || view.state != super::word(Wired::Absent);
+    let is_here = |view: &&View| view.found || view.state != super::word(WiringState::Absent);
     let here: Vec<&View> = views.iter().filter(is_here).collect();
     match here.is_empty() {
         true => println!("No agent was found on this machine."),
@@ -49,21 +49,21 @@ pub(super) fn run(
     }
     for view in &here {
         let state = match view.state {
-            "installed" => paint(context, Style::Good, "installed"),
+            "installed" => paint(Style::Good, "installed"),
             "outdated" => {
                 let again =
                     format!("outdated: `takeback install {}` brings it up to date", view.agent);
-                paint(context, Style::Warning, &again)
+                paint(Style::Warning, &again)
             }
             "partly" => {
                 let why =
                     format!("installed, but for files of yours: `takeback install {}`", view.agent);
-                paint(context, Style::Warning, &why)
+                paint(Style::Warning, &why)
             }
             "absent" => format!("not installed: `takeback install {}`", view.agent),
             _ => {
                 let why = output::disarm(view.error.as_deref().unwrap_or_default());
-                paint(context, Style::Bad, &why)
+                paint(Style::Bad, &why)
             }
         };
         println!("  {:<9} {:<12} {state}", view.agent, view.title);

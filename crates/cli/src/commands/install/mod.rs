@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_agents::{AGENTS, Agent, For, Installer, Plan, Program, Wired, agent};
+use takeback_agents::{
+    AGENTS, Agent, InstallPlan, InstallScope, Installer, Program, WiringState, find_agent,
+};
 
 use self::show::{Direction, Outcome};
 use crate::config::Config;
@@ -77,21 +79,21 @@ struct Scope {
 }
 
 impl Scope {
-    fn whom(&self, context: &Context) -> For {
-        if self.project { project(context) } else { For::User }
+    fn whom(&self, context: &Context) -> InstallScope {
+        if self.project { project(context) } else { InstallScope::User }
     }
 }
 
 /// The project that one is in.
-pub(super) fn project(context: &Context) -> For {
+pub(super) fn project(context: &Context) -> InstallScope {
     // Settings do not matter for that, not even ones that cannot be read.
-    let root = context.keeper_with(Config::default()).root(&context.directory);
+    let root = context.open_with(Config::default()).find_root(&context.directory);
     let root = root.unwrap_or_else(|_| context.directory.clone());
-    For::Project(std::fs::canonicalize(&root).unwrap_or(root))
+    InstallScope::Project(std::fs::canonicalize(&root).unwrap_or(root))
 }
 
 fn names() -> String {
-    let wirable = AGENTS.iter().filter(|agent| agent.is_wirable());
+    let wirable = AGENTS.iter().filter(|agent| agent.has_wiring());
     wirable.map(|agent| agent.name).collect::<Vec<_>>().join(", ")
 }
 
@@ -104,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         let wanted = known(&arguments.agents)?;
         let plan = |agent| Outcome::planned(agent, installer.plan_install(agent, &whom));
         let outcomes = wanted.into_iter().map(plan).collect();
-        let apply = |plan: &Plan| installer.install(plan);
+        let apply = |plan: &InstallPlan| installer.install(plan);
         let mut outcomes = go_through(outcomes, &apply, arguments.dry_run, context)?;
         if !arguments.dry_run {
             past::bring_in(&mut outcomes, arguments.import, context);
@@ -117,17 +119,17 @@ pub(crate) fn remove(arguments: &Removal, context: &Context) -> Result<ExitCode,
     let whom = arguments.scope.whom(context);
     with_installer(&whom, context, |installer| {
         let is_scoped = arguments.scope.user || arguments.scope.project;
-        let wanted: Vec<(&'static Agent, For)> = if arguments.agents.is_empty() {
-            let installed = installer.installed()?.into_iter();
+        let wanted: Vec<(&'static Agent, InstallScope)> = if arguments.agents.is_empty() {
+            let installed = installer.installations()?.into_iter();
             installed.filter(|(_, by)| !is_scoped || *by == whom).collect()
         } else {
             known(&arguments.agents)?.into_iter().map(|agent| (agent, whom.clone())).collect()
         };
-        let plan = |(agent, whom): &(&'static Agent, For)| {
+        let plan = |(agent, whom): &(&'static Agent, InstallScope)| {
             Outcome::planned(agent, installer.plan_uninstall(agent, whom))
         };
         let outcomes = wanted.iter().map(plan).collect();
-        let apply = |plan: &Plan| installer.uninstall(plan);
+        let apply = |plan: &InstallPlan| installer.uninstall(plan);
         let outcomes = go_through(outcomes, &apply, arguments.dry_run, context)?;
         Ok(show::show(&outcomes, Direction::Out, arguments.dry_run, context))
     })
@@ -136,7 +138,7 @@ pub(crate) fn remove(arguments: &Removal, context: &Context) -> Result<ExitCode,
 /// Shows what is planned, asks, and does it.
 fn go_through(
     mut outcomes: Vec<Outcome>,
-    apply: &dyn Fn(&Plan) -> Result<(), takeback_agents::InstallError>,
+    apply: &dyn Fn(&InstallPlan) -> Result<(), takeback_agents::InstallError>,
     dry_run: bool,
     context: &Context,
 ) -> Result<Vec<Outcome>, Failure> {
@@ -155,7 +157,7 @@ fn go_through(
 
 pub(super) fn known(names: &[String]) -> Result<Vec<&'static Agent>, Failure> {
     let known = |name: &String| {
-        let found = agent(name).filter(|agent| agent.is_wirable());
+        let found = find_agent(name).filter(|agent| agent.has_wiring());
         found.ok_or_else(|| {
             let failure = Failure::new(format!("there is no agent {name:?} that can be wired"));
             match name.as_str() {
@@ -177,7 +179,7 @@ pub(super) fn known(names: &[String]) -> Result<Vec<&'static Agent>, Failure> {
 
 /// With everything that wiring depends on.
 pub(super) fn with_installer<T>(
-    whom: &For,
+    whom: &InstallScope,
     context: &Context,
     work: impl FnOnce(&Installer<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -185,11 +187,11 @@ pub(super) fn with_installer<T>(
         Failure::new("there is no home directory to find agents in").hint("set HOME")
     })?;
     let program = match whom {
-        For::User => Program::own(program(context)?),
-        For::Project(_) => Program::shared(),
+        InstallScope::User => Program::of_user(program(context)?),
+        InstallScope::Project(_) => Program::shared(),
     };
     let variable = |name: &str| context.variable(name);
-    work(&Installer { own: &context.home, home, variable: &variable, program })
+    work(&Installer { takeback_home: &context.home, user_home: home, env_var: &variable, program })
 }
 
 /// What runs takeback for this user: as they would find it, so that it still does after an update.
@@ -219,11 +221,11 @@ fn is_same(path: &Path, other: &Path) -> bool {
 }
 
 /// How an agent is wired, in one word.
-pub(super) fn word(wired: Wired) -> &'static str {
+pub(super) fn word(wired: WiringState) -> &'static str {
     match wired {
-        Wired::Current => "installed",
-        Wired::Partly => "partly",
-        Wired::Outdated => "outdated",
-        Wired::Absent => "absent",
+        WiringState::Current => "installed",
+        WiringState::Partial => "partly",
+        WiringState::Outdated => "outdated",
+        WiringState::Absent => "absent",
     }
 }

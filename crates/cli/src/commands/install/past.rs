@@ -23,7 +23,7 @@ pub(super) fn bring_in(outcomes: &mut [Outcome], is_wanted: bool, context: &Cont
         let Some(agent) = outcome.wired() else { continue };
         let Some(format) = log_format(agent.name) else { continue };
         let Some(place) = context.logs_of(format) else { continue };
-        let count = format.files(&place).map_or(0, |logs| logs.len());
+        let count = format.find_files(&place).map_or(0, |logs| logs.len());
         if count == 0 {
             continue;
         }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 use serde::Serialize;
-use takeback_agents::{Agent, Change, InstallError, Plan};
+use takeback_agents::{Agent, FileChange, InstallError, InstallPlan};
 
 use super::past::Past;
 use crate::commands::sessions::import;
@@ -22,13 +22,16 @@ pub(super) enum Direction {
 /// A plan and what became of it.
 pub(super) struct Outcome {
     agent: &'static Agent,
-    plan: Option<Plan>,
+    plan: Option<InstallPlan>,
     error: Option<String>,
     pub(super) past: Option<Past>,
 }
 
 impl Outcome {
-    pub(super) fn planned(agent: &'static Agent, plan: Result<Plan, InstallError>) -> Outcome {
+    pub(super) fn planned(
+        agent: &'static Agent,
+        plan: Result<InstallPlan, InstallError>,
+    ) -> Outcome {
         let (plan, error) = match plan {
             Ok(plan) => (Some(plan), None),
             Err(error) => (None, Some(failure::chain(&error))),
@@ -40,7 +43,7 @@ impl Outcome {
         self.plan.as_ref().is_some_and(|plan| !plan.changes.is_empty())
     }
 
-    pub(super) fn apply(&mut self, apply: &dyn Fn(&Plan) -> Result<(), InstallError>) {
+    pub(super) fn apply(&mut self, apply: &dyn Fn(&InstallPlan) -> Result<(), InstallError>) {
         if let Some(plan) = &self.plan
             && let Err(error) = apply(plan)
         {
@@ -56,7 +59,7 @@ impl Outcome {
     fn has_failed(&self) -> bool {
         self.error.is_some()
             || matches!(self.past, Some(Past::Failed(_)))
-            || self.plan.as_ref().is_some_and(|plan| !plan.left.is_empty())
+            || self.plan.as_ref().is_some_and(|plan| !plan.skipped.is_empty())
     }
 }
 
@@ -108,7 +111,7 @@ pub(super) fn diffs(outcomes: &[Outcome], context: &Context) {
     }
 }
 
-fn sign(change: &Change) -> &'static str {
+fn sign(change: &FileChange) -> &'static str {
     match (&change.before, &change.after) {
         (None, _) => "+++",
         (_, None) => "---",
@@ -147,10 +150,16 @@ pub(super) fn show(
     code
 }
 
-fn show_plan(plan: &Plan, succeeded: bool, direction: Direction, dry_run: bool, context: &Context) {
+fn show_plan(
+    plan: &InstallPlan,
+    succeeded: bool,
+    direction: Direction,
+    dry_run: bool,
+    context: &Context,
+) {
     let title = plan.agent.title;
     let is_install = direction == Direction::In;
-    if plan.changes.is_empty() && plan.left.is_empty() {
+    if plan.changes.is_empty() && plan.skipped.is_empty() {
         match is_install {
             true => println!("{title}: installed already."),
             false => println!("{title}: nothing of takeback is there."),
@@ -163,12 +172,12 @@ fn show_plan(plan: &Plan, succeeded: bool, direction: Direction, dry_run: bool, 
             println!("  {:<7} {}", action(change), output::tilde(&change.path, context));
         }
     }
-    for (path, why) in &plan.left {
+    for (path, why) in &plan.skipped {
         eprintln!("warning: {}: {}", output::tilde(path, context), output::disarm(why));
     }
     if is_install && succeeded && !dry_run && !plan.changes.is_empty() {
-        plan.agent.afterwards().iter().for_each(|text| println!("  Now: {text}"));
-        plan.agent.uncovered.iter().for_each(|text| println!("  Note: {text}."));
+        plan.agent.next_step().iter().for_each(|text| println!("  Now: {text}"));
+        plan.agent.limitations.iter().for_each(|text| println!("  Note: {text}."));
     }
 }
 
@@ -191,7 +200,7 @@ fn show_past(past: &Past, agent: &Agent) {
 fn view(outcome: &Outcome, direction: Direction) -> View<'_> {
     let is_install = direction == Direction::In;
     let plan = outcome.plan.as_ref();
-    let file = |change: &Change| FileView {
+    let file = |change: &FileChange| FileView {
         path: change.path.display().to_string(),
         action: action(change),
     };
@@ -200,10 +209,10 @@ fn view(outcome: &Outcome, direction: Direction) -> View<'_> {
         files: plan.into_iter().flat_map(|plan| &plan.changes).map(file).collect(),
         left: plan
             .into_iter()
-            .flat_map(|plan| &plan.left)
+            .flat_map(|plan| &plan.skipped)
             .map(|(path, why)| LeftView { path: path.display().to_string(), why })
             .collect(),
-        afterwards: plan.filter(|_| is_install).and_then(|plan| plan.agent.afterwards()),
+        afterwards: plan.filter(|_| is_install).and_then(|plan| plan.agent.next_step()),
         imported: match &outcome.past {
             Some(Past::In(view)) => Some(view),
             _ => None,
@@ -215,7 +224,7 @@ fn view(outcome: &Outcome, direction: Direction) -> View<'_> {
     }
 }
 
-fn action(change: &Change) -> &'static str {
+fn action(change: &FileChange) -> &'static str {
     match (&change.before, &change.after) {
         (None, _) => "made",
         (_, None) => "removed",

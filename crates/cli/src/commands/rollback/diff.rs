@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use takeback_tree::{Change, ChangeKind, Oid, RelPath};
-use takeback_undo::{History, Keeper};
+use takeback_tree::{ChangeKind, Oid, TreeChange};
+use takeback_undo::{History, history, rollback};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -20,24 +20,19 @@ pub(crate) struct View {
     files_changed: usize,
     insertions: u64,
     deletions: u64,
-    changes: Vec<Change>,
+    changes: Vec<TreeChange>,
     /// In git's format.
     diff: String,
     /// How many lines of it were left out.
     left_out: usize,
 }
 
-pub(super) fn run(
-    keeper: &Keeper,
-    words: &[PathBuf],
-    full: bool,
-    context: &Context,
-) -> Result<ExitCode, Failure> {
+pub(super) fn run(words: &[PathBuf], full: bool, context: &Context) -> Result<ExitCode, Failure> {
     let Some((target, paths)) = words.split_first() else {
         return Err(Failure::new("which checkpoint?").hint("as in `takeback rollback diff 2`"));
     };
     let progress = Progress::new("comparing the workspace with the checkpoint");
-    let view = view(keeper, &target.to_string_lossy(), paths, full, context)?;
+    let view = view(&target.to_string_lossy(), paths, full, context)?;
     drop(progress);
     if context.globals.json {
         output::print_json(&view);
@@ -49,21 +44,21 @@ pub(super) fn run(
 
 /// What changed since a checkpoint.
 pub(crate) fn view(
-    keeper: &Keeper,
     target: &str,
     paths: &[PathBuf],
     full: bool,
     context: &Context,
 ) -> Result<View, Failure> {
-    let (workspace, _revived) = keeper.workspace_with_history(&context.directory)?;
-    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
+    let opened = context.opened()?;
+    let (workspace, _revived) = history::revive_workspace(opened, &context.directory)?;
+    let history = History::read(workspace.store(), workspace.id())?;
     let found = history.find(workspace.store(), target)?;
-    let paths: Vec<RelPath> =
-        paths.iter().map(|path| context.inside(&workspace, path)).collect::<Result<_, _>>()?;
-    let diff = keeper.diff(&workspace, &history, found.checkpoint, &paths)?;
+    let paths = rollback::relative_paths(&workspace, &context.directory, paths)?;
+    let diff =
+        history::compare_with_present(opened, &workspace, &history, found.checkpoint, &paths)?;
     let lines = (!full).then_some(LINES);
     let unified =
-        diff.unified(workspace.store(), lines).map_err(takeback_tree::StoreError::from)?;
+        diff.to_unified(workspace.store(), lines).map_err(takeback_tree::StoreError::from)?;
     let counts = diff.changes.iter().filter_map(|change| change.lines);
     let (insertions, deletions) =
         counts.fold((0, 0), |sum, lines| (sum.0 + lines.insertions, sum.1 + lines.deletions));
@@ -101,14 +96,14 @@ fn print(view: &View, context: &Context) {
             _ => None,
         };
         let text = output::disarm(&line.replace('\t', "    "));
-        println!("{}", style.map_or(text.clone(), |style| paint(context, style, &text)));
+        println!("{}", style.map_or(text.clone(), |style| paint(style, &text)));
     }
     if view.left_out > 0 {
         println!("… {} more (--full shows all)", output::count(view.left_out, "line"));
     }
 }
 
-fn describe(change: &Change) -> String {
+fn describe(change: &TreeChange) -> String {
     let what = match &change.kind {
         ChangeKind::Added => "added".to_owned(),
         ChangeKind::Deleted => "deleted".to_owned(),

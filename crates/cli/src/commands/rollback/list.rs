@@ -2,28 +2,44 @@
 
 use std::process::ExitCode;
 
-use takeback_undo::{Failure as Missed, Keeper, List, RowView};
+use takeback_undo::{Failure as Missed, List, RowView, StepView, history};
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Style, paint};
+use crate::output::{self, Cell, Column, Style, Table};
 
-/// How much of a reason and of a prompt is shown.
-const REASON: usize = 52;
-const PROMPT: usize = 48;
+/// The columns of the list. On a narrow terminal the prompt is shortened last: it says best what a
+/// row is about.
+const COLUMNS: [Column; 12] = [
+    // The number, the id, the time.
+    Column::right().at_least(4),
+    Column::left().shrinks(5, 0),
+    Column::left(),
+    // The reason, and the number of steps.
+    Column::left().at_most(52).shrinks(4, 16),
+    Column::left().shrinks(2, 0),
+    // The counts of files and lines.
+    Column::left().shrinks(7, 0),
+    // The name, and the word "pinned".
+    Column::free().shrinks(8, 8),
+    Column::free().shrinks(3, 0),
+    // The prompt.
+    Column::free().at_most(52).shrinks(9, 12),
+    // The word "late".
+    Column::free(),
+    // The effects.
+    Column::free().shrinks(6, 3),
+    // The number of paths that are not covered.
+    Column::free().shrinks(1, 0),
+];
 
-/// The list.
-pub(crate) fn view(keeper: &Keeper, context: &Context) -> Result<List, Failure> {
-    if keeper.has_store() {
-        Ok(keeper.list(&keeper.subject(&context.directory)?)?)
-    } else {
-        // Looking makes nothing.
-        Ok(keeper.list_nothing(&context.directory)?)
-    }
+/// Makes the list of the workspace that the command is about.
+pub(crate) fn view(context: &Context) -> Result<List, Failure> {
+    Ok(history::list_checkpoints(context.opened()?, &context.directory)?)
 }
 
-pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<ExitCode, Failure> {
-    let list = view(keeper, context)?;
+pub(crate) fn run(steps: bool, context: &Context) -> Result<ExitCode, Failure> {
+    let list = view(context)?;
     if context.globals.json {
         output::print_json(&list);
         return Ok(ExitCode::SUCCESS);
@@ -31,22 +47,20 @@ pub(crate) fn run(keeper: &Keeper, steps: bool, context: &Context) -> Result<Exi
     let path = output::tilde(&list.workspace.0, context);
     if list.checkpoints.is_empty() {
         println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
-        let elsewhere = match keeper.has_store() {
-            true => keeper.elsewhere(&keeper.subject(&context.directory)?)?,
-            false => Vec::new(),
-        };
+        let elsewhere = history::find_other_workspaces(context.opened()?, &context.directory)?;
         let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));
         output::print_section("There are some for", lines, context);
     } else {
         println!("Checkpoints for {path}");
     }
-    print_rows(&list, steps, context);
-    list.failures.iter().for_each(|missed| eprintln!("warning: {}", describe(missed)));
-    list.unreadable.iter().for_each(|reason| eprintln!("warning: {}", output::disarm(reason)));
+    print_rows(&list, steps);
+    list.failures.iter().for_each(|missed| output::warn(&describe(missed)));
+    list.unreadable.iter().for_each(|reason| output::warn(reason));
     Ok(ExitCode::SUCCESS)
 }
 
-/// `3 checkpoints failed since 14:02: disk full`
+/// Says how often checkpoints failed, since when, and why: `3 checkpoints failed since 14:02: disk
+/// full`.
 pub(crate) fn describe(missed: &Missed) -> String {
     let since = jiff::Timestamp::from_millisecond(missed.since.0).map(output::short_local);
     let (since, message) = (since.unwrap_or_default(), output::disarm(&missed.message));
@@ -58,41 +72,58 @@ pub(crate) fn describe(missed: &Missed) -> String {
     }
 }
 
-fn print_rows(list: &List, steps: bool, context: &Context) {
-    let what: Vec<String> = list.checkpoints.iter().map(reason).collect();
-    let counts: Vec<String> = list.checkpoints.iter().map(counts).collect();
-    let width = |texts: &[String]| texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);
-    let (what_width, counts_width) = (width(&what), width(&counts));
-    for ((row, what), counts) in list.checkpoints.iter().zip(&what).zip(&counts) {
-        let id = paint(context, Style::Id, &row.id.to_string()[..7]);
-        let mut line = format!(
-            "{:>4}  {id}  {}  {what:<what_width$}  {counts:<counts_width$}",
-            row.number,
-            time(&row.time)
-        );
-        for mark in marks(row, context) {
-            line.push_str("  ");
-            line.push_str(&mark);
-        }
-        println!("{}", line.trim_end());
-        for step in row.steps.iter().filter(|_| steps) {
-            let id = paint(context, Style::Faint, &step.id.to_string()[..7]);
-            let reason = output::disarm(&output::shorten(&step.reason, REASON));
-            let late = if step.late { "  late" } else { "" };
-            println!("{:>8}  {id}  {}  {reason}{late}", step.number, time(&step.time));
+fn print_rows(list: &List, with_steps: bool) {
+    let mut table = Table::new(COLUMNS);
+    for row in &list.checkpoints {
+        table.add(row_cells(row));
+        for step in row.steps.iter().filter(|_| with_steps) {
+            table.add(step_cells(step));
         }
     }
+    table.print();
 }
 
-fn reason(row: &RowView) -> String {
-    let mut text = output::disarm(&output::shorten(&row.reason, REASON));
-    if row.steps.len() > 1 {
-        text.push_str(&format!("   {}", output::count(row.steps.len(), "step")));
+fn row_cells(row: &RowView) -> [Cell; 12] {
+    let steps = match row.steps.len() {
+        0 | 1 => String::new(),
+        steps => output::count(steps, "step"),
+    };
+    let if_any = |is_any: bool, cell: Cell| if is_any { cell } else { Cell::default() };
+    let not_covered = format!("{} not covered", output::count(row.uncovered.count, "path"));
+    let effects = effect_kinds(row);
+    [
+        Cell::new(row.number.to_string()),
+        Cell::styled(Style::Id, &row.id.to_string()[..7]),
+        Cell::new(local_time(&row.time)),
+        Cell::new(&row.reason),
+        Cell::new(steps),
+        Cell::new(counts(row)),
+        row.name.as_deref().map_or(Cell::default(), |name| Cell::new(name).between("[", "]")),
+        if_any(row.pinned, Cell::new("pinned")),
+        row.prompt.as_deref().map_or(Cell::default(), prompt_cell),
+        if_any(row.late, Cell::styled(Style::Warning, "late")),
+        if_any(!effects.is_empty(), Cell::styled(Style::Warning, &effects).between("⚠ ", "")),
+        if_any(row.uncovered.count > 0, Cell::styled(Style::Faint, not_covered)),
+    ]
+}
+
+fn step_cells(step: &StepView) -> [Cell; 12] {
+    let mut cells: [Cell; 12] = Default::default();
+    cells[0] = Cell::new(&step.number);
+    cells[1] = Cell::styled(Style::Faint, &step.id.to_string()[..7]);
+    cells[2] = Cell::new(local_time(&step.time));
+    cells[3] = Cell::new(&step.reason).between("  ", "");
+    if step.late {
+        cells[9] = Cell::styled(Style::Warning, "late");
     }
-    text
+    cells
 }
 
-/// `(3 files, +120/−4)`
+fn prompt_cell(prompt: &str) -> Cell {
+    Cell::new(output::join_lines(prompt)).between("“", "”")
+}
+
+/// Formats the counts of a row: `(3 files, +120/−4)`.
 fn counts(row: &RowView) -> String {
     match (row.files_changed, row.insertions, row.deletions) {
         (Some(files), Some(insertions), Some(deletions)) => {
@@ -102,41 +133,21 @@ fn counts(row: &RowView) -> String {
     }
 }
 
-fn marks(row: &RowView, context: &Context) -> Vec<String> {
-    let mut marks = Vec::new();
-    if let Some(name) = &row.name {
-        marks.push(format!("[{}]", output::disarm(name)));
-    }
-    if row.pinned {
-        marks.push("pinned".into());
-    }
-    if let Some(prompt) = &row.prompt {
-        let line = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
-        marks.push(format!("“{}”", output::disarm(&output::shorten(&line, PROMPT))));
-    }
-    if row.late {
-        marks.push(paint(context, Style::Warning, "late"));
-    }
+/// Lists the kinds of a row's effects, each once.
+fn effect_kinds(row: &RowView) -> String {
     let mut kinds: Vec<&str> = Vec::new();
     for effect in &row.effects {
         if !kinds.contains(&effect.kind.as_str()) {
             kinds.push(&effect.kind);
         }
     }
-    if !kinds.is_empty() {
-        marks.push(paint(context, Style::Warning, &format!("⚠ {}", kinds.join(", "))));
-    }
-    if row.uncovered.count > 0 {
-        let text = format!("{} not covered", output::count(row.uncovered.count, "path"));
-        marks.push(paint(context, Style::Faint, &text));
-    }
-    marks
+    kinds.join(", ")
 }
 
-/// A time as people here read it.
-fn time(time: &str) -> String {
+/// Formats a time of a record in local time.
+fn local_time(time: &str) -> String {
     match time.parse::<jiff::Timestamp>() {
         Ok(time) => output::short_local(time),
-        Err(_) => output::disarm(time),
+        Err(_) => time.to_owned(),
     }
 }

@@ -11,10 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_tree::RelPath;
-use takeback_undo::{
-    Direction, History, Keeper, PlannedRollback, RollbackOptions, RollbackView, Scope,
-};
+use takeback_undo::{Destination, Request, Scope};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -67,43 +64,26 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let keeper = context.keeper()?;
-    // What was said is part of the story, up to now.
     match arguments.target.as_deref() {
         None if arguments.acts() => {
             Err(Failure::new("which checkpoint?").hint("`takeback rollback` lists them"))
         }
-        None | Some("list") => list::run(&keeper, arguments.steps, context),
-        Some("diff") => diff::run(&keeper, &arguments.paths, arguments.full, context),
+        None | Some("list") => list::run(arguments.steps, context),
+        Some("diff") => diff::run(&arguments.paths, arguments.full, context),
         Some(word @ ("undo" | "redo")) => {
             if !arguments.paths.is_empty() {
-                return Err(Failure::new(format!(
-                    "{word} is of a whole rollback and takes no paths"
-                ))
-                .hint("`takeback rollback` lists the checkpoints to restore single files from"));
+                return Err(Failure::new(format!("`rollback {word}` takes no paths")).hint(
+                    "`takeback rollback` lists the checkpoints to restore single files from",
+                ));
             }
-            let direction = if word == "undo" { Direction::Undo } else { Direction::Redo };
-            let dry_run = arguments.dry_run;
-            let view =
-                reverse(&keeper, direction, context, |plan| go_through(plan, dry_run, context))?;
-            Ok(show::show(&view, dry_run, context))
+            let to = match word {
+                "undo" => Destination::BeforeLastRollback,
+                _ => Destination::BeforeLastUndo,
+            };
+            carry_out(&Request::new(&context.directory, to), arguments.dry_run, context)
         }
-        Some(target) => {
-            let (wanted, dry_run) = (arguments.wanted(target)?, arguments.dry_run);
-            let view =
-                roll_back(&keeper, &wanted, context, |plan| go_through(plan, dry_run, context))?;
-            Ok(show::show(&view, dry_run, context))
-        }
+        Some(target) => carry_out(&arguments.request(target, context)?, arguments.dry_run, context),
     }
-}
-
-/// What to return to.
-pub(crate) struct Wanted {
-    pub(crate) checkpoint: String,
-    /// As they were given; none: everything.
-    pub(crate) paths: Vec<PathBuf>,
-    pub(crate) scope: Scope,
-    pub(crate) index: bool,
 }
 
 impl Arguments {
@@ -112,7 +92,7 @@ impl Arguments {
         self.dry_run || self.files_only || self.chat_only || self.index || self.full
     }
 
-    fn wanted(&self, target: &str) -> Result<Wanted, Failure> {
+    fn request(&self, target: &str, context: &Context) -> Result<Request, Failure> {
         if self.chat_only && !self.paths.is_empty() {
             return Err(Failure::new("--chat-only takes no paths"));
         }
@@ -121,66 +101,34 @@ impl Arguments {
             (_, true) => Scope::Chat,
             _ => Scope::Both,
         };
-        let (checkpoint, paths) = (target.to_owned(), self.paths.clone());
-        Ok(Wanted { checkpoint, paths, scope, index: self.index })
+        let (directory, paths) = (context.directory.clone(), self.paths.clone());
+        let to = Destination::Checkpoint(target.to_owned());
+        Ok(Request { directory, to, paths, scope, index: self.index })
     }
 }
 
-/// Plans to return to a checkpoint; `then` decides about the plan.
-pub(crate) fn roll_back<T, E: From<Failure>>(
-    keeper: &Keeper,
-    wanted: &Wanted,
-    context: &Context,
-    then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
-) -> Result<T, E> {
-    // How far the conversation is, its agent's own log says.
-    logs::catch_up(context);
-    let (workspace, _revived) =
-        keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
-    let paths = wanted.paths.iter().map(|path| context.inside(&workspace, path));
-    let paths: Vec<RelPath> = paths.collect::<Result<_, _>>()?;
-    let history = History::of(workspace.store(), workspace.id()).map_err(Failure::from)?;
-    let found = history.find(workspace.store(), &wanted.checkpoint).map_err(Failure::from)?;
-    let options = RollbackOptions { paths, scope: wanted.scope, index: wanted.index };
-    let progress = Progress::new("comparing the workspace with the checkpoint");
-    let planned = keeper.plan_rollback(&workspace, &history, &found, &options);
-    drop(progress);
-    then(planned.map_err(Failure::from)?)
-}
-
-/// The same for taking back the latest rollback, or what took it back.
-pub(crate) fn reverse<T, E: From<Failure>>(
-    keeper: &Keeper,
-    direction: Direction,
-    context: &Context,
-    then: impl FnOnce(PlannedRollback<'_, '_>) -> Result<T, E>,
-) -> Result<T, E> {
-    // How far the conversation is, its agent's own log says.
-    logs::catch_up(context);
-    let (workspace, _revived) =
-        keeper.workspace_with_history(&context.directory).map_err(Failure::from)?;
-    let progress = Progress::new("comparing the workspace with what it was");
-    let planned = keeper.plan_reverse(&workspace, direction);
-    drop(progress);
-    then(planned.map_err(Failure::from)?)
-}
-
-/// Shows a plan, asks, and does it.
-pub(crate) fn go_through(
-    mut planned: PlannedRollback<'_, '_>,
+/// Plans what is asked for, shows it, asks, does it, and says what was done.
+pub(crate) fn carry_out(
+    request: &Request,
     dry_run: bool,
     context: &Context,
-) -> Result<RollbackView, Failure> {
-    if dry_run || planned.is_empty() || !planned.view().blocked.is_empty() {
-        return Ok(planned.cancel());
+) -> Result<ExitCode, Failure> {
+    // The agent's own log says how far the conversation is.
+    logs::catch_up(context);
+    let opened = context.opened()?;
+    let progress = Progress::new("comparing the workspace");
+    let planned = takeback_undo::rollback::plan(opened, request)?;
+    drop(progress);
+    if dry_run || planned.is_empty() || planned.is_blocked() {
+        return Ok(show::show(planned.view(), dry_run, context));
     }
     if context.asks() {
-        // Nobody else waits while somebody thinks.
-        planned.pause()?;
         show::print_plan(planned.view(), "Will restore", "Will delete", context);
         show::print_warnings(planned.view(), context);
         output::go_on()?;
     }
-    let _progress = Progress::new("restoring");
-    Ok(planned.apply()?)
+    let progress = Progress::new("restoring");
+    let view = takeback_undo::rollback::apply(opened, planned)?;
+    drop(progress);
+    Ok(show::show(&view, dry_run, context))
 }

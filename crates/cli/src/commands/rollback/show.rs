@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use takeback_tree::{Blocked, BlockedReason, Kept, KeptReason, RelPath, Uncovered};
+use takeback_tree::{BlockedPath, BlockedReason, KeptPath, KeptReason, RelPath};
 use takeback_undo::{Action, Head, RollbackView};
 
 use crate::context::Context;
@@ -11,7 +11,8 @@ use crate::output::{self, Style, paint, print_section};
 /// Prints all of it.
 pub(crate) fn show(view: &RollbackView, dry_run: bool, context: &Context) -> ExitCode {
     let blocked = !view.blocked.is_empty();
-    let code = if blocked { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
+    let code = if blocked || is_left { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     if context.globals.json {
         output::print_json(view);
         return code;
@@ -22,7 +23,7 @@ pub(crate) fn show(view: &RollbackView, dry_run: bool, context: &Context) -> Exi
         print_plan(view, "Restored", "Deleted", context);
     }
     print_warnings(view, context);
-    view.warnings.iter().for_each(|warning| eprintln!("warning: {}", output::disarm(warning)));
+    view.warnings.iter().for_each(|warning| output::warn(warning));
     if blocked {
         eprintln!("error: nothing was changed: move what is in the way and repeat");
     } else if view.safety_checkpoint.is_some() {
@@ -62,9 +63,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
         "Left alone, because others may have changed them (--uncertain takes them back)";
     print_section(uncertain, paths(&view.uncertain), context);
     if context.globals.verbose {
-        let lines = view.uncovered.iter().map(|uncovered| {
-            format!("{}  ({})", uncovered.path, output::disarm(&output::reason(uncovered)))
-        });
+        let lines = view.uncovered.iter().map(output::uncovered_line);
         print_section("Not covered by the checkpoint", lines, context);
     } else if !view.uncovered.is_empty() {
         let count = output::count(view.uncovered.len(), "path");
@@ -82,7 +81,7 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
                 kinds.push(&effect.kind);
             }
         }
-        let sign = paint(context, Style::Warning, "⚠");
+        let sign = paint(Style::Warning, "⚠");
         let title = format!(
             "{sign} Files will be restored, but these {} changes cannot be reversed",
             kinds.join("/")
@@ -131,7 +130,7 @@ fn head(head: &Head) -> String {
     }
 }
 
-fn kept(kept: &Kept) -> String {
+fn kept(kept: &KeptPath) -> String {
     match kept.reason {
         KeptReason::NotCovered => format!("{}  (the checkpoint did not cover it)", kept.path),
         KeptReason::NotSaved => {
@@ -141,11 +140,9 @@ fn kept(kept: &Kept) -> String {
     }
 }
 
-fn blocked(blocked: &Blocked) -> String {
+fn blocked(blocked: &BlockedPath) -> String {
     let why = match &blocked.reason {
-        BlockedReason::Uncovered(reason) => {
-            output::reason(&Uncovered { path: blocked.path.clone(), reason: reason.clone() })
-        }
+        BlockedReason::Uncovered(reason) => output::reason(reason),
         BlockedReason::Uncapturable => "is never captured".into(),
         BlockedReason::TooManyFiles => "too many files".into(),
         BlockedReason::ParentReplaced => "is not a directory any more".into(),

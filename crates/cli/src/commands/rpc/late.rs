@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::thread::{self, JoinHandle};
 
 use crate::context::Context;
-use crate::reporting::Work;
+use crate::reporting::PendingReport;
 
 /// Those that are not known to be done.
 #[derive(Default)]
@@ -14,11 +14,11 @@ pub(super) struct Late {
 
 impl Late {
     /// Lets one go on.
-    pub(super) fn add(&self, work: Work, context: &Context) {
-        let context = context.elsewhere(&context.directory, &context.home);
+    pub(super) fn add(&self, pending: PendingReport, context: &Context) {
+        let context = context.in_directory(&context.directory);
         let finish = move || {
-            if let Some(handled) = work.wait_longer() {
-                work.leave_for_later(&context, &handled, None);
+            if let Some(handled) = pending.wait_longer() {
+                pending.spawn_follow_up(&context, &handled, None);
             }
         };
         let mut running = self.running.borrow_mut();

@@ -9,13 +9,18 @@ mod methods;
 mod params;
 mod protocol;
 
+use std::cell::{Cell, RefCell};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, SyncSender};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -51,6 +56,9 @@ Examples:
   takeback -C ~/code/shop rpc")]
 pub(crate) struct Arguments {}
 
+/// The time without a request after which the server closes the ledger.
+const IDLE: Duration = Duration::from_millis(500);
+
 /// What wakes the server.
 enum Event {
     Line(Line),
@@ -66,9 +74,20 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     end_on_signals(sender.clone(), stopped.clone())
         .map_err(|error| Failure::new("cannot listen to signals").because(&error))?;
     thread::spawn(move || read_lines(&sender));
-    let server = Server { context, late: Late::default() };
+    let server = Server::new(context);
     let mut ended = Ok(());
-    for event in events {
+    loop {
+        let event = match events.recv_timeout(IDLE) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) => {
+                server.rest();
+                match events.recv() {
+                    Ok(event) => event,
+                    Err(_) => break,
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
         let response = match event {
             // Lines that nobody has begun with are as good as not sent.
             _ if stopped.load(Ordering::SeqCst) => break,
@@ -134,14 +153,23 @@ fn send(response: &str) -> io::Result<()> {
     output.flush()
 }
 
-/// What stays from one request to the next. Store, ledger and configuration do not: others change
-/// them, and opening them costs less than noticing that.
-struct Server<'c> {
-    context: &'c Context,
+/// The state that stays from one request to the next: what is open, and the reports that are late.
+struct Server {
+    context: RefCell<Context>,
+    /// The files that what is open was made from.
+    stamp: Cell<Option<Stamp>>,
     late: Late,
 }
 
-impl Server<'_> {
+/// What tells whether another process replaced the configuration or the store.
+type Stamp = [Option<(u64, i64, i64, u64)>; 2];
+
+impl Server {
+    fn new(context: &Context) -> Server {
+        let context = RefCell::new(context.in_directory(&context.directory));
+        Server { context, stamp: Cell::new(None), late: Late::default() }
+    }
+
     fn answer(&self, line: &Line) -> Option<String> {
         match line {
             Line::TooLong => Some(protocol::answer_too_long(MAX_LINE)),
@@ -156,13 +184,39 @@ impl Server<'_> {
         };
         let mut params = Params::read(request.params.as_deref())?;
         let cwd: Option<AnyPath> = params.optional("cwd")?;
+        self.refresh();
+        let shared = self.context.borrow();
         let directory = match cwd {
-            Some(AnyPath(cwd)) => self.context.directory.join(cwd),
-            None => self.context.directory.clone(),
+            Some(AnyPath(cwd)) => shared.directory.join(cwd),
+            None => shared.directory.clone(),
         };
-        let context = self.context.elsewhere(&directory, &self.context.home);
-        // One that goes wrong does not end the others.
+        let context = shared.in_directory(&directory);
+        // A method that panics does not end the server.
         catch_unwind(AssertUnwindSafe(|| method(self, &context, params)))
             .unwrap_or_else(|_| Err(Error::internal()))
     }
+
+    /// Opens takeback's home, or opens it anew if the configuration or the store was replaced.
+    fn refresh(&self) {
+        let mut context = self.context.borrow_mut();
+        let stamp = read_stamp(&context.home);
+        if self.stamp.get() != Some(stamp) {
+            context.reopen();
+            self.stamp.set(Some(stamp));
+        }
+        // A configuration that cannot be read is reported by the methods that need it.
+        let _ = context.opened();
+    }
+
+    /// Closes the ledger while no request comes, so that other processes can repair it.
+    fn rest(&self) {
+        self.context.borrow().close_ledger();
+    }
+}
+
+fn read_stamp(home: &Path) -> Stamp {
+    ["config.toml", "checkpoints/store/store.json"].map(|name| {
+        let found = fs::metadata(home.join(name)).ok()?;
+        Some((found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
+    })
 }

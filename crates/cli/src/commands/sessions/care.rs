@@ -8,7 +8,7 @@ use takeback_ledger::{RepairReport, VerifyReport};
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Bar};
+use crate::output::{self, Progress};
 
 #[derive(Serialize)]
 struct VerifyView {
@@ -30,7 +30,7 @@ impl From<VerifyReport> for VerifyView {
 }
 
 pub(super) fn verify(context: &Context) -> Result<ExitCode, Failure> {
-    let bar = Bar::new("verifying", "messages");
+    let bar = Progress::counting("verifying", "messages");
     let view: VerifyView =
         context.ledger()?.verify(&|done, total| bar.step(done, Some(total)))?.into();
     drop(bar);
@@ -77,7 +77,7 @@ impl From<RepairReport> for RepairView {
 }
 
 pub(super) fn repair(context: &Context) -> Result<ExitCode, Failure> {
-    let bar = Bar::new("repairing", "rows");
+    let bar = Progress::counting("repairing", "rows");
     let progress = |done: u64, total: u64| bar.step(done, (total > done).then_some(total));
     let report = takeback_ledger::repair(&context.ledger_path(), context.now(), &progress)?;
     drop(bar);
@@ -128,7 +128,7 @@ struct OptimizeView {
 pub(super) fn optimize(context: &Context) -> Result<ExitCode, Failure> {
     let mut ledger = context.ledger()?;
     let bytes_before = size(&context.ledger_path());
-    let bar = Bar::new("indexing", "messages");
+    let bar = Progress::counting("indexing", "messages");
     ledger.optimize(&|indexed| bar.step(indexed as u64, None))?;
     drop(bar);
     let view = OptimizeView { bytes_before, bytes_after: size(&context.ledger_path()) };

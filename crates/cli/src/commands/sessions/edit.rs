@@ -1,4 +1,4 @@
-//! `takeback sessions title`, `fork`, `undo`, `redo`: changes to one session.
+//! `takeback sessions title`, `fork`, `rewind`, `unrewind`: changes to one session.
 
 use std::process::ExitCode;
 
@@ -11,13 +11,17 @@ use crate::failure::Failure;
 use crate::logs;
 use crate::output;
 
-/// Give a session a title, or take it away
+/// Give a session a title, or remove it
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback sessions title 4f2a 'Fix Docker Build'
+  takeback sessions title 4f2a ''                 remove the title")]
 pub(super) struct TitleArguments {
-    /// Its id, its title, or the beginning of its id
+    /// The session: its id, the beginning of its id, or its title
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The new title; "" takes the old one away
+    /// The new title; '' removes the old one
     #[arg(value_name = "TITLE")]
     title: String,
 }
@@ -28,8 +32,8 @@ pub(crate) struct TitleView {
     title: Option<String>,
 }
 
-/// Gives it to a session; an empty one takes it away.
-pub(crate) fn give_title(
+/// Sets the title of a session. A blank title removes it.
+pub(crate) fn set_title(
     ledger: &mut Ledger,
     session: &str,
     title: &str,
@@ -40,25 +44,33 @@ pub(crate) fn give_title(
     Ok(TitleView { session, title })
 }
 
-pub(super) fn title(arguments: &TitleArguments, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn run_title(
+    arguments: &TitleArguments,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
     let view =
-        give_title(&mut logs::current_ledger(context)?, &arguments.session, &arguments.title)?;
+        set_title(&mut *logs::current_ledger(context)?, &arguments.session, &arguments.title)?;
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
     }
     let id = output::disarm(&view.session);
     match view.title {
-        Some(title) => println!("{id} is called {} now.", output::disarm(&title)),
-        None => println!("{id} has no title now."),
+        Some(title) => println!("Set the title of {id} to {}.", output::disarm(&title)),
+        None => println!("Removed the title of {id}."),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Copy a session up to a message, to go another way from there
+/// Copy a session up to a message, to continue differently from there
+///
+/// The original stays as it is. `takeback sessions show` shows the numbers of messages.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback sessions fork 4f2a --at 6")]
 pub(super) struct ForkArguments {
-    /// Its id, its title, or the beginning of its id
+    /// The session: its id, the beginning of its id, or its title
     #[arg(value_name = "SESSION")]
     session: String,
     /// The number of the last message to copy
@@ -74,8 +86,8 @@ pub(crate) struct ForkView {
     title: Option<String>,
 }
 
-/// Makes one of a session, up to a message.
-pub(crate) fn make_fork(
+/// Copies a session up to and including the message `at`.
+pub(crate) fn fork_session(
     ledger: &mut Ledger,
     session: &str,
     at: i64,
@@ -86,9 +98,9 @@ pub(crate) fn make_fork(
     Ok(ForkView { session: fork.id, parent, at, title: fork.title })
 }
 
-pub(super) fn fork(arguments: &ForkArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = make_fork(
-        &mut logs::current_ledger(context)?,
+pub(super) fn run_fork(arguments: &ForkArguments, context: &Context) -> Result<ExitCode, Failure> {
+    let view = fork_session(
+        &mut *logs::current_ledger(context)?,
         &arguments.session,
         arguments.at,
         context.now(),
@@ -97,82 +109,98 @@ pub(super) fn fork(arguments: &ForkArguments, context: &Context) -> Result<ExitC
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
     }
-    let title = view.title.map(|title| format!(", {}", output::disarm(&title)));
-    println!("Forked: {}{}.", view.session, title.unwrap_or_default());
+    let title = view.title.map(|title| format!(" ({})", output::disarm(&title)));
+    println!("Forked as {}{}.", view.session, title.unwrap_or_default());
     Ok(ExitCode::SUCCESS)
 }
 
-/// An id that no session has.
+/// Makes an id that no session has.
 fn new_id() -> Result<String, Failure> {
     let random = getrandom::u64()
-        .map_err(|error| Failure::new("the system has no random numbers").because(&error))?;
+        .map_err(|error| Failure::new("the system provides no random numbers").because(&error))?;
     Ok(format!("takeback:{random:016x}"))
 }
 
 /// Take back the last turns of a conversation
 ///
-/// Their messages stay, marked as undone. Files are not touched: that is what `takeback rollback`
-/// is for.
+/// The messages are kept, marked as undone, until the conversation goes on: `takeback sessions
+/// unrewind` brings them back. Files stay as they are: `takeback rollback` restores those, too.
 #[derive(Args)]
-pub(super) struct UndoArguments {
-    /// Its id, its title, or the beginning of its id
+#[command(after_help = "\
+Examples:
+  takeback sessions rewind 4f2a              the last turn
+  takeback sessions rewind 4f2a --turns 3
+  takeback sessions unrewind 4f2a            bring it back")]
+pub(super) struct RewindArguments {
+    /// The session: its id, the beginning of its id, or its title
     #[arg(value_name = "SESSION")]
     session: String,
-    /// How many turns
+    /// The number of turns to take back
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
 }
 
-pub(super) fn undo(arguments: &UndoArguments, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn run_rewind(
+    arguments: &RewindArguments,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&arguments.session)?;
     let undone = ledger.undo_turns(&session, arguments.turns as usize, context.now())?;
-    show(&UndoView::new(session, undone), "Undone", context);
+    print_rewind(&RewindView::new(session, undone), "Rewound", context);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Take back the last undo
+/// Bring back what the last rewind took back
+///
+/// Works as long as nothing was said in the session since.
 #[derive(Args)]
-pub(super) struct RedoArguments {
-    /// Its id, its title, or the beginning of its id
+#[command(after_help = "\
+Examples:
+  takeback sessions unrewind 4f2a")]
+pub(super) struct UnrewindArguments {
+    /// The session: its id, the beginning of its id, or its title
     #[arg(value_name = "SESSION")]
     session: String,
 }
 
-pub(super) fn redo(arguments: &RedoArguments, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn run_unrewind(
+    arguments: &UnrewindArguments,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&arguments.session)?;
     let redone = ledger.redo(&session, context.now())?;
-    show(&UndoView::new(session, redone), "Redone", context);
+    print_rewind(&RewindView::new(session, redone), "Restored", context);
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an undo or a redo did.
+/// The messages that a rewind took back, or that an unrewind restored.
 #[derive(Serialize)]
-pub(crate) struct UndoView {
+pub(crate) struct RewindView {
     session: String,
     messages: usize,
     turns: usize,
     from_message: i64,
-    /// What the user had said there.
+    /// The words of the user in the first of these messages.
     prompt: Option<String>,
 }
 
-impl UndoView {
-    pub(crate) fn new(session: String, undone: Undone) -> UndoView {
+impl RewindView {
+    pub(crate) fn new(session: String, undone: Undone) -> RewindView {
         let Undone { messages, turns, from_seq, prompt } = undone;
-        UndoView { session, messages, turns, from_message: from_seq, prompt }
+        RewindView { session, messages, turns, from_message: from_seq, prompt }
     }
 }
 
-fn show(view: &UndoView, done: &str, context: &Context) {
+fn print_rewind(view: &RewindView, done: &str, context: &Context) {
     const PROMPT_LENGTH: usize = 200;
     if context.globals.json {
         output::print_json(view);
         return;
     }
     println!(
-        "{done}: {} with {}, from message {} on.",
+        "{done} {} ({}), from message {} on.",
         output::count(view.turns, "turn"),
         output::count(view.messages, "message"),
         view.from_message

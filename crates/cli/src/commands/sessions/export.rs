@@ -13,7 +13,7 @@ use takeback_ledger::{ExchangeError, Ledger, LedgerError, Transcript, mask, rend
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
-use crate::output::{self, Bar};
+use crate::output::{self, Progress};
 
 /// Write sessions out whole
 #[derive(Args)]
@@ -124,7 +124,7 @@ impl Export<'_> {
     /// Writes everything and tells how many sessions that were. Only a web page needs them all at
     /// once.
     fn write(&self, out: &mut dyn Write) -> Result<usize, ExchangeError> {
-        let bar = Bar::new("exporting", "sessions");
+        let bar = Progress::counting("exporting", "sessions");
         let mut written = 0;
         let mut page = Vec::new();
         if self.format == Format::Json {

@@ -9,13 +9,13 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
-use takeback_agents::{Found, LOGS, LogError, log_format};
+use takeback_agents::{LOG_FORMATS, LogError, LogRef, log_format};
 use takeback_import::hermes::HermesDatabase;
 use takeback_ledger::{ExchangeError, ImportReport, Ledger, TakenIn};
 
 use crate::context::Context;
 use crate::failure::{self, Failure};
-use crate::output::{self, Bar, Progress};
+use crate::output::{self, Progress};
 
 /// Bring sessions in
 ///
@@ -41,7 +41,7 @@ pub(super) struct Arguments {
 const HERMES: &str = "hermes";
 
 fn programs() -> PossibleValuesParser {
-    let agents = LOGS.iter().map(|format| format.agent);
+    let agents = LOG_FORMATS.iter().map(|format| format.agent);
     PossibleValuesParser::new([HERMES].into_iter().chain(agents))
 }
 
@@ -85,10 +85,10 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let (view, unit) = match (arguments.from.as_deref(), path) {
         (Some(HERMES), _) => {
             let hermes = hermes_path(path, context)?;
-            (from_hermes(&mut context.ledger()?, &hermes, context)?, "session")
+            (from_hermes(&mut *context.ledger()?, &hermes, context)?, "session")
         }
         (Some(agent), path) => (from_agent(agent, path, context)?, "line"),
-        (None, Some(path)) => (from_file(&mut context.ledger()?, path, context)?, "line"),
+        (None, Some(path)) => (from_file(&mut *context.ledger()?, path, context)?, "line"),
         (None, None) => return Err(Failure::new("name a file, or - for standard input")),
     };
     show(&view, unit, context);
@@ -104,7 +104,7 @@ fn from_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<View
         let file = File::open(context.directory.join(path)).map_err(failed)?;
         Box::new(BufReader::with_capacity(1 << 16, file))
     };
-    let bar = Bar::new("importing", "lines");
+    let bar = Progress::counting("importing", "lines");
     let progress = |line: usize| bar.step(line as u64, None);
     let report = match ledger.import_lines(&mut lines, context.now(), &progress) {
         Err(ExchangeError::Io(error)) => return Err(failed(error)),
@@ -141,7 +141,7 @@ fn read_hermes(
     let database = HermesDatabase::open(path, scratch)?;
     let transcripts = database.transcripts()?;
     drop(progress);
-    let bar = Bar::new("importing", "sessions");
+    let bar = Progress::counting("importing", "sessions");
     let total = transcripts.len();
     let mut report = ImportReport::default();
     let mut bad = Vec::new();
@@ -175,17 +175,17 @@ pub(crate) fn from_agent(
         Failure::new(format!("there is no home directory to find the logs of {agent} in"))
             .hint(&hint)
     })?;
-    let logs = format.find(&place).map_err(|error| Failure::from(error).hint(&hint))?;
+    let logs = format.find_logs(&place).map_err(|error| Failure::from(error).hint(&hint))?;
     let mut ledger = context.ledger()?;
-    let bar = Bar::new("importing", "logs");
+    let bar = Progress::counting("importing", "logs");
     let total = logs.len() as u64;
     let (mut taken, mut bad) = (TakenIn::default(), Vec::new());
     for (number, log) in (1..).zip(&logs) {
         match format.catch_up(&mut ledger, log, &|directory| context.root(directory), context.now())
         {
             Ok(caught_up) => {
-                taken.add(caught_up.taken);
-                bad.extend(unreadable(log, &caught_up.bad));
+                taken.add(caught_up.taken_in);
+                bad.extend(unreadable(log, &caught_up.bad_lines));
             }
             // Nothing else would come in either.
             Err(LogError::Ledger(error)) => return Err(error.into()),
@@ -209,7 +209,7 @@ pub(crate) fn from_agent(
 }
 
 /// Lines that cannot be read: the first, and how many there are.
-fn unreadable(log: &Found, lines: &[u64]) -> Option<Bad> {
+fn unreadable(log: &LogRef, lines: &[u64]) -> Option<Bad> {
     let line = usize::try_from(*lines.first()?).ok();
     let message = match lines.len() {
         1 => "it is not a JSON object".to_owned(),

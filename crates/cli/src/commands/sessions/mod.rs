@@ -30,7 +30,7 @@ Examples:
   takeback sessions --workspace .               those of this directory
   takeback sessions show 'Fix Docker Build'     read one
   takeback sessions search chat-send --since 7d
-  takeback sessions undo 4f2a                   take its last turn back
+  takeback sessions rewind 4f2a                 take back its last turn
   takeback sessions export --all -o all.jsonl
   takeback sessions import all.jsonl")]
 pub(crate) struct Arguments {
@@ -53,8 +53,11 @@ Examples:
     Tree(tree::Arguments),
     Title(edit::TitleArguments),
     Fork(edit::ForkArguments),
-    Undo(edit::UndoArguments),
-    Redo(edit::RedoArguments),
+    // "undo" means taking back files as well, so these have words of their own.
+    #[command(alias = "undo")]
+    Rewind(edit::RewindArguments),
+    #[command(alias = "redo")]
+    Unrewind(edit::UnrewindArguments),
     Stats(stats::Arguments),
     Export(export::Arguments),
     Import(import::Arguments),
@@ -80,10 +83,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         Some(Sub::Show(arguments)) => show::run(arguments, context),
         Some(Sub::Search(arguments)) => search::run(arguments, context),
         Some(Sub::Tree(arguments)) => tree::run(arguments, context),
-        Some(Sub::Title(arguments)) => edit::title(arguments, context),
-        Some(Sub::Fork(arguments)) => edit::fork(arguments, context),
-        Some(Sub::Undo(arguments)) => edit::undo(arguments, context),
-        Some(Sub::Redo(arguments)) => edit::redo(arguments, context),
+        Some(Sub::Title(arguments)) => edit::run_title(arguments, context),
+        Some(Sub::Fork(arguments)) => edit::run_fork(arguments, context),
+        Some(Sub::Rewind(arguments)) => edit::run_rewind(arguments, context),
+        Some(Sub::Unrewind(arguments)) => edit::run_unrewind(arguments, context),
         Some(Sub::Stats(arguments)) => stats::run(arguments, context),
         Some(Sub::Export(arguments)) => export::run(arguments, context),
         Some(Sub::Import(arguments)) => import::run(arguments, context),

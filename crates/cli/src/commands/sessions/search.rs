@@ -12,7 +12,7 @@ use super::when;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
-use crate::output::{self, Progress};
+use crate::output::{self, Progress, Style, paint};
 
 /// Search all messages, tool names and tool calls
 ///
@@ -139,7 +139,7 @@ fn show(view: &View, ids: &ShortIds) {
             title.unwrap_or_default()
         );
         row.before.iter().for_each(|before| neighbour(before));
-        println!("  > {}", marked(&output::disarm(&row.snippet)));
+        println!("  > {}", mark_matches(&output::disarm(&row.snippet)));
         row.after.iter().for_each(|after| neighbour(after));
     }
     let shown = view.results.len();
@@ -160,11 +160,17 @@ fn neighbour(message: &str) {
     }
 }
 
-/// On a terminal matches are bold instead of marked.
-fn marked(snippet: &str) -> String {
-    if std::io::stdout().is_terminal() {
-        snippet.replace(">>>", "\x1b[1m").replace("<<<", "\x1b[0m")
-    } else {
-        snippet.to_owned()
+/// Shows matches in bold on a terminal, and otherwise between marks.
+fn mark_matches(snippet: &str) -> String {
+    if !std::io::stdout().is_terminal() {
+        return snippet.to_owned();
     }
+    let mut parts = snippet.split(">>>");
+    let mut line = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (found, rest) = part.split_once("<<<").unwrap_or((part, ""));
+        line.push_str(&paint(Style::Match, found));
+        line.push_str(rest);
+    }
+    line
 }

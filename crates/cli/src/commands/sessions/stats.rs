@@ -49,7 +49,7 @@ pub(crate) struct View {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = view(arguments.by, &logs::current_ledger(context)?)?;
+    let view = view(arguments.by, &*logs::current_ledger(context)?)?;
     if context.globals.json {
         output::print_json(&view);
     } else {

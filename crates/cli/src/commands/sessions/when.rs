@@ -1,20 +1,20 @@
-//! Points in time as people type them: `7d` ago, or a date.
+//! Points in time as people type them: a span before now, or a date.
 
 use jiff::{Span, Timestamp, Zoned, civil};
 use takeback_ledger::Time;
 
-/// How they may be written, for the help.
+/// The forms that are understood, for error messages.
 pub(crate) const FORMS: &str =
     "give a time span like 30m, 12h, 7d, 3w, 6mo or 1y, or a date like 2026-01-31";
 
-/// For the command line.
+/// Parses a point in time from the command line.
 pub(crate) fn parse(text: &str) -> Result<Time, String> {
-    at(text, &Zoned::now()).ok_or_else(|| FORMS.to_owned())
+    resolve(text, &Zoned::now()).ok_or_else(|| FORMS.to_owned())
 }
 
-/// A span before `now`, a day (where `now` is), or a moment in RFC 3339.
-fn at(text: &str, now: &Zoned) -> Option<Time> {
-    let moment = if let Some(span) = span(text) {
+/// Resolves a span before `now`, a day in the time zone of `now`, or a moment in RFC 3339.
+fn resolve(text: &str, now: &Zoned) -> Option<Time> {
+    let moment = if let Some(span) = parse_span(text) {
         now.checked_sub(span).ok()?.timestamp()
     } else if let Ok(moment) = text.parse::<Timestamp>() {
         moment
@@ -24,21 +24,12 @@ fn at(text: &str, now: &Zoned) -> Option<Time> {
     Some(Time(moment.as_millisecond()))
 }
 
-/// Digits and a unit. Months and years are those of the calendar.
-fn span(text: &str) -> Option<Span> {
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    let count: i64 = text[..text.len() - unit.len()].parse().ok()?;
-    let span = Span::new();
-    match unit {
-        "m" => span.try_minutes(count),
-        "h" => span.try_hours(count),
-        "d" => span.try_days(count),
-        "w" => span.try_weeks(count),
-        "mo" => span.try_months(count),
-        "y" => span.try_years(count),
-        _ => return None,
-    }
-    .ok()
+/// Parses a span that counts backwards, with or without `ago`. Months and years are those of the
+/// calendar.
+fn parse_span(text: &str) -> Option<Span> {
+    let text = text.trim();
+    let text = text.strip_suffix("ago").unwrap_or(text);
+    text.trim_end().parse::<Span>().ok().filter(|span| !span.is_negative())
 }
 
 #[cfg(test)]
@@ -49,7 +40,7 @@ mod tests {
     fn check(text: &str, expected: Option<&str>) {
         let now: Zoned = "2026-03-31T12:00:00+02:00[Europe/Berlin]".parse().unwrap();
         let expected = expected.map(|time| Time::parse(time).unwrap());
-        assert_eq!(at(text, &now), expected, "{text}");
+        assert_eq!(resolve(text, &now), expected, "{text}");
     }
 
     #[test]
@@ -61,6 +52,17 @@ mod tests {
         check("1w", Some("2026-03-24T11:00:00Z"));
         check("1mo", Some("2026-02-28T11:00:00Z"));
         check("1y", Some("2025-03-31T10:00:00Z"));
+        check("90d", Some("2025-12-31T11:00:00Z"));
+        check("1d12h", Some("2026-03-29T22:00:00Z"));
+    }
+
+    #[test]
+    fn spans_may_be_written_in_words() {
+        check("7 d", Some("2026-03-24T11:00:00Z"));
+        check("2 weeks", Some("2026-03-17T11:00:00Z"));
+        check("2 weeks ago", Some("2026-03-17T11:00:00Z"));
+        check("1 day 12 hours", Some("2026-03-29T22:00:00Z"));
+        check("P1W", Some("2026-03-24T11:00:00Z"));
     }
 
     #[test]
@@ -72,8 +74,18 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for text in ["", "7", "d", "7 d", "-7d", "7dd", "soon", "2026-02-30", "99999999999999999y"]
-        {
+        for text in [
+            "",
+            "7",
+            "d",
+            "ago",
+            "-7d",
+            "-7d ago",
+            "7dd",
+            "soon",
+            "2026-02-30",
+            "99999999999999999y",
+        ] {
             check(text, None);
         }
         check("30000y", None);

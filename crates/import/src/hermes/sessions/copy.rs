@@ -1,28 +1,31 @@
-//! A private, consistent copy of a database that somebody else may be writing to.
+//! A private, consistent copy of a database that another process may be writing to.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use takeback_base::durable::{self, if_exists};
+use takeback_base::hex;
+
 use super::HermesError;
 
-/// How long to wait for a moment that is quiet for as long as copying takes.
+/// The time after which copying gives up on a database that changes faster than it is copied.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How much is copied before looking again whether it was in vain.
+/// The number of bytes that are copied between two checks of the original.
 const PIECE: u64 = 8 << 20;
 
-/// Longer than the clock of any local file system stands still.
+/// A time longer than any local file system's timestamps take to advance.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What marks one run of the write-ahead log; it is new whenever the log starts over.
+/// The size of the header of a write-ahead log. SQLite changes it whenever the log starts over.
 const LOG_HEADER: u64 = 32;
 
-/// A copy in a directory of its own, which goes when this is dropped.
+/// A copy in a directory of its own, which is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct PrivateCopy {
     directory: PathBuf,
@@ -30,17 +33,18 @@ pub(super) struct PrivateCopy {
 }
 
 impl PrivateCopy {
-    pub(super) fn make(original: &Path, scratch: &Path) -> Result<PrivateCopy, HermesError> {
+    /// Copies the database and its journal into a new directory below `scratch`.
+    pub(super) fn create(original: &Path, scratch: &Path) -> Result<PrivateCopy, HermesError> {
         let failed = |copy: &Path, source| {
             let (path, copy) = (original.to_owned(), copy.to_owned());
             HermesError::Copy { path, copy, source }
         };
-        let directory = make_directory(scratch).map_err(|error| failed(scratch, error))?;
+        let directory = create_directory(scratch).map_err(|error| failed(scratch, error))?;
         let copy = PrivateCopy { database: directory.join("state.db"), directory };
         let begun = Instant::now();
-        // The first attempt is made in any case, and again at once: copying had better begin right
-        // after a change.
-        while !copy_once(original, &copy.database).map_err(|error| failed(&copy.database, error))? {
+        // Another attempt begins at once: right after a change, the time until the next one is
+        // longest.
+        while !try_copy(original, &copy.database).map_err(|error| failed(&copy.database, error))? {
             if begun.elapsed() > PATIENCE {
                 return Err(HermesError::Changing { path: original.to_owned() });
             }
@@ -55,83 +59,82 @@ impl PrivateCopy {
 
 impl Drop for PrivateCopy {
     fn drop(&mut self) {
-        // Nobody is left to tell, and it is in a directory for such things.
+        // A failure cannot be reported from here, and the caller owns the directory above.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-fn make_directory(scratch: &Path) -> io::Result<PathBuf> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let directory = scratch.join(format!("hermes-{:016x}", u64::from_ne_bytes(random)));
-    DirBuilder::new().mode(0o700).recursive(true).create(scratch)?;
-    DirBuilder::new().mode(0o700).create(&directory)?;
+fn create_directory(scratch: &Path) -> io::Result<PathBuf> {
+    let directory = scratch.join(format!("hermes-{}", hex::random_digits(16)));
+    durable::create_directory(scratch)?;
+    durable::create_new_directory(&directory)?;
     Ok(directory)
 }
 
-/// Copies everything; whether it belongs together.
-fn copy_once(original: &Path, copy: &Path) -> io::Result<bool> {
-    let moment = Moment::settled(original)?;
-    let lasts = || Ok(Moment::now(original)? == moment);
-    if !copy_while(original, copy, lasts)? {
+/// Copies the database and its journal. Returns false if they changed meanwhile, so that the
+/// copies do not belong together.
+fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
+    let version = SourceVersion::read_settled(original)?;
+    let is_unchanged = || Ok(SourceVersion::read(original)? == version);
+    if !copy_while(original, copy, is_unchanged)? {
         return Ok(false);
     }
     for suffix in ["-wal", "-journal"] {
-        copy_if_there(&with_suffix(original, suffix), &with_suffix(copy, suffix))?;
+        copy_if_exists(&add_suffix(original, suffix), &add_suffix(copy, suffix))?;
     }
-    lasts()
+    is_unchanged()
 }
 
-/// As long as this is the same, the files belong together.
+/// A version of the database. Files that are copied while it stays the same belong together.
 ///
-/// With a write-ahead log that is the run of the log. What comes into the database meanwhile comes
-/// from the log, which is copied afterwards and wins over the database. The log may well grow: its
-/// checksums tell SQLite where the last whole transaction ends.
+/// With a write-ahead log, a version is one run of the log. Pages that are written to the database
+/// meanwhile come from the log, which is copied afterwards and wins over the database. The log may
+/// grow: its checksums tell SQLite where the last whole transaction ends.
 ///
-/// Without one, the database and the rollback journal themselves must not change.
+/// Without a log, neither the database nor the rollback journal may change.
 #[derive(PartialEq)]
-enum Moment {
+enum SourceVersion {
     Log(Vec<u8>),
-    Files(Stamp, Option<Stamp>),
+    Files(FileStamp, Option<FileStamp>),
 }
 
-impl Moment {
-    fn now(original: &Path) -> io::Result<Moment> {
-        let header = log_header(&with_suffix(original, "-wal"))?;
+impl SourceVersion {
+    fn read(original: &Path) -> io::Result<SourceVersion> {
+        let header = read_log_header(&add_suffix(original, "-wal"))?;
         if !header.is_empty() {
-            return Ok(Moment::Log(header));
+            return Ok(SourceVersion::Log(header));
         }
-        let journal = if_there(fs::metadata(with_suffix(original, "-journal")))?;
-        let database = Stamp::of(&fs::metadata(original)?);
-        Ok(Moment::Files(database, journal.as_ref().map(Stamp::of)))
+        let journal = if_exists(fs::metadata(add_suffix(original, "-journal")))?;
+        let database = FileStamp::new(&fs::metadata(original)?);
+        Ok(SourceVersion::Files(database, journal.as_ref().map(FileStamp::new)))
     }
 
-    /// A moment that every later change will end.
-    fn settled(original: &Path) -> io::Result<Moment> {
-        let moment = Moment::now(original)?;
-        if matches!(moment, Moment::Files(..)) {
+    /// Reads the version and waits until every later change will give the files other timestamps.
+    fn read_settled(original: &Path) -> io::Result<SourceVersion> {
+        let version = SourceVersion::read(original)?;
+        if matches!(version, SourceVersion::Files(..)) {
             let modified = fs::metadata(original)?.modified()?;
             let age = SystemTime::now().duration_since(modified).unwrap_or_default();
             if age < TICK {
                 thread::sleep(TICK);
             }
         }
-        Ok(moment)
+        Ok(version)
     }
 }
 
-/// What changes when a file changes.
+/// The metadata that changes when a file is written or replaced.
 #[derive(PartialEq)]
-struct Stamp {
+struct FileStamp {
     inode: u64,
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Stamp {
-    fn of(metadata: &Metadata) -> Stamp {
-        Stamp {
+impl FileStamp {
+    fn new(metadata: &Metadata) -> FileStamp {
+        FileStamp {
             inode: metadata.ino(),
             size: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -140,49 +143,40 @@ impl Stamp {
     }
 }
 
-fn copy_if_there(original: &Path, copy: &Path) -> io::Result<()> {
-    if if_there(copy_while(original, copy, || Ok(true)))?.is_none() {
-        // One of an earlier attempt does not belong to this one.
-        if_there(fs::remove_file(copy))?;
+fn copy_if_exists(original: &Path, copy: &Path) -> io::Result<()> {
+    if if_exists(copy_while(original, copy, || Ok(true)))?.is_none() {
+        // An earlier attempt may have left one.
+        if_exists(fs::remove_file(copy))?;
     }
     Ok(())
 }
 
-/// Copies a file, but gives up when `lasts` says so; whether it is whole.
+/// Copies a file piece by piece while `is_unchanged` returns true. Returns false if it gave up.
 fn copy_while(
     original: &Path,
     copy: &Path,
-    lasts: impl Fn() -> io::Result<bool>,
+    is_unchanged: impl Fn() -> io::Result<bool>,
 ) -> io::Result<bool> {
     let mut from = File::open(original)?;
-    // Not `fs::copy`: that takes over the mode, which may be read-only or open to everybody.
-    let mut to =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(copy)?;
+    // Not `fs::copy`, which copies the mode: that may be read-only, or readable for all users.
+    let mut to = durable::create_file(copy)?;
     while io::copy(&mut Read::by_ref(&mut from).take(PIECE), &mut to)? > 0 {
-        if !lasts()? {
+        if !is_unchanged()? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn log_header(log: &Path) -> io::Result<Vec<u8>> {
+fn read_log_header(log: &Path) -> io::Result<Vec<u8>> {
     let mut header = Vec::new();
-    if let Some(file) = if_there(File::open(log))? {
+    if let Some(file) = if_exists(File::open(log))? {
         file.take(LOG_HEADER).read_to_end(&mut header)?;
     }
     Ok(header)
 }
 
-fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+fn add_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
@@ -194,42 +188,42 @@ mod tests {
 
     use super::*;
 
-    fn write(connection: &Connection) {
+    fn insert_row(connection: &Connection) {
         connection
             .execute_batch("CREATE TABLE IF NOT EXISTS t (x); INSERT INTO t VALUES (1)")
             .unwrap();
     }
 
     #[test]
-    fn a_moment_lasts_until_the_log_starts_over() {
+    fn a_version_ends_when_the_log_starts_over() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("state.db");
         let connection = Connection::open(&file).unwrap();
         connection.execute_batch("PRAGMA journal_mode = WAL").unwrap();
-        write(&connection);
-        let moment = Moment::settled(&file).unwrap();
-        write(&connection);
-        assert!(Moment::now(&file).unwrap() == moment, "the log only grew");
+        insert_row(&connection);
+        let version = SourceVersion::read_settled(&file).unwrap();
+        insert_row(&connection);
+        assert!(SourceVersion::read(&file).unwrap() == version, "the log only grew");
         connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
-        assert!(Moment::now(&file).unwrap() == moment, "all that is new is in the log");
-        write(&connection);
-        assert!(Moment::now(&file).unwrap() != moment, "the log has forgotten what it had");
+        assert!(SourceVersion::read(&file).unwrap() == version, "everything new is in the log");
+        insert_row(&connection);
+        assert!(SourceVersion::read(&file).unwrap() != version, "the log has started over");
     }
 
     #[test]
-    fn a_moment_without_a_log_lasts_until_the_database_changes() {
+    fn a_version_without_a_log_ends_when_the_database_changes() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("state.db");
         let connection = Connection::open(&file).unwrap();
-        write(&connection);
-        let moment = Moment::settled(&file).unwrap();
-        assert!(Moment::now(&file).unwrap() == moment);
-        write(&connection);
-        assert!(Moment::now(&file).unwrap() != moment);
+        insert_row(&connection);
+        let version = SourceVersion::read_settled(&file).unwrap();
+        assert!(SourceVersion::read(&file).unwrap() == version);
+        insert_row(&connection);
+        assert!(SourceVersion::read(&file).unwrap() != version);
     }
 
     #[test]
-    fn a_copy_that_is_in_vain_is_given_up() {
+    fn copying_stops_when_the_original_has_changed() {
         let directory = tempfile::tempdir().unwrap();
         let (file, copy) = (directory.path().join("a"), directory.path().join("b"));
         fs::write(&file, vec![7; PIECE as usize + 1]).unwrap();

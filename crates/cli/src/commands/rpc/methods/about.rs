@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Changes when an old client would not understand the answers any more.
 const PROTOCOL: u32 = 1;
 
-pub(super) fn initialize(_: &Server<'_>, context: &Context, params: Params) -> Answer {
+pub(super) fn initialize(_: &Server, context: &Context, params: Params) -> Answer {
     params.end()?;
     let methods: Vec<&str> = super::METHODS.iter().map(|(name, _)| *name).collect();
     answer(&json!({
@@ -27,17 +27,17 @@ pub(super) fn initialize(_: &Server<'_>, context: &Context, params: Params) -> A
     }))
 }
 
-pub(super) fn status(_: &Server<'_>, context: &Context, params: Params) -> Answer {
+pub(super) fn status(_: &Server, context: &Context, params: Params) -> Answer {
     params.end()?;
-    answer(&context.keeper()?.status().map_err(Failure::from)?)
+    answer(&takeback_undo::retention::read_status(context.opened()?).map_err(Failure::from)?)
 }
 
-pub(super) fn config(_: &Server<'_>, context: &Context, params: Params) -> Answer {
+pub(super) fn config(_: &Server, context: &Context, params: Params) -> Answer {
     params.end()?;
     answer(&config::view(context)?)
 }
 
-pub(super) fn explain(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn explain(_: &Server, context: &Context, mut params: Params) -> Answer {
     let command: String = params.required("command")?;
     params.end()?;
     answer(&explaining::analyse(&command, context)?)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use takeback_tree::AnyPath;
-use takeback_undo::Wish;
+use takeback_undo::CheckpointOptions;
 
 use super::super::Server;
 use super::super::params::Params;
@@ -13,28 +13,27 @@ use crate::commands::checkpoint;
 use crate::commands::rollback::{diff as compare, list as listing};
 use crate::context::Context;
 
-pub(super) fn create(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
-    let wish = Wish {
+pub(super) fn create(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let options = CheckpointOptions {
         reason: params.optional("reason")?,
         name: params.optional("name")?,
         pinned: params.or_default("pinned")?,
     };
     params.end()?;
-    answer(&checkpoint::take(&wish, context)?)
+    answer(&checkpoint::take(&options, context)?)
 }
 
-pub(super) fn list(_: &Server<'_>, context: &Context, params: Params) -> Answer {
+pub(super) fn list(_: &Server, context: &Context, params: Params) -> Answer {
     params.end()?;
-    answer(&listing::view(&context.keeper()?, context)?)
+    answer(&listing::view(context)?)
 }
 
-pub(super) fn diff(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn diff(_: &Server, context: &Context, mut params: Params) -> Answer {
     let checkpoint: Name = params.required("checkpoint")?;
     let paths = paths(&mut params)?;
     let full = params.or_default("full")?;
     params.end()?;
-    let keeper = context.keeper()?;
-    answer(&compare::view(&keeper, &checkpoint.text(), &paths, full, context)?)
+    answer(&compare::view(&checkpoint.text(), &paths, full, context)?)
 }
 
 /// What a checkpoint is called: a number of the list (`2`), a step (`"2.3"`), a name, an id.

@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::json;
 use takeback_agents::notice_text;
-use takeback_ledger::{Ledger, MessageRecord, SessionRecord, UsageRecord};
+use takeback_ledger::{MessageRecord, SessionRecord, UsageRecord};
 use takeback_tree::{AnyPath, RelPath};
-use takeback_undo::{EffectView, Notice};
+use takeback_undo::{EffectView, LedgerGuard, Notice, rollback};
 
 use super::super::Server;
 use super::super::params::{Name, Params};
@@ -43,16 +43,16 @@ impl From<&Notice> for NoticeView {
 }
 
 /// Each is taken once.
-pub(super) fn take_notices(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn take_notices(_: &Server, context: &Context, mut params: Params) -> Answer {
     let (_, session) = session(&mut params)?;
     params.end()?;
     let failed = |cause: String| Failure::new("notices cannot be taken").because_of(&cause);
-    let notices = context.keeper()?.take_notices(&session).map_err(failed)?;
+    let notices = rollback::take_notices(context.opened()?, &session).map_err(failed)?;
     let views: Vec<NoticeView> = notices.iter().map(NoticeView::from).collect();
     answer(&json!({ "session": session, "notices": views, "text": notice_text(&notices) }))
 }
 
-pub(super) fn append(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answer {
     let (agent, session) = session(&mut params)?;
     let messages: Vec<MessageRecord> = params.required("messages")?;
     params.end()?;
@@ -70,7 +70,7 @@ pub(super) fn append(_: &Server<'_>, context: &Context, mut params: Params) -> A
     answer(&json!({ "session": session, "messages": numbers }))
 }
 
-pub(super) fn record_usage(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn record_usage(_: &Server, context: &Context, mut params: Params) -> Answer {
     let (agent, session) = session(&mut params)?;
     let usage: UsageRecord = params.required("usage")?;
     params.end()?;
@@ -91,12 +91,16 @@ fn session(params: &mut Params) -> Result<(String, String), Error> {
 }
 
 /// The ledger, with this session in it and all that was reported of it before.
-fn ledger_with(agent: &str, session: &str, context: &Context) -> Result<Ledger, Failure> {
+fn ledger_with<'c>(
+    agent: &str,
+    session: &str,
+    context: &'c Context,
+) -> Result<LedgerGuard<'c>, Failure> {
     let mut ledger = context.ledger()?;
     if !ledger.catch_up()? {
         return Err(Failure::new("earlier events cannot be written yet").hint("repeat it later"));
     }
-    let workspace = context.keeper()?.root(&context.directory).ok();
+    let workspace = context.opened()?.find_root(&context.directory).ok();
     let record = SessionRecord {
         id: session.to_owned(),
         source: agent.to_owned(),

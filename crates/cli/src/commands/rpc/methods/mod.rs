@@ -13,7 +13,7 @@ use super::protocol::Answer;
 use crate::context::Context;
 
 /// `cwd` is in the context by then.
-pub(super) type Method = fn(&Server<'_>, &Context, Params) -> Answer;
+pub(super) type Method = fn(&Server, &Context, Params) -> Answer;
 
 /// All there are. Whoever adds one here adds it to SPEC.md.
 const METHODS: [(&str, Method); 31] = [

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use takeback_agents::{Heard, agent, parse};
+use takeback_agents::{ParsedPayload, find_agent, parse_payload};
 use takeback_tree::Oid;
-use takeback_undo::Report;
+use takeback_undo::{Deadline, Report};
 
 use super::super::Server;
 use super::super::params::{Name, Params};
 use super::super::protocol::{Answer, Error, answer};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::reporting::{self, Waited, Work};
+use crate::reporting::{self, PendingReport, Waited, workspace_of};
 
 /// What a tool call has.
 pub(super) const CALL: [&str; 3] = ["call", "tool", "input"];
@@ -41,27 +41,28 @@ struct View {
 pub(super) fn report(
     event: &str,
     fields: &[&'static str],
-    server: &Server<'_>,
+    server: &Server,
     context: &Context,
     params: Params,
 ) -> Answer {
     let report = read(event, fields, context, params)?;
     let mut view = View { session: report.session_id(), ..View::default() };
-    let Some((keeper, failures)) = reporting::keeper(context) else { return answer(&view) };
-    let place = keeper.root(&report.directory).unwrap_or(report.directory.clone());
-    failures.iter().for_each(|failure| keeper.note_failure(&place, failure));
+    let Some((opened, failures)) = reporting::open(context) else { return answer(&view) };
+    for failure in &failures {
+        opened.note_failure(&workspace_of(&opened, &report.directory), failure);
+    }
     (view.enabled, view.failures) = (true, failures);
-    let work = Work::begin(&keeper, &place, &report, None);
-    match work.wait() {
+    let pending = PendingReport::start(&opened, &report, Deadline::open());
+    match pending.wait() {
         Waited::Done(handled) => {
-            work.leave_for_later(context, &handled, None);
+            pending.spawn_follow_up(context, &handled, None);
             (view.checkpoints, view.missed) = (handled.checkpoints, handled.missed);
             view.failures.extend(handled.failures);
         }
         Waited::TooLong { message } => {
             (view.late, view.missed) = (true, true);
             view.failures.push(message);
-            server.late.add(work, context);
+            server.late.add(pending, context);
         }
         Waited::Broken { message } => {
             view.missed = true;
@@ -89,9 +90,9 @@ fn read(
     }
     params.end()?;
     let told = serde_json::to_vec(&told).expect("JSON becomes JSON");
-    let generic = agent("generic").expect("it is in the table");
-    match parse(generic, Some(event), &told, &context.directory) {
-        Ok(Some(Heard::Report { report, .. })) => Ok(*report),
+    let generic = find_agent("generic").expect("it is in the table");
+    match parse_payload(generic, Some(event), &told, &context.directory) {
+        Ok(Some(ParsedPayload::Report { report, .. })) => Ok(*report),
         Ok(_) => Err(Error::internal()),
         Err(error) => Err(Failure::new("this cannot be understood").because(&error).into()),
     }

@@ -1,124 +1,109 @@
-//! The way back: plans, and doing what they say.
+//! The way back: plans, and applying them.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
-use takeback_undo::{Direction, PlannedRollback, Resolution, RollbackView, Scope, UndoOptions};
+use takeback_undo::rollback::{self, apply as apply_plan, roll_back};
+use takeback_undo::{Destination, Planned, Request, RollbackView, Scope, TurnUndo};
 
 use super::super::Server;
 use super::super::params::Params;
 use super::super::protocol::{Answer, Error, answer};
 use super::checkpoints::{Name, paths};
-use crate::commands::rollback::{Wanted, reverse, roll_back};
-use crate::commands::undo::undo as undo_turn;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 
-pub(super) fn plan(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
-    let wanted = wanted(&mut params)?;
+pub(super) fn plan(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let request = read_request(context, &mut params)?;
     params.end()?;
-    answer(&roll_back(&context.keeper()?, &wanted, context, show)?)
+    answer(&describe_plan(&make_plan(context, &request)?))
 }
 
-pub(super) fn apply(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
-    let wanted = wanted(&mut params)?;
-    let digest = params.optional("digest")?;
+pub(super) fn apply(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let request = read_request(context, &mut params)?;
+    carry_out(context, &request, params)
+}
+
+pub(super) fn plan_turn(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let request = read_turn_request(context, &mut params)?;
     params.end()?;
-    answer(&roll_back(&context.keeper()?, &wanted, context, |plan| carry_out(plan, digest))?)
+    answer(&describe_plan(&make_plan(context, &request)?))
 }
 
-pub(super) fn undo(_: &Server<'_>, context: &Context, params: Params) -> Answer {
-    step(Direction::Undo, context, params)
+pub(super) fn apply_turn(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let request = read_turn_request(context, &mut params)?;
+    carry_out(context, &request, params)
 }
 
-pub(super) fn redo(_: &Server<'_>, context: &Context, params: Params) -> Answer {
-    step(Direction::Redo, context, params)
+pub(super) fn undo(_: &Server, context: &Context, params: Params) -> Answer {
+    reverse(Destination::BeforeLastRollback, context, params)
 }
 
-fn step(direction: Direction, context: &Context, mut params: Params) -> Answer {
+pub(super) fn redo(_: &Server, context: &Context, params: Params) -> Answer {
+    reverse(Destination::BeforeLastUndo, context, params)
+}
+
+fn reverse(to: Destination, context: &Context, mut params: Params) -> Answer {
     let dry_run: bool = params.or_default("dry_run")?;
+    let request = Request::new(&context.directory, to);
+    if dry_run {
+        params.end()?;
+        return answer(make_plan(context, &request)?.view());
+    }
+    carry_out(context, &request, params)
+}
+
+fn make_plan(context: &Context, request: &Request) -> Result<Planned, Failure> {
+    // The agent's own log says how far the conversation is.
+    logs::catch_up(context);
+    Ok(rollback::plan(context.opened()?, request)?)
+}
+
+/// Applies what a request asks for. With a digest, only if the plan is still the one that the
+/// digest belongs to.
+fn carry_out(context: &Context, request: &Request, mut params: Params) -> Answer {
+    let digest: Option<String> = params.optional("digest")?;
     params.end()?;
-    let view = reverse(&context.keeper()?, direction, context, |plan| match dry_run {
-        true => Ok(plan.cancel()),
-        false => carry_out(plan, None),
-    });
-    answer(&view?)
-}
-
-pub(super) fn plan_turn(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
-    let options = undo_options(&mut params)?;
-    params.end()?;
-    answer(&undo_turn(&context.keeper()?, &options, context, show)?)
-}
-
-pub(super) fn apply_turn(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
-    let options = undo_options(&mut params)?;
-    let digest = params.optional("digest")?;
-    params.end()?;
-    answer(&undo_turn(&context.keeper()?, &options, context, |plan| carry_out(plan, digest))?)
-}
-
-/// What a plan says, and how to ask for exactly that.
-fn show(plan: PlannedRollback<'_, '_>) -> Result<Value, Error> {
-    let digest = plan.digest();
-    Ok(json!({ "digest": digest, "plan": plan.cancel() }))
-}
-
-/// Does what a plan says, if it is still the one with this digest.
-fn carry_out(plan: PlannedRollback<'_, '_>, digest: Option<String>) -> Result<RollbackView, Error> {
-    if digest.is_some_and(|digest| digest != plan.digest().to_string()) {
-        return Err(Error::changed(&show(plan)?));
+    let Some(digest) = digest else {
+        logs::catch_up(context);
+        let view = roll_back(context.opened()?, request).map_err(Failure::from)?;
+        return answer_unless_blocked(view);
+    };
+    let planned = make_plan(context, request)?;
+    if digest != planned.digest().to_string() {
+        return Err(Error::changed(&describe_plan(&planned)));
     }
-    if !plan.view().blocked.is_empty() {
-        return Err(Error::blocked(&plan.cancel()));
+    if planned.is_blocked() || planned.is_empty() {
+        return answer_unless_blocked(planned.into_view());
     }
-    if plan.is_empty() {
-        return Ok(plan.cancel());
-    }
-    Ok(plan.apply().map_err(Failure::from)?)
+    answer(&apply_plan(context.opened()?, planned).map_err(Failure::from)?)
 }
 
-fn wanted(params: &mut Params) -> Result<Wanted, Error> {
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "snake_case")]
-    enum What {
-        #[default]
-        Both,
-        Files,
-        Chat,
-    }
+fn answer_unless_blocked(view: RollbackView) -> Answer {
+    if view.blocked.is_empty() { answer(&view) } else { Err(Error::blocked(&view)) }
+}
+
+/// Describes a plan, and how to ask for exactly that.
+fn describe_plan(planned: &Planned) -> Value {
+    json!({ "digest": planned.digest(), "plan": planned.view() })
+}
+
+fn read_request(context: &Context, params: &mut Params) -> Result<Request, Error> {
     let checkpoint: Name = params.required("checkpoint")?;
-    let paths = paths(params)?;
-    let scope = match params.or_default("scope")? {
-        What::Both => Scope::Both,
-        What::Files => Scope::Files,
-        What::Chat => Scope::Chat,
-    };
-    let index = params.or_default("index")?;
-    if scope == Scope::Chat && (index || !paths.is_empty()) {
-        return Err(Error::invalid_params("scope: \"chat\" goes with neither paths nor index"));
+    let mut request = Request::new(&context.directory, Destination::Checkpoint(checkpoint.text()));
+    request.paths = paths(params)?;
+    request.scope = params.or_default("scope")?;
+    request.index = params.or_default("index")?;
+    if request.scope == Scope::Chat && (request.index || !request.paths.is_empty()) {
+        return Err(Error::invalid_params("scope: \"chat\" takes neither paths nor index"));
     }
-    Ok(Wanted { checkpoint: checkpoint.text(), paths, scope, index })
+    Ok(request)
 }
 
-fn undo_options(params: &mut Params) -> Result<UndoOptions, Error> {
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "snake_case")]
-    enum Conflicts {
-        #[default]
-        Leave,
-        Theirs,
-        Ours,
-        Markers,
-    }
-    let conflicts = match params.or_default("conflicts")? {
-        Conflicts::Leave => Resolution::Leave,
-        Conflicts::Theirs => Resolution::Theirs,
-        Conflicts::Ours => Resolution::Ours,
-        Conflicts::Markers => Resolution::Markers,
-    };
-    Ok(UndoOptions {
+fn read_turn_request(context: &Context, params: &mut Params) -> Result<Request, Error> {
+    let options = TurnUndo {
         row: params.optional("turn")?,
-        conflicts,
+        conflicts: params.or_default("conflicts")?,
         uncertain: params.or_default("uncertain")?,
-    })
+    };
+    Ok(Request::new(&context.directory, Destination::WithoutTurn(options)))
 }

@@ -7,7 +7,7 @@ use takeback_tree::AnyPath;
 use super::super::Server;
 use super::super::params::Params;
 use super::super::protocol::{Answer, Error, answer};
-use crate::commands::sessions::edit::{self, UndoView};
+use crate::commands::sessions::edit::{self, RewindView};
 use crate::commands::sessions::list::{self as listing, ListArguments};
 use crate::commands::sessions::{
     search as searching, show, stats as totals, tree as lineage, when,
@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
 
-pub(super) fn list(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn list(_: &Server, context: &Context, mut params: Params) -> Answer {
     let workspace: Option<AnyPath> = params.optional("workspace")?;
     let arguments = ListArguments {
         sources: params.or_default("sources")?,
@@ -30,7 +30,7 @@ pub(super) fn list(_: &Server<'_>, context: &Context, mut params: Params) -> Ans
     answer(&listing::View::new(&arguments, &found))
 }
 
-pub(super) fn get(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn get(_: &Server, context: &Context, mut params: Params) -> Answer {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "snake_case")]
     enum Format {
@@ -51,7 +51,7 @@ pub(super) fn get(_: &Server<'_>, context: &Context, mut params: Params) -> Answ
     }
 }
 
-pub(super) fn search(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn search(_: &Server, context: &Context, mut params: Params) -> Answer {
     let arguments = searching::Arguments {
         query: vec![params.required("query")?],
         sources: params.or_default("sources")?,
@@ -62,10 +62,10 @@ pub(super) fn search(_: &Server<'_>, context: &Context, mut params: Params) -> A
         limit: limit(&mut params)?.unwrap_or(20),
     };
     params.end()?;
-    answer(&searching::view(&arguments, &mut logs::current_ledger(context)?)?)
+    answer(&searching::view(&arguments, &mut *logs::current_ledger(context)?)?)
 }
 
-pub(super) fn tree(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn tree(_: &Server, context: &Context, mut params: Params) -> Answer {
     let session: String = params.required("session")?;
     params.end()?;
     let ledger = logs::current_ledger(context)?;
@@ -73,21 +73,21 @@ pub(super) fn tree(_: &Server<'_>, context: &Context, mut params: Params) -> Ans
     answer(&lineage::family(&ledger, &id)?)
 }
 
-pub(super) fn title(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn title(_: &Server, context: &Context, mut params: Params) -> Answer {
     let session: String = params.required("session")?;
     let title: String = params.required("title")?;
     params.end()?;
-    answer(&edit::give_title(&mut logs::current_ledger(context)?, &session, &title)?)
+    answer(&edit::set_title(&mut *logs::current_ledger(context)?, &session, &title)?)
 }
 
-pub(super) fn fork(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn fork(_: &Server, context: &Context, mut params: Params) -> Answer {
     let session: String = params.required("session")?;
     let at = params.required("at")?;
     params.end()?;
-    answer(&edit::make_fork(&mut logs::current_ledger(context)?, &session, at, context.now())?)
+    answer(&edit::fork_session(&mut *logs::current_ledger(context)?, &session, at, context.now())?)
 }
 
-pub(super) fn undo(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn undo(_: &Server, context: &Context, mut params: Params) -> Answer {
     let session: String = params.required("session")?;
     let turns: Option<usize> = params.optional("turns")?;
     params.end()?;
@@ -97,22 +97,22 @@ pub(super) fn undo(_: &Server<'_>, context: &Context, mut params: Params) -> Ans
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&session).map_err(Failure::from)?;
     let undone = ledger.undo_turns(&session, turns.unwrap_or(1), context.now());
-    answer(&UndoView::new(session, undone.map_err(Failure::from)?))
+    answer(&RewindView::new(session, undone.map_err(Failure::from)?))
 }
 
-pub(super) fn redo(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn redo(_: &Server, context: &Context, mut params: Params) -> Answer {
     let session: String = params.required("session")?;
     params.end()?;
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&session).map_err(Failure::from)?;
     let redone = ledger.redo(&session, context.now());
-    answer(&UndoView::new(session, redone.map_err(Failure::from)?))
+    answer(&RewindView::new(session, redone.map_err(Failure::from)?))
 }
 
-pub(super) fn stats(_: &Server<'_>, context: &Context, mut params: Params) -> Answer {
+pub(super) fn stats(_: &Server, context: &Context, mut params: Params) -> Answer {
     let by = params.or_default("by")?;
     params.end()?;
-    answer(&totals::view(by, &logs::current_ledger(context)?)?)
+    answer(&totals::view(by, &*logs::current_ledger(context)?)?)
 }
 
 fn limit(params: &mut Params) -> Result<Option<u32>, Error> {

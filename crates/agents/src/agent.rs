@@ -1,0 +1,160 @@
+//! The type of a row of the agent table, and lookups in the table.
+
+use crate::agent_table::AGENTS;
+use crate::payload::{HookPayload, JsonObject};
+use crate::wiring::Wiring;
+
+/// An agent that takeback knows.
+pub struct Agent {
+    /// The name on the command line, also used as the prefix of the agent's session ids.
+    pub name: &'static str,
+    /// The name of the product, as people write it.
+    pub title: &'static str,
+    /// True if this row was checked against the real program, not only against its documentation.
+    pub proven: bool,
+    /// The agent's event names and their meaning. Events that are not listed are ignored.
+    pub events: &'static [(&'static str, Signal)],
+    /// The tools of the agent. `None` means that each call is judged by its name and input alone.
+    pub tools: Option<KnownTools>,
+    /// The JSON in which a hook passes a notice to the model.
+    pub notice_format: NoticeFormat,
+    /// The events on which printing a notice is safe.
+    pub notice_events: &'static [&'static str],
+    /// Instructions for rewinding the agent's own copy of a conversation. `{}` stands for the
+    /// session id.
+    pub(crate) resume: Option<&'static str>,
+    /// The way in which a hook stops the agent from running a tool.
+    pub refusal: Refusal,
+    /// The events on which a hook can answer the user's prompt itself, so that the model is not
+    /// asked.
+    pub answer_events: &'static [&'static str],
+    /// Things that takeback cannot see or do in this agent.
+    pub limitations: &'static [&'static str],
+    /// The changes that `install` makes. `None` if the agent has to call takeback by itself.
+    pub(crate) wiring: Option<&'static Wiring>,
+    /// The payload keys that can hold the event name. Agents without such a key pass the name as
+    /// an argument of the hook.
+    pub(crate) event_keys: &'static [&'static str],
+    /// Reads a hook payload. Returns `None` if the payload is of no interest.
+    pub(crate) read_payload: fn(&JsonObject, Signal) -> Option<HookPayload>,
+}
+
+impl Agent {
+    /// Returns true if `takeback install` supports the agent.
+    pub fn has_wiring(&self) -> bool {
+        self.wiring.is_some()
+    }
+
+    /// Returns true if `event` is the agent's name for the moment before a tool runs.
+    pub fn is_before_tool(&self, event: Option<&str>) -> bool {
+        self.events
+            .iter()
+            .any(|(name, signal)| Some(*name) == event && *signal == Signal::BeforeTool)
+    }
+
+    /// Returns the step that the user still has to take after `takeback install`.
+    pub fn next_step(&self) -> Option<&'static str> {
+        self.wiring?.next_step
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The meaning of an agent's event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// A session begins or is resumed.
+    SessionStart,
+    /// The user sent a prompt.
+    TurnStart,
+    /// The user typed one of the agent's slash commands, which expands to a prompt.
+    Command,
+    /// The agent is about to run a tool.
+    BeforeTool,
+    /// A tool has finished, successfully or not.
+    AfterTool,
+    /// A tool has failed.
+    ToolFailed,
+    /// The agent has finished its work on a prompt.
+    TurnEnd,
+    /// A session is over.
+    SessionEnd,
+    /// A subagent begins.
+    ChildStart,
+    /// A subagent has finished.
+    ChildEnd,
+}
+
+/// The known tools of an agent. A tool that is not listed may change any file.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownTools {
+    /// Tools that run shell commands.
+    pub shell: &'static [&'static str],
+    /// Tools that write files.
+    pub files: &'static [&'static str],
+    /// Tools that only read.
+    pub reading: &'static [&'static str],
+}
+
+/// The JSON in which a hook passes a notice to an agent's model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeFormat {
+    /// `{"hookSpecificOutput": {"hookEventName": …, "additionalContext": …}}`
+    HookSpecificOutput,
+    /// `{"additionalContext": "…"}` at the top level
+    AdditionalContext,
+    /// `{"additional_context": "…"}` at the top level
+    SnakeContext,
+    /// `{"cancel": false, "contextModification": …}`
+    ContextModification,
+    /// `{"notice": …}`, read by takeback's plugin inside the agent
+    Plugin,
+    /// No format: the agent's hooks cannot reach its model.
+    None,
+}
+
+/// The way in which a hook stops an agent from running a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// An exit code. The reason goes to standard error.
+    Code(u8),
+    /// `{"permissionDecision": "deny", "permissionDecisionReason": …}`
+    PermissionDecision,
+    /// `{"cancel": true, "errorMessage": …}`
+    Cancel,
+    /// `{"refusal": …}`, read by takeback's plugin inside the agent
+    Plugin,
+}
+
+/// Finds an agent by its name.
+pub fn find_agent(name: &str) -> Option<&'static Agent> {
+    AGENTS.iter().find(|agent| agent.name == name)
+}
+
+/// Tells the user how to rewind the agent's own copy of a session's conversation. Returns `None` if
+/// the agent cannot do that or is unknown.
+pub fn resume_hint(session: &str) -> Option<String> {
+    let (name, id) = session.split_once(':')?;
+    // A subagent's work is part of its parent's conversation.
+    let id = id.split('/').next().filter(|id| !id.is_empty())?;
+    Some(find_agent(name)?.resume?.replace("{}", &takeback_undo::hook::quote_word(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_knows_how_to_rewind_its_conversation() {
+        let claude =
+            "`claude --resume 'a b' --fork-session`, then press Esc twice and choose the prompt";
+        assert_eq!(resume_hint("claude:a b/sub").as_deref(), Some(claude));
+        for unknown in ["copilot:1", "mine:1", "claude", "claude:"] {
+            assert_eq!(resume_hint(unknown), None, "{unknown}");
+        }
+    }
+}

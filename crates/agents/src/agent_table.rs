@@ -1,0 +1,336 @@
+//! The agent table: one row per agent.
+
+use crate::agent::{Agent, NoticeFormat, Refusal, Signal};
+use crate::payload::{
+    claude, cline, codex, copilot, cursor, droid, gemini, generic, goose, opencode, pi, qwen,
+};
+use crate::{known_tools, wiring};
+
+/// Every agent that takeback knows.
+pub const AGENTS: &[Agent] = &[
+    Agent {
+        name: "generic",
+        title: "any agent that sends takeback's own format",
+        proven: true,
+        events: &[
+            ("session_start", Signal::SessionStart),
+            ("turn_start", Signal::TurnStart),
+            ("before_tool", Signal::BeforeTool),
+            ("after_tool", Signal::AfterTool),
+            ("turn_end", Signal::TurnEnd),
+            ("session_end", Signal::SessionEnd),
+        ],
+        tools: None,
+        notice_format: NoticeFormat::None,
+        notice_events: &[],
+        resume: None,
+        refusal: Refusal::Code(1),
+        answer_events: &[],
+        limitations: &[],
+        wiring: None,
+        event_keys: &["event"],
+        read_payload: generic::read_payload,
+    },
+    Agent {
+        name: "claude",
+        title: "Claude Code",
+        proven: true,
+        events: CLAUDE_EVENTS,
+        tools: Some(known_tools::CLAUDE),
+        notice_format: NoticeFormat::HookSpecificOutput,
+        // Never on Stop: output there makes Claude Code call its model again.
+        notice_events: &["UserPromptSubmit", "PostToolUse"],
+        resume: Some(
+            "`claude --resume {} --fork-session`, then press Esc twice and choose the prompt",
+        ),
+        refusal: Refusal::Code(2),
+        answer_events: &["UserPromptSubmit", "UserPromptExpansion"],
+        limitations: &["commands you run with ! are not reported"],
+        wiring: Some(&wiring::claude::WIRING),
+        event_keys: &["hook_event_name"],
+        read_payload: claude::read_payload,
+    },
+    Agent {
+        name: "codex",
+        title: "Codex",
+        proven: true,
+        events: CLAUDE_EVENTS,
+        tools: Some(known_tools::CODEX),
+        notice_format: NoticeFormat::HookSpecificOutput,
+        notice_events: &["UserPromptSubmit", "PostToolUse"],
+        resume: Some("`codex fork {}`, then press Esc twice and choose the prompt"),
+        refusal: Refusal::Code(2),
+        answer_events: &["UserPromptSubmit"],
+        limitations: &["in its terminal, type `takeback rollback` instead of /rollback"],
+        wiring: Some(&wiring::codex::WIRING),
+        event_keys: &["hook_event_name"],
+        read_payload: codex::read_payload,
+    },
+    Agent {
+        name: "gemini",
+        title: "Gemini CLI",
+        proven: true,
+        events: &[
+            ("SessionStart", Signal::SessionStart),
+            ("BeforeAgent", Signal::TurnStart),
+            ("BeforeTool", Signal::BeforeTool),
+            ("AfterTool", Signal::AfterTool),
+            ("AfterAgent", Signal::TurnEnd),
+            ("SessionEnd", Signal::SessionEnd),
+        ],
+        tools: Some(known_tools::GEMINI),
+        notice_format: NoticeFormat::HookSpecificOutput,
+        // Not on SessionStart: Gemini would put the text in front of the prompt and then not expand a
+        // command in it.
+        notice_events: &["BeforeAgent", "AfterTool"],
+        resume: Some(
+            "`gemini --resume {}`, then /rewind and choose to rewind only the conversation",
+        ),
+        refusal: Refusal::Code(2),
+        answer_events: &[],
+        limitations: &[
+            "calls have no ids, so two identical calls at the same time cannot be told apart",
+        ],
+        wiring: Some(&wiring::gemini::WIRING),
+        event_keys: &["hook_event_name"],
+        read_payload: gemini::read_payload,
+    },
+    Agent {
+        name: "qwen",
+        title: "Qwen Code",
+        proven: true,
+        events: CLAUDE_EVENTS,
+        tools: Some(known_tools::QWEN),
+        notice_format: NoticeFormat::HookSpecificOutput,
+        notice_events: &["UserPromptSubmit", "PostToolUse"],
+        resume: Some("`qwen --resume {}`, then /rewind and choose to rewind only the conversation"),
+        refusal: Refusal::Code(2),
+        answer_events: &[],
+        limitations: &["/rollback is Qwen's own command; takeback's is /takeback-rollback"],
+        wiring: Some(&wiring::qwen::WIRING),
+        event_keys: &["hook_event_name"],
+        read_payload: qwen::read_payload,
+    },
+    Agent {
+        name: "copilot",
+        title: "Copilot CLI",
+        proven: true,
+        events: &[
+            ("sessionStart", Signal::SessionStart),
+            ("userPromptSubmitted", Signal::TurnStart),
+            ("preToolUse", Signal::BeforeTool),
+            ("postToolUse", Signal::AfterTool),
+            ("postToolUseFailure", Signal::ToolFailed),
+            ("agentStop", Signal::TurnEnd),
+            ("sessionEnd", Signal::SessionEnd),
+        ],
+        tools: Some(known_tools::COPILOT),
+        notice_format: NoticeFormat::AdditionalContext,
+        notice_events: &["sessionStart", "postToolUse"],
+        resume: None,
+        refusal: Refusal::PermissionDecision,
+        answer_events: &[],
+        limitations: &[
+            "calls have no ids, so two identical calls at the same time cannot be told apart",
+            "/rollback cannot be added: run `takeback rollback` in a terminal",
+        ],
+        wiring: Some(&wiring::copilot::WIRING),
+        event_keys: &["hookName"],
+        read_payload: copilot::read_payload,
+    },
+    Agent {
+        name: "droid",
+        title: "Droid",
+        proven: true,
+        events: CLAUDE_EVENTS,
+        tools: Some(known_tools::DROID),
+        notice_format: NoticeFormat::HookSpecificOutput,
+        notice_events: &["SessionStart", "PostToolUse"],
+        resume: Some("`droid --fork {}`, then /rewind-conversation"),
+        refusal: Refusal::Code(2),
+        answer_events: &[],
+        limitations: &[
+            "`droid exec` does not report prompts: takeback reads them from its log",
+            "calls have no ids, so two identical calls at the same time cannot be told apart",
+        ],
+        wiring: Some(&wiring::droid::WIRING),
+        event_keys: &["hook_event_name"],
+        read_payload: droid::read_payload,
+    },
+    Agent {
+        name: "cline",
+        title: "Cline",
+        proven: true,
+        events: &[
+            ("TaskStart", Signal::TurnStart),
+            ("TaskResume", Signal::TurnStart),
+            ("UserPromptSubmit", Signal::TurnStart),
+            ("PreToolUse", Signal::BeforeTool),
+            ("PostToolUse", Signal::AfterTool),
+            ("TaskComplete", Signal::TurnEnd),
+            ("TaskCancel", Signal::TurnEnd),
+            // The names of these events inside its payloads.
+            ("agent_start", Signal::TurnStart),
+            ("tool_call", Signal::BeforeTool),
+            ("tool_result", Signal::AfterTool),
+            ("agent_end", Signal::TurnEnd),
+        ],
+        tools: Some(known_tools::CLINE),
+        notice_format: NoticeFormat::ContextModification,
+        notice_events: &["PreToolUse", "PostToolUse", "tool_call", "tool_result"],
+        resume: None,
+        refusal: Refusal::Cancel,
+        answer_events: &[],
+        limitations: &[
+            "its hooks do not report prompts: takeback reads them from its log",
+            "/rollback cannot be added: run `takeback rollback` in a terminal",
+        ],
+        wiring: Some(&wiring::cline::WIRING),
+        event_keys: &["hookName"],
+        read_payload: cline::read_payload,
+    },
+    Agent {
+        name: "opencode",
+        title: "opencode",
+        proven: true,
+        events: &[
+            ("session.created", Signal::SessionStart),
+            ("chat.message", Signal::TurnStart),
+            ("tool.execute.before", Signal::BeforeTool),
+            ("tool.execute.after", Signal::AfterTool),
+            ("session.idle", Signal::TurnEnd),
+            ("session.deleted", Signal::SessionEnd),
+        ],
+        tools: Some(known_tools::OPENCODE),
+        notice_format: NoticeFormat::Plugin,
+        notice_events: &["chat.message"],
+        resume: Some("`opencode --session {} --fork`, then /timeline and fork from the prompt"),
+        refusal: Refusal::Plugin,
+        answer_events: &[],
+        limitations: &["failed tool calls are not reported"],
+        wiring: Some(&wiring::opencode::WIRING),
+        event_keys: &["type"],
+        read_payload: opencode::read_payload,
+    },
+    Agent {
+        name: "pi",
+        title: "pi",
+        proven: true,
+        events: &[
+            ("session_start", Signal::SessionStart),
+            ("before_agent_start", Signal::TurnStart),
+            ("tool_call", Signal::BeforeTool),
+            ("tool_result", Signal::AfterTool),
+            ("agent_end", Signal::TurnEnd),
+            ("session_shutdown", Signal::SessionEnd),
+        ],
+        tools: Some(known_tools::PI),
+        notice_format: NoticeFormat::Plugin,
+        notice_events: &["before_agent_start"],
+        resume: Some("`pi --session {}`, then /fork and choose the prompt"),
+        refusal: Refusal::Plugin,
+        answer_events: &[],
+        limitations: &[],
+        wiring: Some(&wiring::pi::WIRING),
+        event_keys: &["ev.type", "type"],
+        read_payload: pi::read_payload,
+    },
+    Agent {
+        name: "cursor",
+        title: "Cursor",
+        proven: false,
+        events: &[
+            ("sessionStart", Signal::SessionStart),
+            ("beforeSubmitPrompt", Signal::TurnStart),
+            ("preToolUse", Signal::BeforeTool),
+            ("postToolUse", Signal::AfterTool),
+            ("postToolUseFailure", Signal::ToolFailed),
+            ("beforeShellExecution", Signal::BeforeTool),
+            ("afterShellExecution", Signal::AfterTool),
+            ("afterFileEdit", Signal::AfterTool),
+            ("stop", Signal::TurnEnd),
+            ("sessionEnd", Signal::SessionEnd),
+        ],
+        tools: Some(known_tools::CURSOR),
+        notice_format: NoticeFormat::SnakeContext,
+        notice_events: &["sessionStart"],
+        resume: None,
+        refusal: Refusal::Code(2),
+        answer_events: &[],
+        limitations: &["its model learns of a rollback only when a session begins"],
+        wiring: Some(&wiring::cursor::WIRING),
+        event_keys: &["hook_event_name"],
+        read_payload: cursor::read_payload,
+    },
+    Agent {
+        name: "goose",
+        title: "Goose",
+        proven: false,
+        events: &[
+            ("SessionStart", Signal::SessionStart),
+            ("UserPromptSubmit", Signal::TurnStart),
+            ("PreToolUse", Signal::BeforeTool),
+            ("PostToolUse", Signal::AfterTool),
+            ("PostToolUseFailure", Signal::ToolFailed),
+            ("Stop", Signal::TurnEnd),
+            ("SessionEnd", Signal::SessionEnd),
+        ],
+        tools: Some(known_tools::GOOSE),
+        notice_format: NoticeFormat::None,
+        notice_events: &[],
+        resume: None,
+        refusal: Refusal::Code(2),
+        answer_events: &[],
+        limitations: &["its model cannot be told about a rollback"],
+        wiring: Some(&wiring::goose::WIRING),
+        event_keys: &["event"],
+        read_payload: goose::read_payload,
+    },
+];
+
+/// The events of Claude Code, which Codex, Qwen Code and Droid share.
+const CLAUDE_EVENTS: &[(&str, Signal)] = &[
+    ("SessionStart", Signal::SessionStart),
+    ("UserPromptSubmit", Signal::TurnStart),
+    ("UserPromptExpansion", Signal::Command),
+    ("PreToolUse", Signal::BeforeTool),
+    ("PostToolUse", Signal::AfterTool),
+    ("PostToolUseFailure", Signal::ToolFailed),
+    ("Stop", Signal::TurnEnd),
+    ("SubagentStart", Signal::ChildStart),
+    ("SubagentStop", Signal::ChildEnd),
+    ("SessionEnd", Signal::SessionEnd),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_table_is_consistent() {
+        let names: BTreeSet<&str> = AGENTS.iter().map(|agent| agent.name).collect();
+        assert_eq!(names.len(), AGENTS.len());
+        for agent in AGENTS {
+            let events: BTreeSet<&str> = agent.events.iter().map(|(name, _)| *name).collect();
+            assert_eq!(events.len(), agent.events.len(), "{}", agent.name);
+            for event in agent.notice_events {
+                assert!(events.contains(event), "{} {event}", agent.name);
+            }
+            assert_eq!(
+                agent.notice_events.is_empty(),
+                agent.notice_format == NoticeFormat::None,
+                "{}",
+                agent.name
+            );
+            for signal in [Signal::TurnEnd, Signal::BeforeTool, Signal::AfterTool] {
+                assert!(agent.events.iter().any(|(_, known)| *known == signal), "{}", agent.name);
+            }
+            let Some(tools) = agent.tools else { continue };
+            let lists = [tools.shell, tools.files, tools.reading];
+            let distinct: BTreeSet<&str> = lists.iter().copied().flatten().copied().collect();
+            assert_eq!(distinct.len(), lists.iter().map(|list| list.len()).sum::<usize>());
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The output of a hook: notices for the model, refusals of tool calls, and answers to the user.
+
+use serde_json::json;
+
+use crate::agent::{Agent, NoticeFormat, Refusal};
+
+impl Agent {
+    /// Returns true if a hook for this event can pass a notice to the agent's model.
+    pub fn can_notify_on(&self, event: &str) -> bool {
+        self.notice_format != NoticeFormat::None && self.notice_events.contains(&event)
+    }
+
+    /// Returns the output that passes a notice to the agent's model. Returns `None` on events where
+    /// that is not safe.
+    pub fn notice_output(&self, event: &str, text: &str) -> Option<String> {
+        if !self.can_notify_on(event) {
+            return None;
+        }
+        let output = match self.notice_format {
+            NoticeFormat::HookSpecificOutput => {
+                json!({ "hookSpecificOutput": { "hookEventName": event, "additionalContext": text } })
+            }
+            NoticeFormat::AdditionalContext => json!({ "additionalContext": text }),
+            NoticeFormat::SnakeContext => json!({ "additional_context": text }),
+            NoticeFormat::ContextModification => {
+                json!({ "cancel": false, "contextModification": text })
+            }
+            NoticeFormat::Plugin => json!({ "notice": text }),
+            NoticeFormat::None => return None,
+        };
+        Some(output.to_string())
+    }
+
+    /// Returns the output and the exit code that stop the agent from running a tool.
+    pub fn refusal_output(&self, reason: &str) -> (Option<String>, u8) {
+        let reason = format!(
+            "takeback could not protect this call, and strict mode refuses such calls: {reason}"
+        );
+        let output = match self.refusal {
+            Refusal::Code(code) => return (None, code),
+            Refusal::PermissionDecision => {
+                json!({ "permissionDecision": "deny", "permissionDecisionReason": reason })
+            }
+            Refusal::Cancel => json!({ "cancel": true, "errorMessage": reason }),
+            Refusal::Plugin => json!({ "refusal": reason }),
+        };
+        (Some(output.to_string()), 0)
+    }
+
+    /// Returns the output that answers the user's prompt, so that the model is not asked.
+    pub fn answer_output(&self, text: &str) -> String {
+        json!({ "decision": "block", "reason": text }).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{AGENTS, find_agent};
+
+    #[test]
+    fn each_agent_gets_notices_in_its_own_format() {
+        let output = |name: &str, event: &str| {
+            find_agent(name).unwrap().notice_output(event, "hi \"there\"")
+        };
+        let hook = |event: &str| {
+            Some(format!(
+                r#"{{"hookSpecificOutput":{{"additionalContext":"hi \"there\"","hookEventName":"{event}"}}}}"#
+            ))
+        };
+        for name in ["claude", "codex", "qwen"] {
+            assert_eq!(output(name, "UserPromptSubmit"), hook("UserPromptSubmit"));
+        }
+        assert_eq!(output("gemini", "BeforeAgent"), hook("BeforeAgent"));
+        assert_eq!(output("droid", "SessionStart"), hook("SessionStart"));
+        let context = r#"{"additionalContext":"hi \"there\""}"#;
+        assert_eq!(output("copilot", "postToolUse").as_deref(), Some(context));
+        let context = r#"{"additional_context":"hi \"there\""}"#;
+        assert_eq!(output("cursor", "sessionStart").as_deref(), Some(context));
+        let context = r#"{"cancel":false,"contextModification":"hi \"there\""}"#;
+        assert_eq!(output("cline", "PreToolUse").as_deref(), Some(context));
+        let context = r#"{"notice":"hi \"there\""}"#;
+        assert_eq!(output("opencode", "chat.message").as_deref(), Some(context));
+        assert_eq!(output("pi", "before_agent_start").as_deref(), Some(context));
+    }
+
+    #[test]
+    fn no_notice_is_printed_where_it_would_do_harm() {
+        for agent in AGENTS {
+            // Claude Code would call its model again, up to nine times.
+            for event in ["Stop", "SubagentStop", "agentStop", "AfterAgent", "TaskComplete"] {
+                assert_eq!(agent.notice_output(event, "hi"), None, "{}", agent.name);
+            }
+        }
+        // Gemini would put the notice in front of the prompt.
+        assert_eq!(find_agent("gemini").unwrap().notice_output("SessionStart", "hi"), None);
+        assert_eq!(find_agent("generic").unwrap().notice_output("turn_start", "hi"), None);
+        assert_eq!(find_agent("goose").unwrap().notice_output("PreToolUse", "hi"), None);
+    }
+}

@@ -1,0 +1,34 @@
+//! Shows whether a log is still the one that was read before.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use sha2::{Digest, Sha256};
+use takeback_base::hex;
+
+/// The number of bytes that are compared, at the beginning of a log and before the bookmark.
+const COMPARED_BYTES: u64 = 512;
+
+/// Computes the identity of the first `offset` bytes. Logs only grow, so it stays the same.
+pub(super) fn file_identity(file: &File, offset: u64) -> io::Result<String> {
+    let length = offset.min(COMPARED_BYTES);
+    let mut hasher = Sha256::new();
+    for start in [0, offset - length] {
+        let mut bytes = vec![0; length as usize];
+        file.read_exact_at(&mut bytes, start)?;
+        hasher.update(&bytes);
+    }
+    Ok(short_digest(hasher))
+}
+
+/// Computes the identity of a whole document.
+pub(super) fn content_identity(bytes: &[u8]) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(bytes);
+    short_digest(hasher)
+}
+
+fn short_digest(hasher: Sha256) -> String {
+    hex::encode(&hasher.finalize()[..16])
+}

@@ -1,0 +1,158 @@
+//! The facts that a reader of a log needs from earlier lines.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use takeback_ledger::{Bookmark, UsageRecord};
+
+use super::entry_writer::{SessionFacts, text_field};
+use super::log_identity::content_identity;
+
+/// The state of a reader. It is stored in the bookmark, so it must stay small.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct ReaderState {
+    /// The number of lines so far.
+    pub(super) line: u64,
+    /// The agent's own id of the session that the log belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<String>,
+    /// The session whose facts were written last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) introduced: Option<String>,
+    /// The model that the agent uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<String>,
+    /// The digest of all facts about the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facts: Option<String>,
+    /// The id of the last entry that was read from a document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) last: Option<String>,
+    /// The digests of the latest entries of a document, as they were read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    taken: Vec<(String, String)>,
+    /// The id of the last summary that was read from the file beside a document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) summary: Option<String>,
+    /// The latest token counts, by the id of what was counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) counted: Vec<(String, Tokens)>,
+    /// The tools of the latest calls, by the id of the call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) calls: Vec<(String, String)>,
+}
+
+/// The tokens of one or more requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tokens {
+    pub(super) input: i64,
+    pub(super) output: i64,
+    pub(super) cache_read: i64,
+    pub(super) cache_write: i64,
+    pub(super) reasoning: i64,
+}
+
+/// The number of entries that each list of the state keeps.
+const MAX_REMEMBERED: usize = 16;
+
+impl ReaderState {
+    /// Restores the state from a bookmark. A state that cannot be read counts as empty.
+    pub(super) fn from_bookmark(bookmark: &Bookmark) -> ReaderState {
+        serde_json::from_value(bookmark.state.clone()).unwrap_or_default()
+    }
+
+    /// Returns the state as JSON, for a bookmark.
+    pub(super) fn to_json(&self) -> Value {
+        serde_json::to_value(self).expect("plain data becomes JSON")
+    }
+
+    /// Counts tokens of which the log shows a running total. Returns how many are new since the
+    /// last total of the same id, and true if this is the first.
+    pub(super) fn count_tokens(&mut self, id: &str, tokens: Tokens) -> (Tokens, bool) {
+        let known = self.counted.iter().position(|(known, _)| known == id);
+        let before = known.map(|index| self.counted.remove(index).1);
+        remember(&mut self.counted, id, tokens);
+        (tokens.since(before.unwrap_or_default()), before.is_none())
+    }
+
+    /// Remembers the facts about the session. Returns true if they are new.
+    pub(super) fn learn_facts(&mut self, facts: &SessionFacts) -> bool {
+        let facts = serde_json::to_vec(facts).expect("plain data becomes JSON");
+        let facts = Some(content_identity(&facts));
+        let is_news = self.facts != facts;
+        self.facts = facts;
+        is_news
+    }
+
+    /// Selects the entries of a document that are new, with their indexes: those after the last one
+    /// that was read, and those of the latest before it that have changed since.
+    pub(super) fn take_new_entries<'v>(&mut self, entries: &'v [Value]) -> Vec<(usize, &'v Value)> {
+        let digest = |entry: &Value| content_identity(entry.to_string().as_bytes());
+        let last = self.last.as_ref();
+        let last = last.and_then(|last| entries.iter().rposition(|entry| entry["id"] == **last));
+        let has_changed = |entry: &Value| {
+            let read = self.taken.iter().find(|(id, _)| entry["id"] == **id);
+            read.is_some_and(|(_, read)| *read != digest(entry))
+        };
+        let news = entries.iter().enumerate();
+        let news =
+            news.filter(|(at, entry)| last.is_none_or(|last| *at > last) || has_changed(entry));
+        let news = news.collect();
+        self.last = entries.last().and_then(|entry| text_field(entry, "id"));
+        let latest = entries[entries.len().saturating_sub(MAX_REMEMBERED)..].iter();
+        self.taken =
+            latest.filter_map(|entry| Some((text_field(entry, "id")?, digest(entry)))).collect();
+        news
+    }
+
+    /// Remembers the tool of a call.
+    pub(super) fn remember_call(&mut self, id: &str, tool: &str) {
+        remember(&mut self.calls, id, tool.to_owned());
+    }
+
+    /// Returns the tool of a call.
+    pub(super) fn tool_of_call(&self, call: &str) -> Option<String> {
+        self.calls.iter().find(|(id, _)| id == call).map(|(_, tool)| tool.clone())
+    }
+}
+
+/// Adds a value to a list that keeps only the latest.
+fn remember<T>(list: &mut Vec<(String, T)>, id: &str, value: T) {
+    if list.len() >= MAX_REMEMBERED {
+        list.remove(0);
+    }
+    list.push((id.to_owned(), value));
+}
+
+impl Tokens {
+    pub(super) fn total(self) -> i64 {
+        self.input + self.output + self.cache_read + self.cache_write + self.reasoning
+    }
+
+    /// Subtracts an earlier total. A total that is smaller than the earlier one has started again
+    /// from zero.
+    fn since(self, before: Tokens) -> Tokens {
+        let since = |now: i64, before: i64| if now >= before { now - before } else { now };
+        Tokens {
+            input: since(self.input, before.input),
+            output: since(self.output, before.output),
+            cache_read: since(self.cache_read, before.cache_read),
+            cache_write: since(self.cache_write, before.cache_write),
+            reasoning: since(self.reasoning, before.reasoning),
+        }
+    }
+
+    /// Returns the tokens as a record for the ledger. Returns `None` if there are none.
+    pub(super) fn to_usage(self, model: Option<&str>, requests: i64) -> Option<UsageRecord> {
+        (self != Tokens::default()).then(|| UsageRecord {
+            model: model.unwrap_or_default().to_owned(),
+            api_call_count: requests,
+            input_tokens: self.input,
+            output_tokens: self.output,
+            cache_read_tokens: self.cache_read,
+            cache_write_tokens: self.cache_write,
+            reasoning_tokens: self.reasoning,
+            ..UsageRecord::default()
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! The wiring of Gemini CLI: hooks in settings.json, and two command files.
+
+use super::seal::unsealed_signature;
+use super::slash_file::{SHOW_OUTPUT, command_description};
+use super::{EntryFormat, HookEntries, OffSwitch, Part, Program, Wiring, text_file};
+
+pub(crate) const WIRING: Wiring = Wiring {
+    programs: &["gemini"],
+    env_var: Some(("GEMINI_CLI_HOME", ".gemini")),
+    user_directory: ".gemini",
+    project_directory: ".gemini",
+    parts: &[
+        Part::Hooks(HookEntries {
+            file: "settings.json",
+            toml_file: None,
+            format: EntryFormat::Milliseconds,
+            // Not PreCompress: Gemini CLI runs it before every request.
+            events: &[
+                "SessionStart",
+                "BeforeAgent",
+                "BeforeTool",
+                "AfterTool",
+                "AfterAgent",
+                "SessionEnd",
+            ],
+            timeouts: &[],
+        }),
+        text_file("commands/rollback.toml", |program| slash_command(program, "rollback")),
+        text_file("commands/undo.toml", |program| slash_command(program, "undo")),
+    ],
+    off_switch: Some(OffSwitch {
+        file: "settings.json",
+        pointer: "/hooksConfig/enabled",
+        off_value: false,
+    }),
+    needs_review: false,
+    next_step: None,
+};
+
+/// Makes a command file. Gemini CLI passes all arguments as one word.
+pub(crate) fn slash_command(program: &Program, command: &str) -> String {
+    let run = program.shell_command(&format!("slash {command} {{{{args}}}}"));
+    format!(
+        "# {}\ndescription = \"{}\"\nprompt = '''\n{SHOW_OUTPUT}\n\n-----\n!{{{run}}}\n-----\n'''\n",
+        unsealed_signature("gemini"),
+        command_description(command)
+    )
+}

@@ -1,0 +1,319 @@
+//! Everything that takeback says to people: lines on standard output and standard error, tables,
+//! progress, questions.
+//!
+//! `println!` and `eprintln!` mean the ones defined here. They strip colours where these are not
+//! wanted, put long output into a pager, and survive a reader that goes away.
+
+// The macros come first: modules see only those that are defined before them.
+
+/// Prints a line. A reader that goes away (`takeback … | head`) causes no panic.
+macro_rules! println {
+    () => { println!("") };
+    ($($part:tt)*) => { $crate::output::write_line(format_args!($($part)*)) };
+}
+
+/// Prints a line on standard error, in its place among the lines of standard output.
+macro_rules! eprintln {
+    ($($part:tt)*) => { $crate::output::write_error_line(format_args!($($part)*)) };
+}
+
+mod pager;
+mod progress;
+mod style;
+mod table;
+mod terminal;
+mod text;
+
+pub(crate) use progress::Progress;
+pub(crate) use style::{Style, paint};
+pub(crate) use table::{Cell, Column, Table};
+pub(crate) use text::{
+    bytes, count, disarm, disarm_lines, join_lines, local, reason, short_local, shorten, tilde,
+    uncovered_line, width_of,
+};
+
+use std::fmt::Arguments;
+use std::io::{self, BufRead, ErrorKind, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use takeback_tree::Recovery;
+
+use crate::context::{Color, Context};
+use crate::failure::{self, Failure};
+
+use self::pager::Pager;
+use self::terminal::Size;
+
+/// The way of lines to the user.
+struct Output {
+    sink: Sink,
+    /// The pager's program and arguments.
+    pager: Option<Vec<String>>,
+    /// The first error of standard output.
+    error: Option<io::Error>,
+}
+
+enum Sink {
+    /// Lines are written as they come.
+    Direct,
+    /// Lines wait until it is known whether they fit on the screen.
+    Waiting { size: Size, rows: usize, lines: Vec<Line> },
+    /// There are more lines than fit. Errors wait until the pager is gone.
+    Paged { size: Size, pager: Pager, errors: Vec<String> },
+}
+
+enum Line {
+    Output(String),
+    Error(String),
+}
+
+static OUTPUT: Mutex<Output> = Mutex::new(Output { sink: Sink::Direct, pager: None, error: None });
+
+fn output() -> MutexGuard<'static, Output> {
+    // A panic while a line was written leaves nothing half done that matters.
+    OUTPUT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Decides about colours.
+pub(crate) fn set_colors(color: Color) {
+    let choice = match color {
+        Color::Auto => anstream::ColorChoice::Auto,
+        Color::Always => anstream::ColorChoice::Always,
+        Color::Never => anstream::ColorChoice::Never,
+    };
+    choice.write_global();
+}
+
+/// Puts what is printed from now on into this pager if it is longer than the screen.
+pub(crate) fn use_pager(words: Vec<String>) {
+    // A terminal that does not know its size may be no terminal with a person before it.
+    if let Some(size) = Size::of(io::stdout()) {
+        let mut output = output();
+        output.pager = Some(words);
+        output.sink = Sink::Waiting { size, rows: 0, lines: Vec::new() };
+    }
+}
+
+fn is_paging() -> bool {
+    matches!(output().sink, Sink::Paged { .. })
+}
+
+pub(crate) fn write_line(line: Arguments<'_>) {
+    output().write(Line::Output(line.to_string()));
+}
+
+pub(crate) fn write_error_line(line: Arguments<'_>) {
+    output().write(Line::Error(line.to_string()));
+}
+
+/// Writes everything that is still waiting. If it is in a pager, returns when that is gone.
+pub(crate) fn flush() {
+    output().flush();
+}
+
+/// Ends all output, and fails if some of it did not arrive. A reader that went away has seen enough.
+pub(crate) fn finish() -> Result<(), Failure> {
+    let mut output = output();
+    output.flush();
+    let flushed = io::stdout().flush();
+    output.note(flushed);
+    match output.error.take() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new("cannot write to standard output").because(&error))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Output {
+    fn write(&mut self, line: Line) {
+        match (&mut self.sink, line) {
+            (Sink::Direct, line) => self.write_now(&line),
+            (Sink::Waiting { size, rows, lines }, line) => {
+                *rows += line.rows(*size);
+                lines.push(line);
+                // The shell's next prompt needs a row, too.
+                if *rows >= size.rows {
+                    self.start_pager();
+                }
+            }
+            (Sink::Paged { errors, .. }, Line::Error(line)) => errors.push(line),
+            (Sink::Paged { pager, .. }, Line::Output(line)) if self.error.is_none() => {
+                let written = pager.write_line(&line);
+                self.note(written);
+            }
+            (Sink::Paged { .. }, Line::Output(_)) => {}
+        }
+    }
+
+    fn write_now(&mut self, line: &Line) {
+        match line {
+            Line::Output(line) if self.error.is_none() => {
+                let written = writeln!(anstream::stdout().lock(), "{line}");
+                self.note(written);
+            }
+            Line::Output(_) => {}
+            // If standard error is closed, there is no way left to say so.
+            Line::Error(line) => drop(writeln!(anstream::stderr().lock(), "{line}")),
+        }
+    }
+
+    /// Remembers the first error of standard output. Nothing is written after it.
+    fn note(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    /// Takes the lines that wait, and stops waiting.
+    fn take_lines(&mut self) -> Vec<Line> {
+        match std::mem::replace(&mut self.sink, Sink::Direct) {
+            Sink::Waiting { lines, .. } => lines,
+            sink => {
+                self.sink = sink;
+                Vec::new()
+            }
+        }
+    }
+
+    fn start_pager(&mut self) {
+        let Sink::Waiting { size, .. } = self.sink else { return };
+        let lines = self.take_lines();
+        if let Some(pager) = self.pager.as_deref().and_then(Pager::start) {
+            self.sink = Sink::Paged { size, pager, errors: Vec::new() };
+        }
+        lines.into_iter().for_each(|line| self.write(line));
+    }
+
+    fn flush(&mut self) {
+        match std::mem::replace(&mut self.sink, Sink::Direct) {
+            Sink::Direct => {}
+            Sink::Waiting { size, lines, .. } => {
+                lines.iter().for_each(|line| self.write_now(line));
+                self.sink = Sink::Waiting { size, rows: 0, lines: Vec::new() };
+            }
+            Sink::Paged { size, pager, errors } => {
+                pager.end();
+                // The user left the pager; what comes now is something else.
+                self.error.take_if(|error| error.kind() == ErrorKind::BrokenPipe);
+                errors.into_iter().for_each(|line| self.write_now(&Line::Error(line)));
+                self.sink = Sink::Waiting { size, rows: 0, lines: Vec::new() };
+            }
+        }
+    }
+}
+
+impl Line {
+    /// Returns how many rows of a terminal the line takes.
+    fn rows(&self, size: Size) -> usize {
+        let (Line::Output(text) | Line::Error(text)) = self;
+        let plain = anstream::adapter::strip_str(text).to_string();
+        plain.split('\n').map(|line| width_of(line).div_ceil(size.columns).max(1)).sum()
+    }
+}
+
+/// Disarms what is written to a terminal, line by line.
+pub(crate) struct Disarmed<W> {
+    terminal: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Disarmed<W> {
+    pub(crate) fn new(terminal: W) -> Disarmed<W> {
+        Disarmed { terminal, line: Vec::new() }
+    }
+}
+
+impl<W: Write> Write for Disarmed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        if let Some(end) = self.line.iter().rposition(|byte| *byte == b'\n') {
+            let rest = self.line.split_off(end + 1);
+            self.flush()?;
+            self.line = rest;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let lines = std::mem::take(&mut self.line);
+        self.terminal.write_all(disarm_lines(&String::from_utf8_lossy(&lines)).as_bytes())?;
+        self.terminal.flush()
+    }
+}
+
+pub(crate) fn print_json(value: &impl Serialize) {
+    let json = serde_json::to_string_pretty(value).expect("plain data becomes JSON");
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '\n' => out.push('\n'),
+            // Only strings have any, and there the escape means the same.
+            _ if text::is_armed(character) => {
+                out.push_str(&format!("\\u{:04x}", u32::from(character)));
+            }
+            _ => out.push(character),
+        }
+    }
+    println!("{out}");
+}
+
+/// The number of lines of a section that are shown without `-v`.
+const SECTION_LINES: usize = 20;
+
+/// Prints a title and lines below it. Prints nothing if there are no lines.
+pub(crate) fn print_section(
+    title: &str,
+    lines: impl IntoIterator<Item = String>,
+    context: &Context,
+) {
+    let lines: Vec<String> = lines.into_iter().collect();
+    if lines.is_empty() {
+        return;
+    }
+    let shown = if context.globals.verbose { lines.len() } else { SECTION_LINES };
+    println!("{title}:");
+    lines.iter().take(shown).for_each(|line| println!("  {line}"));
+    if lines.len() > shown {
+        println!("  … and {} more (-v shows all)", lines.len() - shown);
+    }
+}
+
+/// Prints something that the user should know although the command goes on.
+pub(crate) fn warn(text: &str) {
+    eprintln!("{} {}", paint(Style::Warning, "warning:"), disarm(text));
+}
+
+/// Says what became of a restore that was cut off.
+pub(crate) fn report_recovery(recovery: &Recovery) {
+    let (what, left) = match recovery {
+        Recovery::Finished(left) => ("was interrupted and is finished now", left),
+        Recovery::Reverted(left) => ("was interrupted and is taken back now", left),
+        Recovery::Failed(error) => {
+            let error = failure::chain(error);
+            return warn(&format!("an interrupted restore could not be finished: {error}"));
+        }
+    };
+    eprintln!("note: a restore {what}");
+    left.iter().for_each(|path| eprintln!("  left as it is, because it changed meanwhile: {path}"));
+}
+
+/// Asks the user whether to go on with what was just shown, and fails if not.
+pub(crate) fn go_on() -> Result<(), Failure> {
+    match is_agreed("Go on?") {
+        true => Ok(()),
+        false => Err(Failure::new("nothing was changed")),
+    }
+}
+
+/// Asks the user a question.
+pub(crate) fn is_agreed(question: &str) -> bool {
+    // The user has to see what the question is about.
+    flush();
+    let mut stderr = io::stderr().lock();
+    let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+}

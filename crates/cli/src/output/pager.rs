@@ -1,0 +1,61 @@
+//! A pager for output that is longer than the screen.
+
+use std::io::{self, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anstream::{AutoStream, ColorChoice};
+use signal_hook::consts::SIGINT;
+
+/// A pager that is running.
+pub(super) struct Pager {
+    child: Child,
+    /// `None` once everything was said.
+    input: Option<AutoStream<Box<dyn Write + Send>>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Pager {
+    /// Starts a pager, given its program and arguments. `None` if there is no such program.
+    pub(super) fn start(words: &[String]) -> Option<Pager> {
+        let (program, arguments) = words.split_first()?;
+        // Ctrl-C means the pager, which goes on. Once the pager is gone it means takeback again.
+        let is_over = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&is_over)).ok()?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped());
+        // Colours work in `less`, and short output stays on the screen, unless the user chose
+        // otherwise.
+        for (variable, value) in [("LESS", "FRX"), ("LV", "-c")] {
+            if std::env::var_os(variable).is_none() {
+                command.env(variable, value);
+            }
+        }
+        let started = command.spawn();
+        let Ok(mut child) = started else {
+            is_over.store(true, Ordering::Relaxed);
+            return None;
+        };
+        let input: Option<ChildStdin> = child.stdin.take();
+        let input = input.map(|input| -> Box<dyn Write + Send> { Box::new(input) });
+        let input = input.map(|input| AutoStream::new(input, color_choice()));
+        Some(Pager { child, input, is_over })
+    }
+
+    pub(super) fn write_line(&mut self, line: &str) -> io::Result<()> {
+        self.input.as_mut().map_or(Ok(()), |input| writeln!(input, "{line}"))
+    }
+
+    /// Waits until the user has seen enough.
+    pub(super) fn end(mut self) {
+        drop(self.input.take());
+        let _ = self.child.wait();
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether standard output gets colours: the pager shows them for it.
+fn color_choice() -> ColorChoice {
+    AutoStream::choice(&io::stdout())
+}

@@ -1,0 +1,109 @@
+//! Progress of something that takes longer than a second, on a terminal.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::terminal::Size;
+use super::text::{disarm, shorten, width_of};
+
+/// Nothing is shown about what is done sooner.
+const DELAY: Duration = Duration::from_secs(1);
+
+const REFRESH: Duration = Duration::from_millis(200);
+
+/// Shows on standard error how long something has been going on, or how far it is. Ends with the
+/// value.
+pub(crate) struct Progress {
+    counts: Arc<Counts>,
+    /// Dropped to end the thread.
+    running: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The counts so far, shared with the thread that shows them.
+#[derive(Default)]
+struct Counts {
+    done: AtomicU64,
+    /// 0 if the total is not known.
+    total: AtomicU64,
+}
+
+impl Progress {
+    /// Shows how long something has been going on.
+    pub(crate) fn new(what: &str) -> Progress {
+        Progress::start(what, None)
+    }
+
+    /// Shows how many there are already, as [`Progress::step`] says.
+    pub(crate) fn counting(what: &str, noun: &'static str) -> Progress {
+        Progress::start(what, Some(noun))
+    }
+
+    fn start(what: &str, noun: Option<&'static str>) -> Progress {
+        let counts = Arc::new(Counts::default());
+        if !io::stderr().is_terminal() || super::is_paging() {
+            return Progress { counts, running: None, thread: None };
+        }
+        let (running, ended) = mpsc::channel();
+        let (what, shared) = (disarm(what), Arc::clone(&counts));
+        let thread = thread::spawn(move || {
+            let start = Instant::now();
+            let (mut wait, mut shown) = (DELAY, 0);
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                let text = match noun {
+                    Some(noun) => format!("{what}: {}", shared.describe(noun)),
+                    None => format!("{what} … {} s", start.elapsed().as_secs()),
+                };
+                shown = show(&text, shown);
+                wait = REFRESH;
+            }
+            show("", shown);
+        });
+        Progress { counts, running: Some(running), thread: Some(thread) }
+    }
+
+    /// Says how many are done, and of how many if that is known.
+    pub(crate) fn step(&self, done: u64, total: Option<u64>) {
+        self.counts.done.store(done, Ordering::Relaxed);
+        self.counts.total.store(total.unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+impl Counts {
+    fn describe(&self, noun: &str) -> String {
+        let done = self.done.load(Ordering::Relaxed);
+        match self.total.load(Ordering::Relaxed) {
+            0 => format!("{done} {noun}"),
+            total => format!("{done} of {total} {noun}"),
+        }
+    }
+}
+
+/// Replaces a line of so many columns, and returns the width of the new one.
+fn show(text: &str, shown: usize) -> usize {
+    if text.is_empty() && shown == 0 {
+        return 0;
+    }
+    // A line that wraps could not be replaced.
+    let columns = Size::of(io::stderr()).map_or(80, |size| size.columns);
+    let text = shorten(text, columns.saturating_sub(1));
+    let width = width_of(&text);
+    let rest = " ".repeat(shown.saturating_sub(width));
+    let back = if text.is_empty() { "\r" } else { "" };
+    let mut stderr = io::stderr().lock();
+    let _ = write!(stderr, "\r{text}{rest}{back}").and_then(|()| stderr.flush());
+    width
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        drop(self.running.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Colours, by meaning. Text is always painted; the streams in [`super`] strip the colours again
+//! where they are not wanted.
+
+use anstyle::{AnsiColor, Style as Ansi};
+
+/// The meaning of a piece of text, which decides its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Id,
+    Faint,
+    Good,
+    Bad,
+    Warning,
+    /// Words that a search found.
+    Match,
+    /// The word `error` or `hint` at the beginning of a message.
+    Label,
+}
+
+impl Style {
+    fn to_ansi(self) -> Ansi {
+        match self {
+            Style::Id | Style::Warning => AnsiColor::Yellow.on_default(),
+            Style::Faint => Ansi::new().dimmed(),
+            Style::Good => AnsiColor::Green.on_default(),
+            Style::Bad => AnsiColor::Red.on_default(),
+            Style::Match | Style::Label => Ansi::new().bold(),
+        }
+    }
+}
+
+/// Returns the text in the colour of its meaning.
+pub(crate) fn paint(style: Style, text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    let ansi = style.to_ansi();
+    format!("{ansi}{text}{ansi:#}")
+}

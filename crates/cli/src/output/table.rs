@@ -1,0 +1,416 @@
+//! Tables for people. A row is never longer than the terminal is wide.
+//!
+//! ```text
+//! let mut table = Table::new([Column::right(), Column::left().shrinks(2, 12), Column::free()]);
+//! table.add([Cell::new("1"), Cell::new(reason), Cell::new(prompt).between("“", "”")]);
+//! table.print();
+//! ```
+//!
+//! Cells disarm their text, so callers need not. Columns that do not fit are shortened in the order
+//! of their ranks, the lowest rank first; what has no rank is shortened only if everything else was.
+
+use super::style::{Style, paint};
+use super::terminal;
+use super::text::{disarm, shorten, shorten_start, width_of};
+
+/// The space between two columns.
+const GAP: usize = 2;
+
+/// A column and what may happen to it if the terminal is narrow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    alignment: Alignment,
+    /// The width that it has even if all its cells are shorter.
+    at_least: usize,
+    /// The width that longer cells are shortened to, however wide the terminal is.
+    at_most: usize,
+    shrinks: Option<Shrinks>,
+    keeps_end: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alignment {
+    Left,
+    Right,
+    /// Each cell is as wide as its text, and an empty cell leaves no gap.
+    Free,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shrinks {
+    rank: u8,
+    /// The smallest useful width. 0: the column is left out instead.
+    to: usize,
+}
+
+impl Column {
+    const fn new(alignment: Alignment) -> Column {
+        Column { alignment, at_least: 0, at_most: usize::MAX, shrinks: None, keeps_end: false }
+    }
+
+    /// A column as wide as its widest cell, aligned to the left.
+    pub(crate) const fn left() -> Column {
+        Column::new(Alignment::Left)
+    }
+
+    /// A column as wide as its widest cell, aligned to the right.
+    pub(crate) const fn right() -> Column {
+        Column::new(Alignment::Right)
+    }
+
+    /// A column in which each cell is as wide as its text. An empty cell leaves no gap.
+    pub(crate) const fn free() -> Column {
+        Column::new(Alignment::Free)
+    }
+
+    pub(crate) const fn at_least(self, columns: usize) -> Column {
+        Column { at_least: columns, ..self }
+    }
+
+    pub(crate) const fn at_most(self, columns: usize) -> Column {
+        Column { at_most: columns, ..self }
+    }
+
+    /// Lets the column be shortened to a width if a row is too long. Lower ranks are shortened
+    /// first. A column that may shrink to 0 is left out whole, never cut.
+    pub(crate) const fn shrinks(self, rank: u8, to: usize) -> Column {
+        Column { shrinks: Some(Shrinks { rank, to }), ..self }
+    }
+
+    /// Cuts the beginning of a long text instead of its end: for paths.
+    pub(crate) const fn keeps_end(self) -> Column {
+        Column { keeps_end: true, ..self }
+    }
+}
+
+/// A piece of text in a table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    before: String,
+    text: String,
+    after: String,
+    style: Option<Style>,
+}
+
+impl Cell {
+    pub(crate) fn new(text: impl AsRef<str>) -> Cell {
+        Cell { text: disarm(text.as_ref()), ..Cell::default() }
+    }
+
+    pub(crate) fn styled(style: Style, text: impl AsRef<str>) -> Cell {
+        Cell { style: Some(style), ..Cell::new(text) }
+    }
+
+    /// Puts something before and after the text that stays when the text is shortened.
+    pub(crate) fn between(self, before: &str, after: &str) -> Cell {
+        Cell { before: disarm(before), after: disarm(after), ..self }
+    }
+
+    fn width(&self) -> usize {
+        width_of(&self.before) + width_of(&self.text) + width_of(&self.after)
+    }
+
+    fn shorten(&mut self, width: usize, keeps_end: bool) {
+        if self.width() <= width {
+            return;
+        }
+        let cut = if keeps_end { shorten_start } else { shorten };
+        let around = width_of(&self.before) + width_of(&self.after);
+        match width.checked_sub(around).filter(|left| *left > 0) {
+            Some(left) => self.text = cut(&self.text, left),
+            None => {
+                let whole = format!("{}{}{}", self.before, self.text, self.after);
+                *self = Cell { text: cut(&whole, width), style: self.style, ..Cell::default() };
+            }
+        }
+    }
+
+    fn painted(&self) -> String {
+        let whole = format!("{}{}{}", self.before, self.text, self.after);
+        self.style.map_or(whole.clone(), |style| paint(style, &whole))
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::new(text)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::new(text)
+    }
+}
+
+/// Rows of cells in columns.
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+    indent: usize,
+}
+
+impl Table {
+    pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Table {
+        Table { columns: columns.into_iter().collect(), rows: Vec::new(), indent: 0 }
+    }
+
+    /// Puts so many spaces before each row.
+    pub(crate) fn indented(self, indent: usize) -> Table {
+        Table { indent, ..self }
+    }
+
+    /// Adds a row with a cell for each column. Missing cells at its end are empty.
+    pub(crate) fn add(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let mut row: Vec<Cell> = cells.into_iter().collect();
+        assert!(row.len() <= self.columns.len(), "a row has a cell for each column");
+        row.resize(self.columns.len(), Cell::default());
+        self.rows.push(row);
+    }
+
+    pub(crate) fn print(self) {
+        self.lines(terminal::columns()).iter().for_each(|line| println!("{line}"));
+    }
+
+    /// Renders the rows, none longer than `columns`.
+    pub(crate) fn lines(mut self, columns: Option<usize>) -> Vec<String> {
+        for row in &mut self.rows {
+            for (cell, column) in row.iter_mut().zip(&self.columns) {
+                cell.shorten(column.at_most, column.keeps_end);
+            }
+        }
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(|at| self.widest(at)).collect();
+        if let Some(columns) = columns {
+            self.fit(&mut widths, columns);
+        }
+        let indent = " ".repeat(self.indent);
+        let whole = self.rows.iter().map(|row| self.line(row, &widths, columns));
+        whole.map(|line| format!("{indent}{line}").trim_end().to_owned()).collect()
+    }
+
+    /// Returns the width of a column: that of its widest cell. A column without text has none.
+    fn widest(&self, at: usize) -> usize {
+        match self.rows.iter().map(|row| row[at].width()).max() {
+            Some(widest) if widest > 0 => widest.max(self.columns[at].at_least),
+            _ => 0,
+        }
+    }
+
+    /// Shortens columns, in the order of their ranks, until every row fits. Then gives back what
+    /// leaving out whole columns freed beyond need.
+    fn fit(&mut self, widths: &mut [usize], columns: usize) {
+        let full = (self.rows.clone(), widths.to_vec());
+        let mut ranked: Vec<(u8, usize, usize)> = (0..self.columns.len())
+            .filter_map(|at| self.columns[at].shrinks.map(|shrinks| (shrinks.rank, at, shrinks.to)))
+            .collect();
+        ranked.sort_unstable();
+        for (_, at, least) in &ranked {
+            let excess = |row: &Vec<Cell>, widths: &[usize]| {
+                self.row_width(row, widths).saturating_sub(columns)
+            };
+            let excess: Vec<usize> = self.rows.iter().map(|row| excess(row, widths)).collect();
+            self.resize(*at, widths, &full, |width, row| {
+                let excess = row.map_or(excess.iter().max().copied(), |row| Some(excess[row]));
+                match excess.unwrap_or(0) {
+                    0 => width,
+                    _ if *least == 0 => 0,
+                    excess => width.min(width.saturating_sub(excess).max(*least)),
+                }
+            });
+        }
+        for (_, at, _) in ranked.iter().rev().filter(|(.., least)| *least > 0) {
+            let room = |row: &Vec<Cell>, widths: &[usize]| {
+                columns.saturating_sub(self.row_width(row, widths))
+            };
+            let room: Vec<usize> = self.rows.iter().map(|row| room(row, widths)).collect();
+            self.resize(*at, widths, &full, |width, row| {
+                width + row.map_or(room.iter().min().copied(), |row| Some(room[row])).unwrap_or(0)
+            });
+        }
+    }
+
+    /// Gives a column another width, computed from the present one: for all rows alike, or for each
+    /// row if the cells of the column are free.
+    fn resize(
+        &mut self,
+        at: usize,
+        widths: &mut [usize],
+        (full_rows, full_widths): &(Vec<Vec<Cell>>, Vec<usize>),
+        new_width: impl Fn(usize, Option<usize>) -> usize,
+    ) {
+        let Column { alignment, keeps_end, .. } = self.columns[at];
+        if alignment != Alignment::Free {
+            widths[at] = new_width(widths[at], None).min(full_widths[at]);
+        }
+        for (number, (row, full)) in self.rows.iter_mut().zip(full_rows).enumerate() {
+            let width = match alignment {
+                Alignment::Free => new_width(row[at].width(), Some(number)),
+                Alignment::Left | Alignment::Right => widths[at],
+            };
+            row[at] = full[at].clone();
+            row[at].shorten(width, keeps_end);
+        }
+    }
+
+    /// Returns how wide a row is up to the end of its last text.
+    fn row_width(&self, row: &[Cell], widths: &[usize]) -> usize {
+        let (mut end, mut last) = (self.indent, self.indent);
+        for (at, cell) in row.iter().enumerate() {
+            let width = self.cell_width(at, cell, widths);
+            if width == 0 {
+                continue;
+            }
+            let start = if end == self.indent { end } else { end + GAP };
+            end = start + width;
+            if cell.width() > 0 {
+                let is_padded = self.columns[at].alignment == Alignment::Right;
+                last = if is_padded { end } else { start + cell.width() };
+            }
+        }
+        last
+    }
+
+    fn cell_width(&self, at: usize, cell: &Cell, widths: &[usize]) -> usize {
+        match self.columns[at].alignment {
+            Alignment::Free => cell.width(),
+            Alignment::Left | Alignment::Right => widths[at],
+        }
+    }
+
+    /// Renders a row. If it is still too long, what does not fit is cut off.
+    fn line(&self, row: &[Cell], widths: &[usize], columns: Option<usize>) -> String {
+        let mut left = columns.map_or(usize::MAX, |columns| columns.saturating_sub(self.indent));
+        let mut line = String::new();
+        for (at, cell) in row.iter().enumerate() {
+            let width = self.cell_width(at, cell, widths);
+            if width == 0 {
+                continue;
+            }
+            if !line.is_empty() {
+                line.push_str("  ");
+                left = left.saturating_sub(GAP);
+            }
+            let mut cell = cell.clone();
+            cell.shorten(width.min(left), self.columns[at].keeps_end);
+            let padding = " ".repeat(width.min(left).saturating_sub(cell.width()));
+            left = left.saturating_sub(width);
+            match self.columns[at].alignment {
+                Alignment::Right => line.extend([padding, cell.painted()]),
+                Alignment::Left => line.extend([cell.painted(), padding]),
+                Alignment::Free => line.push_str(&cell.painted()),
+            }
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(table: Table, columns: Option<usize>) -> Vec<String> {
+        let lines = table.lines(columns).into_iter();
+        lines.map(|line| anstream::adapter::strip_str(&line).to_string()).collect()
+    }
+
+    fn table(rows: &[[&str; 4]]) -> Table {
+        let mut table = Table::new([
+            Column::right(),
+            Column::left().shrinks(1, 6),
+            Column::free().shrinks(0, 0),
+            Column::free().shrinks(2, 4),
+        ]);
+        for [number, reason, mark, prompt] in rows {
+            let prompt = match *prompt {
+                "" => Cell::default(),
+                prompt => Cell::new(prompt).between("“", "”"),
+            };
+            table.add(
+                [number, reason, mark].map(|text| Cell::new(*text)).into_iter().chain([prompt]),
+            );
+        }
+        table
+    }
+
+    const ROWS: [[&str; 4]; 3] = [
+        ["1", "write the file", "late", "make it work"],
+        ["22", "run", "", "go on"],
+        ["3", "", "", ""],
+    ];
+
+    #[test]
+    fn columns_are_aligned() {
+        assert_eq!(
+            plain(table(&ROWS), None),
+            [" 1  write the file  late  “make it work”", "22  run             “go on”", " 3"]
+        );
+    }
+
+    #[test]
+    fn columns_are_shortened_by_rank() {
+        // The mark goes first.
+        assert_eq!(
+            plain(table(&ROWS), Some(38)),
+            [" 1  write the file  “make it work”", "22  run             “go on”", " 3"]
+        );
+        // Then the reasons are shortened, in all rows alike.
+        assert_eq!(
+            plain(table(&ROWS), Some(28)),
+            [" 1  write t…  “make it work”", "22  run       “go on”", " 3"]
+        );
+        // What is freed beyond need is given back.
+        assert_eq!(
+            plain(table(&[["1", "a reason", "a long mark", ""]]), Some(12)),
+            ["1  a reason"]
+        );
+        // The prompts are shortened last, and keep their quotes.
+        assert_eq!(
+            plain(table(&ROWS), Some(20)),
+            [" 1  write…  “make …”", "22  run     “go on”", " 3"]
+        );
+    }
+
+    #[test]
+    fn no_row_is_longer_than_the_terminal_is_wide() {
+        let rows = [
+            ["1", "日本語の理由を説明する", "late", "直してください 👨\u{200d}👩\u{200d}👧"],
+            ["22", "écrire le fichier", "a mark that is very long", "e\u{301}te\u{301}"],
+            ["333333", "x", "", "a prompt of more than a few words, to be cut off somewhere"],
+        ];
+        for columns in 1..120 {
+            for line in plain(table(&rows).indented(1), Some(columns)) {
+                assert!(width_of(&line) <= columns, "{line:?} for {columns}");
+            }
+        }
+    }
+
+    #[test]
+    fn wide_characters_count_twice() {
+        let rows = [["1", "日本", "", "a"], ["2", "abcd", "", "b"], ["3", "e\u{301}", "", "c"]];
+        assert_eq!(
+            plain(table(&rows), None),
+            ["1  日本  “a”", "2  abcd  “b”", "3  e\u{301}     “c”"]
+        );
+    }
+
+    #[test]
+    fn a_path_keeps_its_end() {
+        let mut table = Table::new([Column::left().shrinks(0, 8).keeps_end(), Column::right()]);
+        table.add([Cell::new("~/work/a/very/deep/project"), Cell::new("12")]);
+        assert_eq!(plain(table, Some(16)), ["…eep/project  12"]);
+    }
+
+    #[test]
+    fn a_column_without_text_takes_no_space() {
+        let mut table = Table::new([Column::left(), Column::left().at_least(8), Column::left()]);
+        table.add(["a", "", "b"].map(Cell::from));
+        assert_eq!(plain(table, None), ["a  b"]);
+    }
+
+    #[test]
+    fn cells_cannot_act_on_the_terminal() {
+        let mut table = Table::new([Column::left()]);
+        table.add([Cell::new("a\u{1b}[2Jb")]);
+        assert_eq!(table.lines(None), ["a\\u{1b}[2Jb"]);
+    }
+}

@@ -1,0 +1,26 @@
+//! The size of the terminal.
+
+use std::io;
+use std::os::fd::AsFd;
+
+/// Columns and rows of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+}
+
+impl Size {
+    /// Returns the size of the terminal behind a stream. `None` if the stream is not a terminal, or
+    /// is one that does not know its size.
+    pub(crate) fn of(stream: impl AsFd) -> Option<Size> {
+        let (width, height) = terminal_size::terminal_size_of(stream)?;
+        Some(Size { columns: usize::from(width.0), rows: usize::from(height.0) })
+    }
+}
+
+/// Returns how many columns a line on standard output may have. `None` means any number: a pipe or a
+/// file gets whole lines.
+pub(crate) fn columns() -> Option<usize> {
+    Size::of(io::stdout()).map(|size| size.columns)
+}

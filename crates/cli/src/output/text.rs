@@ -1,0 +1,176 @@
+//! Pieces of text for people: disarmed, measured, shortened.
+
+use std::path::Path;
+
+use takeback_tree::{Uncovered, UncoveredReason};
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+use crate::context::Context;
+
+/// True if a terminal obeys this character instead of showing it.
+pub(super) fn is_armed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}')
+}
+
+/// Writes out control and reordering characters. Names, reasons and prompts must not act as commands
+/// to the terminal.
+pub(crate) fn disarm(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_armed(character) {
+            out.extend(character.escape_default());
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
+/// Disarms text of several lines. Line ends stay, and tabs become spaces.
+pub(crate) fn disarm_lines(text: &str) -> String {
+    let lines = text.split('\n').map(|line| disarm(&line.replace('\t', "    ")));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns how many columns a terminal needs for a text.
+pub(crate) fn width_of(text: &str) -> usize {
+    text.width()
+}
+
+/// Shortens a text to so many columns, with `…` for the end that is missing. Characters that are
+/// shown as one are kept or left out together.
+pub(crate) fn shorten(text: &str, columns: usize) -> String {
+    // Shortening has to be cheap for text of any length, so it stops where the columns end.
+    let Some(end) = end_of_prefix(text.graphemes(true), columns) else { return text.to_owned() };
+    let kept = end_of_prefix(text[..end].graphemes(true), columns.saturating_sub(1)).unwrap_or(end);
+    if columns == 0 { String::new() } else { format!("{}…", &text[..kept]) }
+}
+
+/// Shortens a text to so many columns, with `…` for the beginning that is missing. The end of a path
+/// says more than its beginning.
+pub(crate) fn shorten_start(text: &str, columns: usize) -> String {
+    if columns == 0 || width_of(text) <= columns {
+        return shorten(text, columns);
+    }
+    let kept = end_of_prefix(text.graphemes(true).rev(), columns - 1).unwrap_or(text.len());
+    format!("…{}", &text[text.len() - kept..])
+}
+
+/// Returns how many bytes of these graphemes fit into so many columns. `None` if all do.
+fn end_of_prefix<'t>(graphemes: impl Iterator<Item = &'t str>, columns: usize) -> Option<usize> {
+    let (mut end, mut used) = (0, 0);
+    for grapheme in graphemes {
+        used += width_of(grapheme);
+        if used > columns {
+            return Some(end);
+        }
+        end += grapheme.len();
+    }
+    None
+}
+
+/// Returns a text of any number of lines as one line.
+pub(crate) fn join_lines(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Formats a moment as local date and time.
+pub(crate) fn local(moment: jiff::Timestamp) -> String {
+    moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// Formats a moment as local time of day, with the date unless it is today.
+pub(crate) fn short_local(moment: jiff::Timestamp) -> String {
+    let zone = jiff::tz::TimeZone::system();
+    let (then, now) = (moment.to_zoned(zone.clone()), jiff::Timestamp::now().to_zoned(zone));
+    let format = if then.date() == now.date() { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+    then.strftime(format).to_string()
+}
+
+/// Formats a path with `~` for the home directory, disarmed.
+pub(crate) fn tilde(path: &Path, context: &Context) -> String {
+    let short = context.user_home().and_then(|home| {
+        let home = std::fs::canonicalize(home).ok()?;
+        Some(format!("~/{}", path.strip_prefix(home).ok()?.display()))
+    });
+    disarm(&short.unwrap_or_else(|| path.display().to_string()))
+}
+
+/// Formats a number with its noun: `1 file`, `2 files`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Formats a number of bytes: `1.2 MB`.
+pub(crate) fn bytes(size: u64) -> String {
+    match size {
+        0..1_000 => format!("{size} B"),
+        1_000..1_000_000 => format!("{:.1} kB", size as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", size as f64 / 1e6),
+        _ => format!("{:.1} GB", size as f64 / 1e9),
+    }
+}
+
+/// Formats a path that is not covered, with the reason.
+pub(crate) fn uncovered_line(uncovered: &Uncovered) -> String {
+    format!("{}  ({})", uncovered.path, disarm(&reason(&uncovered.reason)))
+}
+
+/// Says why a path is not covered.
+pub(crate) fn reason(reason: &UncoveredReason) -> String {
+    match reason {
+        UncoveredReason::TooLarge { size } => format!("too large ({})", bytes(*size)),
+        UncoveredReason::Excluded => "excluded".into(),
+        UncoveredReason::Ignored => "ignored".into(),
+        UncoveredReason::Unreadable { error } => format!("unreadable: {error}"),
+        UncoveredReason::Special => "a socket, pipe or device".into(),
+        UncoveredReason::Changing => "kept changing".into(),
+        UncoveredReason::Private => "private".into(),
+        UncoveredReason::Nested => "a nested repository, of which only a link was kept".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_fits_is_not_shortened() {
+        assert_eq!(shorten("abc", 3), "abc");
+        assert_eq!(shorten_start("abc", 3), "abc");
+        assert_eq!(shorten("日本", 4), "日本");
+    }
+
+    #[test]
+    fn shortened_text_has_at_most_so_many_columns() {
+        let family = "👨\u{200d}👩\u{200d}👧";
+        let texts =
+            ["plain text", "日本語の理由", "e\u{301}te\u{301}", family, "a\u{1F1E9}\u{1F1EA}b"];
+        for text in texts {
+            for columns in 0..12 {
+                for short in [shorten(text, columns), shorten_start(text, columns)] {
+                    assert!(width_of(&short) <= columns, "{short:?} for {columns}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn characters_that_are_shown_as_one_stay_together() {
+        assert_eq!(shorten("日本語", 5), "日本…");
+        assert_eq!(shorten("日本語", 4), "日…");
+        assert_eq!(shorten("e\u{301}te\u{301}s", 3), "e\u{301}t…");
+        assert_eq!(shorten("👨\u{200d}👩\u{200d}👧 and me", 4), "👨\u{200d}👩\u{200d}👧 …");
+        assert_eq!(shorten_start("/home/日本語", 5), "…本語");
+    }
+
+    #[test]
+    fn disarming_twice_changes_nothing() {
+        let once = disarm("a\u{1b}[31mb\u{202e}c");
+        assert_eq!(once, "a\\u{1b}[31mb\\u{202e}c");
+        assert_eq!(disarm(&once), once);
+    }
+}

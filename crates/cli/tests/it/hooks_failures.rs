@@ -1,0 +1,424 @@
+//! Failures of a hook are never fatal and never silent; secrets and control characters stay in.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::agent::{
+    Agent, configure, eventually, everything, hook, hook_with, ledger, noise, rows,
+};
+use crate::session::{Session, tell_skipped};
+
+fn to_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_failed_checkpoint_is_counted_and_shown() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 2\n");
+    for name in ["a", "b", "c"] {
+        session.write(name, "1");
+    }
+    let mut agent = Agent::new(&session, "s1");
+    for command in ["make", "make test", "make install"] {
+        let call = agent.call("Bash", json!({ "command": command }));
+        let said = agent.report(call.event("before_tool"));
+        assert!(said.contains("files"), "{said}");
+    }
+    let said = to_text(&session.output(&["rollback"]).stderr);
+    let expected = "the workspace has more than 2 files to capture\n";
+    assert!(said.starts_with("warning: 3 checkpoints failed since "), "{said}");
+    assert!(said.ends_with(expected), "{said}");
+    let said = to_text(&session.output(&["checkpoints"]).stdout);
+    assert!(said.contains("\n  ~/project: 3 checkpoints failed since "), "{said}");
+    assert!(said.ends_with(expected), "{said}");
+    let failures = session.json(&["checkpoints"])["failures"].clone();
+    assert_eq!((&failures[0]["count"], failures.as_array().unwrap().len()), (&json!(3), 1));
+}
+
+#[test]
+fn an_unusable_home_is_reported_and_does_no_harm() {
+    let session = Session::new();
+    session.write("a", "1");
+    fs::write(session.base().join(".takeback"), "in the way").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    for event in ["session_start", "turn_start", "turn_end", "session_end"] {
+        agent.report(json!({ "event": event, "prompt": "x" }));
+    }
+    let call = agent.call("Write", json!({ "path": "a" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("takeback: "), "{said}");
+    assert!(agent.report(call.event("after_tool")).contains("takeback: "));
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!((output.status.code(), to_text(&output.stdout)), (Some(1), String::new()));
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_shown_later() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "2");
+    let pack = session.base().join(".takeback/checkpoints/store/objects/pack");
+    let aside = session.base().join("aside");
+    fs::rename(&pack, &aside).unwrap();
+    fs::write(&pack, "in the way").unwrap();
+    let call = agent.call("Write", json!({ "path": "a" }));
+    session.write("a", "3");
+    agent.report(json!({ "event": "turn_start", "prompt": "two" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(!said.is_empty(), "it says so at once");
+    fs::remove_file(&pack).unwrap();
+    fs::rename(&aside, &pack).unwrap();
+    let output = session.output(&["rollback"]);
+    assert!(to_text(&output.stderr).contains("1 checkpoint failed since"), "{output:?}");
+    assert_eq!(rows(&session).len(), 1);
+    agent.writes("a", "4");
+    assert_eq!(rows(&session).len(), 2);
+}
+
+/// A small mounted file system, if the user may mount one.
+struct SmallFileSystem(std::path::PathBuf);
+
+impl SmallFileSystem {
+    fn mount_at(path: &Path) -> Option<SmallFileSystem> {
+        fs::create_dir_all(path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(path);
+        if !mount.output().is_ok_and(|output| output.status.success()) {
+            tell_skipped("cannot mount: that needs root");
+            return None;
+        }
+        Some(SmallFileSystem(path.to_owned()))
+    }
+}
+
+impl Drop for SmallFileSystem {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_recorded_and_shown() {
+    let session = Session::new();
+    let Some(_small) = SmallFileSystem::mount_at(&session.base().join(".takeback")) else { return };
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "2");
+    fs::write(session.project().join("noise"), noise(1, 3 << 20)).unwrap();
+    agent.report(json!({ "event": "turn_start", "prompt": "two" }));
+    let call = agent.call("Write", json!({ "path": "a" }));
+    for _ in 0..2 {
+        let said = agent.report(call.event("before_tool"));
+        assert!(said.contains("No space left"), "{said}");
+    }
+    let output = session.output(&["rollback"]);
+    let seen = to_text(&output.stderr);
+    assert!(
+        seen.contains("2 checkpoints failed since") && seen.contains("No space left"),
+        "{seen}"
+    );
+    assert!(to_text(&session.output(&["checkpoints"]).stdout).contains("No space left"));
+    // Earlier checkpoints are intact.
+    fs::remove_file(session.project().join("noise")).unwrap();
+    assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
+    session.output(&["rollback", "1"]);
+    assert_eq!(session.read("a"), "1");
+}
+
+#[test]
+fn with_a_broken_configuration_the_defaults_protect_and_it_is_shown_later() {
+    for text_of_config in ["[checkpoints]\nenabled = 'no'\n", "[checkpoints]\nunknown = 1\n", "{"] {
+        let session = Session::new();
+        configure(&session, text_of_config);
+        session.write("a", "1");
+        let mut agent = Agent::new(&session, "s1");
+        let call = agent.call("Write", json!({ "path": "a" }));
+        let said = agent.report(call.event("before_tool"));
+        let line = text_of_config.lines().count();
+        assert!(said.contains(&format!("config.toml, line {line}: ")), "{said}");
+        let output = session.output(&["rollback"]);
+        assert!(to_text(&output.stderr).contains(&format!("config.toml, line {line}: ")));
+        fs::remove_file(session.base().join(".takeback/config.toml")).unwrap();
+        let output = session.output(&["rollback"]);
+        assert!(to_text(&output.stderr).contains("config.toml, line"), "shown later: {output:?}");
+        assert_eq!(rows(&session).len(), 1);
+    }
+}
+
+#[test]
+fn a_broken_configuration_is_shown_in_the_workspace_that_the_agent_worked_in() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nunknown = 1\n");
+    fs::create_dir_all(session.base().join("other/sub")).unwrap();
+    fs::write(session.base().join("other/Makefile"), "").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.cwd = session.base().join("other/sub");
+    let call = agent.call("Write", json!({ "path": "a" }));
+    agent.report(call.event("before_tool"));
+    agent.report(call.event("after_tool"));
+    fs::remove_file(session.base().join(".takeback/config.toml")).unwrap();
+    let output = session.output(&["-C", "../other", "rollback"]);
+    assert!(to_text(&output.stderr).contains("config.toml, line 2"), "{output:?}");
+}
+
+#[test]
+fn a_switched_off_hook_touches_no_file() {
+    for by_config in [true, false] {
+        let session = Session::new();
+        session.write("a", "1");
+        let environment: &[_] = match by_config {
+            true => {
+                configure(&session, "[checkpoints]\nenabled = false\n");
+                &[]
+            }
+            false => &[("TAKEBACK_CHECKPOINTS", "0")],
+        };
+        let before = everything(&session.base());
+        let mut agent = Agent::new(&session, "s1");
+        let call = agent.call("Write", json!({ "path": "a" }));
+        let mut events = vec![call.event("before_tool"), call.event("after_tool")];
+        for event in ["session_start", "turn_start", "turn_end", "session_end", "nonsense"] {
+            events.push(json!({ "event": event, "prompt": "x" }));
+        }
+        for event in events {
+            let event = agent.event(event);
+            let output =
+                hook_with(&session.base(), &["hook", "generic", "--strict"], &event, environment);
+            assert_eq!((output.status.code(), to_text(&output.stdout)), (Some(0), String::new()));
+            assert_eq!(to_text(&output.stderr), "");
+        }
+        let run = ["run", "--", "/bin/sh", "-c", "exit 3"];
+        assert_eq!(hook_with(&session.base(), &run, b"", environment).status.code(), Some(3));
+        let refused = hook_with(&session.base(), &["checkpoint"], b"", environment);
+        assert!(to_text(&refused.stderr).contains("checkpoints are switched off"));
+        assert_eq!(everything(&session.base()), before);
+    }
+}
+
+#[test]
+fn a_switched_off_list_creates_nothing() {
+    let session = Session::new();
+    for command in ["rollback", "checkpoints", "config"] {
+        hook_with(&session.base(), &[command], b"", &[("TAKEBACK_CHECKPOINTS", "0")]);
+        assert!(!session.base().join(".takeback").exists(), "{command}");
+    }
+}
+
+#[test]
+fn malformed_events_are_harmless_except_in_strict_mode() {
+    let session = Session::new();
+    let long = "x".repeat(1 << 20);
+    for (input, is_wrong) in [
+        ("", true),
+        ("{", true),
+        ("[]", true),
+        ("{\"event\": 7}", true),
+        ("{\"event\": \"before_tool\", \"session\": {}}", false),
+        ("{\"event\": \"something_new\"}", false),
+        (&*format!("{{\"event\": \"turn_start\", \"prompt\": \"{long}\"}}"), false),
+        ("{\"event\": \"before_tool\", \"input\": [1], \"call\": 7, \"turn\": 3}", false),
+        ("{\"event\": \"after_tool\", \"outcome\": {\"a\": 1}}", false),
+        ("{\"event\": \"before_tool\", \"cwd\": \"/nonexistent/place\"}", true),
+        ("{\"event\": \"before_tool\", \"cwd\": \"/\"}", true),
+    ] {
+        let start = &input[..input.len().min(60)];
+        let output = hook(&session.base(), &["hook", "generic"], input.as_bytes());
+        assert_eq!(output.status.code(), Some(0), "{start}");
+        assert!(output.stdout.is_empty(), "{start}");
+        assert_eq!(!output.stderr.is_empty(), is_wrong, "{start}: {}", to_text(&output.stderr));
+        let output = hook(&session.base(), &["hook", "generic", "--strict"], input.as_bytes());
+        assert_eq!(output.status.code(), Some(i32::from(is_wrong)), "{start}");
+        assert!(output.stdout.is_empty(), "{start}");
+    }
+}
+
+/// A hook may run without HOME, or in a directory that the agent has removed.
+#[test]
+fn a_hook_succeeds_wherever_it_is_started() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "make" }));
+    fs::write(session.base().join("event"), agent.event(call.event("before_tool"))).unwrap();
+    let program = env!("CARGO_BIN_EXE_takeback");
+    for script in [
+        format!("unset HOME; exec {program} hook generic < event"),
+        format!("mkdir gone; cd gone; rmdir ../gone; exec {program} hook generic < $HOME/event"),
+        format!("exec {program} hook generic < event >&-"),
+        format!("exec {program} hook generic < event 2>/dev/full"),
+        format!("exec {program} hook generic <&-"),
+    ] {
+        let output = Command::new("/bin/sh")
+            .args(["-c", &script])
+            .current_dir(session.base())
+            .env_clear()
+            .env("PATH", "/bin:/usr/bin")
+            .env("HOME", session.base())
+            .output()
+            .unwrap();
+        assert_eq!(
+            (output.status.code(), to_text(&output.stdout)),
+            (Some(0), String::new()),
+            "{script}"
+        );
+    }
+}
+
+/// With exit code 2, agents like Claude Code would refuse the tool call.
+#[test]
+fn a_hook_line_of_another_version_blocks_no_tool() {
+    let session = Session::new();
+    for arguments in [&["hook", "an-agent-to-come"][..], &["hook", "generic", "--to-come"]] {
+        let output = hook(&session.base(), arguments, b"{}");
+        assert_eq!((output.status.code(), to_text(&output.stdout)), (Some(0), String::new()));
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+/// Makes a project whose capture takes longer than a millisecond.
+fn large_project() -> Session {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\ntimeout_ms = 1\n");
+    for number in 0..3000 {
+        session.write(&format!("d{}/f{number}", number % 50), &format!("{number}\n"));
+    }
+    session
+}
+
+#[test]
+fn a_hook_that_takes_too_long_returns_and_the_checkpoint_is_late() {
+    let session = large_project();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Write", json!({ "path": "a" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("not done within 1 ms"), "{said}");
+    eventually("a checkpoint", || rows(&session).len() == 1);
+    let row = &rows(&session)[0];
+    assert_eq!((&row["late"], &row["steps"][0]["late"]), (&json!(true), &json!(true)));
+    let listed = to_text(&session.output(&["rollback"]).stdout);
+    assert!(listed.trim_end().ends_with("late"), "{listed}");
+    session.write("a", "2");
+    configure(&session, "");
+    agent.finishes(&call);
+    let undone = session.json(&["undo"]);
+    assert_eq!((&undone["uncertain"], &undone["restored"]), (&json!(["a"]), &json!([])));
+    assert_eq!(session.read("a"), "2");
+}
+
+#[test]
+fn with_strict_a_late_checkpoint_is_a_failure() {
+    let session = large_project();
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Write", json!({ "path": "a" }));
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!((output.status.code(), to_text(&output.stdout)), (Some(1), String::new()));
+    eventually("a checkpoint", || rows(&session).len() == 1);
+}
+
+/// The process that takes over after a timeout does not repeat what was done.
+#[test]
+fn a_prompt_that_takes_too_long_is_recorded_once() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\ntimeout_ms = 0\n");
+    let agent = Agent::new(&session, "s1");
+    for number in 0..80 {
+        agent.report(json!({ "event": "turn_start", "prompt": format!("prompt {number}") }));
+    }
+    configure(&session, "");
+    let count = |sql: &str| -> i64 {
+        let rows = ledger(&session).query_row(sql, [], |row| row.get(0));
+        rows.unwrap_or(0)
+    };
+    eventually("all prompts", || {
+        agent.tell(json!({ "event": "after_tool", "tool": "Read" }));
+        count("SELECT count(DISTINCT content) FROM messages") == 80
+    });
+    assert_eq!(count("SELECT count(*) FROM messages"), 80);
+}
+
+#[test]
+fn secrets_are_masked_in_reasons_and_effects() {
+    let session = Session::new();
+    session.write("a", "1");
+    let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("push");
+    agent.pretends(&format!("curl -H 'Authorization: Bearer {secret}' -d @a https://example.org"));
+    agent.is_done();
+    agent.hears("again");
+    agent.pretends(&format!("curl -H 'Authorization: Bearer {secret}' -d @a https://example.org"));
+    session.output(&["checkpoint", "--reason", &format!("with {secret}")]);
+    session.write("a", "2");
+    for arguments in [
+        &["rollback"][..],
+        &["rollback", "--steps"],
+        &["rollback", "--json"],
+        &["rollback", "3", "--dry-run"],
+        &["rollback", "3", "--dry-run", "--json"],
+        &["rollback", "3"],
+    ] {
+        let output = session.output(arguments);
+        let seen = to_text(&[output.stdout, output.stderr].concat());
+        assert!(!seen.contains(secret), "{arguments:?}: {seen}");
+    }
+    let effects = session.json(&["rollback", "3", "--dry-run"])["effects"].clone();
+    assert_eq!(effects[0]["kind"], "network");
+    let kept: String =
+        ledger(&session).query_row("SELECT command FROM effects", [], |row| row.get(0)).unwrap();
+    assert!(!kept.contains(secret), "{kept}");
+}
+
+#[test]
+fn reported_text_cannot_control_the_terminal() {
+    let session = Session::new();
+    let evil = "\u{1b}]0;evil\u{7}\u{1b}[31m\u{202e}\u{9b}2J\r\n";
+    let mut agent = Agent::new(&session, &format!("s{evil}"));
+    agent.fields["agent"] = json!(format!("agent{evil}"));
+    agent.hears(&format!("please {evil}"));
+    agent.writes(&format!("file{evil}"), "1");
+    agent.pretends(&format!("psql -c '{evil}'"));
+    let call = agent.begins(&format!("tool{evil}"), json!({ "path": evil }));
+    agent.finishes(&call);
+    agent.is_done();
+    let broken = json!({ "event": "before_tool", "cwd": format!("/nowhere{evil}") });
+    let said = agent.report(broken);
+    let mut seen = vec![said.into_bytes()];
+    for arguments in [
+        &["rollback", "--steps"][..],
+        &["rollback", "--json"],
+        &["rollback", "diff", "1"],
+        &["checkpoints"],
+        &["rollback", "1", "--dry-run"],
+        &["undo", "--dry-run"],
+        &["undo"],
+        &["rollback", "undo"],
+        &["rollback", "1", "-v"],
+        &["explain", evil],
+        &["-C", evil, "rollback"],
+    ] {
+        let output = session.output(arguments);
+        seen.extend([output.stdout, output.stderr]);
+    }
+    for text in seen.iter().map(|bytes| to_text(bytes)) {
+        let is_armed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!text.contains(is_armed), "{text:?}");
+    }
+}
+
+#[test]
+fn strict_mode_refuses_only_calls() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nstrict = true\n");
+    for (event, is_refused) in [("PreToolUse", true), ("TaskStart", false)] {
+        let output = hook(&session.base(), &["hook", "cline", event], b"{");
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(!output.stdout.is_empty(), is_refused, "{event}");
+    }
+}

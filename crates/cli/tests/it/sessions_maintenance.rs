@@ -1,0 +1,247 @@
+//! `takeback sessions prune`, `delete`, `verify`, `repair`, `optimize`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::session::Session;
+use crate::sessions::{example_sessions, with_examples};
+
+fn ledger_path(session: &Session) -> PathBuf {
+    session.base().join(".takeback/state.db")
+}
+
+#[test]
+fn old_sessions_are_pruned() {
+    let mut session = with_examples();
+    session.takeback(&["sessions", "prune", "--older-than", "2026-05-29", "--dry-run"]);
+    session.takeback(&["sessions", "prune", "--older-than", "2026-05-29", "--source", "codex"]);
+    session.takeback(&["sessions", "prune", "--older-than", "2026-05-29"]);
+    session.takeback(&["sessions"]);
+    session.assert(
+        "
+$ takeback sessions prune --older-than <date> --dry-run
+Would delete 2 sessions:
+  claude-code:77000000-sub
+  claude-code:4f2a9c01-aaaa  Fix Docker Build
+$ takeback sessions prune --older-than <date> --source codex
+No session is that old.
+$ takeback sessions prune --older-than <date>
+Deleted 2 sessions:
+  claude-code:77000000-sub
+  claude-code:4f2a9c01-aaaa
+$ takeback sessions
+4f2b0000  <date> <time>  codex  1 message  “write a changelog”
+",
+    );
+    let prune = ["sessions", "prune", "--older-than", "1d"];
+    let found = json!({ "sessions": ["codex:4f2b0000-bbbb"], "dry_run": true });
+    assert_eq!(session.json(&[&prune[..], &["--dry-run"]].concat()), found);
+    let gone = json!({ "sessions": ["codex:4f2b0000-bbbb"], "dry_run": false });
+    assert_eq!(session.json(&prune), gone);
+    assert_eq!(session.json(&prune), json!({ "sessions": [], "dry_run": false }));
+}
+
+#[test]
+fn a_dry_run_names_subagents_that_would_be_deleted_too() {
+    let session = Session::new();
+    let mut all = example_sessions();
+    // The subagent was active for another month.
+    all[1]["ended_at"] = json!(null);
+    all[1]["messages"][0]["timestamp"] = json!("2026-06-30T00:00:00Z");
+    crate::sessions::import_sessions(&session, &all);
+    let prune = |date| ["sessions", "prune", "--older-than", date, "--source", "claude-code"];
+    let dry = |date| session.json(&[&prune(date)[..], &["--dry-run"]].concat())["sessions"].clone();
+    assert_eq!(dry("2026-05-29"), json!([]), "at work");
+    let both = json!(["claude-code:4f2a9c01-aaaa", "claude-code:77000000-sub"]);
+    assert_eq!(dry("2026-07-01"), both);
+    assert_eq!(session.json(&prune("2026-07-01"))["sessions"], both);
+}
+
+#[test]
+fn one_session_is_deleted() {
+    let mut session = with_examples();
+    let fork = session.json(&["sessions", "fork", "4f2a", "--at", "1"])["session"].clone();
+    session.takeback(&["sessions", "delete", "codex:4f2b", "--yes"]);
+    session.takeback(&["sessions", "delete", "codex:4f2b"]);
+    session.assert(
+        "
+$ takeback sessions delete codex:4f2b --yes
+Deleted 1 session:
+  codex:4f2b0000-bbbb
+$ takeback sessions delete codex:4f2b
+! error: there is no session \"codex:4f2b\"
+! hint: `takeback sessions list` lists them
+[exit Some(1)]
+",
+    );
+    assert_eq!(
+        session.json(&["sessions", "delete", "claude-code:4f2a"]),
+        json!({ "deleted": ["claude-code:4f2a9c01-aaaa", "claude-code:77000000-sub"] })
+    );
+    let list = session.json(&["sessions"]);
+    assert_eq!(list["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(list["sessions"][0]["id"], fork);
+}
+
+#[test]
+fn a_whole_ledger_passes_verification() {
+    let mut session = with_examples();
+    session.takeback(&["sessions", "verify"]);
+    session.takeback(&["sessions", "repair"]);
+    session.assert(
+        "
+$ takeback sessions verify
+All well: 3 sessions, 7 messages read and checked.
+$ takeback sessions repair
+Nothing to repair: 3 sessions, 7 messages.
+",
+    );
+    assert_eq!(
+        session.json(&["sessions", "verify"]),
+        json!({ "whole": true, "sessions": 3, "messages": 7, "problems": [] })
+    );
+    let repaired = session.json(&["sessions", "repair"]);
+    assert_eq!((&repaired["backup"], &repaired["messages"]), (&json!(null), &json!(7)));
+    let sizes = session.json(&["sessions", "optimize"]);
+    assert!(sizes["bytes_before"].as_u64().unwrap() > 0 && sizes["bytes_after"].is_u64());
+    let text = String::from_utf8(session.output(&["sessions", "optimize"]).stdout).unwrap();
+    assert!(text.ends_with(", everything is indexed.\n"), "{text}");
+    assert_eq!(session.json(&["sessions", "search", "chat-send"])["total"], 1);
+}
+
+#[test]
+fn the_ledger_is_private() {
+    let session = with_examples();
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(session.base().join(".takeback")), 0o700);
+    assert_eq!(mode(ledger_path(&session)), 0o600);
+    // Another home has a ledger of its own.
+    let home = session.base().join("other");
+    let list = session.json(&["--home", home.to_str().unwrap(), "sessions"]);
+    assert_eq!(list, json!({ "sessions": [] }));
+}
+
+#[test]
+fn damage_is_named_and_repaired() {
+    let mut session = Session::new();
+    fs::create_dir(session.base().join(".takeback")).unwrap();
+    fs::write(
+        ledger_path(&session),
+        "not a database at all, but long enough to be read".repeat(100),
+    )
+    .unwrap();
+    session.takeback(&["sessions"]);
+    session.takeback(&["sessions", "verify"]);
+    session.assert(
+        "
+$ takeback sessions
+! error: the ledger ~/.takeback/state.db is damaged
+!   because: file is not a database
+! hint: `takeback sessions repair` keeps the damaged one and saves what can be saved
+[exit Some(1)]
+$ takeback sessions verify
+! error: the ledger ~/.takeback/state.db is damaged
+!   because: file is not a database
+! hint: `takeback sessions repair` keeps the damaged one and saves what can be saved
+[exit Some(1)]
+",
+    );
+    let report = session.json(&["sessions", "repair"]);
+    let backup = PathBuf::from(report["backup"].as_str().unwrap());
+    assert!(fs::read_to_string(backup).unwrap().starts_with("not a database"));
+    assert_eq!(session.json(&["sessions", "verify"])["whole"], true);
+    session.takeback(&["sessions"]);
+    session.assert(
+        "
+$ takeback sessions
+No sessions yet. `takeback sessions import` brings some in.
+",
+    );
+}
+
+#[test]
+fn wrong_counts_are_corrected() {
+    let mut session = with_examples();
+    let ledger = Connection::open(ledger_path(&session)).unwrap();
+    ledger.execute("UPDATE sessions SET message_count = 99 WHERE source = 'codex'", []).unwrap();
+    drop(ledger);
+    session.takeback(&["sessions", "verify"]);
+    session.takeback(&["sessions", "repair"]);
+    session.takeback(&["sessions", "verify"]);
+    session.assert(
+        "
+$ takeback sessions verify
+Wrong: session codex:4f2b0000-bbbb counts 99 messages and 0 tool calls, and has 1 and 0
+`takeback sessions repair` puts right what can be put right.
+[exit Some(1)]
+$ takeback sessions repair
+Note: repaired: session codex:4f2b0000-bbbb counts 99 messages and 0 tool calls, and has 1 and 0
+Counts and the search index are new: 3 sessions, 7 messages.
+$ takeback sessions verify
+All well: 3 sessions, 7 messages read and checked.
+",
+    );
+}
+
+#[test]
+fn rows_outside_a_damaged_page_are_recovered() {
+    let session = with_examples();
+    for number in 0..200 {
+        let text = format!("message number {number} {}", "x".repeat(500));
+        let message = json!({ "role": "user", "content": text });
+        let id = format!("many:{number}");
+        let one = json!({ "id": id, "source": "s", "messages": [message] });
+        let path = crate::sessions::write_file(&session, "one", &one.to_string());
+        session.output(&["sessions", "import", path.to_str().unwrap()]);
+    }
+    session.output(&["sessions", "optimize"]);
+    let path = ledger_path(&session);
+    let mut bytes = fs::read(&path).unwrap();
+    let place = |bytes: &[u8], text: &str| {
+        bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap()
+    };
+    let page = place(&bytes, "message number 100 ") / 4096 * 4096;
+    bytes[page..page + 64].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+
+    let found = session.output(&["sessions", "verify", "--json"]);
+    assert_eq!(found.status.code(), Some(1));
+    let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!(found["whole"], false);
+    let report = session.output(&["sessions", "repair"]);
+    let said = String::from_utf8(report.stdout).unwrap();
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    assert!(said.contains("Saved: 203 sessions, "), "{said}");
+    assert!(said.contains("The damaged ledger is kept as "), "{said}");
+    assert_eq!(session.json(&["sessions", "verify"])["whole"], true);
+    assert_eq!(session.json(&["sessions", "search", "chat-send"])["total"], 1);
+}
+
+#[test]
+fn foreign_databases_are_left_alone() {
+    let mut session = with_examples();
+    let path = ledger_path(&session);
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
+    let output = session.output(&["sessions", "--json"]);
+    let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(error["error"]["hint"], "update takeback; nothing was touched");
+    for name in ["state.db", "state.db-wal", "state.db-shm"] {
+        let _ = fs::remove_file(path.with_file_name(name));
+    }
+    let theirs = Connection::open(&path).unwrap();
+    theirs.execute_batch("CREATE TABLE bookmarks (url TEXT)").unwrap();
+    drop(theirs);
+    session.takeback(&["sessions"]);
+    session.assert(
+        "
+$ takeback sessions
+! error: ~/.takeback/state.db is a database, but not a ledger of takeback
+! hint: move that file away, or choose another directory with --home
+[exit Some(1)]
+",
+    );
+}

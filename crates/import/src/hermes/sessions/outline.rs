@@ -1,0 +1,109 @@
+//! The rows of each session, found before any session is read.
+
+use std::collections::HashMap;
+
+use rusqlite::Connection;
+use takeback_ledger::Time;
+
+use super::row::Cell;
+use super::schema::{has_column, list_columns};
+
+/// The id of the session for messages that name none.
+const NO_SESSION: &str = "hermes-no-session";
+
+/// The row ids of one session and of all that belongs to it.
+#[derive(Debug, Default)]
+pub(super) struct SessionRows {
+    pub(super) id: String,
+    /// `None` for messages whose session is missing.
+    pub(super) session: Option<i64>,
+    /// The time at which the session began, or else the time of its first message.
+    pub(super) time: Option<Time>,
+    pub(super) messages: Vec<i64>,
+    pub(super) usage: Vec<i64>,
+}
+
+/// The row ids of all sessions, read from the tables themselves. The indexes are not used, because
+/// a damaged one hides rows.
+#[derive(Debug, Default)]
+pub(super) struct Outline {
+    sessions: Vec<SessionRows>,
+    indexes: HashMap<String, usize>,
+}
+
+impl Outline {
+    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Outline> {
+        let mut outline = Outline::default();
+        scan_table(connection, "sessions", "id", "started_at", |row, id, time| {
+            // SQLite allows any number of null keys.
+            let rows = outline.rows_of(id.unwrap_or_else(|| format!("hermes-row-{row}")));
+            rows.session = Some(row);
+            rows.time = time;
+        })?;
+        // In the order of their insertion, as in Hermes: clocks jump.
+        scan_table(connection, "messages", "session_id", "timestamp", |row, id, time| {
+            let rows = outline.rows_of(id.unwrap_or_else(|| NO_SESSION.to_owned()));
+            rows.messages.push(row);
+            rows.time = rows.time.or(time);
+        })?;
+        scan_table(
+            connection,
+            "session_model_usage",
+            "session_id",
+            "first_seen",
+            |row, id, time| {
+                let rows = outline.rows_of(id.unwrap_or_else(|| NO_SESSION.to_owned()));
+                rows.usage.push(row);
+                rows.time = rows.time.or(time);
+            },
+        )?;
+        Ok(outline)
+    }
+
+    fn rows_of(&mut self, id: String) -> &mut SessionRows {
+        let next = self.sessions.len();
+        let index = *self.indexes.entry(id.clone()).or_insert(next);
+        if index == next {
+            self.sessions.push(SessionRows { id, ..SessionRows::default() });
+        }
+        &mut self.sessions[index]
+    }
+
+    /// Maps the id of each session to its row in the table of sessions.
+    pub(super) fn rows_by_id(&self) -> HashMap<String, i64> {
+        let rows = self.sessions.iter();
+        rows.filter_map(|rows| Some((rows.id.clone(), rows.session?))).collect()
+    }
+
+    /// Returns the sessions, oldest first. Those that began at the same time stay in the order of
+    /// their rows.
+    pub(super) fn into_oldest_first(mut self) -> Vec<SessionRows> {
+        self.sessions.sort_by_key(|rows| rows.time);
+        self.sessions
+    }
+}
+
+/// Calls `visit` with the row id, the session's id and the time of every row of a table. A missing
+/// table has no rows, a missing column only nulls.
+fn scan_table(
+    connection: &Connection,
+    table: &str,
+    id: &str,
+    time: &str,
+    mut visit: impl FnMut(i64, Option<String>, Option<Time>),
+) -> rusqlite::Result<()> {
+    let columns = list_columns(connection, table)?;
+    if columns.is_empty() {
+        return Ok(());
+    }
+    let or_null = |name| if has_column(&columns, name) { name } else { "NULL" };
+    let (id, time) = (or_null(id), or_null(time));
+    let sql = format!("SELECT rowid, {id}, {time} FROM {table} NOT INDEXED ORDER BY rowid");
+    let mut statement = connection.prepare(&sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let id = Cell::read(row.get_ref(1)?).to_id();
+        visit(row.get(0)?, id, Cell::read(row.get_ref(2)?).to_time());
+    }
+    Ok(())
+}

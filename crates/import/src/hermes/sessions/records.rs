@@ -1,0 +1,156 @@
+//! Rows of Hermes's tables as records of the ledger.
+
+use takeback_ledger::{MessageRecord, ParentKind, SessionRecord, Time, UsageRecord};
+
+use super::row::RowFields;
+
+/// Names that have another meaning in a [`SessionRecord`] than a column of Hermes would have.
+const SESSION_NAMES: &[&str] =
+    &["workspace", "parent_kind", "messages", "usage", "calls", "effects"];
+
+/// Names that have another meaning in a [`MessageRecord`] than a column of Hermes would have.
+const MESSAGE_NAMES: &[&str] = &["seq", "undone", "summarizes"];
+
+/// Converts a session, without `parent_kind`, which depends on the parent's row, too.
+pub(super) fn session_record(mut row: RowFields) -> SessionRecord {
+    SessionRecord {
+        id: row.take_id("id").unwrap_or_default(),
+        source: row.take_text("source").unwrap_or_else(default_source),
+        user_id: row.take_text("user_id"),
+        model: row.take_text("model"),
+        model_config: row.take_json("model_config"),
+        system_prompt: row.take_text("system_prompt"),
+        parent_session_id: row.take_id("parent_session_id"),
+        parent_kind: None,
+        started_at: row.take_time("started_at"),
+        ended_at: row.take_time("ended_at"),
+        end_reason: row.take_text("end_reason"),
+        message_count: row.take_count("message_count"),
+        tool_call_count: row.take_count("tool_call_count"),
+        api_call_count: row.take_count("api_call_count"),
+        input_tokens: row.take_count("input_tokens"),
+        output_tokens: row.take_count("output_tokens"),
+        cache_read_tokens: row.take_count("cache_read_tokens"),
+        cache_write_tokens: row.take_count("cache_write_tokens"),
+        reasoning_tokens: row.take_count("reasoning_tokens"),
+        billing_provider: row.take_text("billing_provider"),
+        billing_base_url: row.take_text("billing_base_url"),
+        billing_mode: row.take_text("billing_mode"),
+        estimated_cost_usd: row.take_number("estimated_cost_usd"),
+        actual_cost_usd: row.take_number("actual_cost_usd"),
+        cost_status: row.take_text("cost_status"),
+        cost_source: row.take_text("cost_source"),
+        pricing_version: row.take_text("pricing_version"),
+        title: row.take_text("title"),
+        workspace: row.take_text("cwd"),
+        git_branch: row.take_text("git_branch"),
+        archived: row.take_flag("archived").unwrap_or(false),
+        extra: row.into_rest(SESSION_NAMES),
+    }
+}
+
+/// Makes up a session for messages whose session is missing.
+pub(super) fn missing_session(started_at: Option<Time>) -> SessionRecord {
+    SessionRecord { source: default_source(), started_at, ..SessionRecord::default() }
+}
+
+fn default_source() -> String {
+    "hermes".to_owned()
+}
+
+/// Determines how a session came out of its parent, as far as the rows tell.
+///
+/// Hermes marks branches and delegated work in `model_config`. Old versions did not, and a
+/// compaction copies the mark of delegated work to the next session. So a mark that names this very
+/// parent decides; then the way in which the parent ended; and then any mark. A child without any
+/// of these is delegated work, which is also what Hermes takes it for.
+pub(super) fn parent_kind(
+    session: &SessionRecord,
+    parent: Option<&SessionRecord>,
+) -> Option<ParentKind> {
+    let parent_id = session.parent_session_id.as_deref()?;
+    let mark = |name: &str| session.model_config.as_ref()?.get(name).filter(|mark| !mark.is_null());
+    let names_parent = |name: &str| mark(name).is_some_and(|mark| mark == parent_id);
+    if names_parent("_branched_from") {
+        Some(ParentKind::Fork)
+    } else if names_parent("_delegate_from") {
+        Some(ParentKind::Subagent)
+    } else if let Some(kind) = parent.and_then(|parent| kind_by_parent_end(session, parent)) {
+        Some(kind)
+    } else if mark("_branched_from").is_some() {
+        Some(ParentKind::Fork)
+    } else if mark("_delegate_from").is_some() || parent.is_some() {
+        Some(ParentKind::Subagent)
+    } else {
+        None
+    }
+}
+
+fn kind_by_parent_end(session: &SessionRecord, parent: &SessionRecord) -> Option<ParentKind> {
+    match parent.end_reason.as_deref() {
+        Some("compression") if session.source != "tool" => Some(ParentKind::Compaction),
+        // A child that began earlier was delegated before the user branched off.
+        Some("branched") if session.started_at >= parent.ended_at => Some(ParentKind::Fork),
+        _ => None,
+    }
+}
+
+pub(super) fn message_record(mut row: RowFields, seq: i64) -> MessageRecord {
+    // Neither is needed: the message is part of its session, and `seq` gives the order.
+    row.take_id("session_id");
+    row.take_id("id");
+    // Hermes clears `active` both when the user takes a message back and when it is summed up, and
+    // tells them apart by `compacted`. In old rows the column is null, which means active.
+    let active = row.take_flag("active").unwrap_or(true);
+    let compacted = row.take_flag("compacted").unwrap_or(false);
+    MessageRecord {
+        seq,
+        role: row.take_text("role").unwrap_or_else(|| "unknown".to_owned()),
+        content: row.take_content("content"),
+        tool_call_id: row.take_text("tool_call_id"),
+        tool_calls: row.take_json("tool_calls"),
+        tool_name: row.take_text("tool_name"),
+        timestamp: row.take_time("timestamp"),
+        token_count: row.take_integer("token_count"),
+        finish_reason: row.take_text("finish_reason"),
+        reasoning: row.take_text("reasoning"),
+        reasoning_content: row.take_text("reasoning_content"),
+        reasoning_details: row.take_json("reasoning_details"),
+        codex_reasoning_items: row.take_json("codex_reasoning_items"),
+        codex_message_items: row.take_json("codex_message_items"),
+        undone: !active && !compacted,
+        // A message that was summed up and then restored is sent to the model again.
+        compacted: !active && compacted,
+        summarizes: None,
+        extra: row.into_rest(MESSAGE_NAMES),
+    }
+}
+
+pub(super) fn usage_record(mut row: RowFields) -> UsageRecord {
+    row.take_id("session_id");
+    UsageRecord {
+        model: row.take_text("model").unwrap_or_else(|| "unknown".to_owned()),
+        billing_provider: take_key_part(&mut row, "billing_provider"),
+        billing_base_url: take_key_part(&mut row, "billing_base_url"),
+        billing_mode: take_key_part(&mut row, "billing_mode"),
+        api_call_count: row.take_count("api_call_count"),
+        input_tokens: row.take_count("input_tokens"),
+        output_tokens: row.take_count("output_tokens"),
+        cache_read_tokens: row.take_count("cache_read_tokens"),
+        cache_write_tokens: row.take_count("cache_write_tokens"),
+        reasoning_tokens: row.take_count("reasoning_tokens"),
+        estimated_cost_usd: row.take_number("estimated_cost_usd"),
+        actual_cost_usd: row.take_number("actual_cost_usd"),
+        cost_status: row.take_text("cost_status"),
+        cost_source: row.take_text("cost_source"),
+        pricing_version: row.take_text("pricing_version"),
+        first_seen: row.take_time("first_seen"),
+        last_seen: row.take_time("last_seen"),
+        extra: row.into_rest(&[]),
+    }
+}
+
+/// Takes out a part of the primary key, in which an empty text stands for null.
+fn take_key_part(row: &mut RowFields, name: &str) -> Option<String> {
+    row.take_text(name).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,301 @@
+//! One row of a table, read column by column.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+use serde_json::{Map, Value, json};
+use takeback_ledger::Time;
+
+/// The prefix with which Hermes marks content that is JSON instead of text.
+const STRUCTURED: &str = "\0json:";
+
+/// The number of seconds beyond which the exchange format does not keep a time.
+const FARTHEST: f64 = 9e12;
+
+/// A value of the database.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(String),
+    /// Text that is not UTF-8.
+    BadText(Vec<u8>),
+    Bytes(Vec<u8>),
+}
+
+impl Cell {
+    pub(super) fn read(value: ValueRef<'_>) -> Cell {
+        match value {
+            ValueRef::Null => Cell::Null,
+            ValueRef::Integer(number) => Cell::Integer(number),
+            ValueRef::Real(number) => Cell::Real(number),
+            ValueRef::Text(text) => match std::str::from_utf8(text) {
+                Ok(text) => Cell::Text(text.to_owned()),
+                Err(_) => Cell::BadText(text.to_owned()),
+            },
+            ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_owned()),
+        }
+    }
+
+    /// Converts it to the id of a session. Different cells give different ids.
+    pub(super) fn to_id(&self) -> Option<String> {
+        match self {
+            Cell::BadText(bytes) | Cell::Bytes(bytes) => {
+                Some(format!("bytes:{}", encode_base64(bytes)))
+            }
+            _ => self.to_text(),
+        }
+    }
+
+    fn to_text(&self) -> Option<String> {
+        match self {
+            Cell::Null => None,
+            Cell::Integer(number) => Some(number.to_string()),
+            Cell::Real(number) => Some(number.to_string()),
+            Cell::Text(text) => Some(text.clone()),
+            Cell::BadText(bytes) | Cell::Bytes(bytes) => {
+                Some(String::from_utf8_lossy(bytes).into_owned())
+            }
+        }
+    }
+
+    pub(super) fn to_integer(&self) -> Option<i64> {
+        match self {
+            Cell::Integer(number) => Some(*number),
+            Cell::Real(number) if number.is_finite() => Some(*number as i64),
+            Cell::Text(text) => text.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    fn to_number(&self) -> Option<f64> {
+        match self {
+            Cell::Integer(number) => Some(*number as f64),
+            Cell::Real(number) => Some(*number),
+            Cell::Text(text) => text.trim().parse().ok(),
+            _ => None,
+        }
+        .filter(|number| number.is_finite())
+    }
+
+    pub(super) fn to_time(&self) -> Option<Time> {
+        match self {
+            Cell::Text(text) => Time::parse(text).filter(|time| time.seconds().abs() < FARTHEST),
+            _ => self.to_number().filter(|number| number.abs() < FARTHEST).map(Time::from_seconds),
+        }
+    }
+
+    fn to_flag(&self) -> Option<bool> {
+        match self {
+            Cell::Text(text) if text.eq_ignore_ascii_case("true") => Some(true),
+            Cell::Text(text) if text.eq_ignore_ascii_case("false") => Some(false),
+            _ => self.to_number().map(|number| number != 0.0),
+        }
+    }
+
+    /// Converts it to JSON without loss: bytes become `{"bytes": base64}`.
+    fn to_json(&self) -> Value {
+        match self {
+            Cell::Null => Value::Null,
+            Cell::Integer(number) => json!(number),
+            Cell::Real(number) if number.is_finite() => json!(number),
+            Cell::Real(number) => json!(number.to_string()),
+            Cell::Text(text) => json!(text),
+            Cell::BadText(bytes) | Cell::Bytes(bytes) => json!({ "bytes": encode_base64(bytes) }),
+        }
+    }
+}
+
+/// The cells of one row. Each is taken out by its column's name and wanted type;
+/// [`RowFields::into_rest`] returns the cells that are left.
+#[derive(Debug)]
+pub(super) struct RowFields {
+    cells: Vec<(String, Cell)>,
+    /// The original values of cells that were converted with loss, or not at all.
+    originals: Map<String, Value>,
+}
+
+impl RowFields {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<RowFields> {
+        let names = row.as_ref().column_names();
+        let cell =
+            |(index, name): (usize, &str)| Ok((name.to_owned(), Cell::read(row.get_ref(index)?)));
+        let cells = names.into_iter().enumerate().map(cell).collect::<rusqlite::Result<_>>()?;
+        Ok(RowFields { cells, originals: Map::new() })
+    }
+
+    pub(super) fn take_id(&mut self, name: &str) -> Option<String> {
+        self.take_cell(name).to_id()
+    }
+
+    pub(super) fn take_text(&mut self, name: &str) -> Option<String> {
+        let cell = self.take_cell(name);
+        if matches!(cell, Cell::BadText(_) | Cell::Bytes(_)) {
+            self.keep_original(name, &cell);
+        }
+        cell.to_text()
+    }
+
+    pub(super) fn take_integer(&mut self, name: &str) -> Option<i64> {
+        let cell = self.take_cell(name);
+        if matches!(cell, Cell::Real(number) if number as i64 as f64 != number) {
+            self.keep_original(name, &cell);
+        }
+        self.keep_unconverted(name, &cell, cell.to_integer())
+    }
+
+    /// Takes out a counter, for which null means zero.
+    pub(super) fn take_count(&mut self, name: &str) -> i64 {
+        self.take_integer(name).unwrap_or(0)
+    }
+
+    pub(super) fn take_number(&mut self, name: &str) -> Option<f64> {
+        let cell = self.take_cell(name);
+        self.keep_unconverted(name, &cell, cell.to_number())
+    }
+
+    pub(super) fn take_time(&mut self, name: &str) -> Option<Time> {
+        let cell = self.take_cell(name);
+        self.keep_unconverted(name, &cell, cell.to_time())
+    }
+
+    pub(super) fn take_flag(&mut self, name: &str) -> Option<bool> {
+        let cell = self.take_cell(name);
+        self.keep_unconverted(name, &cell, cell.to_flag())
+    }
+
+    /// Takes out JSON. Text that is not an object or a list in JSON stays text.
+    pub(super) fn take_json(&mut self, name: &str) -> Option<Value> {
+        match self.take_cell(name) {
+            Cell::Text(text) => match self.parse_json(name, &text) {
+                Some(value) if value.is_object() || value.is_array() => Some(value),
+                _ => Some(Value::String(text)),
+            },
+            cell => self.convert_to_json(name, &cell),
+        }
+    }
+
+    /// Takes out the content of a message: text, or JSON behind the mark for structured content.
+    pub(super) fn take_content(&mut self, name: &str) -> Option<Value> {
+        match self.take_cell(name) {
+            Cell::Text(text) => {
+                let structured = text.strip_prefix(STRUCTURED);
+                let decoded = structured.and_then(|json| self.parse_json(name, json));
+                Some(decoded.unwrap_or(Value::String(text)))
+            }
+            cell => self.convert_to_json(name, &cell),
+        }
+    }
+
+    /// Returns the original values that were kept and all cells that were not taken out, each under
+    /// its column's name. Names in `reserved` are [marked](marked_name).
+    pub(super) fn into_rest(self, reserved: &[&str]) -> Map<String, Value> {
+        let mut rest = self.originals;
+        for (name, cell) in self.cells {
+            if cell != Cell::Null {
+                let is_reserved = reserved.contains(&name.as_str());
+                let name = if is_reserved { marked_name(&name) } else { name };
+                rest.insert(name, cell.to_json());
+            }
+        }
+        rest
+    }
+
+    fn take_cell(&mut self, name: &str) -> Cell {
+        let index = self.cells.iter().position(|(column, _)| column.eq_ignore_ascii_case(name));
+        index.map_or(Cell::Null, |index| self.cells.swap_remove(index).1)
+    }
+
+    /// Passes a converted value on. If the conversion failed, keeps the original.
+    fn keep_unconverted<T>(&mut self, name: &str, cell: &Cell, value: Option<T>) -> Option<T> {
+        if value.is_none() && *cell != Cell::Null {
+            self.keep_original(name, cell);
+        }
+        value
+    }
+
+    fn convert_to_json(&mut self, name: &str, cell: &Cell) -> Option<Value> {
+        match cell {
+            Cell::Null => None,
+            Cell::BadText(_) => {
+                self.keep_original(name, cell);
+                cell.to_text().map(Value::String)
+            }
+            _ => Some(cell.to_json()),
+        }
+    }
+
+    fn parse_json(&mut self, name: &str, text: &str) -> Option<Value> {
+        if let Ok(value) = serde_json::from_str(text) {
+            return Some(value);
+        }
+        // Python writes lone surrogates, which are not characters.
+        let value = serde_json::from_str(&replace_lone_surrogates(text)?).ok()?;
+        self.originals.insert(marked_name(name), json!(text));
+        Some(value)
+    }
+
+    fn keep_original(&mut self, name: &str, cell: &Cell) {
+        self.originals.insert(marked_name(name), cell.to_json());
+    }
+}
+
+/// Returns the name under which the original value of a column is kept if the column's own name
+/// has another meaning in a record.
+fn marked_name(name: &str) -> String {
+    format!("hermes:{name}")
+}
+
+fn encode_base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Replaces each lone surrogate in JSON by a replacement character. Returns `None` if there is
+/// none.
+fn replace_lone_surrogates(json: &str) -> Option<String> {
+    let mut repaired = String::with_capacity(json.len());
+    let mut rest = json;
+    let mut found = false;
+    while let Some(backslash) = rest.find('\\') {
+        repaired.push_str(&rest[..backslash]);
+        rest = &rest[backslash..];
+        let is_pair = matches!(
+            (parse_code_unit(rest), rest.get(6..).and_then(parse_code_unit)),
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff))
+        );
+        let (length, is_lone) = match parse_code_unit(rest) {
+            _ if is_pair => (12, false),
+            Some(unit) => (6, (0xd800..=0xdfff).contains(&unit)),
+            // Another escape: a backslash and one character.
+            None => (1 + rest[1..].chars().next().map_or(0, char::len_utf8), false),
+        };
+        repaired.push_str(if is_lone { "\\ufffd" } else { &rest[..length] });
+        rest = &rest[length..];
+        found |= is_lone;
+    }
+    repaired.push_str(rest);
+    found.then_some(repaired)
+}
+
+/// Parses `\uXXXX` at the beginning of a text.
+fn parse_code_unit(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lone_surrogates_are_replaced() {
+        let repaired = |json: &str| replace_lone_surrogates(json);
+        assert_eq!(repaired(r#"["\ud83d\ude00"]"#), None);
+        assert_eq!(repaired(r#"["a\ud83d", "\ude00b"]"#).unwrap(), r#"["a\ufffd", "\ufffdb"]"#);
+        assert_eq!(repaired(r#"["\ud83d\ud83d\ude00"]"#).unwrap(), r#"["\ufffd\ud83d\ude00"]"#);
+        assert_eq!(repaired(r#"["\\ud83d", "\u00e9", "\é"]"#), None);
+        assert_eq!(repaired("\\"), None);
+        assert_eq!(repaired("\\u12é"), None);
+    }
+}

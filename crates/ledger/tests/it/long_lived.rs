@@ -1,0 +1,273 @@
+//! A ledger that stays open while other processes work on the same database.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use takeback_ledger::{
+    Event, Journal, Ledger, LedgerError, ListOptions, MessageRecord, OpenError, Options, Recorded,
+    SearchOptions, Which, repair,
+};
+use tempfile::TempDir;
+
+use crate::support::{FOREVER, Fixture, again, at, message, raw, session, told};
+
+/// A ledger without shared memory, where an open ledger holds no lock between operations, so that
+/// a repair by another process does not wait for it.
+fn without_shared_memory(directory: &TempDir) -> Ledger {
+    let options = Options { journal: Some(Journal::Rollback), ..Options::default() };
+    let path = directory.path().join("state.db");
+    let mut ledger = Ledger::open(&path, &options).unwrap();
+    ledger.create_session(&session("s"), at(0)).unwrap();
+    ledger.append("s", &[message("user", "before the repair")], at(1)).unwrap();
+    ledger
+}
+
+/// Overwrites the root page of an index: visible damage that costs no rows.
+fn damage(path: &Path) {
+    let connection = raw(path);
+    let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'effects_workspace'";
+    let root: i64 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+    drop(connection);
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[0xff; 4096], (root as u64 - 1) * 4096).unwrap();
+}
+
+/// Starts a process that repairs the ledger. The calling test does the work in the child.
+fn start_repair(test: &str, path: &Path) -> Child {
+    again(&format!("long_lived::{test}"), path, "").stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// Repairs the ledger if this process is a child of [`start_repair`].
+fn repair_as_child() -> bool {
+    let Some((path, _)) = told() else { return false };
+    assert!(repair(&path, at(5), &|_, _| {}).unwrap().backup.is_some());
+    true
+}
+
+fn texts(ledger: &Ledger) -> Vec<String> {
+    let text = |message: MessageRecord| message.content.unwrap().as_str().unwrap().to_owned();
+    ledger.messages("s", Which::All).unwrap().into_iter().map(text).collect()
+}
+
+fn said(text: &str) -> Event {
+    Event::Messages { session: "s".to_owned(), messages: vec![message("user", text)] }
+}
+
+#[test]
+fn a_ledger_can_move_to_another_thread() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    let ledger = fixture.ledger;
+    let count = std::thread::spawn(move || ledger.session("s").unwrap().message_count);
+    assert_eq!(count.join().unwrap(), 0);
+}
+
+#[test]
+fn a_reader_notices_that_the_ledger_was_repaired() {
+    if repair_as_child() {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let mut ledger = without_shared_memory(&directory);
+    let path = ledger.path().to_owned();
+    damage(&path);
+    let test = "a_reader_notices_that_the_ledger_was_repaired";
+    assert!(start_repair(test, &path).wait().unwrap().success());
+    Ledger::open(&path, &Options::default())
+        .unwrap()
+        .append("s", &[message("user", "after the repair")], at(6))
+        .unwrap();
+    assert_eq!(texts(&ledger), ["before the repair", "after the repair"]);
+    // The reader's connection to the new file is the writer's, too.
+    ledger.append("s", &[message("user", "by the open ledger")], at(7)).unwrap();
+    let fresh = Ledger::open(&path, &Options::default()).unwrap();
+    assert_eq!(texts(&fresh), ["before the repair", "after the repair", "by the open ledger"]);
+    assert!(fresh.verify(&|_, _| {}).unwrap().whole);
+}
+
+#[test]
+fn a_writer_notices_that_the_ledger_was_repaired() {
+    if repair_as_child() {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let mut ledger = without_shared_memory(&directory);
+    let path = ledger.path().to_owned();
+    damage(&path);
+    let test = "a_writer_notices_that_the_ledger_was_repaired";
+    assert!(start_repair(test, &path).wait().unwrap().success());
+    ledger.append("s", &[message("user", "by the open ledger")], at(6)).unwrap();
+    ledger.record(&[said("by an event")], Duration::ZERO, at(7)).unwrap();
+    let fresh = Ledger::open(&path, &Options::default()).unwrap();
+    assert_eq!(texts(&fresh), ["before the repair", "by the open ledger", "by an event"]);
+}
+
+#[test]
+fn a_repair_waits_until_the_ledger_is_closed() {
+    if repair_as_child() {
+        return;
+    }
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    fixture.say("s", "user", "before the repair");
+    fixture.ledger.optimize(&|_| {}).unwrap();
+    let path = fixture.path();
+    let Fixture { directory: _directory, ledger } = fixture;
+    // The lock that SQLite holds on an open database is lost when this process opens and closes
+    // the file once more, as `damage` does.
+    drop(ledger);
+    damage(&path);
+    let ledger = Ledger::open(&path, &Options::default()).unwrap();
+    let mut child = start_repair("a_repair_waits_until_the_ledger_is_closed", &path);
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(child.try_wait().unwrap().is_none(), "the repair waits");
+    assert_eq!(texts(&ledger), ["before the repair"]);
+    drop(ledger);
+    assert!(child.wait().unwrap().success());
+    let ledger = Ledger::open(&path, &Options::default()).unwrap();
+    assert_eq!(texts(&ledger), ["before the repair"]);
+}
+
+#[test]
+fn a_deleted_ledger_is_made_anew() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    let home = fixture.directory.path().join("home");
+    let path = home.join("state.db");
+    let mut ledger = Ledger::open(&path, &Options::default()).unwrap();
+    for round in 0..3 {
+        ledger.create_session(&session("s"), at(0)).unwrap();
+        ledger.append("s", &[message("user", "gone soon")], at(1)).unwrap();
+        fs::remove_dir_all(&home).unwrap();
+        if round == 1 {
+            assert!(ledger.sessions(&ListOptions::default()).unwrap().is_empty());
+        }
+    }
+    ledger.create_session(&session("s"), at(2)).unwrap();
+    ledger.append("s", &[message("user", "kept")], at(3)).unwrap();
+    assert_eq!(texts(&Ledger::open(&path, &Options::default()).unwrap()), ["kept"]);
+}
+
+#[test]
+fn a_ledger_that_a_later_version_changed_is_not_written_to() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    raw(&fixture.path()).execute_batch("PRAGMA user_version = 999").unwrap();
+    let refused = fixture.ledger.append("s", &[message("user", "too old")], at(1));
+    assert!(
+        matches!(refused, Err(LedgerError::Open(OpenError::TooNew { found: 999, .. }))),
+        "{refused:?}"
+    );
+    let recorded = fixture.ledger.record(&[said("waits")], Duration::ZERO, at(2)).unwrap();
+    assert!(matches!(recorded, Recorded::Spooled { .. }), "{recorded:?}");
+}
+
+#[test]
+fn an_event_waits_as_long_as_the_call_says_and_no_longer() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    let other = raw(&fixture.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let start = Instant::now();
+    let wait = Duration::from_millis(30);
+    let recorded = fixture.ledger.record(&[said("spooled")], wait, at(1)).unwrap();
+    assert!(matches!(recorded, Recorded::Spooled { .. }), "{recorded:?}");
+    assert!(start.elapsed() >= wait);
+    assert!(start.elapsed() < Duration::from_secs(30), "the ledger's own wait is a minute");
+    assert!(texts(&fixture.ledger).is_empty());
+    other.execute_batch("ROLLBACK").unwrap();
+    // Both go in, in order.
+    let recorded = fixture.ledger.record(&[said("written")], FOREVER, at(2)).unwrap();
+    assert_eq!(recorded, Recorded::Written);
+    assert_eq!(texts(&fixture.ledger), ["spooled", "written"]);
+    // The usual wait of the ledger is what it was: this waits for its turn.
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let end = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        other.execute_batch("ROLLBACK").unwrap();
+    });
+    fixture.say("s", "user", "patient");
+    end.join().unwrap();
+}
+
+#[test]
+fn an_open_ledger_takes_in_what_others_spooled() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    let other = raw(&fixture.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let impatient = Options { wait: Duration::ZERO, ..Options::default() };
+    Ledger::record_in(&fixture.path(), &impatient, &[said("spooled")], at(1)).unwrap();
+    fixture.ledger.refresh();
+    assert!(texts(&fixture.ledger).is_empty());
+    other.execute_batch("ROLLBACK").unwrap();
+    fixture.ledger.refresh();
+    assert_eq!(texts(&fixture.ledger), ["spooled"]);
+}
+
+/// How many bytes the log has.
+fn log_length(path: &Path) -> u64 {
+    fs::metadata(path.with_file_name("state.db-wal")).map_or(0, |log| log.len())
+}
+
+/// Fails if the ledger has a transaction open: then the log cannot be emptied.
+fn assert_log_can_be_emptied(path: &Path, after: &str) {
+    let other = raw(path);
+    other.execute_batch("UPDATE sessions SET model = ifnull(model, '') || 'x'").unwrap();
+    let busy: i64 =
+        other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap();
+    assert_eq!((busy, log_length(path)), (0, 0), "after {after}");
+}
+
+#[test]
+fn an_idle_ledger_holds_no_transaction() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    for number in 0..30 {
+        fixture.say("s", if number % 2 == 0 { "user" } else { "assistant" }, "several words");
+    }
+    let path = fixture.path();
+    // Keeps the log from being deleted when the others close.
+    let other = raw(&path);
+    other.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+    type Step = (&'static str, fn(&mut Ledger));
+    let steps: [Step; 12] = [
+        ("search", |ledger| drop(ledger.search("words", &SearchOptions::default()).unwrap())),
+        ("no hit", |ledger| drop(ledger.search("nowhere", &SearchOptions::default()).unwrap())),
+        ("messages", |ledger| drop(ledger.messages("s", Which::Current).unwrap())),
+        ("no session", |ledger| assert!(ledger.messages("unknown", Which::All).is_err())),
+        ("sessions", |ledger| drop(ledger.sessions(&ListOptions::default()).unwrap())),
+        ("session", |ledger| drop(ledger.session("s").unwrap())),
+        ("transcript", |ledger| drop(ledger.transcript("s").unwrap())),
+        ("usage", |ledger| drop(ledger.usage("s").unwrap())),
+        ("turns", |ledger| drop(ledger.turns("s").unwrap())),
+        ("verify", |ledger| drop(ledger.verify(&|_, _| {}).unwrap())),
+        ("append", |ledger| drop(ledger.append("s", &[message("user", "x")], at(9)).unwrap())),
+        ("refused", |ledger| assert!(ledger.append("unknown", &[], at(9)).is_err())),
+    ];
+    for (name, step) in steps {
+        step(&mut fixture.ledger);
+        assert_log_can_be_emptied(&path, name);
+    }
+}
+
+#[test]
+fn the_log_stays_short_while_ledgers_are_open() {
+    let mut fixture = Fixture::new();
+    fixture.session("s");
+    let idle = fixture.another();
+    let mut longest = 0;
+    for number in 0..1_000 {
+        if number % 100 == 0 {
+            idle.session("s").unwrap();
+        }
+        fixture.say("s", "assistant", &format!("{number} {}", "some words ".repeat(1_000)));
+        longest = longest.max(log_length(&fixture.path()));
+    }
+    assert!(longest < 8 << 20, "the log had {longest} bytes");
+}

@@ -1,0 +1,149 @@
+//! The counts of changes that the list shows: counted once, if possible while no one waits, and
+//! kept.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use takeback_tree::{
+    CaptureRules, ChangeSide, DiffOptions, ObjectError, Oid, RelPath, Store, count_lines,
+    diff_trees,
+};
+
+use super::authorship::Timeline;
+use super::record::Kind;
+use super::{History, Row, WorkspaceRef};
+use crate::Opened;
+use crate::hook::state;
+
+/// The number of changed files and lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct ChangeCounts {
+    pub files: u64,
+    pub insertions: u64,
+    pub deletions: u64,
+}
+
+/// The counts of a row, and the last checkpoint that they include.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct KeptCounts {
+    until: u64,
+    #[serde(flatten)]
+    counts: ChangeCounts,
+}
+
+/// Counts the changes of each row, in the order of the rows: those that the calls of a
+/// turn made, or those between a manual checkpoint and the next row. `None` where nothing is known yet.
+pub(crate) fn count_changes(
+    opened: &Opened,
+    workspace: &WorkspaceRef<'_>,
+    history: &History,
+) -> Vec<Option<ChangeCounts>> {
+    let store = workspace.store;
+    let path = workspace.hook_state().counts_path();
+    let known: BTreeMap<u64, KeptCounts> = state::read(&path).unwrap_or_default();
+    let mut counted = BTreeMap::new();
+    let mut timeline = None;
+    let mut all = Vec::new();
+    for row in history.rows() {
+        let seq = row.first().pin.name.seq;
+        let Some(until) = last_counted(history, &row) else {
+            all.push(None);
+            continue;
+        };
+        let entry = match known.get(&seq).filter(|known| known.until == until) {
+            Some(known) => Some(*known),
+            None => {
+                let timeline = timeline.get_or_insert_with(|| Timeline::of(history, None));
+                // A tree that cannot be read has no counts; the list says so elsewhere.
+                let counts = count_row(store, history, timeline, &row, &opened.rules).ok();
+                counts.map(|counts| KeptCounts { until, counts })
+            }
+        };
+        if let Some(entry) = entry {
+            counted.insert(seq, entry);
+        }
+        all.push(entry.map(|entry| entry.counts));
+    }
+    if timeline.is_some() {
+        // If this fails, the next list counts again.
+        let _ = state::write(&path, &counted);
+    }
+    all
+}
+
+/// Finds the number of the checkpoint up to which the changes of a row are known.
+fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
+    let successor = row.successor().map(|next| next.first().pin.name.seq);
+    match row.turn() {
+        None => successor,
+        Some(_) => {
+            let newest = history.all.last()?.pin.name.seq;
+            // A call without an end lasts until the next known state.
+            let last = row.last().pin.name.seq;
+            let is_known = last > row.first().pin.name.seq || newest > last;
+            is_known.then_some(last.max(successor.unwrap_or(0)))
+        }
+    }
+}
+
+/// Counts the changes of one row.
+fn count_row(
+    store: &Store,
+    history: &History,
+    timeline: &Timeline<'_>,
+    row: &Row<'_>,
+    rules: &CaptureRules,
+) -> Result<ChangeCounts, ObjectError> {
+    let from = row.first().pin.tree;
+    if row.turn().is_none() {
+        let to = row.successor().map_or(from, |next| next.first().pin.tree);
+        return count_between(store, rules, from, to, &[]);
+    }
+    let last = row.last();
+    // For a call without an end, the next state is the end.
+    let next = history.all.iter().find(|known| known.pin.name.seq > last.pin.name.seq);
+    let to = if last.record.kind == Kind::Call { next.unwrap_or(last) } else { last }.pin.tree;
+    let mut counts = ChangeCounts::default();
+    let mut paths = Vec::new();
+    for (path, segments) in timeline.collect_changes(store, |_, of| of == Some(row.number))?.paths {
+        let before = segments.first().and_then(|segment| segment.before);
+        let after = segments.last().and_then(|segment| segment.after);
+        // A file that was captured only because a call named it is not in both trees.
+        if store.find_entry(&from, &path)? == before && store.find_entry(&to, &path)? == after {
+            paths.push(path);
+        } else if let Some(lines) = count_lines(store, rules, &path, before, after)? {
+            counts.files += 1;
+            counts.insertions += lines.insertions;
+            counts.deletions += lines.deletions;
+        }
+    }
+    if !paths.is_empty() {
+        let others = count_between(store, rules, from, to, &paths)?;
+        counts.files += others.files;
+        counts.insertions += others.insertions;
+        counts.deletions += others.deletions;
+    }
+    Ok(counts)
+}
+
+/// Counts the changes between two trees.
+fn count_between(
+    store: &Store,
+    rules: &CaptureRules,
+    from: Oid,
+    to: Oid,
+    paths: &[RelPath],
+) -> Result<ChangeCounts, ObjectError> {
+    let options = DiffOptions { paths, ..DiffOptions::new(rules) };
+    let diff = diff_trees(store, &from, &to, &options)?;
+    let is_file = |side: &ChangeSide| !side.mode.is_directory();
+    let files = diff.changes.iter();
+    let files = files.filter(|change| change.from.iter().chain(&change.to).any(is_file));
+    let mut counts = ChangeCounts { files: files.count() as u64, ..ChangeCounts::default() };
+    for lines in diff.changes.iter().filter_map(|change| change.lines) {
+        counts.insertions += lines.insertions;
+        counts.deletions += lines.deletions;
+    }
+    Ok(counts)
+}

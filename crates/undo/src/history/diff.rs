@@ -1,0 +1,67 @@
+//! The differences between a checkpoint and the present, and between two checkpoints.
+
+use takeback_tree::{
+    Diff, DiffError, DiffOptions, Oid, RelPath, Store, StoreError, Workspace, diff_trees,
+};
+
+use super::History;
+use super::record::Checkpoint;
+use crate::Opened;
+
+/// A comparison that failed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages speak")]
+pub enum CompareError {
+    #[error("{0} is neither in the checkpoint nor in the workspace")]
+    NoSuchPath(RelPath),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Diff(#[from] DiffError),
+}
+
+/// Compares a checkpoint with the present: everywhere, or in these files and directories.
+pub fn compare_with_present(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    history: &History,
+    checkpoint: &Checkpoint,
+    paths: &[RelPath],
+) -> Result<Diff, CompareError> {
+    let mut lock = opened.lock(workspace)?;
+    let options = DiffOptions { paths, ..DiffOptions::new(&opened.rules) };
+    let named = history.named_paths();
+    let capture = opened.capture_options(&opened.rules, &named);
+    let diff = lock.diff_to_present(&checkpoint.pin.tree, &capture, &options)?;
+    check_paths(workspace.store(), &diff.from, &diff.to, paths)?;
+    // Nothing is pinned; the stat cache speeds up the next capture.
+    let _ = lock.finish(opened.system_time());
+    Ok(diff)
+}
+
+/// Compares two checkpoints: everywhere, or in these files and directories.
+pub fn compare_checkpoints(
+    opened: &Opened,
+    store: &Store,
+    from: &Checkpoint,
+    to: &Checkpoint,
+    paths: &[RelPath],
+) -> Result<Diff, CompareError> {
+    let (from, to) = (from.pin.tree, to.pin.tree);
+    let options = DiffOptions { paths, ..DiffOptions::new(&opened.rules) };
+    let found = diff_trees(store, &from, &to, &options).map_err(DiffError::Object)?;
+    check_paths(store, &from, &to, paths)?;
+    Ok(found)
+}
+
+/// Refuses paths that neither tree has.
+fn check_paths(store: &Store, from: &Oid, to: &Oid, paths: &[RelPath]) -> Result<(), CompareError> {
+    for path in paths {
+        let is_in = |tree| Ok(store.find_entry(tree, path)?.is_some());
+        let is_known = is_in(from).and_then(|is_known| Ok(is_known || is_in(to)?));
+        if !is_known.map_err(DiffError::Object)? {
+            return Err(CompareError::NoSuchPath(path.clone()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! The list of a workspace's checkpoints, as the terminal, JSON and agents show it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use takeback_ledger::{Ledger, Time};
+use takeback_tree::{AnyPath, Oid, RelPath, StoreError, WorkspaceError};
+
+use super::counts::count_changes;
+use super::record::{Checkpoint, TurnId};
+use super::workspace::{WorkspaceRef, find_workspace};
+use super::{History, Row, TakeError};
+use crate::Opened;
+use crate::retention::failures::Failure;
+
+/// The longest time that a list waits for the ledger to be complete.
+const LEDGER_WAIT: Duration = Duration::from_millis(200);
+
+/// The checkpoints of a workspace.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct List {
+    pub workspace: AnyPath,
+    /// The rows, newest first.
+    pub checkpoints: Vec<RowView>,
+    /// The checkpoints that could not be taken in this workspace.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+    /// The reasons why some checkpoints could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
+}
+
+/// One row of the list.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct RowView {
+    pub number: usize,
+    pub id: Oid,
+    pub time: String,
+    pub name: Option<String>,
+    pub pinned: bool,
+    /// `turn` or `manual`.
+    pub kind: &'static str,
+    pub reason: String,
+    pub agent: Option<String>,
+    pub session: Option<String>,
+    pub turn: Option<TurnId>,
+    pub tool: Option<String>,
+    pub prompt: Option<String>,
+    pub files_changed: Option<u64>,
+    pub insertions: Option<u64>,
+    pub deletions: Option<u64>,
+    pub effects: Vec<EffectView>,
+    pub uncovered: UncoveredView,
+    /// True if the agent had gone on before the capture was complete.
+    pub late: bool,
+    pub steps: Vec<StepView>,
+}
+
+/// A checkpoint before a call of a turn.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct StepView {
+    /// `3.2`
+    pub number: String,
+    pub id: Oid,
+    pub time: String,
+    pub reason: String,
+    pub tool: Option<String>,
+    pub call: Option<String>,
+    pub late: bool,
+}
+
+/// A command whose effect no rollback reverses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct EffectView {
+    pub kind: String,
+    pub command: String,
+}
+
+/// The paths that a checkpoint does not cover.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct UncoveredView {
+    pub count: usize,
+    pub paths: Vec<RelPath>,
+}
+
+/// Another workspace that has checkpoints.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct OtherWorkspace {
+    pub path: AnyPath,
+    /// The time of the last capture or restore.
+    pub last_touched: Time,
+}
+
+/// Lists the checkpoints of the workspace that a path belongs to. Looking makes nothing: without
+/// a store, the list is empty.
+pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError> {
+    let mut list = if opened.has_store() {
+        list_workspace(opened, &find_workspace(opened, path)?)?
+    } else {
+        let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
+        let workspace = AnyPath(opened.find_root(path).map_err(failed)?);
+        let (checkpoints, failures, unreadable) = (Vec::new(), Vec::new(), Vec::new());
+        List { workspace, checkpoints, failures, unreadable }
+    };
+    list.failures = opened.failures();
+    list.failures.retain(|failure| failure.workspace == list.workspace);
+    Ok(list)
+}
+
+fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List, StoreError> {
+    let history = History::read(workspace.store, &workspace.id)?;
+    // Without the ledger, the list has no prompts and no effects.
+    let ledger = opened.complete_ledger(LEDGER_WAIT);
+    let effects = ledger.as_ref().map(|ledger| effects_by_row(ledger, workspace, &history));
+    let mut effects = effects.unwrap_or_default().into_iter();
+    let mut counts = count_changes(opened, workspace, &history).into_iter();
+    let rows = history.rows().map(|row| {
+        let counts = counts.next().flatten();
+        RowView {
+            prompt: ledger.as_ref().and_then(|ledger| find_prompt(ledger, &row)),
+            files_changed: counts.map(|counts| counts.files),
+            insertions: counts.map(|counts| counts.insertions),
+            deletions: counts.map(|counts| counts.deletions),
+            effects: effects.next().unwrap_or_default(),
+            ..RowView::new(&row)
+        }
+    });
+    let checkpoints = rows.collect();
+    let path = AnyPath(workspace.path.clone());
+    let (failures, unreadable) = (Vec::new(), history.unreadable);
+    Ok(List { workspace: path, checkpoints, failures, unreadable })
+}
+
+/// Finds the other workspaces that have checkpoints, the latest first.
+pub fn find_other_workspaces(
+    opened: &Opened,
+    path: &Path,
+) -> Result<Vec<OtherWorkspace>, TakeError> {
+    if !opened.has_store() {
+        return Ok(Vec::new());
+    }
+    let WorkspaceRef { store, id: own, .. } = find_workspace(opened, path)?;
+    let mut others = Vec::new();
+    for id in store.pinned_workspaces()?.into_iter().filter(|id| *id != own) {
+        if let Ok(Some(info)) = store.workspace_info(&id)
+            && !store.pin_names(&id)?.is_empty()
+        {
+            others.push(OtherWorkspace { path: info.path, last_touched: Time(info.last_seen) });
+        }
+    }
+    others.sort_by_key(|other| std::cmp::Reverse(other.last_touched));
+    Ok(others)
+}
+
+impl RowView {
+    fn new(row: &Row<'_>) -> RowView {
+        let Checkpoint { pin, record } = row.first();
+        let call = record.call.as_ref();
+        let uncovered = &record.uncovered;
+        let steps = (1..).zip(row.steps()).map(|(step, checkpoint)| StepView {
+            number: format!("{}.{step}", row.number),
+            id: checkpoint.pin.id,
+            time: checkpoint.record.time.clone(),
+            reason: checkpoint.record.reason.clone(),
+            tool: checkpoint.record.call.as_ref().map(|call| call.tool.clone()),
+            call: checkpoint.record.call.as_ref().map(|call| call.id.clone()),
+            late: checkpoint.record.late,
+        });
+        RowView {
+            number: row.number,
+            id: pin.id,
+            time: record.time.clone(),
+            name: record.name.clone(),
+            pinned: record.pinned,
+            kind: if row.turn().is_some() { "turn" } else { "manual" },
+            reason: record.reason.clone(),
+            agent: call.map(|call| call.agent.clone()),
+            session: call.map(|call| call.session.clone()),
+            turn: call.map(|call| call.turn.clone()),
+            tool: call.map(|call| call.tool.clone()),
+            prompt: None,
+            files_changed: None,
+            insertions: None,
+            deletions: None,
+            effects: Vec::new(),
+            uncovered: UncoveredView {
+                count: uncovered.len(),
+                paths: uncovered.iter().map(|path| path.path.clone()).collect(),
+            },
+            late: record.late,
+            steps: if row.turn().is_some() { steps.collect() } else { Vec::new() },
+        }
+    }
+}
+
+/// Finds the prompt of a row's turn.
+fn find_prompt(ledger: &Ledger, row: &Row<'_>) -> Option<String> {
+    let (session, _) = row.turn()?;
+    let turn = ledger.turn_at(session, row.first().record.moment()).ok()??;
+    ledger.prompt(session, turn.first_seq).ok()?
+}
+
+/// Lists the effects of a row's turn that no rollback reverses.
+pub(crate) fn effects_of_row(
+    opened: &Opened,
+    workspace: &WorkspaceRef<'_>,
+    row: &Row<'_>,
+) -> Vec<EffectView> {
+    let Some(ledger) = opened.complete_ledger(LEDGER_WAIT) else { return Vec::new() };
+    let mut effects = effects_by_row(&ledger, workspace, row.history());
+    effects.swap_remove(row.number - 1)
+}
+
+/// Lists the effects of each row's turn: those of its session from its time until the session's next.
+fn effects_by_row(
+    ledger: &Ledger,
+    workspace: &WorkspaceRef<'_>,
+    history: &History,
+) -> Vec<Vec<EffectView>> {
+    let rows: Vec<Row<'_>> = history.rows().collect();
+    let mut effects = vec![Vec::new(); rows.len()];
+    let Some(oldest) = rows.iter().map(|row| row.first().record.moment()).min() else {
+        return effects;
+    };
+    let path = workspace.path.display().to_string();
+    let known = ledger.effects_of(&path, oldest).unwrap_or_default();
+    for (session, effect) in known {
+        let time = effect.time.unwrap_or_default();
+        let row = rows
+            .iter()
+            .position(|row| row.has_session(&session) && row.first().record.moment() <= time);
+        if let Some(row) = row {
+            effects[row].push(EffectView { kind: effect.kind, command: effect.command });
+        }
+    }
+    effects
+}

@@ -1,0 +1,307 @@
+//! The history of a workspace: its checkpoints as rows, and which one the user means.
+
+pub(crate) mod authorship;
+mod counts;
+mod diff;
+mod list;
+pub mod record;
+mod take;
+pub(crate) mod workspace;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use takeback_tree::{RelPath, Store, StoreError, WorkspaceId};
+
+use self::record::{CallRef, Checkpoint, Checkpoints, Kind, TurnId, read_checkpoints};
+use crate::hook::state::{OpenCall, WorkspaceState};
+
+pub use self::counts::ChangeCounts;
+pub(crate) use self::counts::count_changes;
+pub use self::diff::{CompareError, compare_checkpoints, compare_with_present};
+pub(crate) use self::list::effects_of_row;
+pub use self::list::{
+    EffectView, List, OtherWorkspace, RowView, StepView, UncoveredView, find_other_workspaces,
+    list_checkpoints,
+};
+pub use self::take::{CheckpointOptions, NameError, TakeError, take_checkpoint};
+pub(crate) use self::take::{has_pin, new_record, pin_tree};
+pub use self::workspace::{
+    RevivedDirectories, WorkspaceRef, find_workspace, open_workspace, revive_workspace,
+};
+
+/// All checkpoints of a workspace.
+#[derive(Debug)]
+pub struct History {
+    workspace: WorkspaceId,
+    /// The checkpoints of all kinds, oldest first.
+    pub(crate) all: Vec<Checkpoint>,
+    /// The reasons why some checkpoints could not be read.
+    pub unreadable: Vec<String>,
+    /// The calls that have begun and not ended.
+    pub(crate) open: Vec<OpenCall>,
+    /// The rows of the list, newest first.
+    rows: Vec<RowParts>,
+    /// The indices of the rows of each turn, oldest first: agents use the name of a turn again.
+    turns: HashMap<(String, TurnId), Vec<usize>>,
+}
+
+/// The checkpoints of a row, as indices into `History::all`.
+#[derive(Debug)]
+struct RowParts {
+    steps: Vec<usize>,
+    /// The last checkpoint or state of any kind.
+    last: usize,
+}
+
+/// A row of the list: a manual checkpoint, or all checkpoints before calls of one turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'h> {
+    history: &'h History,
+    /// The number in the list; the newest row is 1.
+    pub number: usize,
+}
+
+/// The checkpoint that the user means by a number, a name or an id.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct FoundCheckpoint<'h> {
+    pub checkpoint: &'h Checkpoint,
+    /// True if it was taken before a later call of a turn, not before the first one.
+    pub is_step: bool,
+}
+
+/// A number, name or id that does not say which checkpoint is meant.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages speak")]
+pub enum FindError {
+    #[error("no checkpoint {number}: this workspace has {rows}")]
+    NoSuchRow { number: usize, rows: usize },
+    #[error("checkpoint {number} has no step {step}: it has {steps}")]
+    NoSuchStep { number: usize, step: usize, steps: usize },
+    #[error("{0:?} is not a checkpoint")]
+    NotACheckpoint(String),
+    #[error("more than one checkpoint's id begins with {0}")]
+    Ambiguous(String),
+    #[error("this workspace has no checkpoint {0}")]
+    Unknown(String),
+    #[error("checkpoint {id} belongs to {}", workspace.display())]
+    Elsewhere { id: String, workspace: PathBuf },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl History {
+    /// Reads the history of a workspace.
+    pub fn read(store: &Store, workspace: &WorkspaceId) -> Result<History, StoreError> {
+        let (Checkpoints { mut all, unreadable }, open) = read_at_once(store, workspace)?;
+        all.reverse();
+        let mut rows: Vec<RowParts> = Vec::new();
+        let mut turns: HashMap<(String, TurnId), Vec<usize>> = HashMap::new();
+        for (index, Checkpoint { record, .. }) in all.iter().enumerate() {
+            let turn = record.call.as_ref().filter(|_| record.kind == Kind::Call);
+            let turn = turn.map(|call| (call.session.clone(), call.turn.clone()));
+            let known = turn.as_ref().and_then(|turn| turns.get(turn)?.last());
+            match (record.kind, known) {
+                (Kind::Call, Some(row)) if !record.first => rows[*row].steps.push(index),
+                (Kind::Manual | Kind::Call, _) => {
+                    if let Some(turn) = turn {
+                        turns.entry(turn).or_default().push(rows.len());
+                    }
+                    rows.push(RowParts { steps: vec![index], last: index });
+                }
+                (Kind::After | Kind::State | Kind::Safety, _) => {}
+            }
+        }
+        // From here on, indices count from the newest.
+        rows.reverse();
+        for place in turns.values_mut().flatten() {
+            *place = rows.len() - 1 - *place;
+        }
+        let workspace = workspace.clone();
+        let mut history = History { workspace, all, unreadable, open, rows, turns };
+        history.find_ends();
+        Ok(history)
+    }
+
+    /// Finds the last state of each turn so far.
+    fn find_ends(&mut self) {
+        for index in 0..self.all.len() {
+            let Checkpoint { pin, record } = &self.all[index];
+            let Some(call) = &record.call else { continue };
+            let began = call.began.as_ref().map(|began| began.seq + record.shift(pin));
+            if let Some(row) = self.row_of(call, began.unwrap_or(pin.name.seq)) {
+                self.rows[row - 1].last = index;
+            }
+        }
+    }
+
+    /// Finds the number of the row that a call is part of. `seq` is the number that the next
+    /// checkpoint would have had when the call began.
+    pub(crate) fn row_of(&self, call: &CallRef, seq: u64) -> Option<usize> {
+        let places = self.turns.get(&(call.session.clone(), call.turn.clone()))?;
+        let begins = |place: &usize| self.all[self.rows[*place].steps[0]].pin.name.seq;
+        places.iter().rev().find(|place| begins(place) <= seq).map(|place| place + 1)
+    }
+
+    /// The paths that calls named: they were captured even if the rules leave them out.
+    pub(crate) fn named_paths(&self) -> Vec<RelPath> {
+        let calls = self.all.iter().filter_map(|known| known.record.call.as_ref());
+        let named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
+        named.into_iter().cloned().collect()
+    }
+
+    /// The sessions that have worked in the workspace.
+    pub(crate) fn sessions(&self) -> BTreeSet<String> {
+        let calls = self.all.iter().filter_map(|known| known.record.call.as_ref());
+        calls.map(|call| call.session.clone()).collect()
+    }
+
+    /// The number of the newest checkpoint of any kind; 0 if there is none.
+    pub(crate) fn newest(&self) -> u64 {
+        self.all.last().map_or(0, |newest| newest.pin.name.seq)
+    }
+
+    /// The rows, newest first.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        (1..=self.rows.len()).map(|number| Row { history: self, number })
+    }
+
+    /// Finds a row by its number.
+    pub fn row(&self, number: usize) -> Result<Row<'_>, FindError> {
+        if (1..=self.rows.len()).contains(&number) {
+            Ok(Row { history: self, number })
+        } else {
+            Err(FindError::NoSuchRow { number, rows: self.rows.len() })
+        }
+    }
+
+    /// Finds the checkpoint that the user means: `N`, `N.M`, a name, an id or the start of one.
+    pub fn find(&self, store: &Store, text: &str) -> Result<FoundCheckpoint<'_>, FindError> {
+        if let Some(number) = parse_number(text) {
+            return Ok(FoundCheckpoint { checkpoint: self.row(number)?.first(), is_step: false });
+        }
+        if let Some((row, step)) = text.split_once('.')
+            && let (Some(row), Some(step)) = (parse_number(row), parse_number(step))
+        {
+            let row = self.row(row)?;
+            let steps = row.steps().count();
+            let found = step.checked_sub(1).and_then(|index| row.steps().nth(index));
+            let missing = FindError::NoSuchStep { number: row.number, step, steps };
+            return Ok(FoundCheckpoint { checkpoint: found.ok_or(missing)?, is_step: step > 1 });
+        }
+        let named = self.all.iter().rev().find(|known| known.record.name.as_deref() == Some(text));
+        match named {
+            Some(checkpoint) => Ok(FoundCheckpoint { checkpoint, is_step: false }),
+            None => self.find_by_id(store, text),
+        }
+    }
+
+    fn find_by_id(&self, store: &Store, text: &str) -> Result<FoundCheckpoint<'_>, FindError> {
+        let is_id =
+            (6..=40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_id {
+            return Err(FindError::NotACheckpoint(text.to_owned()));
+        }
+        let prefix = text.to_ascii_lowercase();
+        let fits = |checkpoint: &&Checkpoint| checkpoint.pin.id.to_string().starts_with(&prefix);
+        let mut found = self.all.iter().filter(fits);
+        match (found.next(), found.next()) {
+            (Some(checkpoint), None) => {
+                let is_first = self.rows().any(|row| row.first().pin.name == checkpoint.pin.name);
+                let is_step = checkpoint.record.kind == Kind::Call && !is_first;
+                Ok(FoundCheckpoint { checkpoint, is_step })
+            }
+            (Some(_), Some(_)) => Err(FindError::Ambiguous(prefix)),
+            (None, _) => match self.find_elsewhere(store, &prefix)? {
+                Some(workspace) => Err(FindError::Elsewhere { id: prefix, workspace }),
+                None => Err(FindError::Unknown(prefix)),
+            },
+        }
+    }
+
+    /// Finds the other workspace that has a checkpoint with this id.
+    fn find_elsewhere(&self, store: &Store, prefix: &str) -> Result<Option<PathBuf>, StoreError> {
+        for workspace in store.pinned_workspaces()?.into_iter().filter(|id| *id != self.workspace) {
+            for name in store.pin_names(&workspace)? {
+                let id = store.pin_id(&name).ok().flatten();
+                if id.is_some_and(|id| id.to_string().starts_with(prefix)) {
+                    let info = store.workspace_info(&workspace).ok().flatten();
+                    return Ok(Some(
+                        info.map_or_else(|| workspace.to_string().into(), |info| info.path.0),
+                    ));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<'h> Row<'h> {
+    pub(crate) fn history(&self) -> &'h History {
+        self.history
+    }
+
+    /// The checkpoint that `rollback N` returns to.
+    pub fn first(&self) -> &'h Checkpoint {
+        self.steps().next().expect("a row has a checkpoint")
+    }
+
+    /// The checkpoints of the row in order, the first one included.
+    pub fn steps(&self) -> impl Iterator<Item = &'h Checkpoint> + use<'h> {
+        let history = self.history;
+        let steps = history.rows[self.number - 1].steps.iter();
+        steps.map(|index| &history.all[*index])
+    }
+
+    /// The row that is newer by one.
+    pub fn successor(&self) -> Option<Row<'h>> {
+        self.history.row(self.number - 1).ok()
+    }
+
+    /// The last checkpoint or state of the row, of any kind.
+    pub(crate) fn last(&self) -> &'h Checkpoint {
+        &self.history.all[self.history.rows[self.number - 1].last]
+    }
+
+    /// Returns true if the session, as the agent itself or as its subagent, made a call of the row.
+    pub(crate) fn has_session(&self, session: &str) -> bool {
+        let is_it =
+            |call: &CallRef| call.session == session || call.subagent.as_deref() == Some(session);
+        self.turn().is_some()
+            && self.steps().filter_map(|step| step.record.call.as_ref()).any(is_it)
+    }
+
+    /// The session and turn of the row; `None` if it is a manual checkpoint.
+    pub fn turn(&self) -> Option<(&'h str, &'h TurnId)> {
+        let record = &self.first().record;
+        if record.kind == Kind::Manual { None } else { record.turn() }
+    }
+}
+
+/// Reads checkpoints and open calls of the same moment without a lock. A start or an end of a call
+/// makes a new checkpoint, so the list of pins tells whether one came in between.
+fn read_at_once(
+    store: &Store,
+    workspace: &WorkspaceId,
+) -> Result<(Checkpoints, Vec<OpenCall>), StoreError> {
+    const ATTEMPTS: usize = 5;
+    let mut names = store.pin_names(workspace)?;
+    let mut attempts = 0;
+    loop {
+        let checkpoints = read_checkpoints(store, workspace)?;
+        let open = WorkspaceState::new(store.notes(workspace)).open_calls();
+        let names_after = store.pin_names(workspace)?;
+        attempts += 1;
+        if names == names_after || attempts == ATTEMPTS {
+            return Ok((checkpoints, open));
+        }
+        names = names_after;
+    }
+}
+
+/// Parses the number of a row: one to five digits.
+fn parse_number(text: &str) -> Option<usize> {
+    let is_number = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().expect("five digits are a number"))
+}

@@ -1,0 +1,309 @@
+//! The record of a checkpoint, which is the message of its pin: a subject line for people, an
+//! empty line, and one versioned JSON document.
+
+use serde::{Deserialize, Serialize};
+use takeback_ledger::{Redactor, Time};
+use takeback_tree::{
+    AnyPath, Capture, Filter, Oid, Pin, RelPath, Store, StoreError, Uncovered, WorkspaceId,
+};
+
+use crate::rollback::repository::Head;
+
+const VERSION: u32 = 1;
+
+/// Everything about a checkpoint besides its tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct Record {
+    /// The version of the format.
+    pub version: u32,
+    /// The number that the pin was made with.
+    pub seq: u64,
+    /// The time of the capture: RFC 3339 in UTC.
+    pub time: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    pub workspace: AnyPath,
+    pub kind: Kind,
+    /// The reason in words, with secrets masked.
+    pub reason: String,
+    /// The name that the user gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// True if the checkpoint is never pruned.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
+    /// The tool call that the checkpoint was taken for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallRef>,
+    /// True for the first checkpoint of a turn. The turn's name does not tell: agents use names again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first: bool,
+    /// True if the agent had gone on before, so that the call may have begun before the capture.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub late: bool,
+    /// The state of the workspace's own repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<Head>,
+    /// The rollback that a safety checkpoint was taken for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<RollbackRecord>,
+    /// The commit that an imported checkpoint was in the other program's repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Oid>,
+    /// The number of files and symlinks in the tree.
+    pub files: Option<u64>,
+    /// The rules of the capture.
+    pub filter: Filter,
+    /// The paths that the tree does not cover, with the reasons.
+    pub uncovered: Vec<Uncovered>,
+}
+
+/// The reason why a checkpoint exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The user asked for it.
+    Manual,
+    /// Taken before a tool call: the first of its turn is a row, the others are its steps.
+    Call,
+    /// Taken after a tool call. Not a row.
+    After,
+    /// Taken to tell who changed what: at the end of a turn, or before a call if only turns are
+    /// rows. Not a row.
+    State,
+    /// Taken before a rollback. Not a row.
+    Safety,
+}
+
+/// The agent's name for a turn.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TurnId {
+    /// The count of turns.
+    Number(i64),
+    /// A name that the agent made up.
+    Name(String),
+}
+
+/// The tool call that a checkpoint was taken for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct CallRef {
+    pub agent: String,
+    /// The id of the session that the user talks to, as in the ledger.
+    pub session: String,
+    /// The id of the session of the subagent that makes the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+    pub turn: TurnId,
+    /// The agent's name for the call, or our own if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tool: String,
+    /// Paths that the call names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<RelPath>,
+    /// The state before the call, in the record of the state after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<Began>,
+}
+
+/// The state of the workspace when a call began.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct Began {
+    pub tree: Oid,
+    /// The number that the next checkpoint would have had then. It orders starts and ends.
+    pub seq: u64,
+    /// The time of the capture: RFC 3339 in UTC.
+    pub time: String,
+    /// The paths that the tree does not cover.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncovered: Vec<RelPath>,
+    /// True if the agent had gone on before the capture was complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub late: bool,
+}
+
+/// The rollback that a safety checkpoint was taken for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct RollbackRecord {
+    #[serde(default)]
+    pub action: Action,
+    /// The checkpoint that the workspace returned to.
+    pub to: Oid,
+    /// The state that the rollback led to. A file that is still like this was not changed since.
+    pub tree: Oid,
+    /// The paths that the user asked for; empty for everything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<RelPath>,
+    /// The safety checkpoint of the rollback that this one reverses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverses: Option<Oid>,
+    /// True if files were restored; false if only the conversation went back.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub files: bool,
+    /// True if the repository's index went back as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub index: bool,
+    /// The conversation that went back with the files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat: Option<Chat>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The part of a conversation that a rollback takes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct Chat {
+    pub session: String,
+    /// The first message that is taken back.
+    pub from_message: i64,
+}
+
+/// The kinds of rollbacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// A return to a checkpoint.
+    #[default]
+    Rollback,
+    /// The reverse of a rollback.
+    Undo,
+    /// The reverse of such an undo.
+    Redo,
+    /// The undo of one turn that keeps what others did since.
+    UndoTurn,
+}
+
+impl Record {
+    /// Formats the record as the message of a pin.
+    pub fn message(&self) -> String {
+        let json = serde_json::to_string(self).expect("plain data becomes JSON");
+        let subject: String =
+            self.reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        format!("{subject}\n\n{json}\n")
+    }
+
+    /// Parses the message of a pin.
+    pub fn parse(message: &str) -> Result<Record, String> {
+        let (_, json) = message.split_once("\n\n").ok_or("it has no record")?;
+        let record: Record = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        if record.version > VERSION {
+            return Err(format!("its record has version {}: update takeback", record.version));
+        }
+        Ok(record)
+    }
+
+    /// Makes a record that has what every record needs.
+    pub fn new(workspace: AnyPath, seq: u64, now: Time, kind: Kind, reason: &str) -> Record {
+        Record {
+            version: VERSION,
+            seq,
+            time: now.rfc3339(),
+            host: host_name(),
+            workspace,
+            kind,
+            reason: clean_reason(reason),
+            name: None,
+            pinned: false,
+            call: None,
+            first: false,
+            late: false,
+            repository: None,
+            rollback: None,
+            imported: None,
+            files: None,
+            filter: Filter::default(),
+            uncovered: Vec::new(),
+        }
+    }
+
+    /// Adds what a capture says about itself.
+    pub(crate) fn with_capture(self, capture: Capture) -> Record {
+        Record {
+            files: Some(capture.files),
+            filter: capture.filter,
+            uncovered: capture.uncovered,
+            ..self
+        }
+    }
+
+    /// Returns by how much the number of the pin grew since the record was made: histories are
+    /// moved and imported.
+    pub(crate) fn shift(&self, pin: &Pin) -> u64 {
+        pin.name.seq.saturating_sub(self.seq)
+    }
+
+    /// The time of the capture.
+    pub fn moment(&self) -> Time {
+        Time::parse(&self.time).unwrap_or_default()
+    }
+
+    /// The session and turn that the checkpoint belongs to.
+    pub fn turn(&self) -> Option<(&str, &TurnId)> {
+        self.call.as_ref().map(|call| (call.session.as_str(), &call.turn))
+    }
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The length up to which a reason is kept.
+const MAX_REASON: usize = 500;
+
+/// Cleans a reason before it is kept: no secrets, no NUL, a bounded length.
+pub fn clean_reason(reason: &str) -> String {
+    let line: String = reason.trim().chars().map(|c| if c == '\0' { ' ' } else { c }).collect();
+    let masked = Redactor::shared().text(&line);
+    masked.chars().take(MAX_REASON).collect()
+}
+
+/// A checkpoint: a pinned tree and its record.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct Checkpoint {
+    pub pin: Pin,
+    pub record: Record,
+}
+
+impl Checkpoint {
+    /// The id as the list shows it.
+    pub fn short_id(&self) -> String {
+        self.pin.id.to_string()[..7].to_owned()
+    }
+}
+
+/// All checkpoints of a workspace.
+#[derive(Debug, Default)]
+pub struct Checkpoints {
+    /// The checkpoints of all kinds, newest first.
+    pub all: Vec<Checkpoint>,
+    /// The reasons why others could not be read.
+    pub unreadable: Vec<String>,
+}
+
+/// Reads all checkpoints of a workspace.
+pub fn read_checkpoints(store: &Store, workspace: &WorkspaceId) -> Result<Checkpoints, StoreError> {
+    let mut found = Checkpoints::default();
+    for name in store.pin_names(workspace)?.into_iter().rev() {
+        // A checkpoint that cannot be read must not hide the others.
+        let read = match store.pin(&name) {
+            Ok(None) => continue,
+            Ok(Some(pin)) => Record::parse(&pin.message).map(|record| Checkpoint { pin, record }),
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok(checkpoint) => found.all.push(checkpoint),
+            Err(reason) => found.unreadable.push(format!("checkpoint {}: {reason}", name.seq)),
+        }
+    }
+    Ok(found)
+}

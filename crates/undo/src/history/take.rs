@@ -1,0 +1,188 @@
+//! Taking a checkpoint: a capture, pinned with its record and with the state of the workspace's
+//! own repository.
+
+use takeback_tree::{
+    AnyPath, CaptureError, Lock, Oid, PinError, PinName, StoreError, Workspace, WorkspaceError,
+};
+
+use super::record::{Checkpoint, Kind, Record, read_checkpoints};
+use crate::Opened;
+use crate::hook::state::{IndexState, WorkspaceState};
+use crate::rollback::repository::Repository;
+
+/// A checkpoint that could not be taken.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum TakeError {
+    Workspace(#[from] WorkspaceError),
+    Store(#[from] StoreError),
+    Capture(#[from] CaptureError),
+    Pin(#[from] PinError),
+    Name(#[from] NameError),
+}
+
+/// A name that a checkpoint cannot have.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages speak")]
+pub enum NameError {
+    #[error("{0:?} cannot be the name of a checkpoint: {1}")]
+    Invalid(String, &'static str),
+    #[error("this workspace already has a checkpoint named {0:?}")]
+    Taken(String),
+}
+
+/// The options of a checkpoint that the user asks for.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct CheckpointOptions {
+    pub reason: Option<String>,
+    pub name: Option<String>,
+    /// True if the checkpoint is never pruned.
+    pub pinned: bool,
+}
+
+/// Takes a checkpoint that the user asks for.
+pub fn take_checkpoint(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    options: &CheckpointOptions,
+) -> Result<Checkpoint, TakeError> {
+    if let Some(name) = &options.name {
+        check_name(name)?;
+    }
+    let mut lock = opened.lock(workspace)?;
+    if let Some(name) = &options.name {
+        let known = read_checkpoints(workspace.store(), workspace.id())?;
+        if known.all.iter().any(|known| known.record.name.as_ref() == Some(name)) {
+            return Err(NameError::Taken(name.clone()).into());
+        }
+    }
+    let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    let reason = options.reason.as_deref().unwrap_or("taken by hand");
+    let record = Record {
+        name: options.name.clone(),
+        pinned: options.pinned,
+        ..new_record(opened, &mut lock, Kind::Manual, reason)?
+    };
+    let tree = capture.tree;
+    let checkpoint = pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;
+    lock.finish(opened.system_time())?;
+    Ok(checkpoint)
+}
+
+/// Makes the record of the next checkpoint of a workspace.
+pub(crate) fn new_record(
+    opened: &Opened,
+    lock: &mut Lock<'_>,
+    kind: Kind,
+    reason: &str,
+) -> Result<Record, StoreError> {
+    let seq = lock.next_seq()?;
+    let path = AnyPath(lock.workspace().subject());
+    Ok(Record::new(path, seq, opened.now(), kind, reason))
+}
+
+/// Pins a tree with its record, and with the state of the workspace's own repository.
+pub(crate) fn pin_tree(
+    opened: &Opened,
+    lock: &mut Lock<'_>,
+    tree: Oid,
+    mut record: Record,
+) -> Result<Checkpoint, PinError> {
+    let workspace = lock.workspace();
+    let mut attachment = None;
+    // A state between calls is never returned to, so its repository does not matter.
+    let wants_repository = matches!(record.kind, Kind::Manual | Kind::Call | Kind::Safety);
+    let is_directory = workspace.subject() == workspace.path();
+    if wants_repository
+        && is_directory
+        && let Some(repository) = Repository::find(workspace.path())
+    {
+        record.repository = Some(repository.head());
+        attachment = attach_index(lock, &repository, record.seq)?;
+    }
+    let pin =
+        lock.pin_with_attachment(tree, opened.system_time(), &record.message(), attachment)?;
+    Ok(Checkpoint { pin, record })
+}
+
+/// Stores a copy of the repository's index, unless the last copy is still the same.
+fn attach_index(
+    lock: &mut Lock<'_>,
+    repository: &Repository,
+    seq: u64,
+) -> Result<Option<Oid>, PinError> {
+    let workspace = lock.workspace();
+    let hook_state = WorkspaceState::new(workspace.notes());
+    let Some(stamp) = repository.index_stamp() else { return Ok(None) };
+    if let Some(known) = hook_state.index()
+        && known.stamp == stamp
+        && keeps_copy(workspace, &known)
+    {
+        return Ok(Some(known.attachment));
+    }
+    let Some(copy) = repository.copy_index() else { return Ok(None) };
+    let attachment = lock.add_attachment(&copy)?;
+    // The stamp belongs to the copy only if git did not write the index meanwhile.
+    if repository.index_stamp() == Some(stamp) {
+        let _ = hook_state.set_index(&IndexState { stamp, attachment, seq });
+    }
+    Ok(Some(attachment))
+}
+
+/// Returns true if a checkpoint still keeps the copy of an index. The number of the checkpoint
+/// alone does not tell: another one may have it by now.
+fn keeps_copy(workspace: &Workspace<'_>, known: &IndexState) -> bool {
+    let name = PinName { workspace: workspace.id().clone(), seq: known.seq };
+    let pin = workspace.store().pin(&name).ok().flatten();
+    pin.is_some_and(|pin| pin.attachment == Some(known.attachment))
+}
+
+/// Returns true if a checkpoint still exists.
+pub(crate) fn has_pin(workspace: &Workspace<'_>, seq: u64) -> bool {
+    let name = PinName { workspace: workspace.id().clone(), seq };
+    workspace.store().pin_id(&name).is_ok_and(|id| id.is_some())
+}
+
+/// Words that mean something else where the name of a checkpoint could stand.
+const RESERVED: [&str; 6] = ["undo", "redo", "diff", "list", "now", "help"];
+
+fn check_name(name: &str) -> Result<(), NameError> {
+    let invalid = |why| Err(NameError::Invalid(name.to_owned(), why));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if name.is_empty() || name.chars().count() > 60 {
+        return invalid("it must have 1 to 60 characters");
+    }
+    if name.starts_with('-') {
+        return invalid("it looks like an option");
+    }
+    if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return invalid("it must not contain spaces or control characters");
+    }
+    if RESERVED.contains(&name) {
+        return invalid("the word is a command");
+    }
+    if name.split('.').all(is_number) {
+        return invalid("it looks like a number of the list");
+    }
+    if (6..=40).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return invalid("it looks like an id");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_mean_something_else_are_refused() {
+        for name in ["", "-x", "--upload-pack", "1", "3.2", "abcdef", "undo", "a b", "a\u{1b}[m"] {
+            assert!(check_name(name).is_err(), "{name:?}");
+        }
+        for name in ["before-refactoring", "v1.2", "abc", "früher", "release_3"] {
+            assert!(check_name(name).is_ok(), "{name:?}");
+        }
+    }
+}

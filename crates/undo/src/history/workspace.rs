@@ -1,0 +1,114 @@
+//! Which workspace the user means by a path, even if its directory is gone.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use takeback_base::paths::canonicalize;
+use takeback_tree::{Store, StoreError, Workspace, WorkspaceError, WorkspaceId};
+
+use super::take::TakeError;
+use crate::Opened;
+use crate::hook::state::WorkspaceState;
+
+/// A workspace as the store knows it. Its directory need not exist.
+pub struct WorkspaceRef<'s> {
+    pub(crate) store: &'s Store,
+    pub(crate) id: WorkspaceId,
+    /// The directory, or the single file.
+    pub path: PathBuf,
+}
+
+impl<'s> WorkspaceRef<'s> {
+    /// Refers to an open workspace.
+    pub fn of(workspace: &Workspace<'s>) -> WorkspaceRef<'s> {
+        let (store, id) = (workspace.store(), workspace.id().clone());
+        WorkspaceRef { store, id, path: workspace.subject() }
+    }
+
+    pub(crate) fn hook_state(&self) -> WorkspaceState {
+        WorkspaceState::new(self.store.notes(&self.id))
+    }
+}
+
+/// The directories that were made anew for a workspace that was gone. Those that stay empty are
+/// removed when this is dropped.
+pub struct RevivedDirectories(Vec<PathBuf>);
+
+impl Drop for RevivedDirectories {
+    fn drop(&mut self) {
+        for directory in &self.0 {
+            // A directory that is not empty stays.
+            let _ = fs::remove_dir(directory);
+        }
+    }
+}
+
+/// Opens the workspace that a path belongs to: a directory's project, or a single file.
+pub fn open_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<Workspace<'o>, TakeError> {
+    let store = opened.store()?;
+    if fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+        return Ok(store.single_file(path, &opened.forbidden)?);
+    }
+    let failed = |source: io::Error| WorkspaceError::Open { path: path.to_owned(), source };
+    let root = opened.find_root(path).map_err(failed)?;
+    Ok(store.workspace(&root, &opened.forbidden)?)
+}
+
+/// Finds the workspace that the user means, to look at its history.
+pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRef<'o>, TakeError> {
+    let store = opened.store()?;
+    if let Some(path) = find_known_path(store, path)? {
+        return Ok(WorkspaceRef { store, id: store.workspace_id(&path), path });
+    }
+    Ok(WorkspaceRef::of(&open_workspace(opened, path)?))
+}
+
+/// Opens the workspace that the user means, to restore files in it: the one at this very path if
+/// it has a history, otherwise the one that the path belongs to. A directory that is gone is made
+/// anew; keep the second value for as long as the workspace is used.
+pub fn revive_workspace<'o>(
+    opened: &'o Opened,
+    path: &Path,
+) -> Result<(Workspace<'o>, RevivedDirectories), TakeError> {
+    let store = opened.store()?;
+    let Some(path) = find_known_path(store, path)? else {
+        return Ok((open_workspace(opened, path)?, RevivedDirectories(Vec::new())));
+    };
+    let info = store.workspace_info(&store.workspace_id(&path)).ok().flatten();
+    let is_file = info.is_some_and(|info| info.single_file);
+    let directory = if is_file { path.parent().unwrap_or(&path) } else { &path };
+    let missing = directory.ancestors().take_while(|directory| !directory.exists());
+    let revived = RevivedDirectories(missing.map(Path::to_owned).collect());
+    let failed = |source| WorkspaceError::Open { path: directory.to_owned(), source };
+    // Nothing is restored through a link, or over something that is no directory.
+    if fs::symlink_metadata(directory).is_ok_and(|found| !found.is_dir()) {
+        let message = "something else is in its place: move that away and try again";
+        return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, message)).into());
+    }
+    fs::create_dir_all(directory).map_err(failed)?;
+    let workspace = match is_file {
+        true => store.single_file(&path, &opened.forbidden)?,
+        false => store.workspace(&path, &opened.forbidden)?,
+    };
+    Ok((workspace, revived))
+}
+
+/// Finds the path that the store knows a workspace by, if it has a history there. The path need
+/// not exist any more.
+pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
+    // Links on the way may still lead there.
+    let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());
+    let beside = parent.zip(typed.file_name()).map(|(parent, name)| parent.join(name));
+    let given: PathBuf = typed.components().collect();
+    let candidates = canonicalize(typed).ok().into_iter().chain(beside).chain([given.clone()]);
+    // A directory above one that is gone may have a history.
+    let is_gone = fs::symlink_metadata(typed).is_err();
+    let above = given.ancestors().skip(1).filter(|_| is_gone).map(Path::to_owned);
+    for path in candidates.chain(above.collect::<Vec<_>>()) {
+        if !store.pin_names(&store.workspace_id(&path))?.is_empty() {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,132 @@
+//! The tool call that a report is about: which one, in which turn, and what it may do.
+
+use std::path::{Path, PathBuf};
+
+use takeback_ledger::Time;
+use takeback_tree::RelPath;
+
+use super::deadline::Deadline;
+use super::report::{Report, ToolCall, ToolWork};
+use super::session::{Workplace, find_owner};
+use super::state::{CallKey, SessionState, Turn, file_name};
+use crate::Opened;
+use crate::history::record::CallRef;
+use crate::shell::{self, Analysis, Surroundings};
+
+/// A tool call, and everything about it that its checkpoints record.
+pub(super) struct CallContext<'a> {
+    pub(super) report: &'a Report,
+    pub(super) call: &'a ToolCall,
+    pub(super) workplace: &'a Workplace,
+    pub(super) deadline: &'a Deadline,
+    /// The analysis of the script, if the call runs one.
+    pub(super) analysis: Option<Analysis>,
+    pub(super) mutates: bool,
+    /// The session that reports the call.
+    pub(super) reporter: String,
+    /// The session that the call belongs to: the parent's, for a subagent.
+    pub(super) session: String,
+    pub(super) turn: Turn,
+    pub(super) key: CallKey,
+    pub(super) id: String,
+    pub(super) time: Time,
+}
+
+impl<'a> CallContext<'a> {
+    pub(super) fn new(
+        opened: &Opened,
+        report: &'a Report,
+        call: &'a ToolCall,
+        workplace: &'a Workplace,
+        session: &SessionState,
+        deadline: &'a Deadline,
+    ) -> CallContext<'a> {
+        let within = workplace.is_workspace.then_some(workplace.root.as_path());
+        let analysis = analyze_call(opened, call, &report.directory, within);
+        let mutates = may_mutate(call, analysis.as_ref());
+        let time = opened.now();
+        let key = match &call.id {
+            Some(id) => CallKey { text: id.clone(), is_name: true },
+            None => {
+                let text = file_name(&[&call.tool, &call.input.to_string()]);
+                CallKey { text, is_name: false }
+            }
+        };
+        let id = match (&call.id, mutates) {
+            (Some(id), _) => id.clone(),
+            // The same command may be run many times in a turn.
+            (None, true) => format!("{}-{}", key.text, time.0),
+            (None, false) => format!("{}-{}", key.text, session.turns),
+        };
+        let (owner, turn) = find_owner(opened, session);
+        CallContext {
+            report,
+            call,
+            workplace,
+            deadline,
+            analysis,
+            mutates,
+            reporter: session.session.clone(),
+            session: owner,
+            turn: deadline.late_turn().cloned().unwrap_or(turn),
+            key,
+            id,
+            time,
+        }
+    }
+
+    /// The root of the workspace that the call works in.
+    pub(super) fn root(&self) -> &'a Path {
+        &self.workplace.root
+    }
+
+    /// The file that lists the paths which were captured before the call. By the end of the call,
+    /// the agent may work somewhere else.
+    pub(super) fn paths_file(&self, opened: &Opened) -> PathBuf {
+        let name = file_name(&[&self.reporter, &self.key.text]);
+        opened.checkpoints_directory().join("calls").join(name)
+    }
+
+    /// The tool's name, as reasons show it.
+    pub(super) fn tool(&self) -> &'a str {
+        match self.call.tool.as_str() {
+            "" => "a tool",
+            tool => tool,
+        }
+    }
+
+    /// Describes the call for a record.
+    pub(super) fn to_ref(&self, named: &[RelPath]) -> CallRef {
+        CallRef {
+            agent: self.report.agent.clone(),
+            session: self.session.clone(),
+            subagent: (self.reporter != self.session).then(|| self.reporter.clone()),
+            turn: self.turn.id.clone(),
+            id: self.id.clone(),
+            tool: self.call.tool.clone(),
+            named: named.to_vec(),
+            began: None,
+        }
+    }
+}
+
+/// Analyses the script of a call. Outside a workspace, every path counts as outside.
+pub(super) fn analyze_call(
+    opened: &Opened,
+    call: &ToolCall,
+    directory: &Path,
+    workspace: Option<&Path>,
+) -> Option<Analysis> {
+    let home = opened.forbidden.home();
+    let workspace = workspace.unwrap_or(Path::new("/dev/null"));
+    Some(shell::analyse(call.script()?, &Surroundings { directory, workspace, home }))
+}
+
+/// Returns true unless a call is known to change no file.
+fn may_mutate(call: &ToolCall, analysis: Option<&Analysis>) -> bool {
+    match &call.work {
+        ToolWork::Reads => false,
+        ToolWork::Shell { .. } => analysis.is_none_or(|analysis| analysis.mutates),
+        ToolWork::Changes { .. } => true,
+    }
+}

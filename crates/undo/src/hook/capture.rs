@@ -1,0 +1,124 @@
+//! The captures before and after a call, for each path that the call may change.
+
+use takeback_tree::{Oid, Workspace};
+
+use super::call::CallContext;
+use super::protected::{PathKind, ProtectedPath};
+use super::state::{self, OpenCall, StepState, WorkspaceState};
+use crate::Opened;
+use crate::history::record::{Began, CallRef, Kind, Record};
+use crate::history::{TakeError, has_pin, new_record, pin_tree};
+use crate::settings::Granularity;
+
+/// Captures a path before a call. Returns the tree, and the checkpoint if the call needed one.
+pub(super) fn capture_before(
+    opened: &Opened,
+    path: &ProtectedPath,
+    call: &CallContext<'_>,
+) -> Result<(Oid, Option<Oid>), TakeError> {
+    let workspace = path.open(opened)?;
+    let mut lock = opened.lock(&workspace)?;
+    let capture = lock.capture(&opened.capture_options(&path.rules, &path.named))?;
+    let late = call.deadline.has_passed();
+    let hook_state = WorkspaceState::new(workspace.notes());
+    let last = hook_state
+        .step(&call.session)
+        .filter(|step| step.turn == call.turn.number && has_pin(&workspace, step.seq));
+    let is_checkpoint = match &last {
+        None => true,
+        Some(last) => opened.settings.granularity == Granularity::Step && last.tree != capture.tree,
+    };
+    let (seq, tree) = (lock.next_seq()?, capture.tree);
+    let uncovered = capture.uncovered.iter().map(|uncovered| uncovered.path.clone()).collect();
+    // The state before the call is kept even if it is no checkpoint.
+    let is_kept = last.as_ref().is_some_and(|last| last.tree == tree);
+    let needs_pin = is_checkpoint || !is_kept;
+    let mut checkpoint = None;
+    if needs_pin {
+        let kind = if is_checkpoint { Kind::Call } else { Kind::State };
+        let reason = call.call.describe_reason(call.tool());
+        let record = Record {
+            // The effects of the call have the same time.
+            time: call.time.rfc3339(),
+            call: Some(call.to_ref(&path.named)),
+            first: last.is_none(),
+            late,
+            ..new_record(opened, &mut lock, kind, &reason)?
+        };
+        let taken = pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;
+        if is_checkpoint {
+            checkpoint = Some(taken.pin.id);
+            let step = StepState { turn: call.turn.number, tree, seq };
+            note_lost_state(opened, &workspace, hook_state.set_step(&call.session, &step));
+        }
+    }
+    let open_call = OpenCall {
+        session: call.reporter.clone(),
+        turn: call.turn.id.clone(),
+        call: call.id.clone(),
+        tool: call.call.tool.clone(),
+        named: path.named.clone(),
+        tree,
+        uncovered,
+        seq,
+        time: call.time,
+        late,
+        has_pin: needs_pin,
+    };
+    let written = hook_state.add_open_call(&call.reporter, &call.key, &open_call);
+    note_lost_state(opened, &workspace, written);
+    lock.finish(opened.system_time())?;
+    Ok((tree, checkpoint))
+}
+
+/// Captures a path after a call. Returns `None` if nothing is known of the start of the call.
+pub(super) fn capture_after(
+    opened: &Opened,
+    path: &ProtectedPath,
+    call: &CallContext<'_>,
+) -> Result<Option<(OpenCall, Oid)>, TakeError> {
+    if !path.path().exists() && matches!(path.kind, PathKind::Directory(_)) {
+        // The directory is gone. The checkpoint before the call has what was in it.
+        return Ok(None);
+    }
+    let workspace = path.open(opened)?;
+    let mut lock = opened.lock(&workspace)?;
+    let hook_state = WorkspaceState::new(workspace.notes());
+    let Some((open_call, file)) = hook_state.find_open_call(&call.reporter, &call.key) else {
+        return Ok(None);
+    };
+    let capture = lock.capture(&opened.capture_options(&path.rules, &path.named))?;
+    let (tree, late) = (capture.tree, call.deadline.has_passed());
+    // The end of a call that changed nothing matters only if its start is a checkpoint: otherwise
+    // the next checkpoint would count as its end.
+    if open_call.has_pin || tree != open_call.tree {
+        let began = Began {
+            tree: open_call.tree,
+            seq: open_call.seq,
+            time: open_call.time.rfc3339(),
+            uncovered: open_call.uncovered.clone(),
+            late: open_call.late || late,
+        };
+        let call_ref = CallRef {
+            turn: open_call.turn.clone(),
+            id: open_call.call.clone(),
+            began: Some(began),
+            ..call.to_ref(&open_call.named)
+        };
+        let reason = format!("after {}", call.tool());
+        let record = new_record(opened, &mut lock, Kind::After, &reason)?;
+        let record = Record { call: Some(call_ref), ..record };
+        pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;
+    }
+    state::remove(&file);
+    lock.finish(opened.system_time())?;
+    Ok(Some((open_call, tree)))
+}
+
+/// Remembers that hook state could not be written. It costs accuracy, not a checkpoint.
+fn note_lost_state(opened: &Opened, workspace: &Workspace<'_>, written: std::io::Result<()>) {
+    if let Err(error) = written {
+        let message = format!("cannot remember the call: {error}");
+        opened.note_failure(workspace.path(), &message);
+    }
+}

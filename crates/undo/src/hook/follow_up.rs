@@ -1,0 +1,80 @@
+//! The work that is left for when no agent waits: warming a workspace up, and tending it at the
+//! end of a turn.
+
+use std::path::{Path, PathBuf};
+
+use takeback_ledger::Time;
+use takeback_tree::{Workspace, WorkspaceError};
+
+use super::state::{SessionState, WorkspaceState};
+use crate::Opened;
+use crate::history::record::Kind;
+use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
+
+/// Work that can wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum FollowUp {
+    /// Capture a workspace, so that the first checkpoint is fast.
+    Warm(PathBuf),
+    /// Look after a workspace at the end of a turn.
+    Tend { workspace: PathBuf, session: String, time: Time },
+}
+
+impl FollowUp {
+    pub(super) fn tend(opened: &Opened, session: &SessionState) -> FollowUp {
+        let (workspace, session) = (session.workspace.0.clone(), session.session.clone());
+        FollowUp::Tend { workspace, session, time: opened.now() }
+    }
+}
+
+/// Captures a workspace, so that the next checkpoint only has to look for changes.
+pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError> {
+    let workspace = opened.store()?.workspace(directory, &opened.forbidden)?;
+    let mut lock = opened.lock(&workspace)?;
+    lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    lock.finish(opened.system_time())?;
+    Ok(())
+}
+
+/// Looks after a workspace at the end of a turn: keeps the state that the turn led to, and counts
+/// what it changed.
+pub fn tend_workspace(
+    opened: &Opened,
+    directory: &Path,
+    session: &str,
+    ended: Time,
+) -> Result<(), TakeError> {
+    let workspace = match opened.store()?.workspace(directory, &opened.forbidden) {
+        // Nothing was protected there, so there is nothing to tend.
+        Err(WorkspaceError::Refused { .. }) => return Ok(()),
+        workspace => workspace?,
+    };
+    conclude_turn(opened, &workspace, session, ended)?;
+    let history = History::read(workspace.store(), workspace.id())?;
+    count_changes(opened, &WorkspaceRef::of(&workspace), &history);
+    Ok(())
+}
+
+/// Forgets the calls of a session that have not ended by now, and keeps the state of the workspace
+/// if it is a new one.
+fn conclude_turn(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    session: &str,
+    ended: Time,
+) -> Result<(), TakeError> {
+    let mut lock = opened.lock(workspace)?;
+    WorkspaceState::new(workspace.notes())
+        .drop_open_calls(|call| call.session == session && call.time <= ended);
+    let names = workspace.store().pin_names(workspace.id())?;
+    let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
+    let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    if newest.is_some_and(|newest| newest.tree != capture.tree) {
+        let record = new_record(opened, &mut lock, Kind::State, "at the end of a turn")?;
+        let tree = capture.tree;
+        pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;
+    }
+    lock.finish(opened.system_time())?;
+    Ok(())
+}

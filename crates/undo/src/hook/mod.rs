@@ -1,0 +1,255 @@
+//! The way in: what an agent reports becomes checkpoints and entries in the ledger.
+//!
+//! [`handle`] reads top-down: the session and its turn (`session`), the call and what it may
+//! change (`call`, `protected`), the captures before and after it (`capture`), the ledger.
+
+mod call;
+mod capture;
+mod deadline;
+mod follow_up;
+mod protected;
+mod report;
+mod session;
+pub(crate) mod state;
+
+use std::path::Path;
+use std::time::Duration;
+
+use takeback_base::errors::error_chain;
+use takeback_ledger::{
+    CallRecord, EffectRecord, Event as LedgerEvent, ParentKind, Recorded, SessionRecord,
+};
+use takeback_tree::Oid;
+
+use self::call::CallContext;
+use self::capture::{capture_after, capture_before};
+use self::protected::{ProtectedPath, find_protected_paths, find_substitutes};
+use self::state::SessionState;
+use crate::Opened;
+use crate::history::record::clean_reason;
+use crate::rollback::repository::Repository;
+
+pub use self::deadline::Deadline;
+pub use self::follow_up::{FollowUp, tend_workspace, warm_workspace};
+pub use self::report::{
+    Report, ReportedEvent, ToolCall, ToolWork, find_paths, find_script, quote_word,
+};
+pub use self::session::current_turn;
+pub use self::state::Turn;
+
+/// The longest time that a hook waits for other processes to let it write into the ledger.
+const LEDGER_WAIT: Duration = Duration::from_millis(500);
+
+/// The result of handling a report.
+#[derive(Debug, Default)]
+pub struct Handled {
+    /// The checkpoints that were taken: rows or steps.
+    pub checkpoints: Vec<Oid>,
+    /// The failures, in words. They are remembered as well.
+    pub failures: Vec<String>,
+    /// True if something is not protected because of a failure.
+    pub missed: bool,
+    /// Work that is left for when the agent does not wait any more.
+    pub follow_up: Option<FollowUp>,
+}
+
+/// Handles a report. No failure is fatal: all of them are in the result.
+pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled {
+    let mut handled = Handled::default();
+    let (workplace, mut session) = session::resolve(opened, report, &mut handled);
+    let state = &mut session.state;
+    let entries = match &report.event {
+        ReportedEvent::SessionStart => {
+            // A subagent works where its parent does, so that workspace is warm.
+            if state.parent.is_none() {
+                handled.follow_up = Some(FollowUp::Warm(state.workspace.0.clone()));
+            }
+            session.store(opened, &mut handled);
+            Vec::new()
+        }
+        ReportedEvent::TurnStart { prompt } => {
+            let entries = session::start_turn(opened, report, state, prompt.as_deref());
+            session.store(opened, &mut handled);
+            entries
+        }
+        ReportedEvent::BeforeTool(call) => {
+            // Not every agent reports the start of a turn. A late call keeps the turn that it
+            // began in: its session may be in the next one by now.
+            if deadline.late_turn().is_none() {
+                session::start_turn_of_call(report, state);
+                // Before the capture: it may take longer than the agent waits.
+                session.store(opened, &mut handled);
+            }
+            let state = &session.state;
+            let call = CallContext::new(opened, report, call, &workplace, state, deadline);
+            protect_before(opened, &call, &mut handled)
+        }
+        ReportedEvent::AfterTool { call, outcome } => {
+            let call = CallContext::new(opened, report, call, &workplace, state, deadline);
+            protect_after(opened, &call, outcome.as_deref(), &mut handled)
+        }
+        ReportedEvent::TurnEnd => {
+            state.over = true;
+            handled.follow_up = Some(FollowUp::tend(opened, state));
+            session.store(opened, &mut handled);
+            vec![LedgerEvent::TurnEnd { session: report.session_id() }]
+        }
+        ReportedEvent::SessionEnd => {
+            // The session may go on some day, with another turn.
+            state.over = true;
+            handled.follow_up = Some(FollowUp::tend(opened, state));
+            session.store(opened, &mut handled);
+            let reason = "ended".to_owned();
+            vec![LedgerEvent::SessionEnd { session: report.session_id(), reason }]
+        }
+    };
+    write_ledger(opened, report, &session.state, entries, &mut handled);
+    handled
+}
+
+/// Captures everything that a call may change, and describes the call for the ledger.
+fn protect_before(
+    opened: &Opened,
+    call: &CallContext<'_>,
+    handled: &mut Handled,
+) -> Vec<LedgerEvent> {
+    let mut entry = CallRecord {
+        call: call.id.clone(),
+        tool: call.call.tool.clone(),
+        input: Some(call.call.input.clone()),
+        started_at: Some(call.time),
+        workspace: Some(call.root().display().to_string()),
+        ..CallRecord::default()
+    };
+    if call.mutates {
+        let (mut waiting, left_out) = find_protected_paths(opened, call);
+        if left_out > 0 {
+            let message = format!("{left_out} more paths outside the workspace are not protected");
+            handled.miss(opened, call.root(), &message);
+        }
+        let mut protected = Vec::new();
+        while !waiting.is_empty() {
+            let path = waiting.remove(0);
+            match capture_before(opened, &path, call) {
+                Ok((tree, checkpoint)) => {
+                    handled.checkpoints.extend(checkpoint);
+                    entry.tree_before.get_or_insert(tree.to_string());
+                    entry.checkpoint = entry.checkpoint.or(checkpoint.map(|id| id.to_string()));
+                    protected.push(path);
+                }
+                Err(error) => {
+                    waiting.extend(find_substitutes(opened, &path, &error, call));
+                    handled.miss(opened, path.path(), &error_chain(&error));
+                }
+            }
+        }
+        // Without this file, the paths are found anew after the call.
+        let _ = state::write(&call.paths_file(opened), &protected);
+    }
+    entry.uncertain = call.deadline.has_passed();
+    let mut entries = vec![LedgerEvent::Call { session: call.reporter.clone(), call: entry }];
+    entries.extend(list_effects(call));
+    entries
+}
+
+/// Captures everything that a call may have changed, and describes its end for the ledger.
+fn protect_after(
+    opened: &Opened,
+    call: &CallContext<'_>,
+    outcome: Option<&str>,
+    handled: &mut Handled,
+) -> Vec<LedgerEvent> {
+    let mut entry = CallRecord {
+        call: call.id.clone(),
+        tool: call.call.tool.clone(),
+        outcome: outcome.map(str::to_owned),
+        ended_at: Some(call.time),
+        ..CallRecord::default()
+    };
+    let mut has_begun = false;
+    if call.mutates {
+        let file = call.paths_file(opened);
+        let protected = state::read::<Vec<ProtectedPath>>(&file)
+            .unwrap_or_else(|| find_protected_paths(opened, call).0);
+        for path in protected {
+            match capture_after(opened, &path, call) {
+                Ok(None) => {}
+                Ok(Some((open_call, tree))) => {
+                    if !has_begun {
+                        entry.tree_after = Some(tree.to_string());
+                        entry.call = open_call.call;
+                    }
+                    has_begun = true;
+                }
+                Err(error) => handled.miss(opened, path.path(), &error_chain(&error)),
+            }
+        }
+        state::remove(&file);
+    }
+    let mut entries = vec![LedgerEvent::Call { session: call.reporter.clone(), call: entry }];
+    // The start of the call was not reported, so its effects are not in the ledger yet.
+    if call.mutates && !has_begun && handled.failures.is_empty() {
+        entries.extend(list_effects(call));
+    }
+    entries
+}
+
+/// Lists what a call does that no rollback reverses.
+fn list_effects(call: &CallContext<'_>) -> impl Iterator<Item = LedgerEvent> {
+    let effects = call.analysis.as_ref().map(|analysis| analysis.effects.as_slice());
+    effects.unwrap_or_default().iter().map(move |effect| LedgerEvent::Effect {
+        session: call.reporter.clone(),
+        effect: EffectRecord {
+            turn: 0,
+            call: Some(call.id.clone()),
+            kind: effect.kind.as_str().to_owned(),
+            command: clean_reason(&effect.command),
+            workspace: Some(call.root().display().to_string()),
+            time: Some(call.time),
+        },
+    })
+}
+
+/// Writes the session and the entries into the ledger, or into its spool.
+fn write_ledger(
+    opened: &Opened,
+    report: &Report,
+    session: &SessionState,
+    entries: Vec<LedgerEvent>,
+    handled: &mut Handled,
+) {
+    let workspace = &session.workspace.0;
+    let starts = matches!(report.event, ReportedEvent::SessionStart);
+    let branch = || Repository::find(workspace).and_then(|repository| repository.head().branch);
+    let record = SessionRecord {
+        id: session.session.clone(),
+        source: report.agent.clone(),
+        model: report.model.clone(),
+        parent_kind: session.parent.is_some().then_some(ParentKind::Subagent),
+        parent_session_id: session.parent.clone(),
+        workspace: Some(workspace.display().to_string()),
+        git_branch: starts.then(branch).flatten(),
+        ..SessionRecord::default()
+    };
+    let mut all = vec![LedgerEvent::Session { record: Box::new(record) }];
+    all.extend(entries);
+    match opened.record_events(&all, LEDGER_WAIT) {
+        Ok(Recorded::Written | Recorded::Spooled { .. }) => {}
+        Err(error) => handled.fail(opened, workspace, &error_chain(&error)),
+    }
+}
+
+impl Handled {
+    /// Adds a failure that leaves something unprotected.
+    fn miss(&mut self, opened: &Opened, path: &Path, message: &str) {
+        opened.note_missed(path, message);
+        self.missed = true;
+        self.failures.push(format!("{}: {message}", path.display()));
+    }
+
+    /// Adds a failure that leaves nothing unprotected.
+    fn fail(&mut self, opened: &Opened, path: &Path, message: &str) {
+        opened.note_failure(path, message);
+        self.failures.push(format!("{}: {message}", path.display()));
+    }
+}

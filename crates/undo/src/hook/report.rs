@@ -1,0 +1,308 @@
+//! Reports: what the hook of an agent, or an agent over `rpc`, says happened.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::history::record::TurnId;
+
+/// An event in a session of an agent.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct Report {
+    pub agent: String,
+    /// The agent's name for the session.
+    pub session: String,
+    /// The session that gave this one its work, if it is a subagent's.
+    pub parent: Option<String>,
+    /// The agent's name for the turn, if it names turns.
+    pub turn: Option<TurnId>,
+    /// The directory that the agent works in.
+    pub directory: PathBuf,
+    /// The model that the agent talks to.
+    pub model: Option<String>,
+    pub event: ReportedEvent,
+}
+
+/// The kinds of events that agents report.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum ReportedEvent {
+    /// The session began, or goes on after a pause.
+    SessionStart,
+    /// The user sent a prompt; not every agent tells its text.
+    TurnStart { prompt: Option<String> },
+    /// The agent is about to use a tool.
+    BeforeTool(ToolCall),
+    /// The agent has used a tool.
+    AfterTool { call: ToolCall, outcome: Option<String> },
+    /// The agent has answered the prompt.
+    TurnEnd,
+    /// The agent, or its user, ended the session.
+    SessionEnd,
+}
+
+/// One use of a tool.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolCall {
+    /// The agent's name for the call, if it names calls.
+    pub id: Option<String>,
+    /// The name of the tool.
+    pub tool: String,
+    /// The arguments of the tool.
+    pub input: Value,
+    /// The effect that the call may have on files.
+    pub work: ToolWork,
+}
+
+/// The effect that a tool call may have on files.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum ToolWork {
+    /// The call only reads.
+    Reads,
+    /// The call runs a script in a shell. The analysis of the script decides.
+    Shell {
+        script: String,
+        /// Files that the call names besides the script.
+        paths: Vec<PathBuf>,
+    },
+    /// The call may change files.
+    Changes {
+        /// A script that the call runs as well.
+        script: Option<String>,
+        paths: Vec<PathBuf>,
+    },
+}
+
+impl Default for ToolWork {
+    /// Assumes the worst: a call of which nothing is known may change anything.
+    fn default() -> ToolWork {
+        ToolWork::Changes { script: None, paths: Vec::new() }
+    }
+}
+
+/// Keys of the input under which agents name the file that a tool works on.
+const PATH_KEYS: [&str; 11] = [
+    "path",
+    "file_path",
+    "filePath",
+    "absolute_path",
+    "notebook_path",
+    "filename",
+    "target_file",
+    "old_path",
+    "new_path",
+    "source",
+    "destination",
+];
+
+/// Keys of the input under which agents list files, or changes to files.
+const LIST_KEYS: [&str; 5] = ["paths", "file_paths", "filePaths", "files", "edits"];
+
+/// Tools that only read. Every other tool may change files.
+const READING_TOOLS: [&str; 31] = [
+    "read",
+    "readfile",
+    "readmanyfiles",
+    "readdirectory",
+    "view",
+    "viewfile",
+    "cat",
+    "open",
+    "grep",
+    "grepsearch",
+    "searchfilecontent",
+    "codebasesearch",
+    "search",
+    "searchfiles",
+    "glob",
+    "find",
+    "findfiles",
+    "ls",
+    "list",
+    "listdir",
+    "listdirectory",
+    "listfiles",
+    "websearch",
+    "webfetch",
+    "fetch",
+    "todoread",
+    "todowrite",
+    "notebookread",
+    "getdiagnostics",
+    "think",
+    "askuserquestion",
+];
+
+impl Report {
+    /// The id of the session in the ledger.
+    pub fn session_id(&self) -> String {
+        format!("{}:{}", self.agent, self.session)
+    }
+}
+
+impl ReportedEvent {
+    /// True if the agent does nothing more until the next prompt.
+    pub(super) fn ends_turn(&self) -> bool {
+        matches!(self, ReportedEvent::TurnEnd | ReportedEvent::SessionEnd)
+    }
+}
+
+impl ToolWork {
+    /// Describes a call that runs a script.
+    pub fn run_script(script: impl Into<String>) -> ToolWork {
+        ToolWork::Shell { script: script.into(), paths: Vec::new() }
+    }
+
+    /// Guesses the effect from the name and the input of the tool.
+    pub fn guess(tool: &str, input: &Value) -> ToolWork {
+        match find_script(input) {
+            Some(script) => ToolWork::Shell { script, paths: find_paths(input) },
+            None if is_reading_tool(tool) => ToolWork::Reads,
+            None => ToolWork::Changes { script: None, paths: find_paths(input) },
+        }
+    }
+}
+
+impl ToolCall {
+    /// The script, if the call runs one.
+    pub fn script(&self) -> Option<&str> {
+        match &self.work {
+            ToolWork::Shell { script, .. } => Some(script),
+            ToolWork::Changes { script, .. } => script.as_deref(),
+            ToolWork::Reads => None,
+        }
+    }
+
+    /// The files that the call names.
+    pub fn paths(&self) -> &[PathBuf] {
+        match &self.work {
+            ToolWork::Shell { paths, .. } | ToolWork::Changes { paths, .. } => paths,
+            ToolWork::Reads => &[],
+        }
+    }
+
+    /// Describes the call as the reason of a checkpoint.
+    pub(crate) fn describe_reason(&self, tool: &str) -> String {
+        match (self.script(), self.paths()) {
+            (Some(script), _) => format!("before {tool}: {script}"),
+            (None, [path]) => format!("before {tool} {}", path.display()),
+            (None, [path, more @ ..]) => {
+                format!("before {tool} {} and {} more", path.display(), more.len())
+            }
+            (None, []) => format!("before {tool}"),
+        }
+    }
+}
+
+/// Finds the shell command in the input of a tool.
+pub fn find_script(input: &Value) -> Option<String> {
+    match input.get("command")? {
+        Value::String(script) => Some(script.clone()),
+        // A list of words is one command, and a shell would not interpret its words.
+        Value::Array(words) => {
+            let words = words.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
+            Some(match words[..] {
+                [shell, flags, script]
+                    if is_shell(shell) && flags.starts_with('-') && flags.ends_with('c') =>
+                {
+                    script.to_owned()
+                }
+                _ => words.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" "),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Finds the files that the input of a tool names, each once.
+pub fn find_paths(input: &Value) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut add = |value: Option<&Value>| {
+        let Some(path) = value.and_then(Value::as_str).filter(|path| !path.is_empty()) else {
+            return;
+        };
+        if seen.insert(path.to_owned()) {
+            paths.push(PathBuf::from(path));
+        }
+    };
+    PATH_KEYS.iter().for_each(|key| add(input.get(key)));
+    for entry in LIST_KEYS.iter().filter_map(|key| input.get(key)?.as_array()).flatten() {
+        add(Some(entry));
+        PATH_KEYS.iter().for_each(|key| add(entry.get(key)));
+    }
+    paths
+}
+
+/// Returns true if a tool of this name is known to only read.
+fn is_reading_tool(tool: &str) -> bool {
+    let plain: String =
+        tool.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    READING_TOOLS.contains(&plain.as_str())
+}
+
+fn is_shell(program: &str) -> bool {
+    matches!(program.rsplit('/').next(), Some("sh" | "bash" | "zsh" | "dash" | "ksh"))
+}
+
+/// Quotes a word so that a shell reads it back unchanged.
+pub fn quote_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_command_is_a_script_or_a_list_of_words() {
+        let command = |input: Value| find_script(&json!({ "command": input }));
+        assert_eq!(command(json!("ls -l")).as_deref(), Some("ls -l"));
+        assert_eq!(command(json!(["bash", "-lc", "rm x"])).as_deref(), Some("rm x"));
+        assert_eq!(command(json!(["rm", "a b", "it's"])).as_deref(), Some(r"rm 'a b' 'it'\''s'"));
+        assert_eq!(command(json!(7)), None);
+    }
+
+    #[test]
+    fn only_known_tools_only_read() {
+        for tool in ["Read", "read_file", "list_directory", "Grep"] {
+            assert_eq!(ToolWork::guess(tool, &json!({})), ToolWork::Reads, "{tool}");
+        }
+        for tool in ["Write", "mcp__files__delete", "", "edit"] {
+            assert_eq!(ToolWork::guess(tool, &json!({})), ToolWork::default(), "{tool}");
+        }
+    }
+
+    #[test]
+    fn every_path_is_found_once() {
+        let input = json!({
+            "file_path": "a", "old_path": "", "destination": "b", "source": 7,
+            "files": ["c", { "path": "a" }, { "filePath": "d" }, 8],
+            "edits": { "path": "not a list" },
+        });
+        assert_eq!(find_paths(&input), ["a", "b", "c", "d"].map(PathBuf::from));
+        assert!(find_paths(&json!("text")).is_empty());
+    }
+
+    #[test]
+    fn a_reason_names_the_first_path() {
+        let call = |paths: &[&str]| {
+            let paths = paths.iter().map(PathBuf::from).collect();
+            let work = ToolWork::Changes { script: None, paths };
+            ToolCall { work, ..ToolCall::default() }.describe_reason("edit")
+        };
+        assert_eq!(call(&[]), "before edit");
+        assert_eq!(call(&["a"]), "before edit a");
+        assert_eq!(call(&["a", "b", "c"]), "before edit a and 2 more");
+    }
+}

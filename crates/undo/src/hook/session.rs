@@ -1,0 +1,151 @@
+//! The session that reports: where it works, which turn it is in, whose work it does.
+
+use std::iter;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use takeback_base::errors::error_chain;
+use takeback_base::paths::canonicalize;
+use takeback_ledger::{Event as LedgerEvent, MessageRecord};
+use takeback_tree::{AnyPath, WorkspaceError};
+
+use super::Handled;
+use super::report::Report;
+use super::state::{SessionState, Turn};
+use crate::Opened;
+
+/// The place that a report is about, resolved once.
+pub(super) struct Workplace {
+    /// The directory that the agent works in: canonical, or as reported if it is gone.
+    pub(super) directory: PathBuf,
+    /// The root of the workspace: the session's if the directory is in it.
+    pub(super) root: PathBuf,
+    /// False if the root is a directory that can never be a workspace.
+    pub(super) is_workspace: bool,
+}
+
+/// The state of the session that reports, and as it is stored.
+pub(super) struct ReportingSession {
+    pub(super) state: SessionState,
+    stored: Option<SessionState>,
+}
+
+/// Finds out where a report comes from, and what is known of its session.
+pub(super) fn resolve(
+    opened: &Opened,
+    report: &Report,
+    handled: &mut Handled,
+) -> (Workplace, ReportingSession) {
+    let id = report.session_id();
+    let parent = report.parent.as_ref().map(|parent| format!("{}:{parent}", report.agent));
+    let directory = canonicalize(&report.directory);
+    let is_gone = directory.is_err();
+    let directory = directory.unwrap_or_else(|_| report.directory.clone());
+    let stored = opened.session_state(&id);
+    let Some(mut state) = stored.clone() else {
+        let root = find_first_root(opened, report, &directory, handled);
+        let workplace = Workplace::new(opened, directory, root.clone());
+        let turns = last_turn(opened, &id);
+        let state = SessionState::new(id, AnyPath(root), parent, turns);
+        return (workplace, ReportingSession { state, stored });
+    };
+    state.parent = state.parent.or(parent);
+    let known = &state.workspace.0;
+    let root = if directory.starts_with(known) && opened.forbidden.refusal(known).is_none() {
+        known.clone()
+    } else if is_gone {
+        directory.clone()
+    } else {
+        opened.find_root(&directory).unwrap_or_else(|_| directory.clone())
+    };
+    (Workplace::new(opened, directory, root), ReportingSession { state, stored })
+}
+
+impl Workplace {
+    fn new(opened: &Opened, directory: PathBuf, root: PathBuf) -> Workplace {
+        let is_workspace = opened.forbidden.refusal(&root).is_none();
+        Workplace { directory, root, is_workspace }
+    }
+}
+
+/// Finds the workspace of a session that is not known yet.
+fn find_first_root(
+    opened: &Opened,
+    report: &Report,
+    directory: &Path,
+    handled: &mut Handled,
+) -> PathBuf {
+    opened.find_root(directory).unwrap_or_else(|source| {
+        if !report.event.ends_turn() {
+            let path = report.directory.clone();
+            let error = WorkspaceError::Open { path, source };
+            handled.fail(opened, &report.directory, &error_chain(&error));
+        }
+        report.directory.clone()
+    })
+}
+
+/// Returns the number of the last turn that the ledger has of a session: it may go on after a
+/// long time.
+fn last_turn(opened: &Opened, session: &str) -> i64 {
+    let ledger = opened.ledger().ok().flatten();
+    let turns = ledger.and_then(|ledger| ledger.turns(session).ok());
+    turns.and_then(|turns| Some(turns.last()?.turn)).unwrap_or(0)
+}
+
+/// Returns the turn that a report is part of, once its handling has begun.
+pub fn current_turn(opened: &Opened, report: &Report) -> Option<Turn> {
+    Some(find_owner(opened, &opened.session_state(&report.session_id())?).1)
+}
+
+/// Finds the session and turn that a session's work belongs to: a subagent's belongs to its
+/// parent's.
+pub(super) fn find_owner(opened: &Opened, session: &SessionState) -> (String, Turn) {
+    const MAX_DEPTH: usize = 8;
+    let parent = |state: &SessionState| opened.session_state(state.parent.as_ref()?);
+    let ancestors = iter::successors(Some(session.clone()), parent).take(MAX_DEPTH);
+    let oldest = ancestors.last().expect("a session is its own first ancestor");
+    (oldest.session.clone(), oldest.current_turn())
+}
+
+/// Begins the turn that a report announces, and enters its prompt.
+pub(super) fn start_turn(
+    opened: &Opened,
+    report: &Report,
+    session: &mut SessionState,
+    prompt: Option<&str>,
+) -> Vec<LedgerEvent> {
+    // Some agents report the same turn again.
+    if report.turn.is_some() && report.turn == session.turn && !session.over {
+        return Vec::new();
+    }
+    session.begin_turn(report.turn.clone());
+    let Some(prompt) = prompt else { return Vec::new() };
+    let message = MessageRecord {
+        role: "user".into(),
+        content: Some(Value::from(prompt)),
+        timestamp: Some(opened.now()),
+        ..MessageRecord::default()
+    };
+    vec![LedgerEvent::Messages { session: session.session.clone(), messages: vec![message] }]
+}
+
+/// Begins a turn if a call belongs to none that is known.
+pub(super) fn start_turn_of_call(report: &Report, session: &mut SessionState) {
+    let is_another = report.turn.is_some() && report.turn != session.turn;
+    if session.over || is_another || session.turns == 0 {
+        session.begin_turn(report.turn.clone());
+    }
+}
+
+impl ReportingSession {
+    /// Stores the state of the session if it changed.
+    pub(super) fn store(&self, opened: &Opened, handled: &mut Handled) {
+        if self.stored.as_ref() != Some(&self.state)
+            && let Err(error) = opened.set_session_state(&self.state)
+        {
+            let message = format!("cannot remember the turn: {error}");
+            handled.fail(opened, &self.state.workspace.0, &message);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What hooks remember from one process to the next: the turn that a session is in, its last step
+//! in a workspace, and the calls that have begun and not ended.
+//!
+//! The state is in small files that are replaced as a whole. None of them is worth a sync: after a
+//! power cut, no agent is left that could go on. No rollback needs them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use takeback_base::durable::{Durability, replace_file};
+use takeback_base::hex;
+use takeback_ledger::Time;
+use takeback_tree::{AnyPath, Oid, RelPath};
+
+use crate::history::record::TurnId;
+
+/// Makes a file name out of any text.
+pub(crate) fn file_name(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    let digest: [u8; 32] = hasher.finalize().into();
+    hex::encode(&digest[..8])
+}
+
+/// Reads a state file; `None` if it is missing or cannot be read.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// Replaces a state file.
+pub(crate) fn write(path: &Path, state: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(state).expect("plain data becomes JSON");
+    replace_file(path, &text, Durability::Cached)
+}
+
+/// Removes a state file.
+pub(crate) fn remove(path: &Path) {
+    // A file that stays is out of date, and its time says so.
+    let _ = fs::remove_file(path);
+}
+
+/// Removes the state files that were last written before `oldest`.
+pub(crate) fn remove_older(directory: &Path, oldest: Time) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        if modified.is_ok_and(|modified| Time::from(modified) < oldest) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// The state of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SessionState {
+    pub(crate) session: String,
+    pub(crate) workspace: AnyPath,
+    /// The session that gave this one its work, if it is a subagent's.
+    #[serde(default)]
+    pub(crate) parent: Option<String>,
+    /// The number of turns so far.
+    pub(crate) turns: i64,
+    /// The agent's name for the current turn, if it names turns.
+    pub(crate) turn: Option<TurnId>,
+    /// True if the current turn is over.
+    pub(crate) over: bool,
+}
+
+impl SessionState {
+    /// Describes a session of which nothing was known.
+    pub(crate) fn new(
+        session: String,
+        workspace: AnyPath,
+        parent: Option<String>,
+        turns: i64,
+    ) -> SessionState {
+        SessionState { session, workspace, parent, turns, turn: None, over: false }
+    }
+
+    pub(crate) fn current_turn(&self) -> Turn {
+        let id = self.turn.clone().unwrap_or(TurnId::Number(self.turns));
+        Turn { id, number: self.turns }
+    }
+
+    /// Begins the next turn.
+    pub(crate) fn begin_turn(&mut self, turn: Option<TurnId>) {
+        // A number that the agent gives wins over our own count if it is higher.
+        let given = match turn {
+            Some(TurnId::Number(number)) => number,
+            _ => 0,
+        };
+        self.turns = given.max(self.turns.saturating_add(1));
+        (self.turn, self.over) = (turn, false);
+    }
+}
+
+/// A turn of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// The name that records have: the agent's, which it may use again.
+    pub id: TurnId,
+    /// The number of the turn in its session.
+    pub number: i64,
+}
+
+/// The latest checkpoint of a session in a workspace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StepState {
+    /// The number of the turn in its session.
+    pub(crate) turn: i64,
+    pub(crate) tree: Oid,
+    pub(crate) seq: u64,
+}
+
+/// A call that has begun and not ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OpenCall {
+    pub(crate) session: String,
+    pub(crate) turn: TurnId,
+    pub(crate) call: String,
+    pub(crate) tool: String,
+    pub(crate) named: Vec<RelPath>,
+    /// The state before the call.
+    pub(crate) tree: Oid,
+    /// The paths that the tree does not cover.
+    #[serde(default)]
+    pub(crate) uncovered: Vec<RelPath>,
+    /// The number that the next checkpoint would have had then.
+    pub(crate) seq: u64,
+    pub(crate) time: Time,
+    pub(crate) late: bool,
+    /// True if a checkpoint or a state was pinned for the call.
+    pub(crate) has_pin: bool,
+}
+
+/// The key that pairs the end of a call with its start: the agent's name for the call, or a digest
+/// of its tool and input.
+#[derive(Clone, Debug)]
+pub(crate) struct CallKey {
+    pub(crate) text: String,
+    pub(crate) is_name: bool,
+}
+
+impl CallKey {
+    /// The file names that the call may have: calls without a name may look alike.
+    fn file_names(&self) -> impl Iterator<Item = String> + '_ {
+        const MAX_ALIKE: usize = 16;
+        let count = if self.is_name { 1 } else { MAX_ALIKE };
+        (0..count).map(|number| match number {
+            0 => self.text.clone(),
+            number => format!("{} {number}", self.text),
+        })
+    }
+}
+
+/// The last copy of a repository's index that was stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IndexState {
+    pub(crate) stamp: [i64; 5],
+    pub(crate) attachment: Oid,
+    /// The number of a checkpoint that keeps the copy.
+    pub(crate) seq: u64,
+}
+
+/// The state files of one workspace. Callers hold the workspace's lock.
+pub(crate) struct WorkspaceState {
+    directory: PathBuf,
+}
+
+impl WorkspaceState {
+    pub(crate) fn new(directory: PathBuf) -> WorkspaceState {
+        WorkspaceState { directory }
+    }
+
+    fn step_path(&self, session: &str) -> PathBuf {
+        self.directory.join("steps").join(file_name(&[session]))
+    }
+
+    pub(crate) fn step(&self, session: &str) -> Option<StepState> {
+        read(&self.step_path(session))
+    }
+
+    pub(crate) fn set_step(&self, session: &str, state: &StepState) -> io::Result<()> {
+        write(&self.step_path(session), state)
+    }
+
+    fn call_path(&self, session: &str, key: &str) -> PathBuf {
+        self.directory.join("open").join(file_name(&[session, key]))
+    }
+
+    /// Adds a call that has begun. A call without a name does not replace another that looks alike.
+    pub(crate) fn add_open_call(
+        &self,
+        session: &str,
+        key: &CallKey,
+        call: &OpenCall,
+    ) -> io::Result<()> {
+        let mut paths = key.file_names().map(|name| self.call_path(session, &name));
+        let free = paths.find(|path| key.is_name || !path.exists());
+        write(&free.unwrap_or_else(|| self.call_path(session, &key.text)), call)
+    }
+
+    /// Finds a call that has begun, the oldest if several look alike, and its state file.
+    pub(crate) fn find_open_call(
+        &self,
+        session: &str,
+        key: &CallKey,
+    ) -> Option<(OpenCall, PathBuf)> {
+        let paths = key.file_names().map(|name| self.call_path(session, &name));
+        let calls = paths.filter_map(|path| Some((read::<OpenCall>(&path)?, path)));
+        calls.min_by_key(|(call, _)| (call.seq, call.time))
+    }
+
+    /// All calls that have begun and not ended.
+    pub(crate) fn open_calls(&self) -> Vec<OpenCall> {
+        let Ok(entries) = fs::read_dir(self.directory.join("open")) else { return Vec::new() };
+        entries.flatten().filter_map(|entry| read(&entry.path())).collect()
+    }
+
+    /// Forgets the calls that will not end any more.
+    pub(crate) fn drop_open_calls(&self, is_over: impl Fn(&OpenCall) -> bool) {
+        let Ok(entries) = fs::read_dir(self.directory.join("open")) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if read::<OpenCall>(&path).is_none_or(|call| is_over(&call)) {
+                remove(&path);
+            }
+        }
+    }
+
+    /// Forgets the sessions that last reported before `oldest`.
+    pub(crate) fn forget_before(&self, oldest: Time) {
+        remove_older(&self.directory.join("steps"), oldest);
+    }
+
+    pub(crate) fn index(&self) -> Option<IndexState> {
+        read(&self.directory.join("index"))
+    }
+
+    pub(crate) fn set_index(&self, state: &IndexState) -> io::Result<()> {
+        write(&self.directory.join("index"), state)
+    }
+
+    /// The file that keeps the counts of changes.
+    pub(crate) fn counts_path(&self) -> PathBuf {
+        self.directory.join("counts")
+    }
+}

@@ -1,0 +1,64 @@
+//! Moving the history of a workspace to the place that its directory was moved to.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use takeback_ledger::{LedgerError, OpenError};
+use takeback_tree::{MoveError, StoreError, WorkspaceError};
+
+use crate::Opened;
+use crate::history::workspace::find_known_path;
+
+/// A history that was moved.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct MovedHistory {
+    pub from: PathBuf,
+    pub to: PathBuf,
+    /// The number of checkpoints of all kinds.
+    pub checkpoints: u64,
+}
+
+/// A history that could not be moved.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages speak")]
+pub enum MoveHistoryError {
+    #[error("no checkpoints for {}", .0.display())]
+    NoHistory(PathBuf),
+    #[error("{} is where the history already is", .0.display())]
+    SamePlace(PathBuf),
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Move(#[from] MoveError),
+    #[error("the checkpoints are moved, but the ledger still has the old path")]
+    Ledger(#[source] LedgerError),
+    #[error("the checkpoints are moved, but the ledger still has the old path")]
+    Open(#[source] OpenError),
+}
+
+/// Moves the history of a workspace whose directory was moved. If the new place has a history
+/// already, the old one comes before it.
+pub fn move_history(
+    opened: &Opened,
+    old: &Path,
+    new: &Path,
+) -> Result<MovedHistory, MoveHistoryError> {
+    let store = opened.store()?;
+    let failed = |source: io::Error| WorkspaceError::Open { path: new.to_owned(), source };
+    let root = opened.find_root(new).map_err(failed)?;
+    let to = store.workspace(&root, &opened.forbidden)?;
+    let from =
+        find_known_path(store, old)?.ok_or_else(|| MoveHistoryError::NoHistory(old.to_owned()))?;
+    if from == to.path() {
+        return Err(MoveHistoryError::SamePlace(from));
+    }
+    let checkpoints = store.move_workspace(&store.workspace_id(&from), &to)?;
+    if let Some(mut ledger) = opened.ledger().map_err(MoveHistoryError::Open)? {
+        let (from, to) = (from.display().to_string(), to.path().display().to_string());
+        ledger.move_workspace(&from, &to).map_err(MoveHistoryError::Ledger)?;
+    }
+    Ok(MovedHistory { from, to: to.path().to_owned(), checkpoints })
+}

@@ -1,0 +1,299 @@
+//! The opened store, ledger and settings: the value that every operation works on.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use takeback_ledger::{Event, Ledger, LedgerError, OpenError, Options, Recorded, Time};
+use takeback_tree::{
+    CaptureOptions, CaptureRules, ForbiddenRoots, Lock, Recovery, RelPath, Store, StoreError,
+    Workspace,
+};
+
+use crate::hook::state::{self, SessionState};
+use crate::retention::failures::{Failure, FailureLog};
+use crate::rollback;
+use crate::root::root_of;
+use crate::settings::Settings;
+
+/// Takeback's home directory, opened: the store of trees, the ledger, the user's settings, the
+/// clock. The store and the ledger are opened when they are first needed, and at most once.
+pub struct Opened {
+    home: PathBuf,
+    pub(crate) forbidden: ForbiddenRoots,
+    pub(crate) settings: Settings,
+    pub(crate) rules: CaptureRules,
+    redact: bool,
+    clock: fn() -> SystemTime,
+    on_recovery: fn(&Recovery),
+    pub(crate) resume_hint: fn(&str) -> Option<String>,
+    store: OnceLock<Store>,
+    ledger: Mutex<Option<Ledger>>,
+}
+
+/// The values from outside that an [`Opened`] is made of.
+pub struct OpenOptions {
+    /// Takeback's own directory.
+    pub home: PathBuf,
+    /// Directories that can never be a workspace.
+    pub forbidden: ForbiddenRoots,
+    /// The user's settings.
+    pub settings: Settings,
+    /// True if the ledger masks secrets before it writes them.
+    pub redact: bool,
+    /// The clock.
+    pub clock: fn() -> SystemTime,
+    /// Called with the result if a restore that was cut off is finished or reverted.
+    pub on_recovery: fn(&Recovery),
+    /// Describes how the agent of a session takes back its own copy of the conversation.
+    pub resume_hint: fn(&str) -> Option<String>,
+}
+
+/// The open ledger, locked for one caller at a time.
+pub struct LedgerGuard<'a>(MutexGuard<'a, Option<Ledger>>);
+
+impl Deref for LedgerGuard<'_> {
+    type Target = Ledger;
+
+    fn deref(&self) -> &Ledger {
+        self.0.as_ref().expect("a guard is made after the ledger is opened")
+    }
+}
+
+impl DerefMut for LedgerGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Ledger {
+        self.0.as_mut().expect("a guard is made after the ledger is opened")
+    }
+}
+
+impl Opened {
+    /// Takes the values from outside; opens nothing yet.
+    pub fn new(options: OpenOptions) -> Opened {
+        let OpenOptions { home, forbidden, settings, redact, clock, on_recovery, resume_hint } =
+            options;
+        let rules = settings.rules();
+        let (store, ledger) = (OnceLock::new(), Mutex::new(None));
+        Opened {
+            home,
+            forbidden,
+            settings,
+            rules,
+            redact,
+            clock,
+            on_recovery,
+            resume_hint,
+            store,
+            ledger,
+        }
+    }
+
+    /// Takeback's own directory.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The user's settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The rules that captures follow.
+    pub fn rules(&self) -> &CaptureRules {
+        &self.rules
+    }
+
+    /// The current time, as the ledger counts it.
+    pub fn now(&self) -> Time {
+        Time::from((self.clock)())
+    }
+
+    /// The current time, as the system counts it.
+    pub(crate) fn system_time(&self) -> SystemTime {
+        (self.clock)()
+    }
+
+    /// The directory of the store and of everything that belongs to it.
+    pub fn checkpoints_directory(&self) -> PathBuf {
+        self.home.join("checkpoints")
+    }
+
+    /// True if a checkpoint was ever taken.
+    pub fn has_store(&self) -> bool {
+        self.store.get().is_some() || self.store_identity().exists()
+    }
+
+    /// The file whose presence makes a directory a store.
+    fn store_identity(&self) -> PathBuf {
+        self.checkpoints_directory().join("store/store.json")
+    }
+
+    /// Opens the store, or makes it. An older layout is set aside first.
+    pub fn store(&self) -> Result<&Store, StoreError> {
+        if let Some(store) = self.store.get() {
+            return Ok(store);
+        }
+        let directory = self.checkpoints_directory();
+        let is_first = !self.store_identity().exists();
+        if is_first {
+            // A failure here must not cost a checkpoint: the older layout is in no one's way.
+            let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
+            let _ = crate::retention::archive_repositories(&directory, now);
+        }
+        let store = Store::open(directory.join("store"))?;
+        if is_first {
+            self.failure_log().reserve_space();
+            // A new store has nothing to prune for a while.
+            let _ = state::write(&self.last_prune(), &self.now());
+        }
+        Ok(self.store.get_or_init(|| store))
+    }
+
+    /// The path of the ledger.
+    pub fn ledger_path(&self) -> PathBuf {
+        self.home.join("state.db")
+    }
+
+    fn ledger_options(&self, wait: Duration) -> Options {
+        Options { wait, redact: self.redact, ..Options::default() }
+    }
+
+    fn lock_ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
+        // A panic elsewhere cannot leave the ledger half written: SQLite rolls back.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the ledger if there is one. The guard must not be held while another is asked for.
+    pub fn ledger(&self) -> Result<Option<LedgerGuard<'_>>, OpenError> {
+        let guard = self.lock_ledger();
+        if guard.is_none() && !self.ledger_path().exists() {
+            return Ok(None);
+        }
+        self.refresh_ledger(guard).map(Some)
+    }
+
+    /// Opens the ledger, or makes it.
+    pub fn ledger_or_new(&self) -> Result<LedgerGuard<'_>, OpenError> {
+        self.refresh_ledger(self.lock_ledger())
+    }
+
+    /// Opens the ledger, or takes in what hooks reported since it was opened.
+    fn refresh_ledger<'a>(
+        &self,
+        guard: MutexGuard<'a, Option<Ledger>>,
+    ) -> Result<LedgerGuard<'a>, OpenError> {
+        let was_open = guard.is_some();
+        let mut ledger = self.open_ledger(guard, Options::default().wait)?;
+        if was_open {
+            ledger.refresh();
+        }
+        Ok(ledger)
+    }
+
+    fn open_ledger<'a>(
+        &self,
+        mut guard: MutexGuard<'a, Option<Ledger>>,
+        wait: Duration,
+    ) -> Result<LedgerGuard<'a>, OpenError> {
+        match guard.as_mut() {
+            Some(ledger) => ledger.set_wait(wait),
+            None => *guard = Some(Ledger::open(&self.ledger_path(), &self.ledger_options(wait))?),
+        }
+        Ok(LedgerGuard(guard))
+    }
+
+    /// Closes the ledger if it is open. It is opened again when it is needed.
+    pub fn close_ledger(&self) {
+        *self.lock_ledger() = None;
+    }
+
+    /// Opens the ledger and takes in everything that hooks reported. Returns `None` while some of
+    /// it has to wait, because the ledger does not know the latest turns then.
+    pub(crate) fn complete_ledger(&self, wait: Duration) -> Option<LedgerGuard<'_>> {
+        let mut ledger = self.ledger().ok()??;
+        ledger.set_wait(wait);
+        ledger.catch_up().is_ok_and(|is_complete| is_complete).then_some(ledger)
+    }
+
+    /// Writes events into the ledger, or into its spool if the ledger cannot be written in time.
+    pub(crate) fn record_events(
+        &self,
+        events: &[Event],
+        wait: Duration,
+    ) -> Result<Recorded, LedgerError> {
+        match self.open_ledger(self.lock_ledger(), wait) {
+            Ok(mut ledger) => ledger.record(events, wait, self.now()),
+            Err(_) => {
+                let options = self.ledger_options(wait);
+                Ledger::record_in(&self.ledger_path(), &options, events, self.now())
+            }
+        }
+    }
+
+    /// Finds the root of the workspace that a directory belongs to.
+    pub fn find_root(&self, directory: &Path) -> io::Result<PathBuf> {
+        root_of(directory, &self.forbidden).map(|root| root.path)
+    }
+
+    pub(crate) fn capture_options<'a>(
+        &'a self,
+        rules: &'a CaptureRules,
+        named: &'a [RelPath],
+    ) -> CaptureOptions<'a> {
+        CaptureOptions { rules, named, now: (self.clock)() }
+    }
+
+    /// Locks a workspace. A restore that was cut off is finished or reverted first, and reported.
+    pub(crate) fn lock<'w>(&self, workspace: &'w Workspace<'w>) -> Result<Lock<'w>, StoreError> {
+        let lock = workspace.lock()?;
+        if let Some(recovery) = lock.recovery() {
+            (self.on_recovery)(recovery);
+            rollback::finish_recovered(self, workspace, recovery);
+        }
+        Ok(lock)
+    }
+
+    pub(crate) fn failure_log(&self) -> FailureLog {
+        FailureLog::in_directory(&self.checkpoints_directory())
+    }
+
+    /// Remembers a failure in a workspace.
+    pub fn note_failure(&self, workspace: &Path, message: &str) {
+        // If even this cannot be written, the caller still has the message.
+        let _ = self.failure_log().add(workspace, false, message, self.now());
+    }
+
+    /// Remembers that a checkpoint of a workspace was not taken.
+    pub fn note_missed(&self, workspace: &Path, message: &str) {
+        let _ = self.failure_log().add(workspace, true, message, self.now());
+    }
+
+    /// Forgets a missed checkpoint, because it was taken after all.
+    pub fn withdraw_missed(&self, workspace: &Path, message: &str) {
+        let _ = self.failure_log().withdraw(workspace, message);
+    }
+
+    /// The failures that are remembered.
+    pub fn failures(&self) -> Vec<Failure> {
+        self.failure_log().all()
+    }
+
+    /// The file that says when the store was last pruned.
+    pub(crate) fn last_prune(&self) -> PathBuf {
+        self.checkpoints_directory().join(".last_prune")
+    }
+
+    fn session_path(&self, session: &str) -> PathBuf {
+        self.checkpoints_directory().join("sessions").join(state::file_name(&[session]))
+    }
+
+    pub(crate) fn session_state(&self, session: &str) -> Option<SessionState> {
+        let known: SessionState = state::read(&self.session_path(session))?;
+        (known.session == session).then_some(known)
+    }
+
+    pub(crate) fn set_session_state(&self, state: &SessionState) -> io::Result<()> {
+        state::write(&self.session_path(&state.session), state)
+    }
+}

@@ -1,0 +1,139 @@
+//! The log of failures: checkpoints that could not be taken, remembered until they are pruned.
+//!
+//! The file has its full length from the start and is written in place, because the usual reason
+//! for a failure is a full disk.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use takeback_base::durable;
+use takeback_ledger::Time;
+use takeback_tree::AnyPath;
+
+/// The fixed length of the file.
+const FILE_LENGTH: usize = 16 << 10;
+
+/// A failure, and how often it happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct Failure {
+    pub workspace: AnyPath,
+    /// True if a checkpoint is missing because of the failure.
+    pub checkpoint: bool,
+    pub message: String,
+    /// The time of the first failure.
+    pub since: Time,
+    /// The time of the last failure.
+    pub until: Time,
+    pub count: u64,
+}
+
+/// The file that failures are logged in.
+pub(crate) struct FailureLog {
+    path: PathBuf,
+}
+
+impl FailureLog {
+    pub(crate) fn in_directory(checkpoints: &Path) -> FailureLog {
+        FailureLog { path: checkpoints.join("failures") }
+    }
+
+    /// Writes an empty log in its full length while the disk has room.
+    pub(crate) fn reserve_space(&self) {
+        if !self.path.exists() {
+            let _ = self.write_log(&[]);
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Failure> {
+        fs::File::open(&self.path).and_then(|file| read_log(&file)).unwrap_or_default()
+    }
+
+    /// Adds a failure. A repeated one in the same workspace is counted.
+    pub(crate) fn add(
+        &self,
+        workspace: &Path,
+        checkpoint: bool,
+        message: &str,
+        now: Time,
+    ) -> io::Result<()> {
+        let message: String = message.chars().take(500).collect();
+        let file = self.open()?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        let mut failures = read_log(&file).unwrap_or_default();
+        let workspace = AnyPath(workspace.to_owned());
+        match failures
+            .iter_mut()
+            .find(|known| known.workspace == workspace && known.message == message)
+        {
+            Some(known) => (known.until, known.count) = (now, known.count + 1),
+            None => {
+                failures.push(Failure {
+                    workspace,
+                    checkpoint,
+                    message,
+                    since: now,
+                    until: now,
+                    count: 1,
+                });
+            }
+        }
+        write_padded(&file, failures)
+    }
+
+    /// Removes one occurrence of a failure, because it was put right.
+    pub(crate) fn withdraw(&self, workspace: &Path, message: &str) -> io::Result<()> {
+        let file = self.open()?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        let mut failures = read_log(&file).unwrap_or_default();
+        for known in &mut failures {
+            if known.workspace.0 == workspace && known.message == message {
+                known.count -= 1;
+            }
+        }
+        failures.retain(|failure| failure.count > 0);
+        write_padded(&file, failures)
+    }
+
+    /// Forgets the failures that last happened before a time.
+    pub(crate) fn forget_before(&self, before: Time) -> io::Result<()> {
+        if !self.path.exists() {
+            return Ok(());
+        }
+        let file = self.open()?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        let mut failures = read_log(&file).unwrap_or_default();
+        failures.retain(|failure| failure.until >= before);
+        write_padded(&file, failures)
+    }
+
+    fn open(&self) -> io::Result<fs::File> {
+        durable::with_directory(&self.path, || durable::open_file(&self.path))
+    }
+
+    fn write_log(&self, failures: &[Failure]) -> io::Result<()> {
+        write_padded(&self.open()?, failures.to_vec())
+    }
+}
+
+fn read_log(mut file: &fs::File) -> io::Result<Vec<Failure>> {
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(serde_json::from_str(text.trim_end()).unwrap_or_default())
+}
+
+/// Writes the log in its full length. The oldest failures go if there are too many.
+fn write_padded(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
+    loop {
+        let mut text = serde_json::to_vec(&failures).expect("plain data becomes JSON");
+        if text.len() <= FILE_LENGTH {
+            text.resize(FILE_LENGTH, b' ');
+            return file.write_all_at(&text, 0);
+        }
+        failures.remove(0);
+    }
+}

@@ -1,0 +1,40 @@
+//! Looking after the store: limits of number, age and size, its status, and the log of failures.
+
+mod clear;
+pub(crate) mod failures;
+mod legacy;
+mod prune;
+mod size_cap;
+mod status;
+
+use std::io;
+
+use serde::Serialize;
+use takeback_tree::{GcError, StoreError};
+
+pub use self::clear::{ClearedCheckpoints, clear_checkpoints};
+pub use self::failures::Failure;
+pub(crate) use self::legacy::archive_repositories;
+pub use self::legacy::{clear_legacy_archives, legacy_directories};
+pub use self::prune::{PruneOptions, PruneReport, PrunedWorkspace, is_prune_due, prune};
+pub use self::status::{LegacyArchive, Status, StatusError, WorkspaceStatus, read_status};
+
+/// A prune that failed. The checkpoints that were deleted before stay deleted.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum PruneError {
+    Store(#[from] StoreError),
+    Gc(#[from] GcError),
+    Io(#[from] io::Error),
+}
+
+/// The state of a workspace's directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DirectoryState {
+    /// The directory exists.
+    Live,
+    /// The directory is gone, or cannot be reached.
+    Orphan,
+}

@@ -1,0 +1,92 @@
+//! The status of the store: its size, its workspaces, its failures.
+
+use std::io;
+
+use serde::Serialize;
+use takeback_ledger::Time;
+use takeback_tree::{AnyPath, StoreError};
+
+use super::DirectoryState;
+use super::failures::Failure;
+use super::legacy::{directory_size, list_archives};
+use crate::Opened;
+use crate::history::History;
+
+/// The status of the store.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct Status {
+    pub home: AnyPath,
+    /// The size of everything that belongs to checkpoints.
+    pub total_bytes: u64,
+    pub store_bytes: u64,
+    pub max_bytes: u64,
+    pub legacy: Vec<LegacyArchive>,
+    pub workspaces: Vec<WorkspaceStatus>,
+    pub failures: Vec<Failure>,
+}
+
+/// An archive of an older layout.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct LegacyArchive {
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// The status of a workspace that has checkpoints.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct WorkspaceStatus {
+    pub path: AnyPath,
+    /// The number of rows in its list.
+    pub checkpoints: usize,
+    /// The time of the last capture or restore: RFC 3339 in UTC.
+    pub last_touched: String,
+    pub state: DirectoryState,
+}
+
+/// A status that could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum StatusError {
+    Store(#[from] StoreError),
+    Io(#[from] io::Error),
+}
+
+/// Reads the status of the store. Makes no store if there is none.
+pub fn read_status(opened: &Opened) -> Result<Status, StatusError> {
+    let directory = opened.checkpoints_directory();
+    let archives = list_archives(opened)?.into_iter();
+    let mut status = Status {
+        home: AnyPath(opened.home().to_owned()),
+        total_bytes: directory_size(&directory),
+        store_bytes: directory_size(&directory.join("store")),
+        max_bytes: opened.settings.max_total_size(),
+        legacy: archives
+            .map(|archive| LegacyArchive { name: archive.name, bytes: archive.bytes })
+            .collect(),
+        workspaces: Vec::new(),
+        failures: opened.failures(),
+    };
+    if !opened.has_store() {
+        return Ok(status);
+    }
+    let store = opened.store()?;
+    for id in store.pinned_workspaces()? {
+        let history = History::read(store, &id)?;
+        let Some(newest) = history.all.last() else { continue };
+        let info = store.workspace_info(&id).ok().flatten();
+        let path = info.as_ref().map_or(&newest.record.workspace, |info| &info.path).clone();
+        let touched = info.map_or(newest.record.moment(), |info| Time(info.last_seen));
+        status.workspaces.push(WorkspaceStatus {
+            state: if path.0.exists() { DirectoryState::Live } else { DirectoryState::Orphan },
+            checkpoints: history.rows().count(),
+            last_touched: touched.max(newest.record.moment()).rfc3339(),
+            path,
+        });
+    }
+    status.workspaces.sort_by(|a, b| b.last_touched.cmp(&a.last_touched));
+    Ok(status)
+}

@@ -1,0 +1,216 @@
+//! Notices: what agents must be told before their next turn, after files went back.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use takeback_base::errors::error_chain;
+use takeback_ledger::{LedgerError, Time};
+use takeback_tree::{ObjectKind, Oid, RelPath, Workspace};
+
+use crate::Opened;
+use crate::history::record::{Checkpoint, RollbackRecord};
+use crate::history::{EffectView, History};
+
+/// The number of paths that a notice names.
+const MAX_NAMED: usize = 200;
+
+/// The longest time that taking notices waits for other processes that write into the ledger.
+const LEDGER_WAIT: Duration = Duration::from_millis(200);
+
+/// The size up to which a file is read to see whether it changed again.
+const MAX_READ: u64 = 64 << 20;
+
+/// What the agent of a session must be summary.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notice {
+    /// The workspace in which files went back.
+    pub workspace: PathBuf,
+    /// The files that are named and have not changed since the rollback.
+    pub files: Vec<NoticeFile>,
+    /// The number of files that are not named.
+    pub more: usize,
+    /// The effects that the rollback did not reverse.
+    pub effects: Vec<EffectView>,
+}
+
+/// A file that went back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoticeFile {
+    /// The path in the workspace.
+    pub path: RelPath,
+    /// True if the rollback deleted the file.
+    pub is_gone: bool,
+}
+
+/// The part of a rollback that notices tell.
+pub(super) struct RollbackSummary<'a> {
+    pub(crate) checkpoint: Oid,
+    pub(crate) restored: &'a [RelPath],
+    pub(crate) deleted: &'a [RelPath],
+    pub(crate) effects: &'a [EffectView],
+    /// The state that the rollback led to.
+    pub(crate) tree: Oid,
+}
+
+/// Leaves a notice for each of these sessions.
+pub(super) fn leave(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    summary: &RollbackSummary<'_>,
+    sessions: &BTreeSet<String>,
+    now: Time,
+) -> Result<(), String> {
+    if sessions.is_empty() {
+        return Ok(());
+    }
+    let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
+        return Ok(());
+    };
+    let body = write_body(workspace, summary);
+    for session in sessions {
+        match ledger.add_notice(session, &body, now) {
+            // The session was deleted, or its events never reached the ledger.
+            Ok(_) | Err(LedgerError::NoSuchSession(_)) => {}
+            Err(error) => return Err(error_chain(&error)),
+        }
+    }
+    Ok(())
+}
+
+/// Leaves the notices of a rollback that was cut off and is finished now.
+pub(super) fn leave_after_recovery(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    history: &History,
+    safety: &Checkpoint,
+    done: &RollbackRecord,
+) -> Result<(), String> {
+    let changes = workspace.store().changed_paths(&safety.pin.tree, &done.tree);
+    let is_asked_for = |path: &RelPath| {
+        done.paths.is_empty() || done.paths.iter().any(|asked| path.starts_with(asked))
+    };
+    let (mut restored, mut deleted) = (Vec::new(), Vec::new());
+    for change in changes.map_err(|error| error_chain(&error))? {
+        if is_asked_for(&change.path) {
+            let list = if change.to.is_some() { &mut restored } else { &mut deleted };
+            list.push(change.path);
+        }
+    }
+    let summary = RollbackSummary {
+        checkpoint: done.to,
+        restored: &restored,
+        deleted: &deleted,
+        effects: &[],
+        tree: done.tree,
+    };
+    leave(opened, workspace, &summary, &history.sessions(), safety.record.moment())
+}
+
+/// Writes a notice for the ledger. The ids of the files say later whether they changed again. A
+/// directory is named only if it is empty: otherwise its files are named.
+fn write_body(workspace: &Workspace<'_>, summary: &RollbackSummary<'_>) -> Value {
+    let store = workspace.store();
+    let entry = |path: &RelPath| store.find_entry(&summary.tree, path).ok().flatten();
+    let mut files = Vec::new();
+    let mut count = summary.deleted.len();
+    for (number, path) in summary.restored.iter().enumerate() {
+        if files.len() == MAX_NAMED {
+            count += summary.restored.len() - number;
+            break;
+        }
+        let content = match entry(path) {
+            Some((mode, id)) if mode.is_directory() && id != Oid::EMPTY_TREE => continue,
+            entry => entry.map(|(_, id)| id.to_string()),
+        };
+        count += 1;
+        files.push(json!({ "path": path, "content": content }));
+    }
+    let gone = summary.deleted.iter().map(|path| json!({ "path": path, "content": null }));
+    files.extend(gone.take(MAX_NAMED - files.len()));
+    json!({
+        "kind": "rollback",
+        "workspace": workspace.path().display().to_string(),
+        "checkpoint": summary.checkpoint.to_string(),
+        "files": files,
+        "file_count": count,
+        "effects": summary.effects,
+    })
+}
+
+/// A notice as the ledger gives it back.
+#[derive(Deserialize)]
+struct Body {
+    workspace: PathBuf,
+    #[serde(default)]
+    files: Vec<Value>,
+    #[serde(default)]
+    file_count: usize,
+    #[serde(default)]
+    effects: Vec<EffectView>,
+}
+
+#[derive(Deserialize)]
+struct BodyFile {
+    path: RelPath,
+    content: Option<String>,
+}
+
+/// Takes the notices that wait for a session, each once. A file that changed again since is left
+/// out, and a notice that names no file is dropped.
+pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, String> {
+    let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
+        return Ok(Vec::new());
+    };
+    ledger.set_wait(LEDGER_WAIT);
+    if !ledger.has_notices(session).map_err(|error| error_chain(&error))? {
+        return Ok(Vec::new());
+    }
+    let taken = ledger.take_notices(session, opened.now()).map_err(|error| error_chain(&error))?;
+    let mut seen = BTreeSet::new();
+    let mut notices = Vec::new();
+    // The latest first: it decides about the files that it names.
+    for taken in taken.into_iter().rev() {
+        let Ok(body) = serde_json::from_value::<Body>(taken.body) else { continue };
+        let mut notice = Notice {
+            more: body.file_count.saturating_sub(body.files.len()),
+            effects: body.effects,
+            ..Notice::default()
+        };
+        for file in body.files {
+            let Ok(file) = serde_json::from_value::<BodyFile>(file) else { continue };
+            let is_new = seen.insert((body.workspace.clone(), file.path.clone()));
+            if is_new && is_unchanged(&body.workspace, &file) {
+                let is_gone = file.content.is_none();
+                notice.files.push(NoticeFile { path: file.path, is_gone });
+            }
+        }
+        notice.workspace = body.workspace;
+        if !notice.files.is_empty() || notice.more > 0 {
+            notices.push(notice);
+        }
+    }
+    notices.reverse();
+    Ok(notices)
+}
+
+/// Returns true if a file is as the rollback left it, or if that cannot be told.
+fn is_unchanged(workspace: &Path, file: &BodyFile) -> bool {
+    use std::os::unix::ffi::OsStringExt;
+    let path = workspace.join(file.path.as_path());
+    let metadata = fs::symlink_metadata(&path);
+    let Some(content) = &file.content else { return metadata.is_err() };
+    let Ok(metadata) = metadata else { return false };
+    let present = if metadata.is_symlink() {
+        fs::read_link(&path).map(|target| target.into_os_string().into_vec())
+    } else if metadata.is_file() && metadata.len() <= MAX_READ {
+        fs::read(&path)
+    } else {
+        // A directory has no content to compare.
+        return true;
+    };
+    present.map_or(true, |present| Oid::of(ObjectKind::Blob, &present).to_string() == *content)
+}

@@ -1,0 +1,240 @@
+//! Planning: from what the user asks for to everything that has to be done for it.
+
+use std::path::PathBuf;
+
+use takeback_base::paths::{canonicalize_or_keep, canonicalize_parent, normalize};
+use takeback_tree::{AnyPath, KeptPath, KeptReason, Lock, Plan, RelPath, Uncovered, Workspace};
+
+use super::conversation::{count_messages, find_conversation};
+use super::planned::{ChatStep, Goal, Planned, RollbackView, TargetState};
+use super::reversal::{Direction, find_reversible};
+use super::story::{effects_since, find_moved_head, find_others_changes};
+use super::turn::find_turn;
+use super::{Destination, Request, RollbackError, Scope, TurnUndo};
+use crate::Opened;
+use crate::history::record::{Action, Checkpoint};
+use crate::history::workspace::revive_workspace;
+use crate::history::{History, WorkspaceRef, effects_of_row};
+
+/// Plans what a request asks for. Changes nothing.
+pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
+    let (workspace, _revived) = revive_workspace(opened, &request.directory)?;
+    let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
+    // A rollback that was cut off is finished or reverted by the lock, before the history is read.
+    let mut lock = opened.lock(&workspace)?;
+    let history = History::read(workspace.store(), workspace.id())?;
+    let mut planner = Planner { opened, workspace: &workspace, history: &history };
+    let planned = match &request.to {
+        Destination::Checkpoint(text) => planner.plan_return(&mut lock, text, paths, request),
+        Destination::BeforeLastRollback => planner.plan_reversal(&mut lock, Direction::Undo),
+        Destination::BeforeLastUndo => planner.plan_reversal(&mut lock, Direction::Redo),
+        Destination::WithoutTurn(options) => planner.plan_turn_undo(&mut lock, options),
+    }?;
+    // Only the speed of the next capture depends on this.
+    let _ = lock.finish(opened.system_time());
+    Ok(planned)
+}
+
+struct Planner<'a> {
+    opened: &'a Opened,
+    workspace: &'a Workspace<'a>,
+    history: &'a History,
+}
+
+impl Planner<'_> {
+    /// Plans to return to a checkpoint.
+    fn plan_return(
+        &mut self,
+        lock: &mut Lock<'_>,
+        text: &str,
+        paths: Vec<RelPath>,
+        request: &Request,
+    ) -> Result<Planned, RollbackError> {
+        let found = self.history.find(self.workspace.store(), text)?;
+        let checkpoint = found.checkpoint;
+        let mut warnings = Vec::new();
+        // Returning some files is not a return to that moment, so the conversation stays.
+        let wants_chat = request.scope != Scope::Files && paths.is_empty();
+        let chat = wants_chat.then(|| find_conversation(self.opened, &found, &mut warnings));
+        let chat = chat.flatten().map(|chat| ChatStep { chat, redo: None });
+        if request.scope == Scope::Chat && chat.is_none() {
+            return Err(RollbackError::NoChat(checkpoint.short_id()));
+        }
+        if request.index && checkpoint.pin.attachment.is_none() {
+            return Err(RollbackError::NoIndex(checkpoint.short_id()));
+        }
+        let goal = Goal {
+            action: Action::Rollback,
+            checkpoint: checkpoint.pin.id,
+            index: checkpoint.pin.attachment.filter(|_| request.index),
+            state: TargetState::of(checkpoint),
+            edits: None,
+            reverses: None,
+            paths,
+            named: self.history.named_paths(),
+            chat,
+            imported: checkpoint.record.imported.is_some(),
+        };
+        let files = match request.scope {
+            Scope::Chat => None,
+            Scope::Both | Scope::Files => Some(plan_files(self.opened, lock, &goal)?),
+        };
+        let mut planned = self.finish_plan(goal, files, warnings);
+        let view = &mut planned.view;
+        view.effects = effects_since(self.opened, self.workspace, checkpoint, &mut view.warnings);
+        if let Some(files) = &planned.files {
+            let named = &planned.goal.named;
+            view.others =
+                find_others_changes(self.workspace, self.history, checkpoint, files, named)?;
+        }
+        view.repository = find_moved_head(self.workspace, checkpoint, &mut view.warnings);
+        Ok(planned)
+    }
+
+    /// Plans to take back the latest rollback, or the latest undo of one.
+    fn plan_reversal(
+        &mut self,
+        lock: &mut Lock<'_>,
+        direction: Direction,
+    ) -> Result<Planned, RollbackError> {
+        let (safety, done) = find_reversible(self.history, direction)?;
+        // If the rollback took messages back, its reversal gives them back, and vice versa.
+        let took_back = matches!(done.action, Action::Rollback | Action::Redo);
+        let redo = took_back.then_some(safety.record.moment());
+        let mut state = TargetState::of(safety);
+        if done.action == Action::UndoTurn {
+            // An undo of a turn looked at each of its paths, even where the rules exclude them.
+            let was_looked_at = |uncovered: &Uncovered| {
+                done.paths.iter().any(|path| path.starts_with(&uncovered.path))
+            };
+            state.uncovered.retain(|uncovered| !was_looked_at(uncovered));
+        }
+        let goal = Goal {
+            action: match direction {
+                Direction::Undo => Action::Undo,
+                Direction::Redo => Action::Redo,
+            },
+            checkpoint: safety.pin.id,
+            index: safety.pin.attachment.filter(|_| done.index),
+            state,
+            edits: None,
+            reverses: Some((safety.pin.id, done.tree)),
+            // A rollback of single paths is reversed for these paths.
+            paths: done.paths.clone(),
+            named: self.history.named_paths(),
+            chat: done.chat.clone().map(|chat| ChatStep { chat, redo }),
+            imported: safety.record.imported.is_some(),
+        };
+        let files = match done.files {
+            true => Some(plan_files(self.opened, lock, &goal)?),
+            false => None,
+        };
+        Ok(self.finish_plan(goal, files, Vec::new()))
+    }
+
+    /// Plans to take back what a turn changed while keeping what others did since.
+    fn plan_turn_undo(
+        &mut self,
+        lock: &mut Lock<'_>,
+        options: &TurnUndo,
+    ) -> Result<Planned, RollbackError> {
+        let named = self.history.named_paths();
+        let capture = self.opened.capture_options(&self.opened.rules, &named);
+        let present = lock.capture_readable(&capture)?;
+        let turn = find_turn(self.workspace, self.history, &present, &named, options)?;
+        let tree = lock.edit_tree(present.tree, &turn.edits)?;
+        let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;
+        // These paths were captured before the turn, and are captured now.
+        let is_touched =
+            |uncovered: &Uncovered| paths.iter().any(|path| path.starts_with(&uncovered.path));
+        let mut uncovered = present.uncovered;
+        uncovered.retain(|uncovered| !is_touched(uncovered));
+        let checkpoint: &Checkpoint = turn.row.first();
+        let goal = Goal {
+            action: Action::UndoTurn,
+            checkpoint: checkpoint.pin.id,
+            index: None,
+            state: TargetState { tree, filter: present.filter, uncovered },
+            edits: Some(turn.edits),
+            reverses: None,
+            // No paths would mean all of them. Without an edit, all of them are as they should be.
+            paths,
+            named,
+            chat: None,
+            imported: checkpoint.record.imported.is_some(),
+        };
+        let files = lock.plan(
+            &goal.target(),
+            &goal.paths,
+            &self.opened.capture_options(&self.opened.rules, &goal.named),
+        )?;
+        let mut planned = self.finish_plan(goal, Some(files), Vec::new());
+        let view = &mut planned.view;
+        let kept = turn.not_covered.into_iter();
+        view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotCovered }));
+        view.row = Some(turn.row.number);
+        view.effects = effects_of_row(self.opened, &WorkspaceRef::of(self.workspace), &turn.row);
+        (view.conflicts, view.uncertain) = (turn.conflicts, turn.uncertain);
+        Ok(planned)
+    }
+
+    /// Puts together what every plan has.
+    fn finish_plan(&self, goal: Goal, files: Option<Plan>, warnings: Vec<String>) -> Planned {
+        let mut view = RollbackView::new(&goal, warnings);
+        if let Some(files) = &files {
+            view.restored = files.writes.clone();
+            view.deleted = files.deletes.clone();
+            view.guarded = files.guarded.clone();
+            view.kept = files.kept.clone();
+            view.blocked = files.blocked.clone();
+        }
+        count_messages(self.opened, &goal, &mut view);
+        Planned {
+            workspace: AnyPath(self.workspace.subject()),
+            goal,
+            files,
+            newest: self.history.newest(),
+            sessions: self.history.sessions(),
+            view,
+        }
+    }
+}
+
+/// Plans what has to be done to the files for a goal. The undo of a turn makes its target out of
+/// the present.
+pub(super) fn plan_files(
+    opened: &Opened,
+    lock: &mut Lock<'_>,
+    goal: &Goal,
+) -> Result<Plan, RollbackError> {
+    let options = opened.capture_options(&opened.rules, &goal.named);
+    if let Some(edits) = &goal.edits {
+        let present = lock.capture_readable(&options)?;
+        if lock.edit_tree(present.tree, edits)? != goal.state.tree {
+            return Err(RollbackError::Changed);
+        }
+    }
+    Ok(lock.plan(&goal.target(), &goal.paths, &options)?)
+}
+
+/// Turns the paths that a user gave into paths inside the workspace. They are literal: there are
+/// no patterns, and the last link is not followed.
+pub fn relative_paths(
+    workspace: &Workspace<'_>,
+    directory: &std::path::Path,
+    typed: &[PathBuf],
+) -> Result<Vec<RelPath>, RollbackError> {
+    let root = workspace.path();
+    // Relative paths start where the user is, which may be below the root of the workspace.
+    let directory = canonicalize_or_keep(directory);
+    let base = if directory.is_dir() { &directory } else { root };
+    let relative = |typed: &PathBuf| {
+        let outside = || RollbackError::Outside { path: typed.clone(), workspace: root.to_owned() };
+        let path = normalize(&base.join(typed));
+        // The root is canonical; a path that was typed in full may lead there through links.
+        let path = if path.starts_with(root) { path } else { canonicalize_parent(&path) };
+        let inner = path.strip_prefix(root).map_err(|_| outside())?;
+        RelPath::from_path(inner).map_err(|_| outside())
+    };
+    typed.iter().map(relative).collect()
+}

@@ -1,0 +1,220 @@
+//! The plan of a rollback: a value that owns everything it needs.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use takeback_ledger::Time;
+use takeback_tree::{
+    AnyPath, BlockedPath, Filter, KeptPath, Oid, Plan, RelPath, RestoreTarget, TreeEdit, Uncovered,
+};
+
+use super::repository::Head;
+use super::turn::Conflict;
+use crate::history::EffectView;
+use crate::history::record::{Action, Chat, Checkpoint};
+
+/// A rollback that is planned. It holds no lock and borrows nothing, so it can be shown, stored and
+/// sent while the user thinks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Planned {
+    /// The directory of the workspace, or the single file.
+    pub(super) workspace: AnyPath,
+    pub(super) goal: Goal,
+    /// The plan for the files; `None` if only the conversation goes back.
+    pub(super) files: Option<Plan>,
+    /// The number of the newest checkpoint when this was planned.
+    pub(super) newest: u64,
+    /// The sessions that have worked in the workspace up to that checkpoint.
+    pub(super) sessions: BTreeSet<String>,
+    pub(super) view: RollbackView,
+}
+
+/// The state to return to, and what else has to be done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Goal {
+    pub(super) action: Action,
+    /// The checkpoint that the user sees.
+    pub(super) checkpoint: Oid,
+    /// The copy of the repository's index that goes back, if any.
+    pub(super) index: Option<Oid>,
+    pub(super) state: TargetState,
+    /// The edits that make the target state out of the present, for the undo of a turn.
+    pub(super) edits: Option<Vec<TreeEdit>>,
+    /// The safety checkpoint of the rollback that this one reverses, and the state that it led to.
+    pub(super) reverses: Option<(Oid, Oid)>,
+    pub(super) paths: Vec<RelPath>,
+    /// Paths that are captured even if the rules leave them out.
+    pub(super) named: Vec<RelPath>,
+    pub(super) chat: Option<ChatStep>,
+    /// True if the checkpoint was imported: such a history knows less about what it covers.
+    pub(super) imported: bool,
+}
+
+/// A tree, and what its capture says about itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TargetState {
+    pub(super) tree: Oid,
+    pub(super) filter: Filter,
+    pub(super) uncovered: Vec<Uncovered>,
+}
+
+/// The part of a conversation that goes back, or comes back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ChatStep {
+    pub(super) chat: Chat,
+    /// The time at which the messages were taken back, if they come back now.
+    pub(super) redo: Option<Time>,
+}
+
+/// The summary of what a rollback did, or would do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct RollbackView {
+    pub action: Action,
+    /// The row of the turn that is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<usize>,
+    pub checkpoint: Oid,
+    /// The checkpoint of the state before; `None` in a plan, or if nothing differed.
+    pub safety_checkpoint: Option<Oid>,
+    pub restored: Vec<RelPath>,
+    pub deleted: Vec<RelPath>,
+    pub guarded: Vec<RelPath>,
+    pub kept: Vec<KeptPath>,
+    /// The new names of old files that another program wrote to during the rollback.
+    pub saved: Vec<RelPath>,
+    pub uncovered: Vec<Uncovered>,
+    pub blocked: Vec<BlockedPath>,
+    /// The restored and deleted files that others changed after the agent.
+    pub others: Vec<RelPath>,
+    /// The files that were changed since the turn in the same lines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<Conflict>,
+    /// The files that others may have changed during the turn. They stay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncertain: Vec<RelPath>,
+    pub effects: Vec<EffectView>,
+    /// The conversation that goes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat: Option<ChatView>,
+    pub undone_messages: usize,
+    /// The number of messages that are part of the conversation again.
+    pub redone_messages: usize,
+    /// True if the repository's index goes back.
+    pub index: bool,
+    /// Where HEAD was, if it moved since.
+    pub repository: Option<HeadMoved>,
+    /// What went wrong although the files are restored.
+    pub warnings: Vec<String>,
+}
+
+/// A conversation that goes back with the files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct ChatView {
+    pub session: String,
+    /// The first prompt that is taken back, for the user to send again, or better.
+    pub prompt: Option<String>,
+    /// How the agent takes back its own copy of the conversation, in words.
+    pub resume: Option<String>,
+}
+
+/// A move of HEAD or of the branch in the workspace's own repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+pub struct HeadMoved {
+    pub then: Head,
+    pub now: Head,
+    /// The git command that goes back.
+    pub command: Option<String>,
+}
+
+impl Planned {
+    /// The summary of what will be done.
+    pub fn view(&self) -> &RollbackView {
+        &self.view
+    }
+
+    /// Drops the plan and keeps its summary.
+    pub fn into_view(self) -> RollbackView {
+        self.view
+    }
+
+    /// True if there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        // A reversal is recorded even if it changes nothing, so that the next one goes further.
+        let is_reversal = self.goal.reverses.is_some();
+        let is_more = self.goal.chat.is_some() || self.goal.index.is_some();
+        self.view.changes_no_file() && !is_reversal && !is_more
+    }
+
+    /// True if something is in the way that cannot be saved first.
+    pub fn is_blocked(&self) -> bool {
+        !self.view.blocked.is_empty()
+    }
+
+    /// The id of the plan. Two plans have the same digest exactly if they do the same to the same
+    /// state.
+    pub fn digest(&self) -> Oid {
+        let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
+        let from = self.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
+        let to = self.goal.state.tree.to_string();
+        Oid::of(takeback_tree::ObjectKind::Blob, &[view, from.into(), to.into()].concat())
+    }
+}
+
+impl Goal {
+    pub(super) fn target(&self) -> RestoreTarget<'_> {
+        let TargetState { tree, filter, uncovered } = &self.state;
+        RestoreTarget {
+            tree: *tree,
+            filter,
+            uncovered,
+            undoes: self.reverses.map(|(_, led_to)| led_to),
+            silent: self.imported,
+        }
+    }
+}
+
+impl TargetState {
+    pub(super) fn of(checkpoint: &Checkpoint) -> TargetState {
+        TargetState {
+            tree: checkpoint.pin.tree,
+            filter: checkpoint.record.filter.clone(),
+            uncovered: checkpoint.record.uncovered.clone(),
+        }
+    }
+}
+
+impl RollbackView {
+    pub(super) fn new(goal: &Goal, warnings: Vec<String>) -> RollbackView {
+        RollbackView {
+            action: goal.action,
+            row: None,
+            checkpoint: goal.checkpoint,
+            safety_checkpoint: None,
+            restored: Vec::new(),
+            deleted: Vec::new(),
+            guarded: Vec::new(),
+            kept: Vec::new(),
+            saved: Vec::new(),
+            uncovered: goal.state.uncovered.clone(),
+            blocked: Vec::new(),
+            others: Vec::new(),
+            conflicts: Vec::new(),
+            uncertain: Vec::new(),
+            effects: Vec::new(),
+            chat: None,
+            undone_messages: 0,
+            redone_messages: 0,
+            index: goal.index.is_some(),
+            repository: None,
+            warnings,
+        }
+    }
+
+    /// True if all files are as they should be.
+    pub fn changes_no_file(&self) -> bool {
+        self.restored.is_empty() && self.deleted.is_empty()
+    }
+}

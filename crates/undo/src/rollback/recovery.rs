@@ -1,0 +1,52 @@
+//! The rest of a rollback that was cut off: its conversation and its notices.
+
+use takeback_base::errors::error_chain;
+use takeback_tree::{Recovery, Workspace};
+
+use super::conversation::move_messages;
+use super::notices;
+use super::planned::ChatStep;
+use crate::Opened;
+use crate::history::History;
+use crate::history::record::{Action, Checkpoint, RollbackRecord};
+
+/// Finishes what a restore that was cut off was part of. The newest checkpoint is the safety
+/// checkpoint of that rollback.
+pub(crate) fn finish_recovered(opened: &Opened, workspace: &Workspace<'_>, recovery: &Recovery) {
+    let Ok(history) = History::read(workspace.store(), workspace.id()) else { return };
+    let Some(safety) = history.all.last() else { return };
+    let Some(done) = &safety.record.rollback else { return };
+    match recovery {
+        // The safety checkpoint has the files that could not be put back.
+        Recovery::Reverted(left) if !left.is_empty() => {}
+        // There was no rollback, so there must be none to undo.
+        Recovery::Reverted(_) => {
+            let _ = workspace.store().unpin(&safety.pin.name);
+        }
+        Recovery::Finished(_) => {
+            if let Err(error) = finish_story(opened, workspace, &history, safety, done) {
+                let message = format!("a rollback was finished, but not its conversation: {error}");
+                opened.note_failure(workspace.path(), &message);
+            }
+        }
+        Recovery::Failed(_) => {}
+    }
+}
+
+fn finish_story(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    history: &History,
+    safety: &Checkpoint,
+    done: &RollbackRecord,
+) -> Result<(), String> {
+    let now = safety.record.moment();
+    if let Some(chat) = &done.chat {
+        let reversed = history.all.iter().find(|known| done.reverses == Some(known.pin.id));
+        let redo = reversed.filter(|_| done.action == Action::Undo);
+        let redo = redo.map(|reversed| reversed.record.moment());
+        let step = ChatStep { chat: chat.clone(), redo };
+        move_messages(opened, &step, now).map_err(|error| error_chain(&error))?;
+    }
+    notices::leave_after_recovery(opened, workspace, history, safety, done)
+}

@@ -1,0 +1,366 @@
+//! The undo of a turn: taking back what an agent did while keeping what others did since, by a
+//! three-way merge per file.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+
+use serde::{Deserialize, Serialize};
+use takeback_tree::{
+    Capture, Mode, NewContent, NewEntry, ObjectError, Oid, RelPath, Store, TreeEdit, Workspace,
+};
+
+use super::merge::{self, Conflicts, Merged};
+use super::reversal::find_undone_ranges;
+use super::{Resolution, RollbackError, TurnUndo};
+use crate::history::authorship::{Node, PresentState, Segment, Timeline};
+use crate::history::{History, Row};
+
+/// A file that was changed since the turn, so that its change cannot simply be taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names speak")]
+pub struct Conflict {
+    pub path: RelPath,
+    /// The reason in words.
+    pub reason: Cow<'static, str>,
+    /// True if the conflict was resolved as the request asks.
+    pub resolved: bool,
+}
+
+/// The result of undoing the changes of one path.
+enum PathUndo {
+    /// The path is already as it was.
+    Unchanged,
+    /// The path becomes this node, or goes.
+    Becomes(Option<NewNode>),
+    Conflict(&'static str),
+    /// A conflict that was resolved: the path becomes this node, or goes.
+    Resolved(Option<NewNode>, &'static str),
+}
+
+/// A file, symlink or directory to be written.
+#[derive(Clone)]
+enum NewNode {
+    Known(Node),
+    Made(Mode, Vec<u8>),
+}
+
+/// The turn to undo, and the edits that take its changes back.
+pub(super) struct FoundTurn<'h> {
+    pub(super) row: Row<'h>,
+    pub(super) edits: Vec<TreeEdit>,
+    pub(super) conflicts: Vec<Conflict>,
+    pub(super) uncertain: Vec<RelPath>,
+    /// The paths that were not covered before the turn. They stay as they are.
+    pub(super) not_covered: BTreeSet<RelPath>,
+    /// The paths that the turn made.
+    made: Vec<RelPath>,
+}
+
+/// Finds the turn that a request means: the one of a row, or the last that changed files and was
+/// not taken back.
+pub(super) fn find_turn<'h>(
+    workspace: &Workspace<'_>,
+    history: &'h History,
+    present: &Capture,
+    named: &[RelPath],
+    options: &TurnUndo,
+) -> Result<FoundTurn<'h>, RollbackError> {
+    let store = workspace.store();
+    let state = PresentState { tree: present.tree, uncovered: &present.uncovered, named };
+    let timeline = Timeline::of(history, Some(state)).with_neighbours(workspace)?;
+    let find = |row: Row<'h>| {
+        let found = undo_row(store, &timeline, &present.tree, row, options);
+        found.map_err(|error| RollbackError::TurnLost(row.number, error))
+    };
+    if let Some(number) = options.row {
+        let row = history.row(number)?;
+        if row.turn().is_none() {
+            return Err(RollbackError::NotATurn(number));
+        }
+        return find(row);
+    }
+    let undone = find_undone_ranges(history);
+    let is_left = |row: &Row<'_>| {
+        let seq = row.first().pin.name.seq;
+        row.turn().is_some() && !undone.iter().any(|range| range.contains(&seq))
+    };
+    for row in history.rows().filter(is_left) {
+        let turn = find(row)?;
+        // The user does not mean a turn that changed nothing, or of which nothing is left.
+        if !turn.is_empty() {
+            return Ok(turn);
+        }
+    }
+    Err(RollbackError::NoTurn)
+}
+
+/// Works out how to take the changes of a row's turn back.
+fn undo_row<'h>(
+    store: &Store,
+    timeline: &Timeline<'_>,
+    present: &Oid,
+    row: Row<'h>,
+    options: &TurnUndo,
+) -> Result<FoundTurn<'h>, ObjectError> {
+    let changes = timeline.collect_changes(store, |_, number| number == Some(row.number))?;
+    let is_made =
+        |segments: &[Segment]| segments.first().is_some_and(|segment| segment.before.is_none());
+    let made = changes.paths.iter().filter(|(_, segments)| is_made(segments));
+    let mut turn = FoundTurn {
+        row,
+        edits: Vec::new(),
+        conflicts: Vec::new(),
+        uncertain: Vec::new(),
+        made: made.map(|(path, _)| path.clone()).collect(),
+        not_covered: changes.not_covered,
+    };
+    for (path, segments) in &changes.paths {
+        turn.undo_path(store, present, path, segments, options)?;
+    }
+    turn.drop_impossible_edits(store, present)?;
+    Ok(turn)
+}
+
+impl FoundTurn<'_> {
+    fn is_empty(&self) -> bool {
+        self.edits.is_empty() && self.conflicts.is_empty() && self.uncertain.is_empty()
+    }
+
+    /// Lists the paths that the undo touches. Directories that the turn made go with the files that
+    /// it made in them.
+    pub(super) fn touched_paths(
+        &self,
+        store: &Store,
+        present: &Oid,
+        target: &Oid,
+    ) -> Result<Vec<RelPath>, RollbackError> {
+        let lost = |error| RollbackError::TurnLost(self.row.number, error);
+        let mut paths: Vec<RelPath> = self.edits.iter().map(|edit| edit.path.clone()).collect();
+        for path in &self.made {
+            let is_in =
+                |tree| store.find_entry(tree, path).map(|entry| entry.is_some()).map_err(lost);
+            if !paths.contains(path) && is_in(present)? && !is_in(target)? {
+                paths.push(path.clone());
+            }
+        }
+        Ok(paths)
+    }
+
+    fn undo_path(
+        &mut self,
+        store: &Store,
+        present: &Oid,
+        path: &RelPath,
+        segments: &[Segment],
+        options: &TurnUndo,
+    ) -> Result<(), ObjectError> {
+        let is_used = |segment: &&Segment| segment.certain || options.uncertain;
+        let used: Vec<&Segment> = segments.iter().filter(is_used).collect();
+        if used.len() < segments.len() {
+            self.uncertain.push(path.clone());
+        }
+        if used.is_empty() {
+            return Ok(());
+        }
+        let now = store.find_entry(present, path)?;
+        let (becomes, conflict) = match undo_segments(store, now, &used, options.conflicts)? {
+            PathUndo::Unchanged => return Ok(()),
+            PathUndo::Becomes(node) => (Some(node), None),
+            PathUndo::Conflict(reason) => (None, Some((reason, false))),
+            PathUndo::Resolved(node, reason) => (Some(node), Some((reason, true))),
+        };
+        if let Some((reason, resolved)) = conflict {
+            self.conflicts.push(Conflict { path: path.clone(), reason: reason.into(), resolved });
+        }
+        if let Some(node) = becomes {
+            self.edits.push(TreeEdit { path: path.clone(), to: node.map(NewNode::into_entry) });
+        }
+        Ok(())
+    }
+
+    /// Turns edits into conflicts if their directory is something else by now.
+    fn drop_impossible_edits(&mut self, store: &Store, present: &Oid) -> Result<(), ObjectError> {
+        let becomes: HashMap<RelPath, bool> = self
+            .edits
+            .iter()
+            .map(|edit| {
+                let is_directory = edit.to.as_ref().is_none_or(|entry| entry.mode.is_directory());
+                (edit.path.clone(), is_directory)
+            })
+            .collect();
+        let mut possible = Vec::new();
+        for edit in std::mem::take(&mut self.edits) {
+            let mut above = edit.path.parent();
+            let mut is_possible = true;
+            while let Some(path) = above.filter(|path| edit.to.is_some() && !path.is_root()) {
+                is_possible &= match becomes.get(&path) {
+                    Some(is_directory) => *is_directory,
+                    None => {
+                        let entry = store.find_entry(present, &path)?;
+                        entry.is_none_or(|(mode, _)| mode.is_directory())
+                    }
+                };
+                above = path.parent();
+            }
+            if is_possible {
+                possible.push(edit);
+            } else {
+                let reason = "its directory is something else since".into();
+                self.conflicts.push(Conflict { path: edit.path, reason, resolved: false });
+            }
+        }
+        self.edits = possible;
+        Ok(())
+    }
+}
+
+impl NewNode {
+    fn into_entry(self) -> NewEntry {
+        match self {
+            NewNode::Known((mode, oid)) => NewEntry { mode, content: NewContent::Object(oid) },
+            NewNode::Made(mode, bytes) => NewEntry { mode, content: NewContent::Bytes(bytes) },
+        }
+    }
+
+    fn is_node(&self, node: Option<Node>) -> bool {
+        matches!(self, NewNode::Known(known) if Some(*known) == node)
+    }
+
+    fn mode(&self) -> Mode {
+        match self {
+            NewNode::Known((mode, _)) | NewNode::Made(mode, _) => *mode,
+        }
+    }
+
+    fn content(&self, store: &Store) -> Result<Vec<u8>, ObjectError> {
+        match self {
+            NewNode::Known((_, oid)) => store.blob(oid),
+            NewNode::Made(_, bytes) => Ok(bytes.clone()),
+        }
+    }
+}
+
+/// Undoes the changes of one path, the last one first.
+fn undo_segments(
+    store: &Store,
+    now: Option<Node>,
+    segments: &[&Segment],
+    resolution: Resolution,
+) -> Result<PathUndo, ObjectError> {
+    if segments.iter().all(|segment| is_about_directories(segment)) {
+        return Ok(undo_directory(now, segments));
+    }
+    let mut current = now.map(NewNode::Known);
+    let mut resolved = None;
+    for segment in segments.iter().rev() {
+        match undo_segment(store, current.as_ref(), segment, resolution)? {
+            PathUndo::Unchanged => {}
+            PathUndo::Becomes(node) => current = node,
+            conflict @ PathUndo::Conflict(_) => return Ok(conflict),
+            PathUndo::Resolved(node, reason) => {
+                current = node;
+                resolved = Some(reason);
+            }
+        }
+    }
+    Ok(match (current, resolved) {
+        (current, Some(reason)) => PathUndo::Resolved(current, reason),
+        (None, None) if now.is_none() => PathUndo::Unchanged,
+        (Some(node), None) if node.is_node(now) => PathUndo::Unchanged,
+        (current, None) => PathUndo::Becomes(current),
+    })
+}
+
+/// Undoes one change of a path.
+fn undo_segment(
+    store: &Store,
+    now: Option<&NewNode>,
+    segment: &Segment,
+    resolution: Resolution,
+) -> Result<PathUndo, ObjectError> {
+    let Segment { before, after, .. } = *segment;
+    let is = |node: Option<Node>| match (now, node) {
+        (Some(now), node) => now.is_node(node),
+        (None, node) => node.is_none(),
+    };
+    let was = before.map(NewNode::Known);
+    if is(after) {
+        return Ok(PathUndo::Becomes(was));
+    }
+    if is(before) {
+        return Ok(PathUndo::Unchanged);
+    }
+    if let (Some(now), Some(before), Some(after)) = (now, before, after)
+        && [now.mode(), before.0, after.0].iter().all(|mode| mode.is_file())
+    {
+        return merge_files(store, now, before, after, resolution);
+    }
+    let reason = match (now, before, after) {
+        (Some(_), None, Some(_)) => "made by the turn, changed since",
+        (Some(_), Some(_), None) => "deleted by the turn, made anew since",
+        (None, Some(_), Some(_)) => "changed by the turn, deleted since",
+        _ => "another kind of file since",
+    };
+    Ok(match resolution {
+        Resolution::Theirs => PathUndo::Resolved(was, reason),
+        Resolution::Ours => PathUndo::Resolved(now.cloned(), reason),
+        Resolution::Leave | Resolution::Markers => PathUndo::Conflict(reason),
+    })
+}
+
+fn is_about_directories(segment: &Segment) -> bool {
+    [segment.before, segment.after].iter().flatten().all(|(mode, _)| mode.is_directory())
+}
+
+/// Undoes the changes of a directory itself: made, removed, another mode. The files in it have
+/// changes of their own, and a directory that is not empty stays.
+fn undo_directory(now: Option<Node>, segments: &[&Segment]) -> PathUndo {
+    let before = segments.first().and_then(|segment| segment.before);
+    let after = segments.last().and_then(|segment| segment.after);
+    match (now, before, after) {
+        (Some((mode, Oid::EMPTY_TREE)), None, _) if mode.is_directory() => PathUndo::Becomes(None),
+        (None, Some((mode, _)), None) => {
+            PathUndo::Becomes(Some(NewNode::Known((mode, Oid::EMPTY_TREE))))
+        }
+        (Some((mode, tree)), Some((before, _)), Some((after, _)))
+            if mode.is_directory() && mode == after && before != after =>
+        {
+            PathUndo::Becomes(Some(NewNode::Known((before, tree))))
+        }
+        _ => PathUndo::Unchanged,
+    }
+}
+
+/// Merges permission bits: a mode that was changed since the turn stays.
+fn merge_modes(now: Mode, before: Mode, after: Mode) -> Mode {
+    if now == after { before } else { now }
+}
+
+fn merge_files(
+    store: &Store,
+    now: &NewNode,
+    before: Node,
+    after: Node,
+    resolution: Resolution,
+) -> Result<PathUndo, ObjectError> {
+    const REASON: &str = "changed by the turn and since, in the same lines";
+    let mode = merge_modes(now.mode(), before.0, after.0);
+    let base = store.blob(&after.1)?;
+    let ours = now.content(store)?;
+    let theirs = store.blob(&before.1)?;
+    let conflicts = match resolution {
+        Resolution::Leave => Conflicts::Report,
+        Resolution::Ours => Conflicts::Ours,
+        Resolution::Theirs => Conflicts::Theirs,
+        Resolution::Markers => {
+            Conflicts::Markers { ours: "now", base: None, theirs: "before the turn" }
+        }
+    };
+    Ok(match merge::merge(&base, &ours, &theirs, conflicts) {
+        Merged::Clean(bytes) => PathUndo::Becomes(Some(NewNode::Made(mode, bytes))),
+        Merged::Resolved { content, .. } => {
+            PathUndo::Resolved(Some(NewNode::Made(mode, content)), REASON)
+        }
+        Merged::Conflict { .. } => PathUndo::Conflict(REASON),
+    })
+}
