@@ -1,4 +1,4 @@
-//! Work that nobody waits for: processes of their own, without a terminal.
+//! Background work: detached processes of takeback that no agent and no user waits for.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -11,8 +11,8 @@ use takeback_undo::{FollowUp, Opened};
 
 use crate::context::Context;
 
-/// Starts takeback again and does not wait for it. `input` is what it reads.
-pub(crate) fn start<S: AsRef<OsStr>>(
+/// Starts takeback in a new process and does not wait for it. The process reads `input`.
+pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
     context: &Context,
     directory: &Path,
     arguments: impl IntoIterator<Item = S>,
@@ -20,7 +20,7 @@ pub(crate) fn start<S: AsRef<OsStr>>(
 ) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).arg("-C").arg(directory).args(arguments);
-    // Nobody's directory is kept from being removed.
+    // A process in the workspace would keep its file system from being unmounted.
     command.current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child = command.spawn()?;
@@ -30,20 +30,19 @@ pub(crate) fn start<S: AsRef<OsStr>>(
     Ok(())
 }
 
-/// For a process that stays: those that have ended are remembered by the system until somebody
-/// asks.
-pub(crate) fn reap() {
+/// Reaps background processes that have ended. A process that runs for long would otherwise collect
+/// zombies.
+pub(crate) fn reap_children() {
     while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
 }
 
-/// What such a process does first: whoever started it may go, and a signal to their terminal is
-/// not meant for it.
-pub(crate) fn detach() {
+/// Detaches this process from the terminal, so that the signals of the terminal do not reach it.
+pub(crate) fn detach_from_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// Starts what a report of a session left for later. If it cannot be started, the next one makes up
-/// for it. `log` is the agent's own one.
+/// Starts the work that a report of a session leaves for the background. If it cannot be started,
+/// the work of the next report makes up for it. `log` is the log of the agent.
 pub(crate) fn spawn_follow_up(
     context: &Context,
     follow_up: &FollowUp,
@@ -69,13 +68,13 @@ pub(crate) fn spawn_follow_up(
         word.push(log);
         words.push(&word);
     }
-    let _ = start(context, workspace, words, None);
+    let _ = spawn_takeback(context, workspace, words, None);
 }
 
-/// Starts to look after the store, if that is due.
+/// Starts merging packs and enforcing limits, if one of them is due.
 pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
     let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
     if needs_merge || is_prune_due(opened) {
-        let _ = start(context, Path::new("/"), ["checkpoints", "upkeep"], None);
+        let _ = spawn_takeback(context, Path::new("/"), ["checkpoints", "upkeep"], None);
     }
 }

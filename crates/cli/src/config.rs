@@ -1,4 +1,4 @@
-//! `config.toml` in takeback's own directory: what the user wants otherwise.
+//! `config.toml` in the home of takeback: the settings of the user.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use takeback_undo::Settings;
 
 use crate::failure::Failure;
 
-/// All settings, with their defaults where the file says nothing.
+/// All settings. Those that the file does not have are at their defaults.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
@@ -20,18 +20,18 @@ pub(crate) struct Config {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LedgerConfig {
-    /// Whether secrets are masked before anything is written.
+    /// True if secrets are masked before anything is written into the ledger.
     pub(crate) redact: bool,
 }
 
-/// Where the file is.
-pub(crate) fn path(home: &Path) -> PathBuf {
+/// Returns the path of the file.
+pub(crate) fn config_path(home: &Path) -> PathBuf {
     home.join("config.toml")
 }
 
-/// What the file says; nothing if there is none.
-pub(crate) fn text(home: &Path) -> Result<String, Failure> {
-    let path = path(home);
+/// Reads the file. A missing file is as good as an empty one.
+pub(crate) fn read_text(home: &Path) -> Result<String, Failure> {
+    let path = config_path(home);
     match fs::read_to_string(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         text => text.map_err(|error| {
@@ -40,31 +40,31 @@ pub(crate) fn text(home: &Path) -> Result<String, Failure> {
     }
 }
 
-/// Whether a file that cannot be understood has a line that asks to be strict: what is wrong with
-/// the others must not switch that off.
+/// True if the file has the line `strict = true`, even if the file as a whole is malformed: an error
+/// in another line must not switch strict mode off.
 pub(crate) fn asks_to_be_strict(home: &Path) -> bool {
     let is_it =
         |line: &str| line.split('#').next().unwrap_or_default().replace(' ', "") == "strict=true";
-    text(home).is_ok_and(|text| text.lines().any(is_it))
+    read_text(home).is_ok_and(|text| text.lines().any(is_it))
 }
 
 impl Config {
-    /// No file is as good as an empty one. One that cannot be understood is an error: it may ask
-    /// for secrets to be masked.
+    /// Reads the settings. A malformed file is an error, because it may ask to mask secrets.
     pub(crate) fn read(home: &Path) -> Result<Config, Failure> {
-        let text = text(home)?;
+        let text = read_text(home)?;
         if text.is_empty() {
             return Ok(Config::default());
         }
         toml::from_str(&text).map_err(|error: toml::de::Error| {
             let line = error.span().map_or(1, |span| line_of(&text, span.start));
-            Failure::new(format!("{}, line {line}: {}", path(home).display(), error.message()))
-                .hint("correct the file, or remove it to get the defaults")
+            let path = config_path(home);
+            Failure::new(format!("{}, line {line}: {}", path.display(), error.message()))
+                .hint("fix the file, or remove it to use the defaults")
         })
     }
 }
 
-/// The line, from 1, that a byte is in.
+/// Returns the number, from 1, of the line that a byte is in.
 pub(crate) fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }

@@ -47,7 +47,7 @@ pub use capture::{Capture, CaptureError, CaptureOptions, Uncovered, UncoveredRea
 pub use compare::PathChange;
 pub use diff::{
     ChangeKind, ChangeSide, Diff, DiffError, DiffOptions, LineCounts, TreeChange, UnifiedDiff,
-    count_lines, diff_trees,
+    compare_nodes, diff_trees,
 };
 pub use edit::{EditError, NewContent, NewEntry, TreeEdit};
 pub use forbidden::ForbiddenRoots;

@@ -44,7 +44,7 @@ pub(crate) struct View {
 /// What is in force.
 pub(crate) fn view(context: &Context) -> Result<View, Failure> {
     let config = Config::read(&context.home)?;
-    let text = config::text(&context.home)?;
+    let text = config::read_text(&context.home)?;
     let set = lines_of_keys(&text);
     let all = serde_json::to_value(&config).expect("plain data becomes JSON");
     let mut settings = Vec::new();
@@ -63,7 +63,7 @@ pub(crate) fn view(context: &Context) -> Result<View, Failure> {
         enabled.value = Value::Bool(false);
         enabled.source = "environment, TAKEBACK_CHECKPOINTS=0".into();
     }
-    let file = config::path(&context.home).display().to_string();
+    let file = config::config_path(&context.home).display().to_string();
     Ok(View { file, settings })
 }
 

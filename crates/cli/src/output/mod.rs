@@ -28,8 +28,8 @@ pub(crate) use progress::Progress;
 pub(crate) use style::{Style, paint};
 pub(crate) use table::{Cell, Column, Table};
 pub(crate) use text::{
-    bytes, count, disarm, disarm_lines, join_lines, local, reason, short_local, shorten, tilde,
-    uncovered_line, width_of,
+    bytes, count, disarm, disarm_lines, join_lines, local, local_time, reason, short_local,
+    shorten, tilde, uncovered_line, width_of,
 };
 
 use std::fmt::Arguments;
@@ -213,33 +213,30 @@ impl Line {
     }
 }
 
-/// Disarms what is written to a terminal, line by line.
-pub(crate) struct Disarmed<W> {
-    terminal: W,
+/// Prints bytes as disarmed lines: a writer for text that is made by other code.
+#[derive(Default)]
+pub(crate) struct DisarmedLines {
+    /// The beginning of a line whose end is still missing.
     line: Vec<u8>,
 }
 
-impl<W: Write> Disarmed<W> {
-    pub(crate) fn new(terminal: W) -> Disarmed<W> {
-        Disarmed { terminal, line: Vec::new() }
-    }
-}
-
-impl<W: Write> Write for Disarmed<W> {
+impl Write for DisarmedLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.line.extend_from_slice(bytes);
         if let Some(end) = self.line.iter().rposition(|byte| *byte == b'\n') {
             let rest = self.line.split_off(end + 1);
-            self.flush()?;
-            self.line = rest;
+            let lines = std::mem::replace(&mut self.line, rest);
+            println!("{}", disarm_lines(&String::from_utf8_lossy(&lines[..end])));
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let lines = std::mem::take(&mut self.line);
-        self.terminal.write_all(disarm_lines(&String::from_utf8_lossy(&lines)).as_bytes())?;
-        self.terminal.flush()
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() {
+            println!("{}", disarm_lines(&String::from_utf8_lossy(&line)));
+        }
+        Ok(())
     }
 }
 

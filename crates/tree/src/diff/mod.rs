@@ -165,15 +165,15 @@ pub fn diff_trees(
     Ok(Diff { from: *from, to: *to, changes })
 }
 
-/// Counts the lines that differ between two files or symlinks. Returns `None` if there is nothing to
-/// count.
-pub fn count_lines(
+/// Compares two files or symlinks, which need not be in any tree. Returns `None` if they are the
+/// same.
+pub fn compare_nodes(
     store: &Store,
     rules: &CaptureRules,
     path: &RelPath,
     from: Option<(Mode, Oid)>,
     to: Option<(Mode, Oid)>,
-) -> Result<Option<LineCounts>, ObjectError> {
+) -> Result<Option<TreeChange>, ObjectError> {
     let side =
         |node: Option<(Mode, Oid)>| node.map(|(mode, oid)| ChangeSide { mode, oid, size: 0 });
     let (from, to) = (side(from), side(to));
@@ -182,7 +182,7 @@ pub fn count_lines(
     let (path, lines, binary) = (path.clone(), None, false);
     let mut change = TreeChange { path, kind, from, to, lines, binary, private };
     change.measure(store, true)?;
-    Ok(change.lines)
+    Ok(Some(change))
 }
 
 /// A directory that still has to be compared. A missing side has the empty tree.

@@ -1,4 +1,4 @@
-//! `takeback checkpoints import`: checkpoints of Hermes.
+//! `takeback checkpoints import`: imports checkpoints of Hermes.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,10 +16,10 @@ pub(super) fn run(
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let mut report = CheckpointReport::default();
-    for place in places(opened, path, context)? {
+    for directory in find_directories(opened, path, context)? {
         let bar = Progress::counting("importing", "checkpoints");
         let step = |done, total| bar.step(done, Some(total));
-        let found = import_checkpoints(opened.store()?, &place, context.now(), &step)?;
+        let found = import_checkpoints(opened.store()?, &directory, context.now(), &step)?;
         report.projects.extend(found.projects);
         report.problems.extend(found.problems);
     }
@@ -28,13 +28,14 @@ pub(super) fn run(
     if context.globals.json {
         output::print_json(&report);
     } else {
-        print(&report, context);
+        print_report(&report, context);
     }
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Where to look: where one is told to, or where Hermes keeps them, and what we archived.
-fn places(
+/// Finds the directories to import: the one that was typed, or else the one of Hermes and the
+/// archives of older layouts.
+fn find_directories(
     opened: &Opened,
     path: Option<&Path>,
     context: &Context,
@@ -43,34 +44,34 @@ fn places(
         let path = context.directory.join(path);
         return match path.exists() {
             true => Ok(vec![path]),
-            false => Err(Failure::new(format!("there is no {}", path.display()))
-                .hint("name the directory that Hermes keeps its checkpoints in")),
+            false => Err(Failure::new(format!("{} does not exist", path.display()))
+                .hint("name the directory in which Hermes keeps its checkpoints")),
         };
     }
     let hermes = context.user_home().map(|home| home.join(".hermes/checkpoints"));
-    let mut places: Vec<PathBuf> = hermes.into_iter().filter(|path| path.exists()).collect();
-    places.extend(takeback_undo::retention::legacy_directories(opened));
-    if places.is_empty() {
-        return Err(Failure::new("there are no checkpoints of Hermes in ~/.hermes/checkpoints")
+    let mut directories: Vec<PathBuf> = hermes.into_iter().filter(|path| path.exists()).collect();
+    directories.extend(takeback_undo::retention::legacy_directories(opened));
+    if directories.is_empty() {
+        return Err(Failure::new("no checkpoints of Hermes in ~/.hermes/checkpoints")
             .hint("name the directory: `takeback checkpoints import DIR`"));
     }
-    Ok(places)
+    Ok(directories)
 }
 
-fn print(report: &CheckpointReport, context: &Context) {
+fn print_report(report: &CheckpointReport, context: &Context) {
     for project in &report.projects {
         let known = match project.known {
             0 => String::new(),
-            known => format!(", {known} here already"),
+            known => format!(", {known} already imported"),
         };
         let path = output::tilde(&project.path.0, context);
         println!("{path}: {} new{known}", output::count(project.checkpoints, "checkpoint"));
         for skipped in &project.skipped {
-            eprintln!("warning: not brought in: {}", output::disarm(skipped));
+            output::warn(&format!("not imported: {skipped}"));
         }
     }
     if report.projects.is_empty() {
-        println!("Nothing found.");
+        println!("No checkpoints found.");
     }
     report.problems.iter().for_each(|problem| output::warn(problem));
 }

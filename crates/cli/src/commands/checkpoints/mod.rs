@@ -1,8 +1,8 @@
-//! `takeback checkpoints`: the store as a whole.
+//! `takeback checkpoints`: maintenance of the store of all checkpoints.
 
-mod care;
 mod import;
-mod movement;
+mod maintenance;
+mod move_history;
 mod prune;
 mod status;
 
@@ -16,89 +16,129 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
 
-/// Look after the store of all checkpoints
+/// Maintain the store of all checkpoints
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  takeback checkpoints                    how large, which workspaces, what went wrong
-  takeback checkpoints prune --dry-run    what the limits would make go
-  takeback checkpoints move ~/old ~/new   a workspace was moved: its history follows
-  takeback checkpoints import             bring in the checkpoints of Hermes
-  takeback checkpoints verify             is everything still what it was?")]
+  takeback checkpoints                    size, workspaces and failures
+  takeback checkpoints prune --dry-run    show what exceeds the limits
+  takeback checkpoints move ~/old ~/new   after a workspace was moved
+  takeback checkpoints import             import the checkpoints of Hermes
+  takeback checkpoints verify             check every checkpoint")]
 pub(crate) struct Arguments {
+    // `status` if none is named: see `arguments.rs`.
     #[command(subcommand)]
-    command: Option<Sub>,
+    command: CheckpointsCommand,
 }
 
 #[derive(Subcommand)]
-enum Sub {
-    /// How large the store is, which workspaces it has, what went wrong
-    #[command(alias = "list")]
+enum CheckpointsCommand {
+    /// Show the size of the store, its workspaces, and failures
+    #[command(
+        alias = "list",
+        after_help = "\
+Examples:
+  takeback checkpoints status
+  takeback checkpoints status --json"
+    )]
     Status,
-    /// Make what is beyond the limits go, and free its space
-    Prune(prune::Arguments),
+    Prune(prune::PruneArguments),
     /// Delete all checkpoints of all workspaces
-    Clear(prune::Force),
+    ///
+    /// This cannot be undone.
+    #[command(after_help = "\
+Examples:
+  takeback checkpoints clear
+  takeback checkpoints clear --force    without a confirmation")]
+    Clear(prune::ForceArguments),
     /// Delete the archives of older layouts
-    ClearLegacy(prune::Force),
-    /// Make the history of a workspace that was moved follow it
+    ///
+    /// This cannot be undone. `takeback checkpoints import` imports their checkpoints first.
+    #[command(after_help = "\
+Examples:
+  takeback checkpoints clear-legacy")]
+    ClearLegacy(prune::ForceArguments),
+    /// Move the history of a workspace to its new directory
+    ///
+    /// Use this after you have moved or renamed the directory of a workspace.
+    #[command(after_help = "\
+Examples:
+  mv ~/old ~/new && takeback checkpoints move ~/old ~/new")]
     Move {
-        /// Where it was
+        /// The directory in which the workspace was
         old: PathBuf,
-        /// Where it is
+        /// The directory in which it is now
         new: PathBuf,
     },
-    /// Read every object of every checkpoint and check that it is what it was
+    /// Read every object of every checkpoint and check that it is intact
+    ///
+    /// Changes nothing. Exits with 1 if something is damaged.
+    #[command(after_help = "\
+Examples:
+  takeback checkpoints verify")]
     Verify,
-    /// Set damaged packs aside, save what is intact in them, and say what is lost
+    /// Set damaged packs aside, save what is intact in them, and report what is lost
+    #[command(after_help = "\
+Examples:
+  takeback checkpoints verify    is there anything to repair?
+  takeback checkpoints repair")]
     Repair,
-    /// Free what no checkpoint needs, and pack the rest more tightly
+    /// Delete objects that no checkpoint needs, and pack the others more tightly
+    #[command(after_help = "\
+Examples:
+  takeback checkpoints gc")]
     Gc,
-    /// Bring in the checkpoints of Hermes
+    /// Import the checkpoints of Hermes
+    ///
+    /// Importing twice adds nothing.
+    #[command(after_help = "\
+Examples:
+  takeback checkpoints import
+  takeback checkpoints import /mnt/old/.hermes/checkpoints")]
     Import {
-        /// Its directory, or one repository [default: ~/.hermes/checkpoints and our own archives]
+        /// Its directory, or one repository [default: ~/.hermes/checkpoints and archives of takeback]
         path: Option<PathBuf>,
     },
-    /// What runs in the background at the beginning of a session
+    /// Capture a workspace in the background at the beginning of a session
     #[command(hide = true)]
     Warm {
         #[arg(long)]
         session: Option<String>,
-        /// The agent's own log
+        /// The log of the agent
         #[arg(long)]
         log: Option<PathBuf>,
     },
-    /// What runs in the background at the end of a turn
+    /// Capture a workspace and count changes in the background at the end of a turn
     #[command(hide = true)]
     Tend {
         #[arg(long)]
         session: String,
-        /// In milliseconds since 1970
+        /// The end of the turn, in milliseconds since 1970
         #[arg(long)]
         ended: i64,
-        /// The agent's own log
+        /// The log of the agent
         #[arg(long)]
         log: Option<PathBuf>,
     },
-    /// What runs in the background now and then
+    /// Merge packs and enforce limits in the background
     #[command(hide = true)]
     Upkeep,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let opened = context.opened()?;
-    match arguments.command.as_ref().unwrap_or(&Sub::Status) {
-        Sub::Status => status::run(opened, context),
-        Sub::Prune(arguments) => prune::prune(opened, arguments, context),
-        Sub::Clear(force) => prune::clear(opened, force, context),
-        Sub::ClearLegacy(force) => prune::clear_legacy(opened, force, context),
-        Sub::Move { old, new } => movement::run(opened, old, new, context),
-        Sub::Verify => care::verify(opened.store()?, context),
-        Sub::Repair => care::repair(opened.store()?, context),
-        Sub::Gc => care::gc(opened.store()?, context),
-        Sub::Import { path } => import::run(opened, path.as_deref(), context),
-        Sub::Warm { session, log } => {
-            background::detach();
+    match &arguments.command {
+        CheckpointsCommand::Status => status::run(opened, context),
+        CheckpointsCommand::Prune(arguments) => prune::run_prune(opened, arguments, context),
+        CheckpointsCommand::Clear(force) => prune::run_clear(opened, force, context),
+        CheckpointsCommand::ClearLegacy(force) => prune::run_clear_legacy(opened, force, context),
+        CheckpointsCommand::Move { old, new } => move_history::run(opened, old, new, context),
+        CheckpointsCommand::Verify => maintenance::verify_store(opened.store()?, context),
+        CheckpointsCommand::Repair => maintenance::repair_store(opened.store()?, context),
+        CheckpointsCommand::Gc => maintenance::collect_garbage(opened.store()?, context),
+        CheckpointsCommand::Import { path } => import::run(opened, path.as_deref(), context),
+        CheckpointsCommand::Warm { session, log } => {
+            background::detach_from_terminal();
             let warmed = takeback_undo::hook::warm_workspace(opened, &context.directory);
             if let Some(session) = session {
                 logs::catch_up_session(session, log.as_deref(), context)?;
@@ -106,30 +146,29 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             warmed?;
             Ok(ExitCode::SUCCESS)
         }
-        Sub::Tend { session, ended, log } => {
-            background::detach();
+        CheckpointsCommand::Tend { session, ended, log } => {
+            background::detach_from_terminal();
             let tended = takeback_undo::hook::tend_workspace(
                 opened,
                 &context.directory,
                 session,
                 takeback_ledger::Time(*ended),
             );
-            // Whatever became of the files, what was said is worth keeping, and the store is looked
-            // after whatever became of both.
+            // Each of these is worth doing even if the one before it failed.
             let caught_up = logs::catch_up_session(session, log.as_deref(), context);
-            let kept_up = upkeep(opened);
+            let maintained = maintain_store(opened);
             tended?;
             caught_up?;
-            kept_up
+            maintained
         }
-        Sub::Upkeep => {
-            background::detach();
-            upkeep(opened)
+        CheckpointsCommand::Upkeep => {
+            background::detach_from_terminal();
+            maintain_store(opened)
         }
     }
 }
 
-fn upkeep(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
+fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
     let store = opened.store()?;
     if store.needs_merge() {
         store.merge()?;

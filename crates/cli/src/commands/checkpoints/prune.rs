@@ -1,4 +1,4 @@
-//! `takeback checkpoints prune | clear | clear-legacy`: what goes.
+//! `takeback checkpoints prune`, `clear`, `clear-legacy`: delete checkpoints for good.
 
 use std::process::ExitCode;
 
@@ -9,32 +9,40 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Progress};
 
+/// Delete what exceeds the limits, and free its space
+///
+/// Pinned checkpoints are never deleted. The limits are in config.toml: `takeback config` shows
+/// them.
 #[derive(Args)]
-pub(super) struct Arguments {
-    /// Workspaces that nobody touched for so long lose their history
+#[command(after_help = "\
+Examples:
+  takeback checkpoints prune --dry-run
+  takeback checkpoints prune --retention-days 7 --max-size-mb 500")]
+pub(super) struct PruneArguments {
+    /// Delete the history of workspaces that were not used for this many days
     #[arg(long, value_name = "N")]
     retention_days: Option<u64>,
-    /// How large the store may be
+    /// Limit the size of the store to this many MB
     #[arg(long, value_name = "N")]
     max_size_mb: Option<u64>,
-    /// Keep the history of workspaces that are gone
+    /// Keep the history of workspaces whose directory is gone
     #[arg(long)]
     keep_orphans: bool,
-    /// Show what would go
+    /// Show what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Args)]
-pub(super) struct Force {
-    /// Do not ask
+pub(super) struct ForceArguments {
+    /// Skip the confirmation
     #[arg(short, long)]
     force: bool,
 }
 
-pub(super) fn prune(
+pub(super) fn run_prune(
     opened: &Opened,
-    arguments: &Arguments,
+    arguments: &PruneArguments,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let progress = Progress::new("pruning");
@@ -51,13 +59,13 @@ pub(super) fn prune(
     if context.globals.json {
         output::print_json(&pruned);
     } else {
-        print(&pruned, context);
+        print_pruned(&pruned, context);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(pruned: &PruneReport, context: &Context) {
-    let title = if pruned.dry_run { "Would go" } else { "Gone" };
+fn print_pruned(pruned: &PruneReport, context: &Context) {
+    let title = if pruned.dry_run { "Would delete" } else { "Deleted" };
     let lines = pruned.workspaces.iter().map(|workspace| {
         format!(
             "{}: {} and {} ({})",
@@ -70,9 +78,9 @@ fn print(pruned: &PruneReport, context: &Context) {
     let legacy = pruned.legacy.iter().map(|name| output::disarm(name));
     output::print_section(title, lines.chain(legacy), context);
     let busy = pruned.busy.iter().map(|path| output::tilde(&path.0, context));
-    output::print_section("Busy, left for the next time", busy, context);
+    output::print_section("Skipped because another process is using them", busy, context);
     if pruned.workspaces.is_empty() && pruned.legacy.is_empty() {
-        println!("Nothing is beyond the limits.");
+        println!("Nothing exceeds the limits.");
     }
     let (before, after) = (output::bytes(pruned.bytes_before), output::bytes(pruned.bytes_after));
     if !pruned.dry_run {
@@ -80,36 +88,39 @@ fn print(pruned: &PruneReport, context: &Context) {
     }
     if pruned.over_limit {
         println!(
-            "What is left is pinned or the newest there is, so it stays although it is too much."
+            "Still over the limit: everything left is pinned or the newest checkpoint of all."
         );
     }
 }
 
-pub(super) fn clear(
+pub(super) fn run_clear(
     opened: &Opened,
-    force: &Force,
+    force: &ForceArguments,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let status = takeback_undo::retention::read_status(opened)?;
     let checkpoints = status.workspaces.iter().map(|workspace| workspace.checkpoints).sum();
-    let what = describe(checkpoints, status.workspaces.len(), status.store_bytes);
-    confirm(&format!("all {what}"), force, context)?;
+    let what = describe_store(checkpoints, status.workspaces.len(), status.store_bytes);
+    confirm(&what, force, context)?;
     let progress = Progress::new("deleting");
     let cleared = takeback_undo::retention::clear_checkpoints(opened)?;
     drop(progress);
     if context.globals.json {
         output::print_json(&cleared);
     } else {
-        println!("Deleted {}.", describe(cleared.checkpoints, cleared.workspaces, cleared.bytes));
+        println!(
+            "Deleted {}.",
+            describe_store(cleared.checkpoints, cleared.workspaces, cleared.bytes)
+        );
     }
     for path in &cleared.busy {
         let path = output::tilde(&path.0, context);
-        eprintln!("warning: {path} is being used and keeps its checkpoints");
+        output::warn(&format!("another process is using {path}, which keeps its checkpoints"));
     }
     Ok(if cleared.busy.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn describe(checkpoints: usize, workspaces: usize, bytes: u64) -> String {
+fn describe_store(checkpoints: usize, workspaces: usize, bytes: u64) -> String {
     format!(
         "{} of {} ({})",
         output::count(checkpoints, "checkpoint"),
@@ -118,17 +129,20 @@ fn describe(checkpoints: usize, workspaces: usize, bytes: u64) -> String {
     )
 }
 
-pub(super) fn clear_legacy(
+pub(super) fn run_clear_legacy(
     opened: &Opened,
-    force: &Force,
+    force: &ForceArguments,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let legacy = takeback_undo::retention::read_status(opened)?.legacy;
-    if legacy.is_empty() && !context.globals.json {
-        println!("There are no archives of older layouts.");
+    if legacy.is_empty() {
+        match context.globals.json {
+            true => output::print_json(&serde_json::json!({ "archives": 0, "bytes": 0 })),
+            false => println!("There are no archives of older layouts."),
+        }
         return Ok(ExitCode::SUCCESS);
     }
-    let bytes = legacy.iter().map(|archive| archive.bytes).sum();
+    let bytes: u64 = legacy.iter().map(|archive| archive.bytes).sum();
     let count = output::count(legacy.len(), "archive");
     let what = format!("{count} of older layouts ({})", output::bytes(bytes));
     confirm(&what, force, context)?;
@@ -142,15 +156,15 @@ pub(super) fn clear_legacy(
     Ok(ExitCode::SUCCESS)
 }
 
-/// This cannot be taken back, so silence is no consent.
-fn confirm(what: &str, force: &Force, context: &Context) -> Result<(), Failure> {
+/// Asks the user, or fails if the user cannot be asked: deleting cannot be undone.
+fn confirm(what: &str, force: &ForceArguments, context: &Context) -> Result<(), Failure> {
     if force.force || context.globals.yes {
         return Ok(());
     }
     if !context.asks() {
         return Err(Failure::new(format!("this would delete {what}"))
-            .hint("nothing was deleted; repeat with -f if that is what you want"));
+            .hint("nothing was deleted; pass --force to delete it"));
     }
-    println!("This deletes {what}. It cannot be taken back.");
+    println!("This deletes {what}. It cannot be undone.");
     output::go_on()
 }

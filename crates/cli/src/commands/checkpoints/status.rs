@@ -1,10 +1,10 @@
-//! `takeback checkpoints status`.
+//! `takeback checkpoints status`: the size of the store, its workspaces, and failures.
 
 use std::process::ExitCode;
 
 use takeback_undo::{DirectoryState, Opened, Status};
 
-use crate::commands::rollback::describe;
+use crate::commands::list::describe_failure;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Style, Table, paint};
@@ -14,12 +14,12 @@ pub(super) fn run(opened: &Opened, context: &Context) -> Result<ExitCode, Failur
     if context.globals.json {
         output::print_json(&status);
     } else {
-        print(&status, context);
+        print_status(&status, context);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(status: &Status, context: &Context) {
+fn print_status(status: &Status, context: &Context) {
     println!(
         "{} of checkpoints in {} (at most {})",
         output::bytes(status.store_bytes),
@@ -27,8 +27,8 @@ fn print(status: &Status, context: &Context) {
         output::bytes(status.max_bytes)
     );
     if status.store_bytes > status.max_bytes {
-        let text = "The store is larger than it may be: `takeback checkpoints prune` makes the \
-                    oldest go. What is pinned, and the newest of all, stays.";
+        let text = "The store is over its limit. `takeback checkpoints prune` deletes the oldest \
+                    checkpoints, except pinned ones and the newest of all.";
         println!("{}", paint(Style::Warning, text));
     }
     println!("{}", output::count(status.workspaces.len(), "workspace"));
@@ -54,7 +54,7 @@ fn print(status: &Status, context: &Context) {
     });
     output::print_section("Archives of older layouts", legacy, context);
     let failures = status.failures.iter().map(|missed| {
-        format!("{}: {}", output::tilde(&missed.workspace.0, context), describe(missed))
+        format!("{}: {}", output::tilde(&missed.workspace.0, context), describe_failure(missed))
     });
     output::print_section("Failures", failures, context);
 }

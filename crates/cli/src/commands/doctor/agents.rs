@@ -1,4 +1,4 @@
-//! The agents: wired, reviewed, at work?
+//! Checks of the agents: installed, up to date, enabled, reviewed.
 
 use serde::Serialize;
 use takeback_agents::{AGENTS, Agent, HookReview, InstallScope, Installer, WiringState};
@@ -12,66 +12,64 @@ use crate::fired;
 use crate::output;
 
 #[derive(Serialize)]
-pub(super) struct AgentView {
-    pub(super) agent: &'static str,
-    pub(super) title: &'static str,
-    /// Whether all of it was seen in the real program, or only read about.
-    pub(super) proven: bool,
-    pub(super) found: bool,
-    /// `installed`, `partly`, `outdated`, `absent` or `unreadable`: for the user.
-    pub(super) user: &'static str,
-    /// The same for the project that one is in.
-    pub(super) project: &'static str,
-    /// When a hook of it last ran: RFC 3339 in UTC.
-    pub(super) last_fired: Option<String>,
-    /// Of an agent that runs only what its user has reviewed: how many hooks, of how many.
+pub(crate) struct AgentView {
+    pub(crate) agent: &'static str,
+    pub(crate) title: &'static str,
+    /// True if the hooks were tested with the real program, not only written by its documentation.
+    pub(crate) proven: bool,
+    pub(crate) found: bool,
+    /// The state in the user's configuration: `installed`, `partly`, `outdated`, `absent` or
+    /// `unreadable`.
+    pub(crate) user: &'static str,
+    /// The state in the configuration of the current project.
+    pub(crate) project: &'static str,
+    /// The time at which a hook of the agent last ran, in RFC 3339.
+    pub(crate) last_fired: Option<String>,
+    /// The number of hooks that the user has reviewed, and of all hooks. Only for agents that run no
+    /// hook without a review.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reviewed: Option<[usize; 2]>,
-    pub(super) not_covered: &'static [&'static str],
+    pub(crate) reviewed: Option<[usize; 2]>,
+    pub(crate) not_covered: &'static [&'static str],
 }
 
-/// Looks at the agents that are here, or at those that are asked for.
-pub(super) fn look(
+/// Checks the agents with these names or, without names, all that are on this machine.
+pub(crate) fn check_agents(
     names: &[String],
     context: &Context,
     problems: &mut Vec<Problem>,
 ) -> Result<Vec<AgentView>, Failure> {
-    let asked = install::known(names)?;
-    let project = install::project(context);
+    let named = install::find_agents(names)?;
+    let project = install::project_scope(context);
     let mut views = Vec::new();
     for agent in AGENTS.iter().filter(|agent| agent.has_wiring()) {
-        let is_asked = asked.iter().any(|other| other.name == agent.name);
-        if !names.is_empty() && !is_asked {
+        let is_named = named.iter().any(|other| other.name == agent.name);
+        if !names.is_empty() && !is_named {
             continue;
         }
-        let mut look = |whom: &InstallScope| {
-            install::with_installer(whom, context, |installer| {
-                Ok(state(agent, installer, whom, problems, context))
+        let mut check = |scope: &InstallScope| {
+            install::with_installer(scope, context, |installer| {
+                Ok(ScopeCheck { agent, installer, scope, context }.run(problems))
             })
         };
-        let (user, review, found) = look(&InstallScope::User)?;
-        let (in_project, project_review, _) = look(&project)?;
-        let review = review.or(project_review).filter(|review| review.total > 0);
-        let runs = |state: &str| matches!(state, "installed" | "partly" | "outdated");
-        if [user, in_project].iter().all(|state| runs(state)) {
-            let message = format!("the hooks in {} run twice here", agent.title);
-            let hint =
-                format!("`takeback uninstall --project {}` leaves your own ones", agent.name);
+        let user = check(&InstallScope::User)?;
+        let project = check(&project)?;
+        if user.runs_hooks() && project.runs_hooks() {
+            let message = format!("the hooks in {} run twice in this project", agent.title);
+            let hint = format!("`takeback uninstall --project {}` keeps only yours", agent.name);
             problems.push(Problem::new(message, hint));
         }
-        let is_wired =
-            [user, in_project].iter().any(|state| *state != install::word(WiringState::Absent));
-        if !found && !is_wired && !is_asked {
+        if !user.is_agent_present && !user.is_installed() && !project.is_installed() && !is_named {
             continue;
         }
+        let review = user.review.or(project.review).filter(|review| review.total > 0);
         views.push(AgentView {
             agent: agent.name,
             title: agent.title,
             proven: agent.proven,
-            found,
-            user,
-            project: in_project,
-            last_fired: fired::last(&context.home, agent.name).map(Time::rfc3339),
+            found: user.is_agent_present,
+            user: user.state,
+            project: project.state,
+            last_fired: fired::last_run(&context.home, agent.name).map(Time::rfc3339),
             reviewed: review.map(|review| [review.reviewed, review.total]),
             not_covered: agent.limitations,
         });
@@ -79,56 +77,96 @@ pub(super) fn look(
     Ok(views)
 }
 
-fn state(
-    agent: &'static Agent,
-    installer: &Installer<'_>,
-    whom: &InstallScope,
-    problems: &mut Vec<Problem>,
-    context: &Context,
-) -> (&'static str, Option<HookReview>, bool) {
-    let found = installer.is_agent_present(agent);
-    let wired = match installer.wiring_state(agent, whom) {
-        Ok(wired) => wired,
-        Err(error) => {
-            let hint = "correct that file; until then it is not touched";
-            problems.push(Problem::new(failure::chain(&error), hint));
-            return ("unreadable", None, found);
-        }
-    };
-    let option = if *whom == InstallScope::User { "" } else { " --project" };
-    if wired == WiringState::Outdated {
-        let message = format!("the hooks in {} are not those of this version", agent.title);
-        let hint = format!("`takeback install{option} {}` brings them up to date", agent.name);
-        problems.push(Problem::new(message, hint));
+/// The state of an agent in one configuration.
+struct ScopeState {
+    state: &'static str,
+    review: Option<HookReview>,
+    is_agent_present: bool,
+}
+
+impl ScopeState {
+    fn is_installed(&self) -> bool {
+        self.state != install::state_name(WiringState::Absent)
     }
-    if wired == WiringState::Partial
-        && let Ok(plan) = installer.plan_install(agent, whom)
-    {
-        for (path, why) in plan.skipped {
-            let message = format!("{}: {why}", output::tilde(&path, context));
-            let hint = format!("move it away, then `takeback install{option} {}`", agent.name);
+
+    fn runs_hooks(&self) -> bool {
+        matches!(self.state, "installed" | "partly" | "outdated")
+    }
+}
+
+/// A check of one agent in one configuration.
+struct ScopeCheck<'c> {
+    agent: &'static Agent,
+    installer: &'c Installer<'c>,
+    scope: &'c InstallScope,
+    context: &'c Context,
+}
+
+impl ScopeCheck<'_> {
+    fn run(&self, problems: &mut Vec<Problem>) -> ScopeState {
+        let ScopeCheck { agent, installer, scope, .. } = *self;
+        let is_agent_present = installer.is_agent_present(agent);
+        let state = match installer.wiring_state(agent, scope) {
+            Ok(state) => state,
+            Err(error) => {
+                let hint = "fix that file; until then takeback leaves it alone";
+                problems.push(Problem::new(failure::chain(&error), hint));
+                return ScopeState { state: "unreadable", review: None, is_agent_present };
+            }
+        };
+        let review = match state {
+            WiringState::Absent => None,
+            _ => {
+                self.check_files(state, problems);
+                self.check_off_switch(problems);
+                self.check_review(problems)
+            }
+        };
+        ScopeState { state: install::state_name(state), review, is_agent_present }
+    }
+
+    fn check_files(&self, state: WiringState, problems: &mut Vec<Problem>) {
+        let ScopeCheck { agent, installer, scope, context } = *self;
+        let option = if *scope == InstallScope::User { "" } else { " --project" };
+        let install = format!("`takeback install{option} {}`", agent.name);
+        if state == WiringState::Outdated {
+            let message = format!("the hooks in {} are of another version", agent.title);
+            problems.push(Problem::new(message, format!("{install} updates them")));
+        }
+        if state == WiringState::Partial
+            && let Ok(plan) = installer.plan_install(agent, scope)
+        {
+            for (path, why) in plan.skipped {
+                let message = format!("{}: {why}", output::tilde(&path, context));
+                let hint = format!("move that file away, then run {install}");
+                problems.push(Problem::new(message, hint));
+            }
+        }
+    }
+
+    fn check_off_switch(&self, problems: &mut Vec<Problem>) {
+        let ScopeCheck { agent, installer, scope, context } = *self;
+        if let Some((path, key)) = installer.find_off_switch(agent, scope) {
+            let message = format!("{} runs no hooks: {key} disables them", agent.title);
+            let hint = format!("change {key} in {}", output::tilde(&path, context));
             problems.push(Problem::new(message, hint));
         }
     }
-    if let Some((path, key)) =
-        installer.find_off_switch(agent, whom).filter(|_| wired != WiringState::Absent)
-    {
-        let message = format!("{} runs no hooks at all: {key} says so", agent.title);
-        problems.push(Problem::new(message, format!("see {}", output::tilde(&path, context))));
-    }
-    let review = match wired {
-        WiringState::Absent => None,
-        _ => installer.hook_review(agent, whom).unwrap_or_else(|error| {
-            let hint = "correct that file; until then nobody knows which hooks were reviewed";
+
+    fn check_review(&self, problems: &mut Vec<Problem>) -> Option<HookReview> {
+        let ScopeCheck { agent, installer, scope, .. } = *self;
+        let review = installer.hook_review(agent, scope).unwrap_or_else(|error| {
+            let hint = "fix that file; until then takeback cannot tell which hooks are reviewed";
             problems.push(Problem::new(failure::chain(&error), hint));
             None
-        }),
-    };
-    if let Some(HookReview { reviewed, total: all }) =
-        review.filter(|review| review.reviewed < review.total)
-    {
-        let message = format!("{} runs {reviewed} of {all} hooks of takeback", agent.title);
-        problems.push(Problem::new(message, agent.next_step().unwrap_or_default()));
+        });
+        if let Some(HookReview { reviewed, total }) = review
+            && reviewed < total
+        {
+            let skipped = total - reviewed;
+            let message = format!("{} skips {skipped} of {total} hooks", agent.title);
+            problems.push(Problem::new(message, agent.next_step().unwrap_or_default()));
+        }
+        review
     }
-    (install::word(wired), review, found)
 }

@@ -1,4 +1,4 @@
-//! A report for others: what they need to help, and nothing that is nobody's business.
+//! `takeback doctor --bundle`: a report for others, without paths, names and secrets.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,21 +8,26 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use takeback_ledger::Redactor;
+use takeback_tree::AnyPath;
 
-use super::View;
+use super::DoctorView;
 use crate::config::{self, Config};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-pub(super) fn write(view: &View, file: &Path, context: &Context) -> Result<(), Failure> {
+pub(super) fn write_bundle(
+    view: &DoctorView,
+    file: &Path,
+    context: &Context,
+) -> Result<(), Failure> {
     let mut report = json!({
         "takeback": view,
-        "system": system(),
-        "git": said(Command::new("git").arg("--version")),
-        "config": config::text(&context.home).unwrap_or_default(),
+        "system": describe_system(),
+        "git": read_output(Command::new("git").arg("--version")),
+        "config": config::read_text(&context.home).unwrap_or_default(),
     });
-    mask(&mut report, &names(context));
+    mask_strings(&mut report, &private_names(context));
     if file == Path::new("-") {
         output::print_json(&report);
         return Ok(());
@@ -38,14 +43,16 @@ pub(super) fn write(view: &View, file: &Path, context: &Context) -> Result<(), F
     let mut new =
         File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
     writeln!(new, "{report:#}").map_err(failed)?;
-    println!(
-        "Written to {}. Look at it before you show it to others.",
-        output::tilde(&path, context)
-    );
+    if context.globals.json {
+        output::print_json(&json!({ "file": AnyPath(path) }));
+    } else {
+        let path = output::tilde(&path, context);
+        println!("Wrote {path}. Read it before you show it to others.");
+    }
     Ok(())
 }
 
-fn system() -> Value {
+fn describe_system() -> Value {
     let system = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
     json!({
@@ -55,20 +62,20 @@ fn system() -> Value {
     })
 }
 
-fn said(command: &mut Command) -> Option<String> {
+fn read_output(command: &mut Command) -> Option<String> {
     let output = command.output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Texts that say who or where somebody is, and what stands for them. The longest come first, so
-/// that none is masked in part only.
-fn names(context: &Context) -> Vec<(String, String)> {
+/// Returns the names and paths to mask, each with its replacement. The longest come first, so that
+/// none is masked only in part.
+fn private_names(context: &Context) -> Vec<(String, String)> {
     let mut names = Vec::new();
     let opened = &context.open_with(Config::default());
     let mut paths = Vec::new();
     if let Ok(status) = takeback_undo::retention::read_status(opened) {
         paths.extend(status.workspaces.into_iter().map(|known| known.path.0));
-        // Some never had a checkpoint.
+        // A workspace with failures may have no checkpoint.
         paths.extend(status.failures.into_iter().map(|failure| failure.workspace.0));
     }
     for (number, path) in (1..).zip(paths) {
@@ -80,7 +87,7 @@ fn names(context: &Context) -> Vec<(String, String)> {
     if let Some(home) = context.user_home() {
         names.push((home.display().to_string(), "~".into()));
         let user = home.file_name().map(|name| name.to_string_lossy().into_owned());
-        // Short ones are parts of words.
+        // A short name could be part of other words.
         names.extend(user.filter(|user| user.len() > 3).map(|user| (user, "<user>".into())));
     }
     names.retain(|(name, _)| name.len() > 1);
@@ -88,7 +95,8 @@ fn names(context: &Context) -> Vec<(String, String)> {
     names
 }
 
-fn mask(value: &mut Value, names: &[(String, String)]) {
+/// Masks names, paths and secrets in all strings of a JSON value.
+fn mask_strings(value: &mut Value, names: &[(String, String)]) {
     match value {
         Value::String(text) => {
             for (name, instead) in names {
@@ -96,8 +104,8 @@ fn mask(value: &mut Value, names: &[(String, String)]) {
             }
             *text = Redactor::shared().text(text).into_owned();
         }
-        Value::Array(list) => list.iter_mut().for_each(|value| mask(value, names)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| mask(value, names)),
+        Value::Array(list) => list.iter_mut().for_each(|value| mask_strings(value, names)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| mask_strings(value, names)),
         _ => {}
     }
 }

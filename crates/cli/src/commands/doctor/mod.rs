@@ -1,9 +1,9 @@
-//! `takeback doctor`: is everything as it should be?
+//! `takeback doctor`: checks the agents, the store, the ledger and the speed of hooks.
 
-mod agents;
+pub(crate) mod agents;
 mod bundle;
-mod parts;
-mod show;
+mod checks;
+mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use self::agents::AgentView;
-use self::parts::{LedgerView, SpeedView, StoreView};
+use self::checks::{HookSpeed, LedgerView, StoreView};
 use crate::config::{self, Config};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -20,39 +20,38 @@ use crate::output;
 
 /// Check that everything works: agents, hooks, store, ledger
 ///
-/// For each agent: is it here, are its hooks present and current, when did they last fire, what is
-/// not covered there. Exits with 1 if something needs attention.
+/// Shows for each agent whether its hooks are installed and up to date, when they last ran, and what
+/// they do not cover. Exits with 1 if there are problems.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  takeback doctor                         everything
-  takeback doctor claude codex            of agents, only these
-  takeback doctor --bundle report.json    for a bug report: paths and secrets are masked")]
+  takeback doctor
+  takeback doctor claude codex            check only these agents
+  takeback doctor --bundle report.json    write a report for a bug report")]
 pub(crate) struct Arguments {
-    /// Only these agents
+    /// Check only these agents
     #[arg(value_name = "AGENT")]
     agents: Vec<String>,
-    /// Write a report that can be shown to others; `-` is standard output
+    /// Write a report for others, with paths, names and secrets masked; `-` is standard output
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
 
-/// All that was found.
 #[derive(Serialize)]
-struct View {
+struct DoctorView {
     version: &'static str,
-    /// Whether agents' calls are protected at all.
+    /// False if checkpoints are switched off.
     enabled: bool,
     agents: Vec<AgentView>,
-    hook: Option<SpeedView>,
+    hook: Option<HookSpeed>,
     store: Option<StoreView>,
     ledger: Option<LedgerView>,
     problems: Vec<Problem>,
 }
 
-/// Something that needs attention.
+/// Something that needs the attention of the user, and what to do about it.
 #[derive(Serialize)]
-struct Problem {
+pub(crate) struct Problem {
     message: String,
     hint: String,
 }
@@ -64,40 +63,49 @@ impl Problem {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = look(arguments, context)?;
+    let view = check_everything(arguments, context)?;
     let code = if view.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if let Some(file) = &arguments.bundle {
-        bundle::write(&view, file, context)?;
+        bundle::write_bundle(&view, file, context)?;
         return Ok(ExitCode::SUCCESS);
     }
     match context.globals.json {
         true => output::print_json(&view),
-        false => show::print(&view),
+        false => report::print_report(&view, context),
     }
     Ok(code)
 }
 
-fn look(arguments: &Arguments, context: &Context) -> Result<View, Failure> {
+fn check_everything(arguments: &Arguments, context: &Context) -> Result<DoctorView, Failure> {
     let mut problems = Vec::new();
     let config = Config::read(&context.home).unwrap_or_else(|failure| {
-        let hint = "until then, everything is done as by default";
+        let hint = "fix the file; until then the defaults are in force";
         problems.push(Problem::new(failure.to_string(), hint));
         Config::default()
     });
     let enabled = config.checkpoints.enabled && !context.is_switched_off();
     if !enabled {
         let hint = match context.is_switched_off() {
-            true => "TAKEBACK_CHECKPOINTS=0 in the environment says so".to_owned(),
+            true => "unset TAKEBACK_CHECKPOINTS to switch them on".to_owned(),
             false => {
-                format!("`enabled = false` in {} says so", config::path(&context.home).display())
+                let file = config::config_path(&context.home);
+                format!("remove `enabled = false` from {} to switch them on", file.display())
             }
         };
         problems.push(Problem::new("checkpoints are switched off", hint));
     }
-    let agents = agents::look(&arguments.agents, context, &mut problems)?;
+    let agents = agents::check_agents(&arguments.agents, context, &mut problems)?;
     let opened = &context.open_with(config);
-    let store = parts::store(opened, context, &mut problems);
-    let ledger = parts::ledger(context, &mut problems);
-    let hook = parts::speed(opened, context, &mut problems);
-    Ok(View { version: env!("CARGO_PKG_VERSION"), enabled, agents, hook, store, ledger, problems })
+    let store = checks::check_store(opened, context, &mut problems);
+    let ledger = checks::check_ledger(context, &mut problems);
+    let hook = checks::measure_hook(opened, context, &mut problems);
+    Ok(DoctorView {
+        version: env!("CARGO_PKG_VERSION"),
+        enabled,
+        agents,
+        hook,
+        store,
+        ledger,
+        problems,
+    })
 }

@@ -1,4 +1,4 @@
-//! The agents, and whether they are wired.
+//! `takeback install` without arguments: the agents on this machine, and whether they are installed.
 
 use std::process::ExitCode;
 
@@ -7,13 +7,13 @@ use takeback_agents::{AGENTS, InstallScope, Installer, WiringState};
 
 use crate::context::Context;
 use crate::failure::{self, Failure};
-use crate::output::{self, Style, paint};
+use crate::output::{self, Cell, Column, Style, Table};
 
 #[derive(Serialize)]
-struct View {
+struct AgentRow {
     agent: &'static str,
     title: &'static str,
-    /// Whether it seems to be on this machine.
+    /// True if the agent seems to be on this machine.
     found: bool,
     /// `installed`, `partly`, `outdated`, `absent`, or `unreadable`.
     state: &'static str,
@@ -23,55 +23,55 @@ struct View {
 
 pub(super) fn run(
     installer: &Installer<'_>,
-    whom: &InstallScope,
+    scope: &InstallScope,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let wirable = AGENTS.iter().filter(|agent| agent.has_wiring());
-    let views: Vec<View> = wirable
+    let agents = AGENTS.iter().filter(|agent| agent.has_wiring());
+    let rows: Vec<AgentRow> = agents
         .map(|agent| {
-            let (state, error) = match installer.wiring_state(agent, whom) {
-                Ok(wired) => (super::word(wired), None),
+            let (state, error) = match installer.wiring_state(agent, scope) {
+                Ok(state) => (super::state_name(state), None),
                 Err(error) => ("unreadable", Some(failure::chain(&error))),
             };
             let found = installer.is_agent_present(agent);
-            View { agent: agent.name, title: agent.title, found, state, error }
+            AgentRow { agent: agent.name, title: agent.title, found, state, error }
         })
         .collect();
     if context.globals.json {
-        output::print_json(&views);
-        return Ok(ExitCode::SUCCESS);
+        output::print_json(&rows);
+    } else {
+        print_agents(&rows);
     }
-    let is_here = |view: &&View| view.found || view.state != super::word(WiringState::Absent);
-    let here: Vec<&View> = views.iter().filter(is_here).collect();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_agents(rows: &[AgentRow]) {
+    let absent = super::state_name(WiringState::Absent);
+    let (here, missing): (Vec<&AgentRow>, Vec<&AgentRow>) =
+        rows.iter().partition(|row| row.found || row.state != absent);
     match here.is_empty() {
         true => println!("No agent was found on this machine."),
         false => println!("Agents on this machine:"),
     }
-    for view in &here {
-        let state = match view.state {
-            "installed" => paint(Style::Good, "installed"),
-            "outdated" => {
-                let again =
-                    format!("outdated: `takeback install {}` brings it up to date", view.agent);
-                paint(Style::Warning, &again)
-            }
-            "partly" => {
-                let why =
-                    format!("installed, but for files of yours: `takeback install {}`", view.agent);
-                paint(Style::Warning, &why)
-            }
-            "absent" => format!("not installed: `takeback install {}`", view.agent),
-            _ => {
-                let why = output::disarm(view.error.as_deref().unwrap_or_default());
-                paint(Style::Bad, &why)
-            }
-        };
-        println!("  {:<9} {:<12} {state}", view.agent, view.title);
+    let columns = [Column::left(), Column::left().shrinks(1, 0), Column::free()];
+    let mut table = Table::new(columns).indented(2);
+    for row in &here {
+        table.add([Cell::new(row.agent), Cell::new(row.title), state_cell(row)]);
     }
-    let others: Vec<&str> =
-        views.iter().filter(|view| !is_here(view)).map(|view| view.agent).collect();
-    if !others.is_empty() {
-        println!("Not found: {}", others.join(", "));
+    table.print();
+    if !missing.is_empty() {
+        let names: Vec<&str> = missing.iter().map(|row| row.agent).collect();
+        println!("Not found: {}", names.join(", "));
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+fn state_cell(row: &AgentRow) -> Cell {
+    let install = format!("`takeback install {}`", row.agent);
+    match row.state {
+        "installed" => Cell::styled(Style::Good, "installed"),
+        "outdated" => Cell::styled(Style::Warning, format!("outdated: run {install} to update")),
+        "partly" => Cell::styled(Style::Warning, format!("incomplete: {install} says why")),
+        "absent" => Cell::new(format!("not installed: run {install}")),
+        _ => Cell::styled(Style::Bad, row.error.as_deref().unwrap_or_default()),
+    }
 }

@@ -1,5 +1,5 @@
-//! `takeback sessions import`: sessions from a file, from another program's database, or from the
-//! logs of an agent.
+//! `takeback sessions import`: sessions from a file, from the database of another program, or from
+//! the logs of an agent.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -17,9 +17,9 @@ use crate::context::Context;
 use crate::failure::{self, Failure};
 use crate::output::{self, Progress};
 
-/// Bring sessions in
+/// Import sessions from a file, from another program, or from the logs of an agent
 ///
-/// What is here already stays as it is; what is new is added. The same file twice adds nothing.
+/// Adds what the ledger does not have yet. Importing a file twice adds nothing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -27,37 +27,37 @@ Examples:
   ssh laptop takeback sessions export --all | takeback sessions import -
   takeback sessions import --from hermes              from ~/.hermes
   takeback sessions import --from hermes /mnt/old/.hermes/state.db
-  takeback sessions import --from claude              from ~/.claude: all that was ever said
+  takeback sessions import --from claude              all past conversations in ~/.claude
   takeback sessions import --from codex rollout.jsonl")]
 pub(super) struct Arguments {
-    /// One JSON object per line; `-` is standard input
+    /// A file with one JSON object per line, as `export` writes it; `-` is standard input
     #[arg(value_name = "FILE", required_unless_present = "from")]
     path: Option<PathBuf>,
-    /// From the database or the logs of this program: FILE is one of them, or their directory
-    #[arg(long, value_name = "PROGRAM", value_parser = programs())]
+    /// Read the database or the logs of this program; FILE is one of them, or their directory
+    #[arg(long, value_name = "PROGRAM", value_parser = program_parser())]
     from: Option<String>,
 }
 
 const HERMES: &str = "hermes";
 
-fn programs() -> PossibleValuesParser {
+fn program_parser() -> PossibleValuesParser {
     let agents = LOG_FORMATS.iter().map(|format| format.agent);
     PossibleValuesParser::new([HERMES].into_iter().chain(agents))
 }
 
-/// What came in.
+/// The counts of an import, and what could not be imported.
 #[derive(Default, Serialize)]
-pub(crate) struct View {
+pub(crate) struct ImportView {
     pub(crate) sessions: usize,
     pub(crate) new_sessions: usize,
     pub(crate) messages: usize,
-    bad: Vec<Bad>,
+    bad: Vec<BadEntry>,
 }
 
-/// What did not: a line of a file, or a session of a database, counted from 1; of several files,
-/// which one.
+/// Something that could not be imported: a line of a file, or a session of a database, counted
+/// from 1. The file is named if there are several.
 #[derive(Serialize)]
-struct Bad {
+struct BadEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,18 +65,18 @@ struct Bad {
     message: String,
 }
 
-impl View {
-    fn new(report: ImportReport, mut bad: Vec<Bad>) -> View {
+impl ImportView {
+    fn new(report: ImportReport, mut bad: Vec<BadEntry>) -> ImportView {
         let ImportReport { sessions, new_sessions, messages, bad: lines } = report;
-        bad.extend(lines.iter().map(|bad| Bad::new(bad.line, failure::chain(&bad.error))));
+        bad.extend(lines.iter().map(|bad| BadEntry::new(bad.line, failure::chain(&bad.error))));
         bad.sort_by_key(|bad| bad.line);
-        View { sessions, new_sessions, messages, bad }
+        ImportView { sessions, new_sessions, messages, bad }
     }
 }
 
-impl Bad {
-    fn new(line: usize, message: String) -> Bad {
-        Bad { file: None, line: Some(line), message }
+impl BadEntry {
+    fn new(line: usize, message: String) -> BadEntry {
+        BadEntry { file: None, line: Some(line), message }
     }
 }
 
@@ -85,17 +85,17 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let (view, unit) = match (arguments.from.as_deref(), path) {
         (Some(HERMES), _) => {
             let hermes = hermes_path(path, context)?;
-            (from_hermes(&mut *context.ledger()?, &hermes, context)?, "session")
+            (import_hermes(&mut *context.ledger()?, &hermes, context)?, "session")
         }
-        (Some(agent), path) => (from_agent(agent, path, context)?, "line"),
-        (None, Some(path)) => (from_file(&mut *context.ledger()?, path, context)?, "line"),
-        (None, None) => return Err(Failure::new("name a file, or - for standard input")),
+        (Some(agent), path) => (import_agent_logs(agent, path, context)?, "line"),
+        (None, Some(path)) => (import_file(&mut *context.ledger()?, path, context)?, "line"),
+        (None, None) => unreachable!("clap requires a file without --from"),
     };
-    show(&view, unit, context);
+    print_counts(&view, unit, context);
     Ok(if view.bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn from_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<View, Failure> {
+fn import_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<ImportView, Failure> {
     let failed =
         |error: io::Error| Failure::new(format!("cannot read {}", path.display())).because(&error);
     let mut lines: Box<dyn BufRead> = if path == Path::new("-") {
@@ -110,33 +110,37 @@ fn from_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<View
         Err(ExchangeError::Io(error)) => return Err(failed(error)),
         outcome => outcome?,
     };
-    Ok(View::new(report, Vec::new()))
+    Ok(ImportView::new(report, Vec::new()))
 }
 
 fn hermes_path(typed: Option<&Path>, context: &Context) -> Result<PathBuf, Failure> {
     match (typed, context.user_home()) {
         (Some(typed), _) => Ok(context.directory.join(typed)),
         (None, Some(home)) => Ok(home.join(".hermes")),
-        (None, None) => Err(Failure::new("there is no home directory to find Hermes in")
-            .hint("name Hermes's directory: `takeback sessions import --from hermes DIR`")),
+        (None, None) => Err(Failure::new("cannot find Hermes: HOME is not set")
+            .hint("name its directory: `takeback sessions import --from hermes DIR`")),
     }
 }
 
-fn from_hermes(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<View, Failure> {
-    // Copies are private and may be large: they belong beside the ledger, not in /tmp.
+fn import_hermes(
+    ledger: &mut Ledger,
+    path: &Path,
+    context: &Context,
+) -> Result<ImportView, Failure> {
+    // The copy of the database is private and may be large: it belongs beside the ledger.
     let scratch = context.home.join("tmp");
-    let read = read_hermes(ledger, path, &scratch, context);
-    // Another import may have a copy there.
+    let view = import_hermes_copy(ledger, path, &scratch, context);
+    // Fails if another import has a copy there, which is fine.
     let _ = fs::remove_dir(&scratch);
-    read
+    view
 }
 
-fn read_hermes(
+fn import_hermes_copy(
     ledger: &mut Ledger,
     path: &Path,
     scratch: &Path,
     context: &Context,
-) -> Result<View, Failure> {
+) -> Result<ImportView, Failure> {
     let progress = Progress::new("copying the database");
     let database = HermesDatabase::open(path, scratch)?;
     let transcripts = database.transcripts()?;
@@ -151,29 +155,28 @@ fn read_hermes(
         });
         match imported {
             Ok(imported) => report.add(&imported),
-            Err(message) => bad.push(Bad::new(number, message)),
+            Err(message) => bad.push(BadEntry::new(number, message)),
         }
         bar.step(number as u64, Some(total as u64));
     }
-    Ok(View::new(report, bad))
+    Ok(ImportView::new(report, bad))
 }
 
-/// Brings in all that an agent ever logged, or what is at a place. Twice adds nothing.
-pub(crate) fn from_agent(
+/// Imports the logs of an agent: those at `path`, or all that the agent keeps.
+pub(crate) fn import_agent_logs(
     agent: &str,
     path: Option<&Path>,
     context: &Context,
-) -> Result<View, Failure> {
-    let unknown = || Failure::new(format!("the logs of {agent} are not known"));
+) -> Result<ImportView, Failure> {
+    let unknown = || Failure::new(format!("takeback cannot read the logs of {agent}"));
     let format = log_format(agent).ok_or_else(unknown)?;
-    let hint = format!("name where they are: `takeback sessions import --from {agent} DIR`");
+    let hint = format!("name their directory: `takeback sessions import --from {agent} DIR`");
     let place = match path {
         Some(path) => Some(context.directory.join(path)),
         None => context.logs_of(format),
     };
     let place = place.ok_or_else(|| {
-        Failure::new(format!("there is no home directory to find the logs of {agent} in"))
-            .hint(&hint)
+        Failure::new(format!("cannot find the logs of {agent}: HOME is not set")).hint(&hint)
     })?;
     let logs = format.find_logs(&place).map_err(|error| Failure::from(error).hint(&hint))?;
     let mut ledger = context.ledger()?;
@@ -185,9 +188,9 @@ pub(crate) fn from_agent(
         {
             Ok(caught_up) => {
                 taken.add(caught_up.taken_in);
-                bad.extend(unreadable(log, &caught_up.bad_lines));
+                bad.extend(describe_bad_lines(log, &caught_up.bad_lines));
             }
-            // Nothing else would come in either.
+            // No other log could be imported either.
             Err(LogError::Ledger(error)) => return Err(error.into()),
             Err(error) => {
                 let message = match &error {
@@ -195,12 +198,12 @@ pub(crate) fn from_agent(
                     LogError::Io { source, .. } => source.to_string(),
                     error => failure::chain(error),
                 };
-                bad.push(Bad { file: Some(log.name()), line: None, message });
+                bad.push(BadEntry { file: Some(log.name()), line: None, message });
             }
         }
         bar.step(number, Some(total));
     }
-    Ok(View {
+    Ok(ImportView {
         sessions: taken.sessions.len(),
         new_sessions: taken.new_sessions.len(),
         messages: taken.messages,
@@ -208,25 +211,26 @@ pub(crate) fn from_agent(
     })
 }
 
-/// Lines that cannot be read: the first, and how many there are.
-fn unreadable(log: &LogRef, lines: &[u64]) -> Option<Bad> {
+/// Reports the first of the lines that could not be read, and the number of the others.
+fn describe_bad_lines(log: &LogRef, lines: &[u64]) -> Option<BadEntry> {
     let line = usize::try_from(*lines.first()?).ok();
     let message = match lines.len() {
-        1 => "it is not a JSON object".to_owned(),
+        1 => "not a JSON object".to_owned(),
         count => {
-            format!("this and {} are not JSON objects", output::count(count - 1, "later line"))
+            let others = output::count(count - 1, "later line");
+            format!("not a JSON object, like {others}")
         }
     };
-    Some(Bad { file: Some(log.name()), line, message })
+    Some(BadEntry { file: Some(log.name()), line, message })
 }
 
-fn show(view: &View, unit: &str, context: &Context) {
+fn print_counts(view: &ImportView, unit: &str, context: &Context) {
     if context.globals.json {
         output::print_json(view);
         return;
     }
     println!(
-        "{} read, {} of them new; {} added.",
+        "Read {}, {} of them new. Added {}.",
         output::count(view.sessions, "session"),
         view.new_sessions,
         output::count(view.messages, "message")

@@ -11,34 +11,34 @@ use super::text::{self, ShortIds};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
-use crate::output;
+use crate::output::{self, Cell, Column, Style, Table};
 
-// Neither help nor examples of its own: it is part of two commands.
+// A plain comment: a doc comment would become the help of both commands that share these options.
 #[derive(Args, Default, PartialEq)]
 pub(crate) struct ListArguments {
-    /// Only of this agent or platform; may be repeated
+    /// Show only sessions of this agent or platform (repeatable)
     #[arg(long = "source", value_name = "SOURCE")]
     pub(crate) sources: Vec<String>,
-    /// Only those that worked in this directory
+    /// Show only sessions that worked in this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// At most so many [default: 20]
+    /// Limit the number of results [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: Option<u32>,
-    /// Those that were put away, too
+    /// Include archived sessions
     #[arg(long)]
     pub(crate) archived: bool,
 }
 
 #[derive(Serialize)]
-pub(crate) struct View<'s> {
-    sessions: Vec<Row<'s>>,
+pub(crate) struct SessionList<'s> {
+    sessions: Vec<SessionRow<'s>>,
     #[serde(skip)]
-    is_all: bool,
+    is_complete: bool,
 }
 
 #[derive(Serialize)]
-struct Row<'s> {
+struct SessionRow<'s> {
     id: &'s str,
     source: &'s str,
     model: Option<&'s str>,
@@ -61,10 +61,10 @@ struct Row<'s> {
     archived: bool,
 }
 
-impl<'s> From<&'s SessionSummary> for Row<'s> {
-    fn from(summary: &'s SessionSummary) -> Row<'s> {
+impl<'s> From<&'s SessionSummary> for SessionRow<'s> {
+    fn from(summary: &'s SessionSummary) -> SessionRow<'s> {
         let session = &summary.session;
-        Row {
+        SessionRow {
             id: &session.id,
             source: &session.source,
             model: session.model.as_deref(),
@@ -76,8 +76,8 @@ impl<'s> From<&'s SessionSummary> for Row<'s> {
             last_activity: summary.last_activity,
             message_count: session.message_count,
             tool_call_count: session.tool_call_count,
-            input_tokens: session.input_tokens,
-            output_tokens: session.output_tokens,
+            input_tokens: session.tokens.input,
+            output_tokens: session.tokens.output,
             estimated_cost_usd: session.estimated_cost_usd,
             actual_cost_usd: session.actual_cost_usd,
             workspace: session.workspace.as_deref(),
@@ -91,25 +91,25 @@ impl<'s> From<&'s SessionSummary> for Row<'s> {
 
 pub(super) fn run(arguments: &ListArguments, context: &Context) -> Result<ExitCode, Failure> {
     let ledger = logs::current_ledger(context)?;
-    let found = find(arguments, &ledger, context)?;
-    let view = View::new(arguments, &found);
+    let found = find_sessions(arguments, &ledger, context)?;
+    let list = SessionList::new(arguments, &found);
     if context.globals.json {
-        output::print_json(&view);
+        output::print_json(&list);
         return Ok(ExitCode::SUCCESS);
     }
-    show(&view, &ShortIds::new(&ledger)?, is_restricted(arguments));
+    print_list(&list, &ShortIds::new(&ledger)?, is_filtered(arguments));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Those that are asked for, and one more if there are more.
-pub(crate) fn find(
+/// Finds the sessions to list, and one more if the limit leaves some out.
+pub(crate) fn find_sessions(
     arguments: &ListArguments,
     ledger: &Ledger,
     context: &Context,
 ) -> Result<Vec<SessionSummary>, Failure> {
     Ok(ledger.sessions(&ListOptions {
         sources: arguments.sources.clone(),
-        workspace: arguments.workspace.as_deref().map(|typed| workspace(typed, context)),
+        workspace: arguments.workspace.as_deref().map(|typed| resolve_workspace(typed, context)),
         archived: arguments.archived,
         limit: Some(arguments.limit() + 1),
     })?)
@@ -121,43 +121,53 @@ impl ListArguments {
     }
 }
 
-impl<'s> View<'s> {
-    pub(crate) fn new(arguments: &ListArguments, found: &'s [SessionSummary]) -> View<'s> {
+impl<'s> SessionList<'s> {
+    pub(crate) fn new(arguments: &ListArguments, found: &'s [SessionSummary]) -> SessionList<'s> {
         let limit = arguments.limit();
-        let sessions = found.iter().take(limit).map(Row::from).collect();
-        View { sessions, is_all: found.len() <= limit }
+        let sessions = found.iter().take(limit).map(SessionRow::from).collect();
+        SessionList { sessions, is_complete: found.len() <= limit }
     }
 }
 
-/// A directory as sessions name it.
-fn workspace(typed: &Path, context: &Context) -> String {
+/// Returns the path of a directory as the ledger records it: absolute and, if it exists, canonical.
+fn resolve_workspace(typed: &Path, context: &Context) -> String {
     let path = context.directory.join(typed);
     path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
 }
 
-fn is_restricted(arguments: &ListArguments) -> bool {
+fn is_filtered(arguments: &ListArguments) -> bool {
     !arguments.sources.is_empty() || arguments.workspace.is_some()
 }
 
-fn show(view: &View<'_>, ids: &ShortIds, is_restricted: bool) {
-    if view.sessions.is_empty() {
-        println!("{}", if is_restricted { "No such sessions." } else { EMPTY });
+fn print_list(list: &SessionList<'_>, ids: &ShortIds, is_filtered: bool) {
+    if list.sessions.is_empty() {
+        println!("{}", if is_filtered { "No matching sessions." } else { NO_SESSIONS });
         return;
     }
-    let cells = |row: &Row<'_>| {
-        vec![
-            ids.of(row.id),
-            text::local(row.last_activity),
-            output::disarm(row.source),
-            output::count(usize::try_from(row.message_count).unwrap_or_default(), "message"),
-            text::name(row.title, row.preview) + if row.archived { "  (archived)" } else { "" },
-        ]
-    };
-    let rows: Vec<Vec<String>> = view.sessions.iter().map(cells).collect();
-    text::columns(&['<', '<', '<', '>', '<'], &rows).iter().for_each(|line| println!("{line}"));
-    if !view.is_all {
-        println!("… and more: --limit N shows them");
+    let mut table = Table::new([
+        Column::left(),
+        Column::left().shrinks(4, 0),
+        Column::left().shrinks(2, 6),
+        Column::right().shrinks(1, 0),
+        Column::free().shrinks(3, 24),
+        Column::free(),
+    ]);
+    for row in &list.sessions {
+        let messages = usize::try_from(row.message_count).unwrap_or_default();
+        table.add([
+            Cell::styled(Style::Id, ids.short_id(row.id)),
+            Cell::new(text::local_time(row.last_activity)),
+            Cell::new(row.source),
+            Cell::new(output::count(messages, "message")),
+            text::session_name(row.title, row.preview),
+            Cell::new(if row.archived { "(archived)" } else { "" }),
+        ]);
+    }
+    table.print();
+    if !list.is_complete {
+        println!("… and more (--limit N shows more)");
     }
 }
 
-const EMPTY: &str = "No sessions yet. `takeback sessions import` brings some in.";
+const NO_SESSIONS: &str = "No sessions yet. Run `takeback install AGENT` to record new ones, or \
+                           `takeback sessions import` to import old ones.";

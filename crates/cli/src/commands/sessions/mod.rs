@@ -1,10 +1,10 @@
-//! `takeback sessions`: the ledger of all agents' conversations.
+//! `takeback sessions`: the conversations of all agents.
 
-mod care;
 pub(crate) mod edit;
 mod export;
 pub(crate) mod import;
 pub(crate) mod list;
+mod maintenance;
 mod prune;
 pub(crate) mod search;
 pub(crate) mod show;
@@ -20,32 +20,32 @@ use clap::{Args, Subcommand};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// List, read, search and look after the sessions of all agents
+/// List, show, search and edit the sessions of all agents
 ///
-/// Wherever a session is named, its id, its title or the beginning of its id will do.
+/// A session is named by its id, by the beginning of its id, or by its title. Without a command, lists
+/// the latest sessions.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  takeback sessions                             the latest ones
+  takeback sessions                             the latest sessions
   takeback sessions --workspace .               those of this directory
-  takeback sessions show 'Fix Docker Build'     read one
-  takeback sessions search chat-send --since 7d
-  takeback sessions rewind 4f2a                 take back its last turn
+  takeback sessions show 'Fix Docker Build'
+  takeback search chat-send --since 7d
+  takeback sessions rewind 4f2a                 take back the last turn
   takeback sessions export --all -o all.jsonl
   takeback sessions import all.jsonl")]
 pub(crate) struct Arguments {
+    // `list` if none is named: see `arguments.rs`.
     #[command(subcommand)]
-    command: Option<Sub>,
-    #[command(flatten)]
-    list: list::ListArguments,
+    command: SessionsCommand,
 }
 
 #[derive(Subcommand)]
-enum Sub {
+enum SessionsCommand {
     /// List the latest sessions
     #[command(after_help = "\
 Examples:
-  takeback sessions list --source claude-code --source codex
+  takeback sessions list --source claude --source codex
   takeback sessions list --workspace . --limit 100 --archived")]
     List(list::ListArguments),
     Show(show::Arguments),
@@ -53,7 +53,7 @@ Examples:
     Tree(tree::Arguments),
     Title(edit::TitleArguments),
     Fork(edit::ForkArguments),
-    // "undo" means taking back files as well, so these have words of their own.
+    // "undo" takes back files as well, so taking back only messages has a word of its own.
     #[command(alias = "undo")]
     Rewind(edit::RewindArguments),
     #[command(alias = "redo")]
@@ -61,39 +61,47 @@ Examples:
     Stats(stats::Arguments),
     Export(export::Arguments),
     Import(import::Arguments),
-    Prune(prune::Arguments),
+    Prune(prune::PruneArguments),
     Delete(prune::DeleteArguments),
-    /// Read everything and check that it fits together
+    /// Read the whole ledger and check that it is consistent
+    ///
+    /// Changes nothing. Exits with 1 if there are problems.
+    #[command(after_help = "\
+Examples:
+  takeback sessions verify")]
     Verify,
-    /// Save what can be saved of a damaged ledger, and put counts and search index right
+    /// Recover what is left of a damaged ledger, and rebuild counts and search index
+    ///
+    /// The damaged file is kept beside the new one.
+    #[command(after_help = "\
+Examples:
+  takeback sessions verify      is there anything to repair?
+  takeback sessions repair")]
     Repair,
-    /// Index everything, pack the index tightly, free unused space
+    /// Index all messages, compact the search index, and free unused space
+    #[command(after_help = "\
+Examples:
+  takeback sessions optimize")]
     Optimize,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    // Clap could refuse these itself, but only together with `--json` and the like.
-    if arguments.command.is_some() && arguments.list != list::ListArguments::default() {
-        return Err(Failure::new("options of the list do not go before another command")
-            .hint("put them behind the command"));
-    }
     match &arguments.command {
-        None => list::run(&arguments.list, context),
-        Some(Sub::List(arguments)) => list::run(arguments, context),
-        Some(Sub::Show(arguments)) => show::run(arguments, context),
-        Some(Sub::Search(arguments)) => search::run(arguments, context),
-        Some(Sub::Tree(arguments)) => tree::run(arguments, context),
-        Some(Sub::Title(arguments)) => edit::run_title(arguments, context),
-        Some(Sub::Fork(arguments)) => edit::run_fork(arguments, context),
-        Some(Sub::Rewind(arguments)) => edit::run_rewind(arguments, context),
-        Some(Sub::Unrewind(arguments)) => edit::run_unrewind(arguments, context),
-        Some(Sub::Stats(arguments)) => stats::run(arguments, context),
-        Some(Sub::Export(arguments)) => export::run(arguments, context),
-        Some(Sub::Import(arguments)) => import::run(arguments, context),
-        Some(Sub::Prune(arguments)) => prune::run(arguments, context),
-        Some(Sub::Delete(arguments)) => prune::delete(arguments, context),
-        Some(Sub::Verify) => care::verify(context),
-        Some(Sub::Repair) => care::repair(context),
-        Some(Sub::Optimize) => care::optimize(context),
+        SessionsCommand::List(arguments) => list::run(arguments, context),
+        SessionsCommand::Show(arguments) => show::run(arguments, context),
+        SessionsCommand::Search(arguments) => search::run(arguments, context),
+        SessionsCommand::Tree(arguments) => tree::run(arguments, context),
+        SessionsCommand::Title(arguments) => edit::run_title(arguments, context),
+        SessionsCommand::Fork(arguments) => edit::run_fork(arguments, context),
+        SessionsCommand::Rewind(arguments) => edit::run_rewind(arguments, context),
+        SessionsCommand::Unrewind(arguments) => edit::run_unrewind(arguments, context),
+        SessionsCommand::Stats(arguments) => stats::run(arguments, context),
+        SessionsCommand::Export(arguments) => export::run(arguments, context),
+        SessionsCommand::Import(arguments) => import::run(arguments, context),
+        SessionsCommand::Prune(arguments) => prune::run_prune(arguments, context),
+        SessionsCommand::Delete(arguments) => prune::run_delete(arguments, context),
+        SessionsCommand::Verify => maintenance::verify_ledger(context),
+        SessionsCommand::Repair => maintenance::repair_ledger(context),
+        SessionsCommand::Optimize => maintenance::optimize_ledger(context),
     }
 }

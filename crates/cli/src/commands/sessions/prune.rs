@@ -1,4 +1,4 @@
-//! `takeback sessions prune` and `delete`: what is gone for good.
+//! `takeback sessions prune` and `delete`: delete sessions for good.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -10,24 +10,24 @@ use takeback_ledger::{Ledger, ParentKind, PruneOptions, Time};
 use super::when;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, Progress};
+use crate::output::{self, Cell, Column, Progress, Table};
 
-/// Delete sessions in which nothing happened for long
+/// Delete old sessions
 ///
-/// Subagents' sessions go along with the ones they worked for; forks stay.
+/// Sessions of subagents are deleted with their parents; forks are kept. This cannot be undone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback sessions prune --older-than 90d --dry-run
   takeback sessions prune --older-than 2026-01-31 --source telegram")]
-pub(super) struct Arguments {
-    /// Without activity since then: 30m, 12h, 7d, 3w, 6mo, 1y, or a date
+pub(super) struct PruneArguments {
+    /// Delete sessions without activity since then: 30m, 12h, 7d, 3w, 6mo, 1y ago, or a date
     #[arg(long, value_name = "WHEN", value_parser = when::parse)]
     older_than: Time,
-    /// Only of this agent or platform; may be repeated
+    /// Delete only sessions of this agent or platform (repeatable)
     #[arg(long = "source", value_name = "SOURCE")]
     sources: Vec<String>,
-    /// Show what would be deleted and delete nothing
+    /// Show what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -38,7 +38,10 @@ struct PruneView {
     dry_run: bool,
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn run_prune(
+    arguments: &PruneArguments,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
     let mut ledger = context.ledger()?;
     let options = PruneOptions {
         inactive_since: arguments.older_than,
@@ -47,38 +50,41 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     };
     let doomed = with_subagents(&ledger, &ledger.prunable(&options)?)?;
     if arguments.dry_run || doomed.is_empty() {
-        let labels = labels(&ledger, &doomed);
+        let titles = read_titles(&ledger, &doomed);
         let view = PruneView { sessions: doomed, dry_run: arguments.dry_run };
-        return Ok(show(&view, &labels, context));
+        return Ok(print_pruned(&view, &titles, context));
     }
     if context.asks() {
-        print_sessions(&labels(&ledger, &doomed), "Will delete");
+        print_sessions("Will delete", &doomed, &read_titles(&ledger, &doomed));
         output::go_on()?;
     }
     let progress = Progress::new("deleting old sessions");
     let sessions = ledger.prune(&options)?;
     drop(progress);
-    let labels = sessions.clone();
-    Ok(show(&PruneView { sessions, dry_run: false }, &labels, context))
+    Ok(print_pruned(&PruneView { sessions, dry_run: false }, &[], context))
 }
 
-fn show(view: &PruneView, labels: &[String], context: &Context) -> ExitCode {
+fn print_pruned(view: &PruneView, titles: &[String], context: &Context) -> ExitCode {
     if context.globals.json {
         output::print_json(view);
     } else if view.sessions.is_empty() {
         println!("No session is that old.");
     } else {
-        print_sessions(labels, if view.dry_run { "Would delete" } else { "Deleted" });
+        let what = if view.dry_run { "Would delete" } else { "Deleted" };
+        print_sessions(what, &view.sessions, titles);
     }
     ExitCode::SUCCESS
 }
 
 /// Delete a session with all its messages
 ///
-/// Subagents' sessions go along with the one they worked for; forks stay.
+/// Sessions of its subagents are deleted with it; forks are kept. This cannot be undone.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback sessions delete 4f2a")]
 pub(super) struct DeleteArguments {
-    /// Its id, its title, or the beginning of its id
+    /// The session: its id, the beginning of its id, or its title
     #[arg(value_name = "SESSION")]
     session: String,
 }
@@ -88,24 +94,27 @@ struct DeleteView {
     deleted: Vec<String>,
 }
 
-pub(super) fn delete(arguments: &DeleteArguments, context: &Context) -> Result<ExitCode, Failure> {
+pub(super) fn run_delete(
+    arguments: &DeleteArguments,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
     let mut ledger = context.ledger()?;
     let id = ledger.resolve(&arguments.session)?;
     if context.asks() {
         let doomed = with_subagents(&ledger, std::slice::from_ref(&id))?;
-        print_sessions(&labels(&ledger, &doomed), "Will delete");
+        print_sessions("Will delete", &doomed, &read_titles(&ledger, &doomed));
         output::go_on()?;
     }
     let view = DeleteView { deleted: ledger.delete_session(&id)? };
     if context.globals.json {
         output::print_json(&view);
     } else {
-        print_sessions(&view.deleted, "Deleted");
+        print_sessions("Deleted", &view.deleted, &[]);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// These sessions and those that go along with them.
+/// Returns these sessions and those of their subagents, each once.
 fn with_subagents(ledger: &Ledger, ids: &[String]) -> Result<Vec<String>, Failure> {
     let mut doomed: Vec<String> = Vec::new();
     let mut known: BTreeSet<String> = BTreeSet::new();
@@ -130,25 +139,25 @@ fn with_subagents(ledger: &Ledger, ids: &[String]) -> Result<Vec<String>, Failur
     Ok(doomed)
 }
 
-/// How many sessions are shown.
+/// The number of sessions that are shown.
 const SHOWN: usize = 20;
 
-/// Ids with titles, as long as there are some: nobody knows ids by heart.
-fn labels(ledger: &Ledger, ids: &[String]) -> Vec<String> {
-    let label = |(at, id): (usize, &String)| {
-        let session = if at < SHOWN { ledger.session(id).ok() } else { None };
-        match session.and_then(|session| session.title) {
-            Some(title) => format!("{id}  {title}"),
-            None => id.clone(),
-        }
-    };
-    ids.iter().enumerate().map(label).collect()
+/// Reads the titles of the sessions that will be shown. A session without a title has an empty one.
+fn read_titles(ledger: &Ledger, ids: &[String]) -> Vec<String> {
+    let title = |id: &String| ledger.session(id).ok()?.title;
+    ids.iter().take(SHOWN).map(|id| title(id).unwrap_or_default()).collect()
 }
 
-fn print_sessions(labels: &[String], what: &str) {
-    println!("{what} {}:", output::count(labels.len(), "session"));
-    labels.iter().take(SHOWN).for_each(|label| println!("  {}", output::disarm(label)));
-    if labels.len() > SHOWN {
-        println!("  … and {} more", labels.len() - SHOWN);
+/// Prints ids with their titles, as far as there are titles.
+fn print_sessions(what: &str, ids: &[String], titles: &[String]) {
+    println!("{what} {}:", output::count(ids.len(), "session"));
+    let mut table = Table::new([Column::left(), Column::free().shrinks(1, 12)]).indented(2);
+    let titles = titles.iter().map(String::as_str).chain(std::iter::repeat(""));
+    ids.iter().zip(titles).take(SHOWN).for_each(|(id, title)| {
+        table.add([Cell::new(id), Cell::new(title)]);
+    });
+    table.print();
+    if ids.len() > SHOWN {
+        println!("  … and {} more", ids.len() - SHOWN);
     }
 }

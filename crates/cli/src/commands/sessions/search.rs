@@ -1,4 +1,4 @@
-//! `takeback sessions search`: every message of every session.
+//! `takeback sessions search`: finds messages in all sessions.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -12,56 +12,56 @@ use super::when;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
-use crate::output::{self, Progress, Style, paint};
+use crate::output::{self, Cell, Column, Progress, Style, Table, paint};
 
 /// Search all messages, tool names and tool calls
 ///
-/// All terms have to be there, in any order; case, accents and width do not matter. Punctuation is
-/// literal. "…" is one term, OR separates alternatives, NOT excludes a term, x* also finds longer
-/// words and *x* parts of words.
+/// A message matches if it contains all terms, in any order. Case, accents and width do not matter;
+/// punctuation is literal. "…" is one term, OR separates alternatives, NOT excludes a term, x* also
+/// matches longer words, and *x* matches parts of words.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  takeback sessions search chat-send
-  takeback sessions search '\"connection refused\" OR timeout' --role tool --since 7d
-  takeback sessions search migrat* NOT rollback --source codex
-  takeback sessions search -- --force")]
+  takeback search chat-send
+  takeback search '\"connection refused\" OR timeout' --role tool --since 7d
+  takeback search migrat* NOT rollback --source codex
+  takeback search -- --force")]
 pub(crate) struct Arguments {
-    /// What to look for
+    /// The terms to search for
     #[arg(value_name = "QUERY", required = true)]
     pub(crate) query: Vec<String>,
-    /// Only in sessions of this agent or platform; may be repeated
+    /// Search only sessions of this agent or platform (repeatable)
     #[arg(long = "source", value_name = "SOURCE")]
     pub(crate) sources: Vec<String>,
-    /// Not in sessions of this one; may be repeated
+    /// Skip sessions of this agent or platform (repeatable)
     #[arg(long = "exclude-source", value_name = "SOURCE")]
     pub(crate) exclude_sources: Vec<String>,
-    /// Only what this role said (user, assistant, tool, …); may be repeated
+    /// Search only messages of this role: user, assistant, tool, … (repeatable)
     #[arg(long = "role", value_name = "ROLE")]
     pub(crate) roles: Vec<String>,
-    /// Only since then: 30m, 12h, 7d, 3w, 6mo, 1y, or a date
+    /// Search only messages since then: 30m, 12h, 7d, 3w, 6mo, 1y ago, or a date
     #[arg(long, value_name = "WHEN", value_parser = when::parse)]
     pub(crate) since: Option<Time>,
-    /// Messages that were taken back, too
+    /// Include messages that were taken back
     #[arg(long)]
     pub(crate) undone: bool,
-    /// At most so many results
+    /// Limit the number of results
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
 }
 
 #[derive(Serialize)]
-pub(crate) struct View {
+pub(crate) struct SearchView {
     query: String,
-    results: Vec<Row>,
-    /// How many messages match, as far as was counted.
+    results: Vec<HitView>,
+    /// The number of matching messages, as far as they were counted.
     total: usize,
-    /// Whether counting stopped before the end.
+    /// True if counting stopped before the end.
     more: bool,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct HitView {
     session: String,
     message: i64,
     role: String,
@@ -75,9 +75,9 @@ struct Row {
     session_started: Time,
 }
 
-impl From<Hit> for Row {
-    fn from(hit: Hit) -> Row {
-        Row {
+impl From<Hit> for HitView {
+    fn from(hit: Hit) -> HitView {
+        HitView {
             session: hit.session,
             message: hit.message,
             role: hit.role,
@@ -93,21 +93,24 @@ impl From<Hit> for Row {
     }
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let mut ledger = logs::current_ledger(context)?;
     let progress = Progress::new("searching");
-    let view = view(arguments, &mut ledger)?;
+    let view = search_messages(arguments, &mut ledger)?;
     drop(progress);
     if context.globals.json {
         output::print_json(&view);
     } else {
-        show(&view, &ShortIds::new(&ledger)?);
+        print_hits(&view, &ShortIds::new(&ledger)?);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is found.
-pub(crate) fn view(arguments: &Arguments, ledger: &mut Ledger) -> Result<View, Failure> {
+/// Searches the ledger for the messages that the arguments ask for.
+pub(crate) fn search_messages(
+    arguments: &Arguments,
+    ledger: &mut Ledger,
+) -> Result<SearchView, Failure> {
     let query = arguments.query.join(" ");
     let options = SearchOptions {
         sources: arguments.sources.clone(),
@@ -118,49 +121,54 @@ pub(crate) fn view(arguments: &Arguments, ledger: &mut Ledger) -> Result<View, F
         limit: arguments.limit as usize,
     };
     let outcome = ledger.search(&query, &options)?;
-    let results = outcome.results.into_iter().map(Row::from).collect();
-    Ok(View { query, results, total: outcome.total, more: outcome.more })
+    let results = outcome.results.into_iter().map(HitView::from).collect();
+    Ok(SearchView { query, results, total: outcome.total, more: outcome.more })
 }
 
-fn show(view: &View, ids: &ShortIds) {
+fn print_hits(view: &SearchView, ids: &ShortIds) {
     if view.results.is_empty() {
-        println!("No message matches.");
+        println!("No matching messages.");
         return;
     }
-    for row in &view.results {
-        let title = row.title.as_deref().map(|title| format!("  {}", output::disarm(title)));
-        println!(
-            "{} [{}] {}  {}  {}{}",
-            ids.of(&row.session),
-            row.message,
-            output::disarm(&row.role),
-            text::local(row.time),
-            output::disarm(&row.source),
-            title.unwrap_or_default()
-        );
-        row.before.iter().for_each(|before| neighbour(before));
-        println!("  > {}", mark_matches(&output::disarm(&row.snippet)));
-        row.after.iter().for_each(|after| neighbour(after));
+    for hit in &view.results {
+        print_heading(hit, ids);
+        hit.before.iter().for_each(|before| print_neighbour(before));
+        println!("  > {}", mark_matches(&output::disarm(&hit.snippet)));
+        hit.after.iter().for_each(|after| print_neighbour(after));
     }
     let shown = view.results.len();
     let total = output::count(view.total, "message");
     match (view.more, shown < view.total) {
-        (true, _) => println!("The best {shown} of {total} and more."),
-        (false, true) => println!("The best {shown} of {total}."),
-        (false, false) => println!("{total}."),
+        (true, _) => println!("Showing the best {shown} of at least {total}."),
+        (false, true) => println!("Showing the best {shown} of {total}."),
+        (false, false) => println!("{total} found."),
     }
 }
 
-/// The message before or after a match, as one line.
-fn neighbour(message: &str) {
-    const LENGTH: usize = 100;
-    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    if !line.is_empty() {
-        println!("    {}", output::disarm(&output::shorten(&line, LENGTH)));
+fn print_heading(hit: &HitView, ids: &ShortIds) {
+    let title = Column::free().shrinks(1, 12);
+    let mut heading = Table::new([Column::free(), Column::free(), Column::free(), title]);
+    heading.add([
+        Cell::new(format!("{} [{}] {}", ids.short_id(&hit.session), hit.message, hit.role)),
+        Cell::new(text::local_time(hit.time)),
+        Cell::new(&hit.source),
+        Cell::new(hit.title.as_deref().unwrap_or_default()),
+    ]);
+    heading.print();
+}
+
+/// Prints the message before or after a match as one line.
+fn print_neighbour(message: &str) {
+    const WIDTH: usize = 100;
+    let mut line = Table::new([Column::free().at_most(WIDTH).shrinks(1, 1)]).indented(4);
+    let message = output::join_lines(message);
+    if !message.is_empty() {
+        line.add([Cell::new(message)]);
+        line.print();
     }
 }
 
-/// Shows matches in bold on a terminal, and otherwise between marks.
+/// Paints matches on a terminal, and otherwise leaves the marks around them.
 fn mark_matches(snippet: &str) -> String {
     if !std::io::stdout().is_terminal() {
         return snippet.to_owned();

@@ -1,4 +1,4 @@
-//! `takeback sessions stats`: tokens and cost.
+//! `takeback sessions stats`: totals of sessions, tokens and cost.
 
 use std::process::ExitCode;
 
@@ -10,20 +10,24 @@ use super::text;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
-use crate::output;
+use crate::output::{self, Cell, Column, Table};
 
 /// Add up sessions, tokens and cost
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback sessions stats
+  takeback sessions stats --by day")]
 pub(super) struct Arguments {
-    /// By what
-    #[arg(long, value_enum, default_value_t = By::Model)]
-    by: By,
+    /// The property to group the totals by
+    #[arg(long, value_enum, default_value_t = StatsBy::Model)]
+    by: StatsBy,
 }
 
-/// What to add up by.
+/// The property of sessions that totals are grouped by.
 #[derive(Clone, Copy, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum By {
+pub(crate) enum StatsBy {
     #[default]
     Model,
     Day,
@@ -31,79 +35,83 @@ pub(crate) enum By {
     Source,
 }
 
-impl From<By> for UsageBy {
-    fn from(by: By) -> UsageBy {
+impl From<StatsBy> for UsageBy {
+    fn from(by: StatsBy) -> UsageBy {
         match by {
-            By::Model => UsageBy::Model,
-            By::Day => UsageBy::Day,
-            By::Workspace => UsageBy::Workspace,
-            By::Source => UsageBy::Source,
+            StatsBy::Model => UsageBy::Model,
+            StatsBy::Day => UsageBy::Day,
+            StatsBy::Workspace => UsageBy::Workspace,
+            StatsBy::Source => UsageBy::Source,
         }
     }
 }
 
 #[derive(Serialize)]
-pub(crate) struct View {
-    by: By,
+pub(crate) struct StatsView {
+    by: StatsBy,
     totals: Vec<UsageTotal>,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = view(arguments.by, &*logs::current_ledger(context)?)?;
+    let view = add_up(arguments.by, &*logs::current_ledger(context)?)?;
     if context.globals.json {
         output::print_json(&view);
     } else {
-        show(&view);
+        print_totals(&view);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything, added up.
-pub(crate) fn view(by: By, ledger: &Ledger) -> Result<View, Failure> {
-    Ok(View { by, totals: ledger.usage_by(by.into(), &day)? })
+/// Adds up all sessions of the ledger.
+pub(crate) fn add_up(by: StatsBy, ledger: &Ledger) -> Result<StatsView, Failure> {
+    Ok(StatsView { by, totals: ledger.usage_by(by.into(), &local_day)? })
 }
 
-/// The day here.
-fn day(time: Time) -> String {
-    text::local(time).chars().take(10).collect()
+/// Formats the local date of a time.
+fn local_day(time: Time) -> String {
+    text::local_time(time).chars().take(10).collect()
 }
 
-fn show(view: &View) {
+fn print_totals(view: &StatsView) {
     if view.totals.is_empty() {
         println!("No sessions yet.");
         return;
     }
-    let heading = match view.by {
-        By::Model => "model",
-        By::Day => "day",
-        By::Workspace => "workspace",
-        By::Source => "source",
+    let (heading, key) = match view.by {
+        StatsBy::Model => ("model", Column::free()),
+        StatsBy::Day => ("day", Column::free()),
+        StatsBy::Workspace => ("workspace", Column::free().keeps_end()),
+        StatsBy::Source => ("source", Column::free()),
     };
-    let mut rows = vec![
-        ["sessions", "messages", "tool calls", "tokens in", "tokens out", "cost", heading]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
-    rows.extend(view.totals.iter().map(cells));
-    text::columns(&['>', '>', '>', '>', '>', '>', '<'], &rows)
-        .iter()
-        .for_each(|line| println!("{line}"));
+    let mut table = Table::new([
+        Column::right(),
+        Column::right().shrinks(2, 0),
+        Column::right().shrinks(1, 0),
+        Column::right(),
+        Column::right(),
+        Column::right(),
+        key.shrinks(3, 12),
+    ]);
+    let names = ["sessions", "messages", "tool calls", "tokens in", "tokens out", "cost", heading];
+    table.add(names.map(Cell::from));
+    view.totals.iter().for_each(|total| table.add(total_cells(total)));
+    table.print();
 }
 
-fn cells(total: &UsageTotal) -> Vec<String> {
+fn total_cells(total: &UsageTotal) -> [Cell; 7] {
     let cost = match (total.actual_cost_usd, total.estimated_cost_usd) {
         (0.0, 0.0) => String::new(),
-        (0.0, estimated) => format!("~{}", text::dollars(estimated)),
-        (actual, _) => text::dollars(actual),
+        (0.0, estimated) => format!("~{}", text::format_dollars(estimated)),
+        (actual, _) => text::format_dollars(actual),
     };
-    let key = if total.key.is_empty() { "(not known)".into() } else { output::disarm(&total.key) };
-    vec![
-        text::number(total.sessions as i64),
-        text::number(total.messages),
-        text::number(total.tool_calls),
-        text::number(total.input_tokens),
-        text::number(total.output_tokens),
-        cost,
-        key,
+    let key = if total.key.is_empty() { "(unknown)" } else { &total.key };
+    [
+        text::group_digits(total.sessions as i64).into(),
+        text::group_digits(total.messages).into(),
+        text::group_digits(total.tool_calls).into(),
+        text::group_digits(total.tokens.input).into(),
+        text::group_digits(total.tokens.output).into(),
+        cost.into(),
+        key.into(),
     ]
 }

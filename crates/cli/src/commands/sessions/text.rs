@@ -1,26 +1,26 @@
-//! What the renderings of sessions have in common.
+//! Pieces of text that several of the commands about sessions print.
 
 use takeback_ledger::{Ledger, SessionRecord, Time};
 
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Cell};
 
-/// A moment as people here read it.
-pub(super) fn local(time: Time) -> String {
+/// Formats a time as local date and time.
+pub(super) fn local_time(time: Time) -> String {
     jiff::Timestamp::from_millisecond(time.0).map_or_else(|_| time.rfc3339(), output::local)
 }
 
-/// What to call a session: its title, or else the beginning of what the user said.
-pub(super) fn name(title: Option<&str>, preview: &str) -> String {
+/// Returns the title of a session or, if it has none, the beginning of its first prompt.
+pub(super) fn session_name(title: Option<&str>, preview: &str) -> Cell {
     match title {
-        Some(title) => output::disarm(title),
-        None if preview.is_empty() => "(nothing said)".to_owned(),
-        None => format!("“{}”", output::disarm(preview)),
+        Some(title) => Cell::new(title),
+        None if preview.is_empty() => Cell::new("(no messages)"),
+        None => Cell::new(preview).between("“", "”"),
     }
 }
 
-/// `1234567` → `1,234,567`.
-pub(super) fn number(number: i64) -> String {
+/// Formats a number with separators: `1,234,567`.
+pub(super) fn group_digits(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut out = String::from(if number < 0 { "-" } else { "" });
     for (at, digit) in digits.chars().enumerate() {
@@ -32,17 +32,17 @@ pub(super) fn number(number: i64) -> String {
     out
 }
 
-/// What a session cost: what was billed, or else what was estimated.
-pub(super) fn cost(session: &SessionRecord) -> Option<String> {
+/// Formats the cost of a session: the billed one or, if that is unknown, the estimated one.
+pub(super) fn session_cost(session: &SessionRecord) -> Option<String> {
     match (session.actual_cost_usd, session.estimated_cost_usd) {
-        (Some(actual), _) => Some(dollars(actual)),
-        (None, Some(estimated)) => Some(format!("about {}", dollars(estimated))),
+        (Some(actual), _) => Some(format_dollars(actual)),
+        (None, Some(estimated)) => Some(format!("about {}", format_dollars(estimated))),
         (None, None) => None,
     }
 }
 
-/// Cents, and for small amounts more.
-pub(super) fn dollars(amount: f64) -> String {
+/// Formats an amount with cents, and with more digits below one dollar.
+pub(super) fn format_dollars(amount: f64) -> String {
     if amount != 0.0 && amount.abs() < 1.0 {
         format!("${amount:.4}")
     } else {
@@ -50,61 +50,46 @@ pub(super) fn dollars(amount: f64) -> String {
     }
 }
 
-/// Lines of cells, each column as wide as its widest cell and aligned to the left (`<`) or to the
-/// right (`>`).
-pub(super) fn columns(alignment: &[char], rows: &[Vec<String>]) -> Vec<String> {
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..alignment.len()).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells =
-            row.iter().zip(&widths).zip(alignment).map(|((cell, width), side)| match side {
-                '>' => format!("{cell:>width$}"),
-                _ => format!("{cell:<width$}"),
-            });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
-}
-
-/// Finds for each session the shortest beginning of its id that means no other.
+/// All ids of sessions, to find for each one the shortest beginning that fits no other.
 pub(super) struct ShortIds {
-    /// All that somebody could type in full, sorted.
-    typed: Vec<String>,
+    /// Every id, and every id without the name of its agent, sorted.
+    known: Vec<String>,
 }
 
 impl ShortIds {
-    /// Shorter ones would soon mean several.
+    /// Shorter beginnings would soon fit several sessions.
     const SHORTEST: usize = 8;
 
     pub(super) fn new(ledger: &Ledger) -> Result<ShortIds, Failure> {
-        let mut typed = ledger.session_ids(&[])?;
-        let tails: Vec<String> =
-            typed.iter().filter(|id| id.contains(':')).map(|id| tail(id).to_owned()).collect();
-        typed.extend(tails);
-        typed.sort();
-        Ok(ShortIds { typed })
+        let mut known = ledger.session_ids(&[])?;
+        let bare: Vec<String> = known
+            .iter()
+            .filter(|id| id.contains(':'))
+            .map(|id| without_agent(id).to_owned())
+            .collect();
+        known.extend(bare);
+        known.sort();
+        Ok(ShortIds { known })
     }
 
-    pub(super) fn of(&self, id: &str) -> String {
-        let tail = tail(id);
-        let ends = tail.char_indices().map(|(at, _)| at).skip(Self::SHORTEST).chain([tail.len()]);
-        let short = ends.map(|end| &tail[..end]).find(|short| self.means_one(short));
+    /// Returns the shortest beginning of an id that names only this session, disarmed.
+    pub(super) fn short_id(&self, id: &str) -> String {
+        let bare = without_agent(id);
+        let ends = bare.char_indices().map(|(at, _)| at).skip(Self::SHORTEST).chain([bare.len()]);
+        let short = ends.map(|end| &bare[..end]).find(|short| self.is_unique(short));
         output::disarm(short.unwrap_or(id))
     }
 
-    fn means_one(&self, short: &str) -> bool {
-        let first = self.typed.partition_point(|typed| typed.as_str() < short);
-        let fits =
-            |at: usize| self.typed.get(at).is_some_and(|typed: &String| typed.starts_with(short));
+    fn is_unique(&self, short: &str) -> bool {
+        let first = self.known.partition_point(|id| id.as_str() < short);
+        let fits = |at: usize| self.known.get(at).is_some_and(|id: &String| id.starts_with(short));
         fits(first) && !fits(first + 1)
     }
 }
 
-/// An id without the agent's name before it.
-fn tail(id: &str) -> &str {
-    id.split_once(':').map_or(id, |(_, tail)| tail)
+/// Returns an id without the name of the agent before it.
+fn without_agent(id: &str) -> &str {
+    id.split_once(':').map_or(id, |(_, bare)| bare)
 }
 
 #[cfg(test)]
@@ -112,29 +97,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_ids_mean_one_session() {
+    fn a_short_id_names_one_session() {
         let ids = ["a:12345678x", "a:12345678y", "b:abc", "c:abc", "20260101_aa", "d:"];
-        let typed = ids.iter().flat_map(|id| [*id, tail(id)]).map(str::to_owned);
-        let mut typed: Vec<String> = typed.collect();
-        typed.sort();
-        typed.dedup_by(|a, b| a == b && !a.contains("abc"));
-        let short = ShortIds { typed };
-        assert_eq!(short.of("a:12345678x"), "12345678x");
-        assert_eq!(short.of("20260101_aa"), "20260101");
+        let known = ids.iter().flat_map(|id| [*id, without_agent(id)]).map(str::to_owned);
+        let mut known: Vec<String> = known.collect();
+        known.sort();
+        known.dedup_by(|a, b| a == b && !a.contains("abc"));
+        let ids = ShortIds { known };
+        assert_eq!(ids.short_id("a:12345678x"), "12345678x");
+        assert_eq!(ids.short_id("20260101_aa"), "20260101");
         // Two agents gave the same id.
-        assert_eq!(short.of("b:abc"), "b:abc");
-        assert_eq!(short.of("d:"), "d:");
+        assert_eq!(ids.short_id("b:abc"), "b:abc");
+        assert_eq!(ids.short_id("d:"), "d:");
     }
 
     #[test]
-    fn numbers_and_amounts() {
-        assert_eq!([0, 999, 1_000, -1_234_567].map(number), ["0", "999", "1,000", "-1,234,567"]);
-        assert_eq!([0.0, 0.0123, 12.3].map(dollars), ["$0.00", "$0.0123", "$12.30"]);
-    }
-
-    #[test]
-    fn columns_are_aligned() {
-        let rows = [["a", "1", "x"], ["bcd", "22", ""]].map(|row| row.map(str::to_owned).to_vec());
-        assert_eq!(columns(&['<', '>', '<'], &rows), ["a     1  x", "bcd  22"]);
+    fn numbers_and_amounts_are_formatted() {
+        let numbers = [0, 999, 1_000, -1_234_567].map(group_digits);
+        assert_eq!(numbers, ["0", "999", "1,000", "-1,234,567"]);
+        assert_eq!([0.0, 0.0123, 12.3].map(format_dollars), ["$0.00", "$0.0123", "$12.30"]);
     }
 }

@@ -1,4 +1,4 @@
-//! `takeback sessions tree`: a session among its relatives.
+//! `takeback sessions tree`: a session with its parents, forks and subagents.
 
 use std::process::ExitCode;
 
@@ -9,19 +9,22 @@ use takeback_ledger::{Descendant, Ledger, ParentKind, SessionRecord, Time};
 use super::text::{self, ShortIds};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Cell, Column, Table};
 
-/// Show where a session comes from and what came out of it
+/// Show the parents, forks and subagents of a session
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback sessions tree 4f2a")]
 pub(super) struct Arguments {
-    /// Its id, its title, or the beginning of its id
+    /// The session: its id, the beginning of its id, or its title
     #[arg(value_name = "SESSION")]
     session: String,
 }
 
 /// A session and everything below it.
 #[derive(Serialize)]
-pub(crate) struct Node {
+pub(crate) struct SessionNode {
     id: String,
     title: Option<String>,
     source: String,
@@ -31,50 +34,51 @@ pub(crate) struct Node {
     ended_at: Option<Time>,
     message_count: i64,
     archived: bool,
-    /// Whether it is the one that was asked for.
+    /// True for the session that the user named.
     asked: bool,
-    children: Vec<Node>,
+    children: Vec<SessionNode>,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let ledger = context.ledger()?;
     let id = ledger.resolve(&arguments.session)?;
-    let root = family(&ledger, &id)?;
+    let root = session_tree(&ledger, &id)?;
     if context.globals.json {
         output::print_json(&root);
     } else {
-        show(&root, "", "", &ShortIds::new(&ledger)?);
+        print_tree(&root, &ShortIds::new(&ledger)?);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The oldest ancestor with all that came out of it.
-pub(crate) fn family(ledger: &Ledger, id: &str) -> Result<Node, Failure> {
+/// Returns the oldest ancestor of a session with all its descendants.
+pub(crate) fn session_tree(ledger: &Ledger, id: &str) -> Result<SessionNode, Failure> {
     let root = match ledger.ancestors(id)?.pop() {
         Some(oldest) => oldest,
         None => ledger.session(id)?,
     };
     let descendants = ledger.descendants(&root.id)?;
     let mut rest = descendants.as_slice();
-    Ok(Node { children: children(&mut rest, 1, id), ..Node::new(&root, id) })
+    Ok(SessionNode { children: take_children(&mut rest, 1, id), ..SessionNode::new(&root, id) })
 }
 
-/// The sessions of one depth, each with what stands below it, until one stands higher.
-fn children(rest: &mut &[Descendant], depth: usize, asked: &str) -> Vec<Node> {
+/// Takes the sessions of one depth, each with its descendants, from the front of a list that is
+/// sorted depth first.
+fn take_children(rest: &mut &[Descendant], depth: usize, asked: &str) -> Vec<SessionNode> {
     let mut nodes = Vec::new();
     while let Some((first, behind)) = rest.split_first()
         && first.depth >= depth
     {
         *rest = behind;
-        let below = children(rest, depth + 1, asked);
-        nodes.push(Node { children: below, ..Node::new(&first.session, asked) });
+        let children = take_children(rest, depth + 1, asked);
+        nodes.push(SessionNode { children, ..SessionNode::new(&first.session, asked) });
     }
     nodes
 }
 
-impl Node {
-    fn new(session: &SessionRecord, asked: &str) -> Node {
-        Node {
+impl SessionNode {
+    fn new(session: &SessionRecord, asked: &str) -> SessionNode {
+        SessionNode {
             id: session.id.clone(),
             title: session.title.clone(),
             source: session.source.clone(),
@@ -90,18 +94,34 @@ impl Node {
     }
 }
 
-/// One line per session, with branches before it.
-fn show(node: &Node, branch: &str, indent: &str, ids: &ShortIds) {
-    let mut parts = vec![format!("{branch}{}", ids.of(&node.id))];
-    parts.extend(node.parent_kind.map(|kind| kind.as_str().to_owned()));
-    parts.extend(node.started_at.map(text::local));
-    parts.push(output::count(node.message_count.try_into().unwrap_or_default(), "message"));
-    parts.extend(node.title.as_deref().map(output::disarm));
-    parts.extend(node.asked.then(|| "← this one".to_owned()));
-    println!("{}", parts.join("  "));
+fn print_tree(root: &SessionNode, ids: &ShortIds) {
+    let mut table = Table::new([
+        Column::left(),
+        Column::left().shrinks(2, 0),
+        Column::left().shrinks(4, 0),
+        Column::right().shrinks(1, 0),
+        Column::free().shrinks(3, 16),
+        Column::free(),
+    ]);
+    add_rows(&mut table, root, "", "", ids);
+    table.print();
+}
+
+/// Adds a row for a session and for each of its descendants. `branch` is drawn before the session,
+/// `indent` before its children.
+fn add_rows(table: &mut Table, node: &SessionNode, branch: &str, indent: &str, ids: &ShortIds) {
+    let messages = usize::try_from(node.message_count).unwrap_or_default();
+    table.add([
+        Cell::new(format!("{branch}{}", ids.short_id(&node.id))),
+        Cell::new(node.parent_kind.map_or("", ParentKind::as_str)),
+        Cell::new(node.started_at.map(text::local_time).unwrap_or_default()),
+        Cell::new(output::count(messages, "message")),
+        Cell::new(node.title.as_deref().unwrap_or_default()),
+        Cell::new(if node.asked { "← this session" } else { "" }),
+    ]);
     for (at, child) in (1..).zip(&node.children) {
         let (fork, bar) =
             if at == node.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        show(child, &format!("{indent}{fork}"), &format!("{indent}{bar}"), ids);
+        add_rows(table, child, &format!("{indent}{fork}"), &format!("{indent}{bar}"), ids);
     }
 }

@@ -1,4 +1,4 @@
-//! The sessions of all agents.
+//! Methods about the sessions of all agents.
 
 use serde::Deserialize;
 use takeback_ledger::{Time, replay};
@@ -21,13 +21,13 @@ pub(super) fn list(_: &Server, context: &Context, mut params: Params) -> Answer 
     let arguments = ListArguments {
         sources: params.or_default("sources")?,
         workspace: workspace.map(|AnyPath(path)| path),
-        limit: limit(&mut params)?,
+        limit: take_limit(&mut params)?,
         archived: params.or_default("archived")?,
     };
     params.end()?;
     let ledger = logs::current_ledger(context)?;
-    let found = listing::find(&arguments, &ledger, context)?;
-    answer(&listing::View::new(&arguments, &found))
+    let found = listing::find_sessions(&arguments, &ledger, context)?;
+    answer(&listing::SessionList::new(&arguments, &found))
 }
 
 pub(super) fn get(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -46,8 +46,8 @@ pub(super) fn get(_: &Server, context: &Context, mut params: Params) -> Answer {
     let id = ledger.resolve(&session).map_err(Failure::from)?;
     match format {
         Format::Json => answer(&ledger.transcript(&id).map_err(Failure::from)?),
-        Format::Openai => answer(&show::conversation(&ledger, &id, replay::openai)?),
-        Format::Anthropic => answer(&show::conversation(&ledger, &id, replay::anthropic)?),
+        Format::Openai => answer(&show::replay_session(&ledger, &id, replay::openai)?),
+        Format::Anthropic => answer(&show::replay_session(&ledger, &id, replay::anthropic)?),
     }
 }
 
@@ -57,12 +57,12 @@ pub(super) fn search(_: &Server, context: &Context, mut params: Params) -> Answe
         sources: params.or_default("sources")?,
         exclude_sources: params.or_default("exclude_sources")?,
         roles: params.or_default("roles")?,
-        since: since(&mut params)?,
+        since: take_since(&mut params)?,
         undone: params.or_default("undone")?,
-        limit: limit(&mut params)?.unwrap_or(20),
+        limit: take_limit(&mut params)?.unwrap_or(20),
     };
     params.end()?;
-    answer(&searching::view(&arguments, &mut *logs::current_ledger(context)?)?)
+    answer(&searching::search_messages(&arguments, &mut *logs::current_ledger(context)?)?)
 }
 
 pub(super) fn tree(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -70,7 +70,7 @@ pub(super) fn tree(_: &Server, context: &Context, mut params: Params) -> Answer 
     params.end()?;
     let ledger = logs::current_ledger(context)?;
     let id = ledger.resolve(&session).map_err(Failure::from)?;
-    answer(&lineage::family(&ledger, &id)?)
+    answer(&lineage::session_tree(&ledger, &id)?)
 }
 
 pub(super) fn title(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -92,7 +92,7 @@ pub(super) fn undo(_: &Server, context: &Context, mut params: Params) -> Answer 
     let turns: Option<usize> = params.optional("turns")?;
     params.end()?;
     if turns == Some(0) {
-        return Err(Error::invalid_params("turns is at least 1"));
+        return Err(Error::invalid_params("turns must be at least 1"));
     }
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&session).map_err(Failure::from)?;
@@ -112,18 +112,18 @@ pub(super) fn redo(_: &Server, context: &Context, mut params: Params) -> Answer 
 pub(super) fn stats(_: &Server, context: &Context, mut params: Params) -> Answer {
     let by = params.or_default("by")?;
     params.end()?;
-    answer(&totals::view(by, &*logs::current_ledger(context)?)?)
+    answer(&totals::add_up(by, &*logs::current_ledger(context)?)?)
 }
 
-fn limit(params: &mut Params) -> Result<Option<u32>, Error> {
+fn take_limit(params: &mut Params) -> Result<Option<u32>, Error> {
     match params.optional("limit")? {
-        Some(0) => Err(Error::invalid_params("limit is at least 1")),
+        Some(0) => Err(Error::invalid_params("limit must be at least 1")),
         limit => Ok(limit),
     }
 }
 
-/// A time as people write it.
-fn since(params: &mut Params) -> Result<Option<Time>, Error> {
+/// Takes a point in time as users write it: a span before now, or a date.
+fn take_since(params: &mut Params) -> Result<Option<Time>, Error> {
     let typed: Option<String> = params.optional("since")?;
     let wrong = |message| Error::invalid_params(format!("since: {message}"));
     typed.map(|typed| when::parse(&typed).map_err(wrong)).transpose()

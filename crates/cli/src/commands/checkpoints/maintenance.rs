@@ -1,0 +1,197 @@
+//! `takeback checkpoints verify`, `repair`, `gc`: check, repair and compact the store.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use takeback_tree::{
+    AnyPath, BrokenPack, GcOutcome, Oid, PinReport, PinState, RelPath, Store, VerifyReport,
+};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{self, Progress};
+
+pub(super) fn verify_store(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+    let bar = Progress::counting("verifying", "objects");
+    let report = store.verify(&|done, total| bar.step(done, Some(total)))?;
+    drop(bar);
+    Ok(print_verified(&VerifyView::new(store, report), context))
+}
+
+#[derive(Serialize)]
+struct VerifyView {
+    whole: bool,
+    objects: u64,
+    checkpoints: Vec<PinView>,
+    packs: Vec<PackView>,
+}
+
+#[derive(Serialize)]
+struct PinView {
+    /// The name of the ref in the store.
+    name: String,
+    workspace: Option<AnyPath>,
+    seq: Option<u64>,
+    id: Option<Oid>,
+    state: &'static str,
+    lost: Vec<RelPath>,
+    lost_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+struct PackView {
+    name: String,
+    reason: String,
+}
+
+impl From<BrokenPack> for PackView {
+    fn from(pack: BrokenPack) -> PackView {
+        PackView { name: pack.name, reason: pack.reason }
+    }
+}
+
+impl VerifyView {
+    fn new(store: &Store, report: VerifyReport) -> VerifyView {
+        VerifyView {
+            whole: report.is_whole(),
+            objects: report.objects,
+            checkpoints: report.pins.into_iter().map(|pin| PinView::new(store, pin)).collect(),
+            packs: report.packs.into_iter().map(PackView::from).collect(),
+        }
+    }
+}
+
+impl PinView {
+    fn new(store: &Store, report: PinReport) -> PinView {
+        let info = report.pin.as_ref().and_then(|pin| store.workspace_info(&pin.workspace).ok()?);
+        let (state, lost, lost_count, reason) = match report.state {
+            PinState::Whole => ("whole", Vec::new(), 0, None),
+            PinState::Partly { lost, count, .. } => ("partly_lost", lost, count, None),
+            PinState::Lost { reason } => ("lost", Vec::new(), 0, Some(reason)),
+        };
+        PinView {
+            id: report.pin.as_ref().and_then(|pin| store.pin_id(pin).ok()?),
+            workspace: info.map(|info| info.path),
+            seq: report.pin.map(|pin| pin.seq),
+            name: report.name,
+            state,
+            lost,
+            lost_count,
+            reason,
+        }
+    }
+}
+
+fn print_verified(view: &VerifyView, context: &Context) -> ExitCode {
+    let code = if view.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if context.globals.json {
+        output::print_json(view);
+        return code;
+    }
+    for pack in &view.packs {
+        println!("Damaged: {} ({})", pack.name, output::disarm(&pack.reason));
+    }
+    for pin in view.checkpoints.iter().filter(|pin| pin.state != "whole") {
+        let id = pin.id.map_or(pin.name.clone(), |id| id.to_string()[..7].to_owned());
+        let workspace = pin.workspace.as_ref().map(|path| format!(" of {}", path.0.display()));
+        let title = format!("{id}{}", workspace.unwrap_or_default());
+        match &pin.reason {
+            Some(reason) => {
+                println!("Lost: {} ({})", output::disarm(&title), output::disarm(reason));
+            }
+            None => {
+                println!(
+                    "Partly lost: {}, {}:",
+                    output::disarm(&title),
+                    output::count(pin.lost_count as usize, "path")
+                );
+                pin.lost.iter().take(10).for_each(|path| println!("  {path}"));
+            }
+        }
+    }
+    let whole = view.checkpoints.iter().filter(|pin| pin.state == "whole").count();
+    let checkpoints = output::count(view.checkpoints.len(), "checkpoint");
+    if view.whole {
+        let objects = output::count(view.objects as usize, "object");
+        println!("No problems in {checkpoints}, {objects}.");
+    } else {
+        println!("{whole} of {checkpoints} intact.");
+        if !view.packs.is_empty() {
+            println!("Run `takeback checkpoints repair` to save what is intact.");
+        }
+    }
+    code
+}
+
+#[derive(Serialize)]
+struct RepairView {
+    set_aside: Vec<PackView>,
+    salvaged: u64,
+    now: VerifyView,
+}
+
+pub(super) fn repair_store(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+    let bar = Progress::counting("repairing", "objects");
+    let report = store.repair(&|done, total| bar.step(done, Some(total)))?;
+    drop(bar);
+    let view = RepairView {
+        set_aside: report.set_aside.into_iter().map(PackView::from).collect(),
+        salvaged: report.salvaged,
+        now: VerifyView::new(store, report.now),
+    };
+    if context.globals.json {
+        output::print_json(&view);
+        return Ok(if view.now.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    for pack in &view.set_aside {
+        println!("Set aside: {} ({})", pack.name, output::disarm(&pack.reason));
+    }
+    if view.salvaged > 0 {
+        println!("Saved {} from damaged packs.", output::count(view.salvaged as usize, "object"));
+    }
+    Ok(print_verified(&view.now, context))
+}
+
+#[derive(Serialize)]
+struct GcView {
+    bytes_before: u64,
+    bytes_after: u64,
+    objects_kept: u64,
+    objects_dropped: u64,
+    packs_before: usize,
+    packs_after: usize,
+}
+
+impl From<GcOutcome> for GcView {
+    fn from(outcome: GcOutcome) -> GcView {
+        GcView {
+            bytes_before: outcome.bytes_before,
+            bytes_after: outcome.bytes_after,
+            objects_kept: outcome.objects_kept,
+            objects_dropped: outcome.objects_dropped,
+            packs_before: outcome.packs_before,
+            packs_after: outcome.packs_after,
+        }
+    }
+}
+
+pub(super) fn collect_garbage(store: &Store, context: &Context) -> Result<ExitCode, Failure> {
+    let progress = Progress::new("cleaning up");
+    let view = GcView::from(store.gc()?);
+    drop(progress);
+    if context.globals.json {
+        output::print_json(&view);
+    } else {
+        println!(
+            "{} → {}, {} → {}; deleted {}.",
+            output::bytes(view.bytes_before),
+            output::bytes(view.bytes_after),
+            view.packs_before,
+            output::count(view.packs_after, "pack"),
+            output::count(view.objects_dropped as usize, "object"),
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,189 @@
+//! Checks of the store and the ledger, and the time that an agent waits for a hook.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde::Serialize;
+use takeback_ledger::ListOptions;
+use takeback_undo::{DirectoryState, Opened};
+
+use super::Problem;
+use crate::commands::list;
+use crate::context::Context;
+use crate::failure;
+use crate::output;
+
+#[derive(Serialize)]
+pub(super) struct StoreView {
+    pub(super) bytes: u64,
+    pub(super) max_bytes: u64,
+    pub(super) workspaces: usize,
+    /// The number of workspaces whose directory is gone.
+    pub(super) orphans: usize,
+    pub(super) checkpoints: usize,
+    pub(super) failures: Vec<String>,
+}
+
+pub(super) fn check_store(
+    opened: &Opened,
+    context: &Context,
+    problems: &mut Vec<Problem>,
+) -> Option<StoreView> {
+    let verify = "run `takeback checkpoints verify` for details";
+    let status = match takeback_undo::retention::read_status(opened) {
+        Ok(status) => status,
+        Err(error) => {
+            problems.push(Problem::new(failure::chain(&error), verify));
+            return None;
+        }
+    };
+    if opened.has_store()
+        && let Err(error) = opened.store()
+    {
+        problems.push(Problem::new(failure::chain(&error), verify));
+    }
+    if status.store_bytes > status.max_bytes {
+        let size = output::bytes(status.store_bytes);
+        let limit = output::bytes(status.max_bytes);
+        let message = format!("the store has {size}, more than its limit of {limit}");
+        let hint = "`takeback checkpoints prune` deletes the oldest checkpoints";
+        problems.push(Problem::new(message, hint));
+    }
+    let describe = |missed: &takeback_undo::Failure| {
+        format!(
+            "{}: {}",
+            output::tilde(&missed.workspace.0, context),
+            list::describe_failure(missed)
+        )
+    };
+    let failures: Vec<String> = status.failures.iter().map(describe).collect();
+    for failure in &failures {
+        problems.push(Problem::new(
+            failure,
+            "fix the cause; the next successful checkpoint clears this message",
+        ));
+    }
+    let is_orphan = |state: DirectoryState| matches!(state, DirectoryState::Orphan);
+    Some(StoreView {
+        bytes: status.store_bytes,
+        max_bytes: status.max_bytes,
+        workspaces: status.workspaces.len(),
+        orphans: status.workspaces.iter().filter(|known| is_orphan(known.state)).count(),
+        checkpoints: status.workspaces.iter().map(|known| known.checkpoints).sum(),
+        failures,
+    })
+}
+
+#[derive(Serialize)]
+pub(super) struct LedgerView {
+    pub(super) bytes: u64,
+    pub(super) sessions: usize,
+    /// The number of files in the spool that wait to be taken in.
+    pub(super) spool: usize,
+}
+
+pub(super) fn check_ledger(context: &Context, problems: &mut Vec<Problem>) -> Option<LedgerView> {
+    let path = context.ledger_path();
+    let bytes = fs::metadata(&path).map(|metadata| metadata.len()).ok()?;
+    let listed = || -> Result<usize, String> {
+        let redact = takeback_ledger::Options::default();
+        let ledger =
+            takeback_ledger::Ledger::open(&path, &redact).map_err(|e| failure::chain(&e))?;
+        let all = ListOptions { archived: true, ..ListOptions::default() };
+        Ok(ledger.sessions(&all).map_err(|error| failure::chain(&error))?.len())
+    };
+    let sessions = listed().unwrap_or_else(|error| {
+        problems.push(Problem::new(error, "run `takeback sessions verify` for details"));
+        0
+    });
+    let spool = count_spool(context);
+    if spool > 0 {
+        let message = format!("the ledger has not taken in {}", output::count(spool, "event"));
+        problems.push(Problem::new(message, "run `takeback sessions` to take them in"));
+    }
+    Some(LedgerView { bytes, sessions, spool })
+}
+
+/// Counts the events that wait in the spool.
+fn count_spool(context: &Context) -> usize {
+    let entries = fs::read_dir(context.home.join("spool")).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "json")).count()
+}
+
+#[derive(Serialize)]
+pub(super) struct HookSpeed {
+    /// The time that the process of a hook takes at least.
+    pub(super) hook_ms: f64,
+    /// The time to capture this workspace. Null if it has no checkpoints.
+    pub(super) capture_ms: Option<f64>,
+}
+
+/// The number of measurements. The fastest counts, because other processes only slow it down.
+const MEASUREMENTS: usize = 5;
+
+/// The waiting time at which a hook counts as a problem.
+const SLOW_MS: f64 = 1000.0;
+
+pub(super) fn measure_hook(
+    opened: &Opened,
+    context: &Context,
+    problems: &mut Vec<Problem>,
+) -> Option<HookSpeed> {
+    let hook_ms = match measure_fastest(|| run_hook(context)) {
+        Ok(best) => best,
+        Err(error) => {
+            let hint = "agents cannot run it either; reinstall takeback";
+            problems.push(Problem::new(format!("cannot run the hook: {error}"), hint));
+            return None;
+        }
+    };
+    let capture_ms = measure_capture(opened, context, problems);
+    let all = hook_ms + capture_ms.unwrap_or_default();
+    if all > SLOW_MS {
+        let message =
+            format!("an agent waits {all:.0} ms before each tool call that may change files");
+        let hint = "list directories that need no protection under `exclude` in config.toml";
+        problems.push(Problem::new(message, hint));
+    }
+    Some(HookSpeed { hook_ms, capture_ms })
+}
+
+/// Runs some work several times and returns the milliseconds of the fastest run.
+fn measure_fastest(mut work: impl FnMut() -> std::io::Result<()>) -> std::io::Result<f64> {
+    let mut best = f64::INFINITY;
+    for _ in 0..MEASUREMENTS {
+        let start = Instant::now();
+        work()?;
+        best = best.min(start.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(best)
+}
+
+/// Runs a hook without an event, so that it writes nothing.
+fn run_hook(context: &Context) -> std::io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--home").arg(&context.home).args(["hook", "generic"]);
+    command.env("TAKEBACK_CHECKPOINTS", "0");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().map(drop)
+}
+
+fn measure_capture(opened: &Opened, context: &Context, problems: &mut Vec<Problem>) -> Option<f64> {
+    let root = opened.find_root(&context.directory).ok()?;
+    let root = fs::canonicalize(root).ok()?;
+    let status = takeback_undo::retention::read_status(opened).ok()?;
+    // A check must not start a history.
+    if !opened.settings().enabled || !status.workspaces.iter().any(|known| known.path.0 == root) {
+        return None;
+    }
+    let captured = measure_fastest(|| {
+        takeback_undo::hook::warm_workspace(opened, &root).map_err(std::io::Error::other)
+    });
+    captured
+        .map_err(|error| {
+            let message = format!("cannot capture this workspace: {}", failure::chain(&error));
+            problems.push(Problem::new(message, "run `takeback checkpoint` for details"));
+        })
+        .ok()
+}
