@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use takeback_ledger::{Event, Ledger, LedgerError, OpenError, Options, Recorded, Time};
 use takeback_tree::{
-    CaptureOptions, ForbiddenRoots, Lock, Recovery, RelPath, Rules, Store, StoreError, Workspace,
+    CaptureOptions, CaptureRules, ForbiddenRoots, Lock, Recovery, RelPath, Store, StoreError,
+    Workspace,
 };
 
 use crate::hook::state::{self, SessionState};
@@ -23,7 +24,7 @@ pub struct Opened {
     home: PathBuf,
     pub(crate) forbidden: ForbiddenRoots,
     pub(crate) settings: Settings,
-    pub(crate) rules: Rules,
+    pub(crate) rules: CaptureRules,
     redact: bool,
     clock: fn() -> SystemTime,
     on_recovery: fn(&Recovery),
@@ -99,7 +100,7 @@ impl Opened {
     }
 
     /// The rules that captures follow.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &CaptureRules {
         &self.rules
     }
 
@@ -237,7 +238,7 @@ impl Opened {
 
     pub(crate) fn capture_options<'a>(
         &'a self,
-        rules: &'a Rules,
+        rules: &'a CaptureRules,
         named: &'a [RelPath],
     ) -> CaptureOptions<'a> {
         CaptureOptions { rules, named, now: (self.clock)() }

@@ -88,7 +88,7 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
         return Ok(report);
     }
     let store = opened.store()?;
-    report.bytes_before = store.bytes()?;
+    report.bytes_before = store.measure_size()?;
     let mut workspaces = read_workspaces(store, opened.now())?;
     for workspace in &mut workspaces {
         prune_workspace(opened, workspace, oldest, options, &mut report)?;
@@ -112,7 +112,7 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
             state::write(&opened.last_prune(), &opened.now())?;
         }
     }
-    report.bytes_after = store.bytes()?;
+    report.bytes_after = store.measure_size()?;
     report.over_limit = !options.dry_run && report.bytes_after > limit;
     Ok(report)
 }

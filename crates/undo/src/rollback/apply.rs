@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
 use takeback_tree::{
-    Filter, Kept, KeptReason, Lock, Oid, Pin, Plan, RestoreError, StoreError, Uncovered, Workspace,
+    Filter, KeptPath, KeptReason, Lock, Oid, Pin, Plan, RestoreError, StoreError, Uncovered,
+    Workspace,
 };
 
 use super::RollbackError;
@@ -93,7 +94,7 @@ fn restore_files(
     };
     (view.restored, view.deleted, view.saved) = (outcome.restored, outcome.deleted, outcome.saved);
     let kept = outcome.kept.into_iter();
-    view.kept.extend(kept.map(|path| Kept { path, reason: KeptReason::NotEmpty }));
+    view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotEmpty }));
     Ok(safety)
 }
 

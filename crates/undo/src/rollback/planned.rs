@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use takeback_ledger::Time;
-use takeback_tree::{AnyPath, Blocked, Edit, Filter, Kept, Oid, Plan, RelPath, Target, Uncovered};
+use takeback_tree::{
+    AnyPath, BlockedPath, Filter, KeptPath, Oid, Plan, RelPath, RestoreTarget, TreeEdit, Uncovered,
+};
 
 use super::repository::Head;
 use super::turn::Conflict;
@@ -43,7 +45,7 @@ pub(super) struct Goal {
     pub(super) index: Option<Oid>,
     pub(super) state: TargetState,
     /// The edits that make the target state out of the present, for the undo of a turn.
-    pub(super) edits: Option<Vec<Edit>>,
+    pub(super) edits: Option<Vec<TreeEdit>>,
     /// The safety checkpoint of the rollback that this one reverses, and the state that it led to.
     pub(super) reverses: Option<(Oid, Oid)>,
     pub(super) paths: Vec<RelPath>,
@@ -84,11 +86,11 @@ pub struct RollbackView {
     pub restored: Vec<RelPath>,
     pub deleted: Vec<RelPath>,
     pub guarded: Vec<RelPath>,
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptPath>,
     /// The new names of old files that another program wrote to during the rollback.
     pub saved: Vec<RelPath>,
     pub uncovered: Vec<Uncovered>,
-    pub blocked: Vec<Blocked>,
+    pub blocked: Vec<BlockedPath>,
     /// The restored and deleted files that others changed after the agent.
     pub others: Vec<RelPath>,
     /// The files that were changed since the turn in the same lines.
@@ -164,14 +166,14 @@ impl Planned {
         let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
         let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
         let to = self.work.goal.state.tree.to_string();
-        Oid::of(takeback_tree::Kind::Blob, &[view, from.into(), to.into()].concat())
+        Oid::of(takeback_tree::ObjectKind::Blob, &[view, from.into(), to.into()].concat())
     }
 }
 
 impl Goal {
-    pub(super) fn target(&self) -> Target<'_> {
+    pub(super) fn target(&self) -> RestoreTarget<'_> {
         let TargetState { tree, filter, uncovered } = &self.state;
-        Target {
+        RestoreTarget {
             tree: *tree,
             filter,
             uncovered,
