@@ -318,7 +318,11 @@ impl<'a> Work<'a> {
     /// `None` if another process is at it. Removes what a killed one left.
     pub(crate) fn begin(store: &'a Store) -> Result<Option<Work<'a>>, StoreError> {
         let path = store.directory().join("gc.lock");
-        let lock = FileLock::try_exclusive(&path).map_err(StoreError::io("lock", &path))?;
+        let lock = match &store.lock_wait {
+            Some(wait) => FileLock::exclusive_within(&path, wait),
+            None => FileLock::try_exclusive(&path),
+        };
+        let lock = lock.map_err(StoreError::io("lock", &path))?;
         let Some(lock) = lock else { return Ok(None) };
         let work = Work { store, _lock: lock };
         work.sweep()?;
