@@ -112,6 +112,9 @@ impl From<StoreError> for Failure {
             StoreError::Io { .. } => {
                 failure.hint("check the permissions and the free space of takeback's directory")
             }
+            StoreError::Busy { .. } => {
+                failure.hint("nothing was changed; try again when that process is done")
+            }
             StoreError::TooNew { .. } | StoreError::Damaged { .. } => failure,
         }
     }

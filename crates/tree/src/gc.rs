@@ -328,7 +328,11 @@ impl<'a> PackRewrite<'a> {
     /// has it.
     pub(crate) fn begin(store: &'a Store) -> Result<Option<PackRewrite<'a>>, StoreError> {
         let path = store.directory().join("gc.lock");
-        let lock = FileLock::try_exclusive(&path).map_err(StoreError::io("lock", &path))?;
+        let lock = match &store.lock_wait {
+            Some(wait) => FileLock::exclusive_within(&path, wait),
+            None => FileLock::try_exclusive(&path),
+        };
+        let lock = lock.map_err(StoreError::io("lock", &path))?;
         let Some(lock) = lock else { return Ok(None) };
         let rewrite = PackRewrite { store, _lock: lock };
         rewrite.sweep_files()?;

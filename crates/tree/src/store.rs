@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use takeback_base::durable::{self, Durability, FileLock, Temporary};
 use takeback_base::hex;
+use takeback_base::lock_wait::LockWait;
 
 use crate::fault;
 use crate::object::{self, Commit, Malformed, ObjectKind};
@@ -64,6 +65,9 @@ pub struct Store {
     directory: PathBuf,
     uuid: String,
     packs: Mutex<Option<Arc<Packs>>>,
+    /// The patience with other processes. `None`: workspaces are waited for until they are free, and
+    /// maintenance of the store is not waited for.
+    pub(crate) lock_wait: Option<LockWait>,
 }
 
 /// The reason why a store could not be opened, read or written.
@@ -84,6 +88,16 @@ pub enum StoreError {
     /// An object is missing or damaged.
     #[error(transparent)]
     Object(#[from] ObjectError),
+    /// Another process used the workspace for longer than [`Store::set_lock_wait`] allows.
+    #[error("another takeback process{} is using this workspace", describe_process(*holder))]
+    Busy {
+        /// The id of that process, if it is known.
+        holder: Option<u32>,
+    },
+}
+
+fn describe_process(id: Option<u32>) -> String {
+    id.map(|id| format!(" (pid {id})")).unwrap_or_default()
 }
 
 impl StoreError {
@@ -126,9 +140,15 @@ impl Store {
         if identity.version > VERSION {
             return Err(StoreError::TooNew { path: directory, found: identity.version });
         }
-        let store = Store { directory, uuid: identity.uuid, packs: Mutex::new(None) };
+        let (uuid, packs) = (identity.uuid, Mutex::new(None));
+        let store = Store { directory, uuid, packs, lock_wait: None };
         store.sweep_temporary_files()?;
         Ok(store)
+    }
+
+    /// Limits how long this process waits for others, and has it say so.
+    pub fn set_lock_wait(&mut self, wait: LockWait) {
+        self.lock_wait = Some(wait);
     }
 
     /// The directory of the store.

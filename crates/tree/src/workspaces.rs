@@ -4,9 +4,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use takeback_base::durable::{self, FileLock};
 use takeback_base::hex;
+use takeback_base::lock_wait::{LockWait, find_holder};
 
 use crate::fault;
 use crate::pins::{PinName, SEQ_END, WorkspaceId};
@@ -73,10 +75,25 @@ impl Store {
         Ok(lock.map(|lock| WorkspaceGuard { directory: self.workspace_directory(id), _lock: lock }))
     }
 
-    /// Waits until no other process has this workspace locked, and locks it.
+    /// Locks a workspace that need not exist any more. Waits for other processes, a second unless
+    /// [`Store::set_lock_wait`] says otherwise; `None` if one still uses the workspace then.
+    pub fn wait_for_workspace(
+        &self,
+        id: &WorkspaceId,
+    ) -> Result<Option<WorkspaceGuard>, StoreError> {
+        let wait = self.lock_wait.unwrap_or(LockWait::silent(Duration::from_secs(1)));
+        let lock = self.lock_directory_with(id, |path| FileLock::exclusive_within(path, &wait))?;
+        Ok(lock.map(|lock| WorkspaceGuard { directory: self.workspace_directory(id), _lock: lock }))
+    }
+
+    /// Waits until no other process has this workspace locked.
     pub(crate) fn lock_directory(&self, id: &WorkspaceId) -> Result<FileLock, StoreError> {
-        let lock = self.lock_directory_with(id, |path| FileLock::exclusive(path).map(Some))?;
-        Ok(lock.expect("an exclusive lock is waited for"))
+        let lock = self.lock_directory_with(id, |path| match &self.lock_wait {
+            Some(wait) => FileLock::exclusive_within(path, wait),
+            None => FileLock::exclusive(path).map(Some),
+        })?;
+        let path = self.workspace_directory(id).join("lock");
+        lock.ok_or_else(|| StoreError::Busy { holder: find_holder(&path) })
     }
 
     fn lock_directory_with(

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use takeback_base::lock_wait::LockWait;
 use takeback_ledger::{Event, Ledger, LedgerError, OpenError, Options, Recorded, Time};
 use takeback_tree::{
     CaptureOptions, CaptureRules, ForbiddenRoots, Lock, Recovery, RelPath, Store, StoreError,
@@ -29,6 +30,7 @@ pub struct Opened {
     clock: fn() -> SystemTime,
     on_recovery: fn(&Recovery),
     pub(crate) resume_hint: fn(&str) -> Option<String>,
+    lock_wait: Option<LockWait>,
     store: OnceLock<Store>,
     ledger: Mutex<Option<Ledger>>,
 }
@@ -49,6 +51,9 @@ pub struct OpenOptions {
     pub on_recovery: fn(&Recovery),
     /// Describes how the agent of a session takes back its own copy of the conversation.
     pub resume_hint: fn(&str) -> Option<String>,
+    /// The patience with other processes, for commands that a user waits for. `None`: a workspace is
+    /// waited for until it is free.
+    pub lock_wait: Option<LockWait>,
 }
 
 /// The open ledger, locked for one caller at a time.
@@ -71,8 +76,8 @@ impl DerefMut for LedgerGuard<'_> {
 impl Opened {
     /// Takes the values from outside; opens nothing yet.
     pub fn new(options: OpenOptions) -> Opened {
-        let OpenOptions { home, forbidden, settings, redact, clock, on_recovery, resume_hint } =
-            options;
+        let OpenOptions { home, forbidden, settings, redact, clock, .. } = options;
+        let OpenOptions { on_recovery, resume_hint, lock_wait, .. } = options;
         let rules = settings.rules();
         let (store, ledger) = (OnceLock::new(), Mutex::new(None));
         Opened {
@@ -84,6 +89,7 @@ impl Opened {
             clock,
             on_recovery,
             resume_hint,
+            lock_wait,
             store,
             ledger,
         }
@@ -141,7 +147,10 @@ impl Opened {
             let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
             let _ = crate::retention::archive_repositories(&directory, now);
         }
-        let store = Store::open(directory.join("store"))?;
+        let mut store = Store::open(directory.join("store"))?;
+        if let Some(wait) = self.lock_wait {
+            store.set_lock_wait(wait);
+        }
         if is_first {
             self.failure_log().reserve_space();
             // A new store has nothing to prune for a while.
