@@ -87,7 +87,11 @@ fn wrong_params_are_named() {
     for (method, params, said) in [
         ("checkpoint.diff", json!({}), "checkpoint is missing"),
         ("checkpoint.diff", json!({ "checkpoint": null }), "checkpoint is missing"),
-        ("checkpoint.diff", json!({ "checkpoint": 1.5 }), "checkpoint: expected the number of a row"),
+        (
+            "checkpoint.diff",
+            json!({ "checkpoint": 1.5 }),
+            "checkpoint: expected the number of a row",
+        ),
         ("checkpoint.diff", json!({ "checkpoint": 1, "path": "a" }), "unknown parameter path"),
         ("checkpoint.create", json!({ "reason": 7 }), "reason: invalid type: integer `7`"),
         ("checkpoint.list", json!({ "cwd": 7 }), "cwd: "),
