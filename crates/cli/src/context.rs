@@ -56,9 +56,9 @@ pub(crate) struct Globals {
 pub(crate) enum Color {
     /// On a terminal
     Auto,
-    /// Always
+    /// Always, even in a file or pipe
     Always,
-    /// Never
+    /// Never, even on a terminal
     Never,
 }
 
