@@ -17,25 +17,26 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 
-const GLOBAL: &str = "Global options";
+/// The heading of the options that every command takes.
+pub(crate) const GLOBAL_OPTIONS: &str = "Global options";
 
 /// Options that every command takes.
 #[derive(Args)]
 pub(crate) struct Globals {
     /// Work as if started in DIR
-    #[arg(short = 'C', value_name = "DIR", global = true, help_heading = GLOBAL)]
+    #[arg(short = 'C', value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
     directory: Option<PathBuf>,
     /// The home of takeback [default: $TAKEBACK_HOME or ~/.takeback]
-    #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
     home: Option<PathBuf>,
     /// Print one JSON document instead of text
-    #[arg(long, global = true, help_heading = GLOBAL)]
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) json: bool,
     /// Skip the confirmation
-    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    #[arg(short, long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) yes: bool,
     /// List all paths, however many
-    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    #[arg(short, long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) verbose: bool,
     /// When to use colours
     #[arg(
@@ -43,23 +44,36 @@ pub(crate) struct Globals {
         value_name = "WHEN",
         default_value = "auto",
         global = true,
-        help_heading = GLOBAL
+        help_heading = GLOBAL_OPTIONS
     )]
     pub(crate) color: Color,
-    /// Print long output at once [a pager is $TAKEBACK_PAGER, $PAGER or less]
-    #[arg(long, global = true, help_heading = GLOBAL)]
+    /// Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or less]
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     no_pager: bool,
 }
 
-/// When to use colours.
+/// The choices of `--color`. Without docs: they would make every help text long.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal
     Auto,
-    /// Always, even in a file or pipe
     Always,
-    /// Never, even on a terminal
     Never,
+}
+
+/// Returns the pager's program and arguments. `None` if long output is to be printed at once: the
+/// user says so, or a program reads it, or the terminal cannot show a pager.
+pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
+    let is_dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    if is_unwanted || is_dumb || !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let chosen = env::var_os("TAKEBACK_PAGER").or_else(|| env::var_os("PAGER"));
+    let words = match chosen {
+        Some(text) => takeback_agents::split_words(&text.to_string_lossy()),
+        None => ["less", "-FRX"].map(str::to_owned).to_vec(),
+    };
+    let is_pager = words.first().is_some_and(|program| program != "cat");
+    is_pager.then_some(words)
 }
 
 /// The variable that switches all checkpoints off if it is `0`.
@@ -131,21 +145,9 @@ impl Context {
         Context { globals, directory, home, places, opened: OnceLock::new() }
     }
 
-    /// Returns the pager's program and arguments. `None` if long output is to be printed at once:
-    /// the user says so, or a program reads it, or the terminal cannot show a pager.
+    /// Returns the pager's program and arguments. `None` if long output is to be printed at once.
     pub(crate) fn pager(&self) -> Option<Vec<String>> {
-        let is_dumb = self.variable("TERM").is_none_or(|term| term == "dumb");
-        if self.globals.no_pager || self.globals.json || is_dumb || !std::io::stdout().is_terminal()
-        {
-            return None;
-        }
-        let chosen = env::var_os("TAKEBACK_PAGER").or_else(|| env::var_os("PAGER"));
-        let words = match chosen {
-            Some(text) => takeback_agents::split_words(&text.to_string_lossy()),
-            None => ["less", "-FRX"].map(str::to_owned).to_vec(),
-        };
-        let is_pager = words.first().is_some_and(|program| program != "cat");
-        is_pager.then_some(words)
+        find_pager(self.globals.no_pager || self.globals.json)
     }
 
     /// Returns a variable of the environment, unless it is empty.

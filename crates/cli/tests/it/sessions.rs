@@ -115,9 +115,10 @@ $ takeback sessions --limit 1
 4f2b0000  <date> <time>  codex  1 message  “write a changelog”
 … and more (--limit N shows more)
 $ takeback sessions --source codex verify
-! error: options of `sessions list` cannot stand before another command
-! hint: put the options after the command
-[exit Some(1)]
+! error: unexpected argument '--source' found
+! hint: --source is an option of `takeback sessions list`, `takeback sessions search` and `takeback sessions export`
+! Usage: takeback sessions verify [OPTIONS]
+[exit Some(2)]
 ",
     );
     let list = session.json(&["sessions", "list", "--limit", "2"]);

@@ -144,12 +144,8 @@ fn chosen_sessions_are_exported_in_every_format() {
     session.assert(
         "
 $ takeback sessions export
-! error: the following required arguments were not provided:
-!   <SESSION|--all>
-! 
+! error: the following required arguments were not provided: <SESSION|--all>
 ! Usage: takeback sessions export <SESSION|--all>
-! 
-! For more information, try '--help'.
 [exit Some(2)]
 $ takeback sessions export nope
 ! error: there is no session \"nope\"

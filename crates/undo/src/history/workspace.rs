@@ -26,6 +26,16 @@ impl<'s> WorkspaceRef<'s> {
         WorkspaceRef { store, id, path: workspace.subject() }
     }
 
+    /// The store that has its checkpoints.
+    pub fn store(&self) -> &'s Store {
+        self.store
+    }
+
+    /// Its id in the store.
+    pub fn id(&self) -> &WorkspaceId {
+        &self.id
+    }
+
     pub(crate) fn hook_state(&self) -> WorkspaceState {
         WorkspaceState::new(self.store.notes(&self.id))
     }

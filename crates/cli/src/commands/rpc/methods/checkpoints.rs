@@ -10,7 +10,7 @@ use super::super::Server;
 use super::super::params::Params;
 use super::super::protocol::{Answer, Error, answer};
 use crate::commands::checkpoint;
-use crate::commands::rollback::{diff as compare, list as listing};
+use crate::commands::{diff as compare, list as listing};
 use crate::context::Context;
 
 pub(super) fn create(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -33,7 +33,7 @@ pub(super) fn diff(_: &Server, context: &Context, mut params: Params) -> Answer 
     let paths = take_paths(&mut params)?;
     let full = params.or_default("full")?;
     params.end()?;
-    answer(&compare::view(&checkpoint.into_text(), &paths, full, context)?)
+    answer(&compare::with_present(&checkpoint.into_text(), &paths, full, context)?)
 }
 
 /// The name of a checkpoint: the number of a row (`2`), a step (`"2.3"`), a name, or an id.
