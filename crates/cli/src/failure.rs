@@ -383,7 +383,7 @@ impl From<LedgerError> for Failure {
                 failure.hint("choose another title, or change that one first")
             }
             LedgerError::WentOn(_) => {
-                failure.hint("what was undone is still there: `takeback sessions show` shows it")
+                failure.hint("`takeback sessions show` still shows them, marked as undone")
             }
             LedgerError::Open(error) => error.into(),
             LedgerError::Damaged(_) => failure.hint(REPAIR_LEDGER),
