@@ -194,13 +194,7 @@ fn results_equal_what_the_commands_print() {
         &json!({ "workspace": "." }),
         &["sessions"],
     );
-    assert_same_result(
-        &session,
-        client,
-        "sessions.get",
-        &one,
-        &["sessions", "show", "mine:s"],
-    );
+    assert_same_result(&session, client, "sessions.get", &one, &["sessions", "show", "mine:s"]);
     let openai = ["sessions", "show", "mine:s", "--format", "openai"];
     let params = json!({ "session": "s", "format": "openai" });
     assert_same_result(&session, client, "sessions.get", &params, &openai);
