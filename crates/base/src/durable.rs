@@ -268,7 +268,7 @@ pub fn sweep_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A `flock` on a file. The kernel releases it when its process ends, in whatever way.
+/// A `flock` on a file. The kernel releases it when its process ends, in any way.
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
