@@ -169,14 +169,10 @@ fn prepare(transcript: &mut Transcript, now: Time) -> Result<(), ImportError> {
     let started = *session.started_at.get_or_insert(first.unwrap_or(now));
     let mut last = 0;
     let mut time = started;
-    let counts = transcript.usage.iter().flat_map(|usage| {
-        let tokens = [usage.input_tokens, usage.output_tokens, usage.reasoning_tokens];
-        let others = [usage.cache_read_tokens, usage.cache_write_tokens, usage.api_call_count];
-        tokens.into_iter().chain(others)
-    });
-    let tokens = [session.input_tokens, session.output_tokens, session.reasoning_tokens];
-    let others = [session.cache_read_tokens, session.cache_write_tokens, session.api_call_count];
-    if counts.chain(tokens).chain(others).any(|count| !(0..LARGEST).contains(&count)) {
+    let usage = transcript.usage.iter().map(|usage| (usage.tokens, usage.api_call_count));
+    let mut counts = usage.chain([(session.tokens, session.api_call_count)]);
+    let is_countable = |count: i64| (0..LARGEST).contains(&count);
+    if counts.any(|(tokens, calls)| !tokens.all(is_countable) || !is_countable(calls)) {
         return malformed("it counts what cannot be counted");
     }
     for message in &mut transcript.messages {

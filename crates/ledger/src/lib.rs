@@ -14,7 +14,6 @@ mod redact;
 pub mod render;
 mod repair;
 pub mod replay;
-mod salvage;
 mod schema;
 mod search;
 mod sessions;
@@ -34,7 +33,8 @@ pub use logs::{Bookmark, LogEntry, LogPage, TakenIn, Told};
 pub use mask::transcript as mask;
 pub use messages::Which;
 pub use records::{
-    CallRecord, EffectRecord, MessageRecord, ParentKind, SessionRecord, Transcript, UsageRecord,
+    CallRecord, EffectRecord, MessageRecord, ParentKind, SessionRecord, Tokens, Transcript,
+    UsageRecord,
 };
 pub use redact::Redactor;
 pub use repair::{RepairError, RepairReport, repair};

@@ -5,6 +5,9 @@
 
 #![allow(missing_docs, reason = "a column's name says what it is, or a comment does")]
 
+use std::iter::Sum;
+use std::ops::AddAssign;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -61,11 +64,8 @@ pub struct SessionRecord {
     /// Tool calls in them.
     pub tool_call_count: i64,
     pub api_call_count: i64,
-    pub input_tokens: i64,
-    pub output_tokens: i64,
-    pub cache_read_tokens: i64,
-    pub cache_write_tokens: i64,
-    pub reasoning_tokens: i64,
+    #[serde(flatten, with = "TokenColumns")]
+    pub tokens: Tokens,
     pub billing_provider: Option<String>,
     pub billing_base_url: Option<String>,
     pub billing_mode: Option<String>,
@@ -118,6 +118,96 @@ pub struct MessageRecord {
     pub extra: Map<String, Value>,
 }
 
+/// Counts of tokens, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    pub input: i64,
+    pub output: i64,
+    pub cache_read: i64,
+    pub cache_write: i64,
+    pub reasoning: i64,
+}
+
+impl Tokens {
+    /// All tokens together.
+    pub fn total(self) -> i64 {
+        self.input + self.output + self.cache_read + self.cache_write + self.reasoning
+    }
+
+    /// Returns the tokens as the usage of one model; `None` if there are none.
+    pub fn to_usage(self, model: Option<&str>, requests: i64) -> Option<UsageRecord> {
+        (self != Tokens::default()).then(|| UsageRecord {
+            model: model.unwrap_or_default().to_owned(),
+            api_call_count: requests,
+            tokens: self,
+            ..UsageRecord::default()
+        })
+    }
+
+    /// True if a predicate holds for each count.
+    pub(crate) fn all(self, holds: impl Fn(i64) -> bool) -> bool {
+        let Tokens { input, output, cache_read, cache_write, reasoning } = self;
+        [input, output, cache_read, cache_write, reasoning].into_iter().all(holds)
+    }
+
+    /// Applies a function to each count.
+    pub(crate) fn map(self, f: impl Fn(i64) -> i64) -> Tokens {
+        Tokens {
+            input: f(self.input),
+            output: f(self.output),
+            cache_read: f(self.cache_read),
+            cache_write: f(self.cache_write),
+            reasoning: f(self.reasoning),
+        }
+    }
+
+    /// Reads the counts from the columns of a session or of its usage.
+    pub(crate) fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Tokens> {
+        Ok(Tokens {
+            input: row.get("input_tokens")?,
+            output: row.get("output_tokens")?,
+            cache_read: row.get("cache_read_tokens")?,
+            cache_write: row.get("cache_write_tokens")?,
+            reasoning: row.get("reasoning_tokens")?,
+        })
+    }
+}
+
+impl AddAssign for Tokens {
+    fn add_assign(&mut self, more: Tokens) {
+        self.input += more.input;
+        self.output += more.output;
+        self.cache_read += more.cache_read;
+        self.cache_write += more.cache_write;
+        self.reasoning += more.reasoning;
+    }
+}
+
+impl Sum for Tokens {
+    fn sum<I: Iterator<Item = Tokens>>(tokens: I) -> Tokens {
+        tokens.fold(Tokens::default(), |mut sum, more| {
+            sum += more;
+            sum
+        })
+    }
+}
+
+/// [`Tokens`] under the names of the columns, as part of a record.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Tokens")]
+pub(crate) struct TokenColumns {
+    #[serde(default, rename = "input_tokens")]
+    input: i64,
+    #[serde(default, rename = "output_tokens")]
+    output: i64,
+    #[serde(default, rename = "cache_read_tokens")]
+    cache_read: i64,
+    #[serde(default, rename = "cache_write_tokens")]
+    cache_write: i64,
+    #[serde(default, rename = "reasoning_tokens")]
+    reasoning: i64,
+}
+
 /// What one model cost in one session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -127,11 +217,8 @@ pub struct UsageRecord {
     pub billing_base_url: Option<String>,
     pub billing_mode: Option<String>,
     pub api_call_count: i64,
-    pub input_tokens: i64,
-    pub output_tokens: i64,
-    pub cache_read_tokens: i64,
-    pub cache_write_tokens: i64,
-    pub reasoning_tokens: i64,
+    #[serde(flatten, with = "TokenColumns")]
+    pub tokens: Tokens,
     pub estimated_cost_usd: Option<f64>,
     pub actual_cost_usd: Option<f64>,
     pub cost_status: Option<String>,
@@ -195,4 +282,43 @@ pub struct Transcript {
     pub calls: Vec<CallRecord>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectRecord>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tokens(input: i64) -> Tokens {
+        Tokens { input, output: 2, cache_read: 3, cache_write: 4, reasoning: 5 }
+    }
+
+    #[test]
+    fn tokens_add_up() {
+        let sum: Tokens = [tokens(1), tokens(10), Tokens::default()].into_iter().sum();
+        assert_eq!(
+            sum,
+            Tokens { input: 11, output: 4, cache_read: 6, cache_write: 8, reasoning: 10 }
+        );
+        assert_eq!(sum.total(), 39);
+    }
+
+    #[test]
+    fn tokens_are_flat_in_records() {
+        let usage = UsageRecord { tokens: tokens(1), ..UsageRecord::default() };
+        let json = serde_json::to_string(&usage).unwrap();
+        let columns = r#""api_call_count":0,"input_tokens":1,"output_tokens":2,"cache_read_tokens":3,"cache_write_tokens":4,"reasoning_tokens":5,"estimated_cost_usd":null"#;
+        assert!(json.contains(columns), "{json}");
+        assert_eq!(serde_json::from_str::<UsageRecord>(&json).unwrap(), usage);
+
+        let session: SessionRecord =
+            serde_json::from_value(json!({ "id": "s", "output_tokens": 7, "input": "kept" }))
+                .unwrap();
+        assert_eq!(session.tokens, Tokens { output: 7, ..Tokens::default() });
+        assert_eq!(session.extra, Map::from_iter([("input".to_owned(), json!("kept"))]));
+        assert!(
+            serde_json::from_value::<SessionRecord>(json!({ "input_tokens": "many" })).is_err()
+        );
+    }
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Transaction, params, params_from_iter};
 use rustix::fs::{FlockOperation, fcntl_lock};
+use takeback_salvage::{self as salvage, DamagedDatabase, SalvagedRow};
 
-use crate::salvage::{Row, Salvage};
 use crate::verify::PARTS;
 use crate::{Ledger, LedgerError, OpenError, Options, Time, turns};
 
@@ -140,10 +140,10 @@ fn make_anew(
     let fresh = beside(path, "repaired");
     remove(&fresh).map_err(failed)?;
 
-    let salvage = Salvage::open(&backup).map_err(failed)?;
+    let damaged = DamagedDatabase::open(&backup).map_err(failed)?;
     let mut ledger = Ledger::open_alone(&fresh, &Options::default())?;
     let mut report = ledger.database.write(|transaction| {
-        let report = refill(transaction, &salvage, progress)?;
+        let report = refill(transaction, &damaged, progress)?;
         complete(transaction)?;
         Ok::<_, LedgerError>(report)
     })?;
@@ -267,20 +267,20 @@ struct Table {
 /// Writes every row that can be read into the new database.
 fn refill(
     transaction: &Transaction<'_>,
-    salvage: &Salvage,
+    damaged: &DamagedDatabase,
     progress: &dyn Fn(u64, u64),
 ) -> Result<RepairReport, LedgerError> {
     let tables = tables(transaction)?;
     let mut report = RepairReport::default();
     let mut unknown = 0_u64;
-    let mut rows = salvage.rows();
+    let mut rows = damaged.rows();
     let mut saved = 0;
     // Rows that a table's own tree leads to come first, so that old copies of them lose.
     for row in rows.by_ref() {
         if row.table.as_deref() == Some("spooled") {
             transaction
                 .prepare_cached("INSERT OR IGNORE INTO spooled (id) VALUES (?1)")?
-                .execute(params_from_iter(row.values.into_iter().take(1)))?;
+                .execute(params_from_iter(row.values.into_iter().take(1).map(sql_value)))?;
             continue;
         }
         let table = match &row.table {
@@ -329,14 +329,15 @@ fn tables(connection: &Connection) -> Result<Vec<Table>, LedgerError> {
 }
 
 /// The only table that a row without one can belong to, by number and types of its values.
-fn fitting<'t>(tables: &'t [Table], row: &Row) -> Option<&'t Table> {
+fn fitting<'t>(tables: &'t [Table], row: &SalvagedRow) -> Option<&'t Table> {
     let fits = |table: &&Table| {
         table.columns.len() == row.values.len()
             && table.columns.iter().zip(&row.values).skip(1).all(
                 |((_, declared, nullable), value)| match (declared.as_str(), value) {
-                    (_, Value::Null) => *nullable,
-                    ("TEXT", Value::Text(_)) | ("INTEGER", Value::Integer(_)) => true,
-                    ("REAL", Value::Integer(_) | Value::Real(_)) => true,
+                    (_, salvage::Value::Null) => *nullable,
+                    ("TEXT", salvage::Value::Text(_)) => true,
+                    ("INTEGER", salvage::Value::Integer(_)) => true,
+                    ("REAL", salvage::Value::Integer(_) | salvage::Value::Real(_)) => true,
                     _ => false,
                 },
             )
@@ -346,9 +347,13 @@ fn fitting<'t>(tables: &'t [Table], row: &Row) -> Option<&'t Table> {
 }
 
 /// Inserts a row, unless there is one of the same identity. The first column is the rowid.
-fn insert(transaction: &Transaction<'_>, table: &Table, row: Row) -> Result<bool, LedgerError> {
-    let mut values = row.values;
-    values.truncate(table.columns.len());
+fn insert(
+    transaction: &Transaction<'_>,
+    table: &Table,
+    row: SalvagedRow,
+) -> Result<bool, LedgerError> {
+    let values = row.values.into_iter().take(table.columns.len());
+    let mut values: Vec<Value> = values.map(sql_value).collect();
     let Some(first) = values.first_mut() else { return Ok(false) };
     *first = Value::Integer(row.rowid);
     let names: Vec<&str> =
@@ -357,6 +362,16 @@ fn insert(transaction: &Transaction<'_>, table: &Table, row: Row) -> Result<bool
     let sql =
         format!("INSERT OR IGNORE INTO {} ({}) VALUES ({marks})", table.name, names.join(", "));
     Ok(transaction.prepare_cached(&sql)?.execute(params_from_iter(values))? == 1)
+}
+
+fn sql_value(value: salvage::Value) -> Value {
+    match value {
+        salvage::Value::Null => Value::Null,
+        salvage::Value::Integer(number) => Value::Integer(number),
+        salvage::Value::Real(number) => Value::Real(number),
+        salvage::Value::Text(text) => Value::Text(text),
+        salvage::Value::Blob(bytes) => Value::Blob(bytes),
+    }
 }
 
 /// Makes the parts fit together: sessions for messages that have none, turns, counts.

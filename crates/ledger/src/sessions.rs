@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params};
 use serde_json::{Map, Value};
 
-use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time, mask, titles};
+use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time, Tokens, mask, titles};
 
 /// What to list.
 #[derive(Clone, Debug, Default)]
@@ -342,11 +342,11 @@ pub(crate) fn upsert(
             ":ended_at": session.ended_at,
             ":end_reason": session.end_reason,
             ":api_call_count": session.api_call_count,
-            ":input_tokens": session.input_tokens,
-            ":output_tokens": session.output_tokens,
-            ":cache_read_tokens": session.cache_read_tokens,
-            ":cache_write_tokens": session.cache_write_tokens,
-            ":reasoning_tokens": session.reasoning_tokens,
+            ":input_tokens": session.tokens.input,
+            ":output_tokens": session.tokens.output,
+            ":cache_read_tokens": session.tokens.cache_read,
+            ":cache_write_tokens": session.tokens.cache_write,
+            ":reasoning_tokens": session.tokens.reasoning,
             ":billing_provider": session.billing_provider,
             ":billing_base_url": session.billing_base_url,
             ":billing_mode": session.billing_mode,
@@ -482,11 +482,7 @@ pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
         message_count: row.get("message_count")?,
         tool_call_count: row.get("tool_call_count")?,
         api_call_count: row.get("api_call_count")?,
-        input_tokens: row.get("input_tokens")?,
-        output_tokens: row.get("output_tokens")?,
-        cache_read_tokens: row.get("cache_read_tokens")?,
-        cache_write_tokens: row.get("cache_write_tokens")?,
-        reasoning_tokens: row.get("reasoning_tokens")?,
+        tokens: Tokens::from_row(row)?,
         billing_provider: row.get("billing_provider")?,
         billing_base_url: row.get("billing_base_url")?,
         billing_mode: row.get("billing_mode")?,

@@ -6,8 +6,9 @@ use rusqlite::{Connection, Row, Transaction, named_params, params};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::records::TokenColumns;
 use crate::sessions::{head, parse_map};
-use crate::{Ledger, LedgerError, Time, UsageRecord};
+use crate::{Ledger, LedgerError, Time, Tokens, UsageRecord};
 
 /// By what usage is added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +36,8 @@ pub struct UsageTotal {
     /// See `messages`.
     pub tool_calls: i64,
     pub api_calls: i64,
-    pub input_tokens: i64,
-    pub output_tokens: i64,
-    pub cache_read_tokens: i64,
-    pub cache_write_tokens: i64,
-    pub reasoning_tokens: i64,
+    #[serde(flatten, with = "TokenColumns")]
+    pub tokens: Tokens,
     pub estimated_cost_usd: f64,
     pub actual_cost_usd: f64,
 }
@@ -105,7 +103,7 @@ impl Ledger {
         let mut totals: Vec<UsageTotal> = totals.into_values().collect();
         match by {
             UsageBy::Day => totals.reverse(),
-            _ => totals.sort_by_key(|total| -(total.input_tokens + total.output_tokens)),
+            _ => totals.sort_by_key(|total| -(total.tokens.input + total.tokens.output)),
         }
         Ok(totals)
     }
@@ -119,11 +117,7 @@ impl UsageTotal {
             self.tool_calls += row.get::<_, i64>("tool_call_count")?;
         }
         self.api_calls += row.get::<_, i64>("api_call_count")?;
-        self.input_tokens += row.get::<_, i64>("input_tokens")?;
-        self.output_tokens += row.get::<_, i64>("output_tokens")?;
-        self.cache_read_tokens += row.get::<_, i64>("cache_read_tokens")?;
-        self.cache_write_tokens += row.get::<_, i64>("cache_write_tokens")?;
-        self.reasoning_tokens += row.get::<_, i64>("reasoning_tokens")?;
+        self.tokens += Tokens::from_row(row)?;
         self.estimated_cost_usd += row.get::<_, Option<f64>>("estimated_cost_usd")?.unwrap_or(0.0);
         self.actual_cost_usd += row.get::<_, Option<f64>>("actual_cost_usd")?.unwrap_or(0.0);
         Ok(())
@@ -168,11 +162,11 @@ pub(crate) fn record(
         .execute(params![
             key,
             usage.api_call_count,
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-            usage.reasoning_tokens,
+            usage.tokens.input,
+            usage.tokens.output,
+            usage.tokens.cache_read,
+            usage.tokens.cache_write,
+            usage.tokens.reasoning,
             usage.estimated_cost_usd,
             usage.actual_cost_usd,
             usage.model,
@@ -192,11 +186,7 @@ fn countable(usage: &UsageRecord) -> UsageRecord {
     let count = |number: i64| number.clamp(0, 1 << 50);
     UsageRecord {
         api_call_count: count(usage.api_call_count),
-        input_tokens: count(usage.input_tokens),
-        output_tokens: count(usage.output_tokens),
-        cache_read_tokens: count(usage.cache_read_tokens),
-        cache_write_tokens: count(usage.cache_write_tokens),
-        reasoning_tokens: count(usage.reasoning_tokens),
+        tokens: usage.tokens.map(count),
         ..usage.clone()
     }
 }
@@ -235,11 +225,11 @@ pub(crate) fn add(
             ":billing_base_url": usage.billing_base_url,
             ":billing_mode": usage.billing_mode,
             ":api_call_count": usage.api_call_count,
-            ":input_tokens": usage.input_tokens,
-            ":output_tokens": usage.output_tokens,
-            ":cache_read_tokens": usage.cache_read_tokens,
-            ":cache_write_tokens": usage.cache_write_tokens,
-            ":reasoning_tokens": usage.reasoning_tokens,
+            ":input_tokens": usage.tokens.input,
+            ":output_tokens": usage.tokens.output,
+            ":cache_read_tokens": usage.tokens.cache_read,
+            ":cache_write_tokens": usage.tokens.cache_write,
+            ":reasoning_tokens": usage.tokens.reasoning,
             ":estimated_cost_usd": usage.estimated_cost_usd,
             ":actual_cost_usd": usage.actual_cost_usd,
             ":cost_status": usage.cost_status,
@@ -274,11 +264,11 @@ pub(crate) fn insert(
             usage.billing_base_url,
             usage.billing_mode,
             usage.api_call_count,
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-            usage.reasoning_tokens,
+            usage.tokens.input,
+            usage.tokens.output,
+            usage.tokens.cache_read,
+            usage.tokens.cache_write,
+            usage.tokens.reasoning,
             usage.estimated_cost_usd,
             usage.actual_cost_usd,
             usage.cost_status,
@@ -305,11 +295,7 @@ pub(crate) fn of_session(
             billing_base_url: row.get("billing_base_url")?,
             billing_mode: row.get("billing_mode")?,
             api_call_count: row.get("api_call_count")?,
-            input_tokens: row.get("input_tokens")?,
-            output_tokens: row.get("output_tokens")?,
-            cache_read_tokens: row.get("cache_read_tokens")?,
-            cache_write_tokens: row.get("cache_write_tokens")?,
-            reasoning_tokens: row.get("reasoning_tokens")?,
+            tokens: Tokens::from_row(row)?,
             estimated_cost_usd: row.get("estimated_cost_usd")?,
             actual_cost_usd: row.get("actual_cost_usd")?,
             cost_status: row.get("cost_status")?,

@@ -45,7 +45,8 @@ pub use adopt::{AdoptError, AdoptLock, Adopted, Adoption, Late};
 pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
 pub use compare::PathChange;
 pub use diff::{
-    Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, count_lines, diff,
+    Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, compare_nodes,
+    diff,
 };
 pub use edit::{Content, Edit, EditError, Entry};
 pub use forbidden::ForbiddenRoots;

@@ -42,7 +42,7 @@ pub struct OpenOptions {
     pub settings: Settings,
     /// True if the ledger masks secrets before it writes them.
     pub redact: bool,
-    /// The clock.
+    /// The clock that all times come from.
     pub clock: fn() -> SystemTime,
     /// Called with the result if a restore that was cut off is finished or reverted.
     pub on_recovery: fn(&Recovery),

@@ -1,11 +1,11 @@
 //! Logs of Claude Code: one line per block of a message, mixed with the agent's own records.
 
 use serde_json::Value;
+use takeback_ledger::Tokens;
 
 use super::entry_writer::{
     EntryRef, MessageParts, SessionFacts, text_field, time_field, token_field,
 };
-use super::reader_state::Tokens;
 use super::{ReadContext, anthropic_content};
 
 /// Reads one line.

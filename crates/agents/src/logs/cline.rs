@@ -4,11 +4,11 @@
 use std::fs;
 
 use serde_json::Value;
+use takeback_ledger::Tokens;
 
 use super::entry_writer::{
     EntryRef, SessionFacts, list_items, text_field, time_field, token_field,
 };
-use super::reader_state::Tokens;
 use super::{ReadContext, anthropic_content, log_identity};
 
 /// The kind of a message that is a summary.

@@ -1,12 +1,12 @@
 //! Logs of Codex: the messages to and from its model, mixed with events.
 
 use serde_json::{Value, json};
+use takeback_ledger::Tokens;
 
 use super::entry_writer::{
     EntryRef, LoggedCall, LoggedResult, MessageParts, SessionFacts, list_items, text_field,
     time_field, token_field,
 };
-use super::reader_state::Tokens;
 use super::{ReadContext, anthropic_content};
 
 /// Reads one line.

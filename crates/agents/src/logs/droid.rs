@@ -3,9 +3,9 @@
 use std::fs;
 
 use serde_json::Value;
+use takeback_ledger::Tokens;
 
 use super::entry_writer::{EntryRef, SessionFacts, text_field, time_field, token_field};
-use super::reader_state::Tokens;
 use super::{ReadContext, anthropic_content};
 
 /// Reads one line.

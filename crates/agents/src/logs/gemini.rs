@@ -4,12 +4,12 @@
 use std::fs;
 
 use serde_json::Value;
+use takeback_ledger::Tokens;
 
 use super::entry_writer::{
     EntryRef, LoggedCall, LoggedResult, MessageParts, SessionFacts, list_items, text_field,
     time_field, token_field,
 };
-use super::reader_state::Tokens;
 use super::{ReadContext, google_content};
 
 /// Reads one line.

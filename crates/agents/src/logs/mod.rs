@@ -26,12 +26,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use takeback_ledger::{Bookmark, Ledger, LedgerError, LogPage, TakenIn, Time, Told};
+use takeback_ledger::{Bookmark, Ledger, LedgerError, LogPage, TakenIn, Time, Tokens, Told};
 
 pub use self::log_ref::LogRef;
 
 use self::entry_writer::{EntryRef, EntryWriter};
-use self::reader_state::{ReaderState, Tokens};
+use self::reader_state::ReaderState;
 
 /// The location and format of an agent's logs.
 pub struct LogFormat {

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde_json::Value;
-use takeback_ledger::{Bookmark, LogPage, Time};
+use takeback_ledger::{Bookmark, LogPage, Time, Tokens};
 
 use super::entry_writer::{
     EntryRef, EntryWriter, LoggedCall, LoggedResult, MessageParts, SessionFacts, text_field,
     token_field,
 };
 use super::log_ref::database_log_name;
-use super::reader_state::{ReaderState, Tokens};
+use super::reader_state::ReaderState;
 use super::{LogError, ReadPage};
 
 /// The number of messages in a page.

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde_json::Value;
+use takeback_ledger::Tokens;
 
 use super::entry_writer::{
     EntryRef, LoggedResult, SessionFacts, text_field, time_field, token_field,
 };
-use super::reader_state::Tokens;
 use super::{ReadContext, anthropic_content};
 
 /// Reads one line.

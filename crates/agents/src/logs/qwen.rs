@@ -1,11 +1,11 @@
 //! Logs of Qwen Code: records like those of Claude Code, with content in Google's format.
 
 use serde_json::Value;
+use takeback_ledger::Tokens;
 
 use super::entry_writer::{
     EntryRef, SessionFacts, list_items, text_field, time_field, token_field,
 };
-use super::reader_state::Tokens;
 use super::{ReadContext, google_content};
 
 /// Reads one line.

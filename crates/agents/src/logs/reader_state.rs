@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use takeback_ledger::{Bookmark, UsageRecord};
+use takeback_ledger::{Bookmark, Tokens};
 
 use super::entry_writer::{SessionFacts, text_field};
 use super::log_identity::content_identity;
@@ -42,16 +42,6 @@ pub(super) struct ReaderState {
     pub(super) calls: Vec<(String, String)>,
 }
 
-/// The tokens of one or more requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Tokens {
-    pub(super) input: i64,
-    pub(super) output: i64,
-    pub(super) cache_read: i64,
-    pub(super) cache_write: i64,
-    pub(super) reasoning: i64,
-}
-
 /// The number of entries that each list of the state keeps.
 const MAX_REMEMBERED: usize = 16;
 
@@ -72,7 +62,7 @@ impl ReaderState {
         let known = self.counted.iter().position(|(known, _)| known == id);
         let before = known.map(|index| self.counted.remove(index).1);
         remember(&mut self.counted, id, tokens);
-        (tokens.since(before.unwrap_or_default()), before.is_none())
+        (tokens_since(tokens, before.unwrap_or_default()), before.is_none())
     }
 
     /// Remembers the facts about the session. Returns true if they are new.
@@ -124,35 +114,15 @@ fn remember<T>(list: &mut Vec<(String, T)>, id: &str, value: T) {
     list.push((id.to_owned(), value));
 }
 
-impl Tokens {
-    pub(super) fn total(self) -> i64 {
-        self.input + self.output + self.cache_read + self.cache_write + self.reasoning
-    }
-
-    /// Subtracts an earlier total. A total that is smaller than the earlier one has started again
-    /// from zero.
-    fn since(self, before: Tokens) -> Tokens {
-        let since = |now: i64, before: i64| if now >= before { now - before } else { now };
-        Tokens {
-            input: since(self.input, before.input),
-            output: since(self.output, before.output),
-            cache_read: since(self.cache_read, before.cache_read),
-            cache_write: since(self.cache_write, before.cache_write),
-            reasoning: since(self.reasoning, before.reasoning),
-        }
-    }
-
-    /// Returns the tokens as a record for the ledger. Returns `None` if there are none.
-    pub(super) fn to_usage(self, model: Option<&str>, requests: i64) -> Option<UsageRecord> {
-        (self != Tokens::default()).then(|| UsageRecord {
-            model: model.unwrap_or_default().to_owned(),
-            api_call_count: requests,
-            input_tokens: self.input,
-            output_tokens: self.output,
-            cache_read_tokens: self.cache_read,
-            cache_write_tokens: self.cache_write,
-            reasoning_tokens: self.reasoning,
-            ..UsageRecord::default()
-        })
+/// Subtracts an earlier total. A count that is smaller than the earlier one has started again from
+/// zero.
+fn tokens_since(now: Tokens, before: Tokens) -> Tokens {
+    let since = |now: i64, before: i64| if now >= before { now - before } else { now };
+    Tokens {
+        input: since(now.input, before.input),
+        output: since(now.output, before.output),
+        cache_read: since(now.cache_read, before.cache_read),
+        cache_write: since(now.cache_write, before.cache_write),
+        reasoning: since(now.reasoning, before.reasoning),
     }
 }

@@ -158,8 +158,8 @@ fn a_message_that_gemini_extends_is_replaced() {
         );
         assert!(kept.finds_text("think") && !kept.finds_text("thi"));
         let session = kept.ledger.session("gemini:g").unwrap();
-        let (spent, calls) = (session.output_tokens, session.tool_call_count);
-        assert_eq!((session.input_tokens, spent, session.api_call_count, calls), (10, 5, 1, 1));
+        let (spent, calls) = (session.tokens.output, session.tool_call_count);
+        assert_eq!((session.tokens.input, spent, session.api_call_count, calls), (10, 5, 1, 1));
         assert_eq!(session.message_count, 3);
     }
 }

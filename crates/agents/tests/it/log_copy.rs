@@ -147,11 +147,11 @@ pub(crate) fn show_entry(entry: &LogEntry) -> String {
             " {} × {}: {} in, {} out, {} and {} cached, {} thought",
             usage.api_call_count,
             usage.model,
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-            usage.reasoning_tokens
+            usage.tokens.input,
+            usage.tokens.output,
+            usage.tokens.cache_read,
+            usage.tokens.cache_write,
+            usage.tokens.reasoning
         ),
         Told::Outcome { call, outcome } => format!(" {call} → {outcome}"),
     };

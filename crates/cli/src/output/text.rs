@@ -90,6 +90,11 @@ pub(crate) fn short_local(moment: jiff::Timestamp) -> String {
     then.strftime(format).to_string()
 }
 
+/// Formats a time in RFC 3339 as local time of day, with the date unless it is today.
+pub(crate) fn local_time(time: &str) -> String {
+    time.parse::<jiff::Timestamp>().map_or_else(|_| disarm(time), short_local)
+}
+
 /// Formats a path with `~` for the home directory, disarmed.
 pub(crate) fn tilde(path: &Path, context: &Context) -> String {
     let short = context.user_home().and_then(|home| {

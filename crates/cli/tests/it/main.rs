@@ -5,6 +5,7 @@
 mod agent;
 mod agents;
 mod agents_concurrent;
+mod commands;
 mod doctor;
 mod hooks;
 mod hooks_concurrent;

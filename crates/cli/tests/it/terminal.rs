@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use unicode_width::UnicodeWidthStr;
 
@@ -73,7 +73,7 @@ fn clearing_is_asked_about() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "checkpoints clear", "n\n") else { return };
     assert_eq!((rows(&session).len(), code), (1, Some(1)), "{seen}");
-    assert!(seen.contains("It cannot be taken back."), "{seen}");
+    assert!(seen.contains("It cannot be undone."), "{seen}");
     let (seen, code) = typed(&session, "checkpoints clear", "y\n").unwrap();
     assert_eq!((rows(&session).len(), code), (0, Some(0)), "{seen}");
 }
@@ -119,7 +119,8 @@ struct Terminal<'t> {
 }
 
 impl Terminal<'_> {
-    fn command(&self, session: &Session, arguments: &str) -> Command {
+    /// Starts takeback there; `None` if there is no `script`.
+    fn start(&self, session: &Session, arguments: &str) -> Option<Child> {
         let (columns, rows) = (self.columns, self.rows);
         let program = env!("CARGO_BIN_EXE_takeback");
         let line = format!("stty cols {columns} rows {rows}; exec {program} {arguments}");
@@ -128,13 +129,16 @@ impl Terminal<'_> {
         command.env("PATH", std::env::var_os("PATH").unwrap());
         command.env("HOME", session.base()).env("TZ", "UTC").env("TERM", "xterm");
         command.envs(self.variables.iter().copied());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        if child.is_err() {
+            tell_skipped("the program `script` is not installed");
+        }
+        child.ok()
     }
 
     /// Types an answer and returns what the terminal shows; `None` if there is no `script`.
     fn show(&self, session: &Session, arguments: &str, answer: &str) -> Option<String> {
-        let mut child = self.command(session, arguments).spawn().ok()?;
+        let mut child = self.start(session, arguments)?;
         child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let seen = String::from_utf8_lossy(&output.stdout).replace('\r', "");
@@ -253,7 +257,7 @@ fn ctrl_c_in_the_pager_leaves_it_whole() {
     let pager = make_pager(&session, script);
     let variables = [("PAGER", pager.as_str())];
     let terminal = Terminal { columns: 100, rows: 10, variables: &variables };
-    let Ok(mut child) = terminal.command(&session, "rollback").spawn() else { return };
+    let Some(mut child) = terminal.start(&session, "rollback") else { return };
     let mut keyboard = child.stdin.take().unwrap();
     eventually("the pager runs", || session.base().join("begun").exists());
     keyboard.write_all(b"\x03").unwrap();

@@ -46,11 +46,11 @@ pub(super) fn facts(session: &SessionRecord) -> Vec<(&'static str, Fact)> {
         ("Started", session.started_at.map(Fact::Time)),
         ("Ended", session.ended_at.map(Fact::Time)),
         ("End", text(&session.end_reason)),
-        ("Input tokens", number(session.input_tokens)),
-        ("Output tokens", number(session.output_tokens)),
-        ("Tokens read from cache", number(session.cache_read_tokens)),
-        ("Tokens written to cache", number(session.cache_write_tokens)),
-        ("Reasoning tokens", number(session.reasoning_tokens)),
+        ("Input tokens", number(session.tokens.input)),
+        ("Output tokens", number(session.tokens.output)),
+        ("Tokens read from cache", number(session.tokens.cache_read)),
+        ("Tokens written to cache", number(session.tokens.cache_write)),
+        ("Reasoning tokens", number(session.tokens.reasoning)),
         ("Cost", cost(session).map(Fact::Text)),
     ];
     let is_empty = |fact: &Fact| matches!(fact, Fact::Text(text) if text.is_empty());

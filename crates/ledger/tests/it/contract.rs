@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use takeback_ledger::{
     CallRecord, EffectRecord, LedgerError, ListOptions, MessageRecord, ParentKind, PruneOptions,
-    SearchOptions, SessionRecord, SessionState, TitleError, UsageBy, UsageRecord, Which,
+    SearchOptions, SessionRecord, SessionState, TitleError, Tokens, UsageBy, UsageRecord, Which,
 };
 
 use crate::support::{Fixture, at, message, session};
@@ -465,12 +465,16 @@ fn messages_after_a_deletion_are_found() {
 fn clearing_keeps_the_session_and_its_cost() {
     let mut fixture = Fixture::new();
     three_turns(&mut fixture);
-    let usage = UsageRecord { model: "m".into(), input_tokens: 5, ..UsageRecord::default() };
+    let usage = UsageRecord {
+        model: "m".into(),
+        tokens: Tokens { input: 5, ..Tokens::default() },
+        ..UsageRecord::default()
+    };
     fixture.ledger.record_usage("s", &usage, at(3)).unwrap();
     assert_eq!(fixture.ledger.clear_messages("s").unwrap(), 6);
     assert_eq!(counts(&fixture, "s"), (0, 0));
     assert!(hits(&mut fixture, "ask1").is_empty());
-    assert_eq!(fixture.ledger.session("s").unwrap().input_tokens, 5);
+    assert_eq!(fixture.ledger.session("s").unwrap().tokens.input, 5);
     assert_eq!(fixture.say("s", "user", "again"), 7, "numbers are not given out twice");
     assert!(fixture.ledger.verify(&|_, _| {}).unwrap().whole);
 }
@@ -512,8 +516,7 @@ fn usage_adds_up() {
     let usage = |model: &str, tokens| UsageRecord {
         model: model.into(),
         api_call_count: 1,
-        input_tokens: tokens,
-        output_tokens: 1,
+        tokens: Tokens { input: tokens, output: 1, ..Tokens::default() },
         estimated_cost_usd: Some(0.25),
         ..UsageRecord::default()
     };
@@ -522,18 +525,18 @@ fn usage_adds_up() {
     fixture.ledger.record_usage("a", &usage("small", 1), at(3)).unwrap();
     fixture.ledger.record_usage("b", &usage("small", 2), at(4)).unwrap();
     let a = fixture.ledger.session("a").unwrap();
-    assert_eq!((a.api_call_count, a.input_tokens, a.estimated_cost_usd), (3, 111, Some(0.75)));
+    assert_eq!((a.api_call_count, a.tokens.input, a.estimated_cost_usd), (3, 111, Some(0.75)));
     assert_eq!(a.actual_cost_usd, None, "not known is not nothing");
     let rows = fixture.ledger.usage("a").unwrap();
     assert_eq!(rows.len(), 2);
     assert_eq!(
-        (rows[0].input_tokens, rows[0].first_seen, rows[0].last_seen),
+        (rows[0].tokens.input, rows[0].first_seen, rows[0].last_seen),
         (110, Some(at(1)), Some(at(2)))
     );
     let by = |by| -> Vec<(String, usize, i64)> {
         let day = |time: takeback_ledger::Time| time.rfc3339()[..10].to_owned();
         let totals = fixture.ledger.usage_by(by, &day).unwrap();
-        totals.into_iter().map(|row| (row.key, row.sessions, row.input_tokens)).collect()
+        totals.into_iter().map(|row| (row.key, row.sessions, row.tokens.input)).collect()
     };
     let row = |key: &str, sessions, tokens| (key.to_owned(), sessions, tokens);
     assert_eq!(by(UsageBy::Model), [row("big", 1, 110), row("small", 2, 3)]);

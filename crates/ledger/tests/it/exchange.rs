@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use takeback_ledger::{
     CallRecord, EffectRecord, ImportError, ImportReport, Ledger, MessageRecord, Options,
-    ParentKind, SearchOptions, SessionRecord, UsageRecord, Which,
+    ParentKind, SearchOptions, SessionRecord, Tokens, UsageRecord, Which,
 };
 
 use crate::support::{Fixture, at, message, session};
@@ -55,7 +55,11 @@ fn rich(fixture: &mut Fixture) {
         ];
         fixture.ledger.append("claude:1", &messages, at(number)).unwrap();
     }
-    let usage = UsageRecord { model: "m".into(), input_tokens: 7, ..UsageRecord::default() };
+    let usage = UsageRecord {
+        model: "m".into(),
+        tokens: Tokens { input: 7, ..Tokens::default() },
+        ..UsageRecord::default()
+    };
     fixture.ledger.record_usage("claude:1", &usage, at(3)).unwrap();
     let call = CallRecord { call: "c1".into(), tool: "Bash".into(), ..CallRecord::default() };
     fixture.ledger.record_call("claude:1", &call).unwrap();

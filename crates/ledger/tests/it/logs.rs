@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use takeback_ledger::{
     Bookmark, CallRecord, Event, Ledger, LogEntry, LogPage, MessageRecord, Options, SearchOptions,
-    SessionRecord, TakenIn, Told, UsageRecord, Which,
+    SessionRecord, TakenIn, Tokens, Told, UsageRecord, Which,
 };
 
 use crate::support::{FOREVER, Fixture, again, at, message, random, session, told};
@@ -21,7 +21,7 @@ fn entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
         Some('=') => Told::Summary(message("user", rest).into()),
         Some('$') => Told::Usage(Box::new(UsageRecord {
             model: "m".into(),
-            input_tokens: rest.parse().unwrap(),
+            tokens: Tokens { input: rest.parse().unwrap(), ..Tokens::default() },
             ..UsageRecord::default()
         })),
         _ => Told::Message(message("assistant", text).into()),
@@ -100,7 +100,7 @@ fn a_log_comes_in_once_and_begins_turns() {
     assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second"]);
     assert_eq!(read_on(&mut fixture.ledger, &TALK, 6).messages, 0);
     let record = fixture.ledger.session("s").unwrap();
-    assert_eq!((record.input_tokens, record.started_at), (12, Some(at(10))));
+    assert_eq!((record.tokens.input, record.started_at), (12, Some(at(10))));
     assert_eq!(record.model.as_deref(), Some("m"));
     assert_whole(&mut fixture.ledger);
 }
@@ -127,7 +127,7 @@ fn a_log_that_is_read_again_from_its_beginning_adds_only_what_is_new() {
     let taken = fixture.ledger.take_in_page(&again, at(30)).unwrap().unwrap();
     assert_eq!(taken.messages, 1);
     assert_eq!(texts(&fixture.ledger, Which::All), ["one", "first", "two", "second"]);
-    assert_eq!(fixture.ledger.session("s").unwrap().input_tokens, 12);
+    assert_eq!(fixture.ledger.session("s").unwrap().tokens.input, 12);
     assert_whole(&mut fixture.ledger);
 }
 
@@ -452,7 +452,7 @@ fn readers_at_once_and_readers_that_die() {
         .filter(|text| !text.starts_with('$'))
         .collect();
     assert_eq!(texts(&ledger, Which::All), expected);
-    assert_eq!(ledger.session("s").unwrap().input_tokens, 100);
+    assert_eq!(ledger.session("s").unwrap().tokens.input, 100);
     assert_whole(&mut ledger);
 }
 

@@ -12,8 +12,8 @@ use rusqlite::config::DbConfig;
 use serde_json::json;
 use takeback_ledger::{
     CallRecord, EffectRecord, Event, ImportError, Ledger, ListOptions, MessageRecord, OpenError,
-    Options, ParentKind, PruneOptions, Recorded, SessionRecord, Transcript, UsageRecord, Which,
-    repair,
+    Options, ParentKind, PruneOptions, Recorded, SessionRecord, Tokens, Transcript, UsageRecord,
+    Which, repair,
 };
 
 use crate::support::{FOREVER, Fixture, again, at, message, random, raw, session, told};
@@ -275,7 +275,11 @@ fn numbers_from_outside_do_no_harm() {
         ..Transcript::default()
     };
     assert!(matches!(fixture.ledger.import(&far, at(1)), Err(ImportError::Malformed(_))));
-    let usage = UsageRecord { model: "m".into(), input_tokens: i64::MAX, ..UsageRecord::default() };
+    let usage = UsageRecord {
+        model: "m".into(),
+        tokens: Tokens { input: i64::MAX, ..Tokens::default() },
+        ..UsageRecord::default()
+    };
     for _ in 0..3 {
         fixture.ledger.record_usage("s", &usage, at(1)).unwrap();
     }

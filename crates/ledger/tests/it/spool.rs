@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use takeback_ledger::{
-    CallRecord, EffectRecord, Event, Ledger, LedgerError, Options, Recorded, UsageRecord, Which,
+    CallRecord, EffectRecord, Event, Ledger, LedgerError, Options, Recorded, Tokens, UsageRecord,
+    Which,
 };
 
 use crate::support::{FOREVER, Fixture, again, at, message, random, raw, session, told};
@@ -70,7 +71,11 @@ fn events_are_written_at_once_if_that_is_possible() {
         },
         Event::Usage {
             session: "s".into(),
-            usage: UsageRecord { model: "m".into(), input_tokens: 3, ..UsageRecord::default() },
+            usage: UsageRecord {
+                model: "m".into(),
+                tokens: Tokens { input: 3, ..Tokens::default() },
+                ..UsageRecord::default()
+            },
         },
         Event::Notice { session: "s".into(), body: json!({ "x": 1 }) },
         Event::TurnEnd { session: "s".into() },
@@ -84,7 +89,7 @@ fn events_are_written_at_once_if_that_is_possible() {
     assert_eq!(ledger.effects("s").unwrap().len(), 1);
     assert_eq!(ledger.turns("s").unwrap()[0].ended_at, Some(at(3)));
     let stored = ledger.session("s").unwrap();
-    assert_eq!((stored.input_tokens, stored.end_reason.as_deref()), (3, Some("done")));
+    assert_eq!((stored.tokens.input, stored.end_reason.as_deref()), (3, Some("done")));
     assert_eq!(ledger.take_notices("s", at(4)).unwrap().len(), 1);
 }
 

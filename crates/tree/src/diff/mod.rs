@@ -166,14 +166,14 @@ pub fn diff(
     Ok(Diff { from: *from, to: *to, changes })
 }
 
-/// How many lines differ between two files or symlinks; `None` if there is nothing to count.
-pub fn count_lines(
+/// Compares two files or symlinks that need not be in any tree. `None` if they are the same.
+pub fn compare_nodes(
     store: &Store,
     rules: &Rules,
     path: &RelPath,
     from: Option<(Mode, Oid)>,
     to: Option<(Mode, Oid)>,
-) -> Result<Option<LineCounts>, ObjectError> {
+) -> Result<Option<Change>, ObjectError> {
     let side = |node: Option<(Mode, Oid)>| node.map(|(mode, oid)| Side { mode, oid, size: 0 });
     let (from, to) = (side(from), side(to));
     let Some(kind) = kind_of_change(from, to) else { return Ok(None) };
@@ -181,7 +181,7 @@ pub fn count_lines(
     let (path, lines, binary) = (path.clone(), None, false);
     let mut change = Change { path, kind, from, to, lines, binary, private };
     change.measure(store, true)?;
-    Ok(change.lines)
+    Ok(Some(change))
 }
 
 /// A directory to compare. A side that is not there has the empty tree.

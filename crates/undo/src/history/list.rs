@@ -63,7 +63,7 @@ pub struct RowView {
 #[derive(Debug, Serialize)]
 #[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
 pub struct StepView {
-    /// `3.2`
+    /// The number that `rollback` takes, such as `3.2`.
     pub number: String,
     pub id: Oid,
     pub time: String,

@@ -16,8 +16,8 @@ use takeback_tree::{RelPath, Store, StoreError, WorkspaceId};
 use self::record::{CallRef, Checkpoint, Checkpoints, Kind, TurnId, read_checkpoints};
 use crate::hook::state::{OpenCall, WorkspaceState};
 
-pub use self::counts::ChangeCounts;
 pub(crate) use self::counts::count_changes;
+pub use self::counts::{ChangeCounts, list_changes};
 pub use self::diff::{CompareError, compare_checkpoints, compare_with_present};
 pub(crate) use self::list::effects_of_row;
 pub use self::list::{

@@ -145,7 +145,8 @@ pub(crate) fn has_pin(workspace: &Workspace<'_>, seq: u64) -> bool {
 }
 
 /// Words that mean something else where the name of a checkpoint could stand.
-const RESERVED: [&str; 6] = ["undo", "redo", "diff", "list", "now", "help"];
+const RESERVED: [&str; 9] =
+    ["undo", "redo", "diff", "list", "show", "search", "status", "now", "help"];
 
 fn check_name(name: &str) -> Result<(), NameError> {
     let invalid = |why| Err(NameError::Invalid(name.to_owned(), why));

@@ -1,4 +1,4 @@
-//! Which workspace the user means by a path, even if its directory is gone.
+//! The workspace that the user means by a path, even if its directory is gone.
 
 use std::fs;
 use std::io;
@@ -24,6 +24,16 @@ impl<'s> WorkspaceRef<'s> {
     pub fn of(workspace: &Workspace<'s>) -> WorkspaceRef<'s> {
         let (store, id) = (workspace.store(), workspace.id().clone());
         WorkspaceRef { store, id, path: workspace.subject() }
+    }
+
+    /// The store that has its checkpoints.
+    pub fn store(&self) -> &'s Store {
+        self.store
+    }
+
+    /// Its id in the store.
+    pub fn id(&self) -> &WorkspaceId {
+        &self.id
     }
 
     pub(crate) fn hook_state(&self) -> WorkspaceState {

@@ -1,4 +1,4 @@
-//! How long an agent waits for its report to be handled.
+//! The deadline of a report: agents do not wait forever.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! What hooks remember from one process to the next: the turn that a session is in, its last step
+//! The memory of hooks from one process to the next: the turn that a session is in, its last step
 //! in a workspace, and the calls that have begun and not ended.
 //!
 //! The state is in small files that are replaced as a whole. None of them is worth a sync: after a

@@ -103,9 +103,9 @@ pub enum Scope {
     /// Files and conversation.
     #[default]
     Both,
-    /// Only files.
+    /// Files without the conversation.
     Files,
-    /// Only the conversation.
+    /// The conversation without files.
     Chat,
 }
 

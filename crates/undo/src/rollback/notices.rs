@@ -24,7 +24,7 @@ const LEDGER_WAIT: Duration = Duration::from_millis(200);
 /// The size up to which a file is read to see whether it changed again.
 const MAX_READ: u64 = 64 << 20;
 
-/// What the agent of a session must be summary.
+/// A message that the agent of a session must get before its next turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notice {
     /// The workspace in which files went back.

@@ -100,9 +100,9 @@ pub struct RollbackView {
     pub redone_messages: usize,
     /// True if the repository's index goes back.
     pub index: bool,
-    /// Where HEAD was, if it moved since.
+    /// The old position of HEAD, if it moved since.
     pub repository: Option<HeadMoved>,
-    /// What went wrong although the files are restored.
+    /// The failures that did not keep the files from being restored.
     pub warnings: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ pub struct ChatView {
     pub session: String,
     /// The first prompt that is taken back, for the user to send again, or better.
     pub prompt: Option<String>,
-    /// How the agent takes back its own copy of the conversation, in words.
+    /// The way in which the agent takes back its own copy of the conversation, in words.
     pub resume: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What a rollback means besides files: effects that it cannot reverse, changes of others, where
-//! the repository was.
+//! The meaning of a rollback besides files: effects that it cannot reverse, changes of others, the
+//! position of the repository.
 
 use takeback_base::errors::error_chain;
 use takeback_tree::{Plan, RelPath, StoreError, Workspace};

@@ -120,8 +120,8 @@ fn count_messages(session: &SessionRecord) -> String {
 }
 
 fn count_tokens(session: &SessionRecord) -> Option<String> {
-    let (input, output) = (session.input_tokens, session.output_tokens);
-    let cached = match session.cache_read_tokens {
+    let (input, output) = (session.tokens.input, session.tokens.output);
+    let cached = match session.tokens.cache_read {
         0 => String::new(),
         cached => format!(", {} from the cache", text::group_digits(cached)),
     };

@@ -109,8 +109,8 @@ fn total_cells(total: &UsageTotal) -> [Cell; 7] {
         text::group_digits(total.sessions as i64).into(),
         text::group_digits(total.messages).into(),
         text::group_digits(total.tool_calls).into(),
-        text::group_digits(total.input_tokens).into(),
-        text::group_digits(total.output_tokens).into(),
+        text::group_digits(total.tokens.input).into(),
+        text::group_digits(total.tokens.output).into(),
         cost.into(),
         key.into(),
     ]

@@ -1,6 +1,6 @@
 //! Rows of Hermes's tables as records of the ledger.
 
-use takeback_ledger::{MessageRecord, ParentKind, SessionRecord, Time, UsageRecord};
+use takeback_ledger::{MessageRecord, ParentKind, SessionRecord, Time, Tokens, UsageRecord};
 
 use super::row::RowFields;
 
@@ -28,11 +28,7 @@ pub(super) fn session_record(mut row: RowFields) -> SessionRecord {
         message_count: row.take_count("message_count"),
         tool_call_count: row.take_count("tool_call_count"),
         api_call_count: row.take_count("api_call_count"),
-        input_tokens: row.take_count("input_tokens"),
-        output_tokens: row.take_count("output_tokens"),
-        cache_read_tokens: row.take_count("cache_read_tokens"),
-        cache_write_tokens: row.take_count("cache_write_tokens"),
-        reasoning_tokens: row.take_count("reasoning_tokens"),
+        tokens: take_tokens(&mut row),
         billing_provider: row.take_text("billing_provider"),
         billing_base_url: row.take_text("billing_base_url"),
         billing_mode: row.take_text("billing_mode"),
@@ -126,6 +122,16 @@ pub(super) fn message_record(mut row: RowFields, seq: i64) -> MessageRecord {
     }
 }
 
+fn take_tokens(row: &mut RowFields) -> Tokens {
+    Tokens {
+        input: row.take_count("input_tokens"),
+        output: row.take_count("output_tokens"),
+        cache_read: row.take_count("cache_read_tokens"),
+        cache_write: row.take_count("cache_write_tokens"),
+        reasoning: row.take_count("reasoning_tokens"),
+    }
+}
+
 pub(super) fn usage_record(mut row: RowFields) -> UsageRecord {
     row.take_id("session_id");
     UsageRecord {
@@ -134,11 +140,7 @@ pub(super) fn usage_record(mut row: RowFields) -> UsageRecord {
         billing_base_url: take_key_part(&mut row, "billing_base_url"),
         billing_mode: take_key_part(&mut row, "billing_mode"),
         api_call_count: row.take_count("api_call_count"),
-        input_tokens: row.take_count("input_tokens"),
-        output_tokens: row.take_count("output_tokens"),
-        cache_read_tokens: row.take_count("cache_read_tokens"),
-        cache_write_tokens: row.take_count("cache_write_tokens"),
-        reasoning_tokens: row.take_count("reasoning_tokens"),
+        tokens: take_tokens(&mut row),
         estimated_cost_usd: row.take_number("estimated_cost_usd"),
         actual_cost_usd: row.take_number("actual_cost_usd"),
         cost_status: row.take_text("cost_status"),

@@ -47,7 +47,7 @@ fn every_byte_counts() {
 }
 
 #[test]
-fn contradictions() {
+fn contradictions_are_counted_or_resolved_as_asked() {
     let (base, ours, theirs) = ("a\nb\nc\nd\ne\n", "1\nb\nc\nd\n5\n", "2\nb\nx\nd\n6\n");
     let report = merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), Conflicts::Report);
     assert_eq!(report, Merged::Conflict { count: 2 });
@@ -64,7 +64,7 @@ fn contradictions() {
 }
 
 #[test]
-fn markers_around_ends_of_all_kinds() {
+fn markers_fit_around_line_ends_of_all_kinds() {
     let (marked, _) = resolved("a\r\n", "b\r\nsame\r\n", "c\r\nsame\r\n", MARKERS);
     assert_eq!(marked, "<<<<<<< ours\r\nb\r\n=======\r\nc\r\n>>>>>>> theirs\r\nsame\r\n");
     let (marked, _) = resolved("a", "b", "c", DIFF3);
@@ -110,7 +110,7 @@ fn large_files_without_a_clue_do_not_take_forever() {
     assert_eq!(merged, Merged::Clean(version("A\n", &other, "B\n")));
 }
 
-/// Numbers that are the same in every run.
+/// Random numbers that are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -123,7 +123,7 @@ impl Random {
     }
 }
 
-/// What lines are made of.
+/// The kinds of text that lines are made of.
 #[derive(Clone, Copy)]
 enum Text {
     /// Few different lines, over and over.
@@ -168,8 +168,8 @@ impl Text {
     }
 }
 
-/// Lines as a file, which need not end in a newline.
-fn content(random: &mut Random, lines: &[Vec<u8>]) -> Vec<u8> {
+/// Joins lines into a file that need not end in a newline.
+fn join_lines(random: &mut Random, lines: &[Vec<u8>]) -> Vec<u8> {
     let mut content = lines.concat();
     if random.below(5) == 0 && content.ends_with(b"\n") {
         content.pop();
@@ -177,8 +177,8 @@ fn content(random: &mut Random, lines: &[Vec<u8>]) -> Vec<u8> {
     content
 }
 
-/// What `git merge-file` makes of it: the content, and whether there are conflicts.
-fn git(directory: &Path, contents: [&[u8]; 3], options: &[&str]) -> (Vec<u8>, bool) {
+/// Runs `git merge-file`. Returns the content, and true if there are conflicts.
+fn merge_with_git(directory: &Path, contents: [&[u8]; 3], options: &[&str]) -> (Vec<u8>, bool) {
     for (name, content) in ["base", "ours", "theirs"].iter().zip(contents) {
         fs::write(directory.join(name), content).unwrap();
     }
@@ -197,14 +197,14 @@ fn git(directory: &Path, contents: [&[u8]; 3], options: &[&str]) -> (Vec<u8>, bo
     (output.stdout, code > 0)
 }
 
-/// How often git has another opinion.
+/// The number of merges in which git has another result.
 #[derive(Debug, Default)]
 struct Disagreements {
-    /// We see no conflict; git does, or has another result.
+    /// Merges without a conflict of ours where git has one, or another result.
     clean: usize,
-    /// Only we see a conflict.
+    /// Merges in which only we see a conflict.
     conflict: usize,
-    /// Both see conflicts, but not over the same lines.
+    /// Merges in which both see conflicts, but in different lines.
     choice: usize,
 }
 
@@ -217,8 +217,10 @@ fn disagreements(text: Text, rounds: usize) -> Disagreements {
         let count = random.below(40);
         let base: Vec<_> = (0..count).map(|_| text.line(&mut random)).collect();
         let (ours, theirs) = (text.edited(&mut random, &base), text.edited(&mut random, &base));
-        let [base, ours, theirs] = [base, ours, theirs].map(|lines| content(&mut random, &lines));
-        let git = |options: &[&str]| git(directory.path(), [&base, &ours, &theirs], options);
+        let [base, ours, theirs] =
+            [base, ours, theirs].map(|lines| join_lines(&mut random, &lines));
+        let git =
+            |options: &[&str]| merge_with_git(directory.path(), [&base, &ours, &theirs], options);
         let resolved = |conflicts| match merge(&base, &ours, &theirs, conflicts) {
             Merged::Resolved { content, .. } => content,
             merged => panic!("{merged:?}"),
@@ -242,14 +244,14 @@ fn disagreements(text: Text, rounds: usize) -> Disagreements {
 }
 
 #[test]
-fn as_git_merges_programs() {
+fn programs_merge_as_git_merges_them() {
     let found = disagreements(Text::Code, 400);
     assert!(found.clean == 0 && found.conflict == 0 && found.choice <= 4, "{found:?}");
 }
 
-/// Where lines are all alike, there is more than one way to see it.
+/// In a file of equal lines, there is more than one way to match them.
 #[test]
-fn mostly_as_git_merges_monotony() {
+fn monotonous_files_mostly_merge_as_git_merges_them() {
     for (letters, most) in [(2, 6), (4, 3), (12, 1)] {
         let found = disagreements(Text::Letters(letters), 300);
         let few = found.clean <= most && found.conflict <= most && found.choice <= 5 * most;
@@ -257,7 +259,7 @@ fn mostly_as_git_merges_monotony() {
     }
 }
 
-/// What happens to a few lines of a file.
+/// The change that happens to a few lines of a file.
 #[derive(Clone, Debug)]
 enum Fate {
     Nothing,
@@ -332,7 +334,7 @@ proptest! {
         // As if it were small, and as if it were large.
         for small in [SMALL, 0] {
             let merge = |conflicts| {
-                merge_lines(&lines(&base), &lines(&ours), &lines(&theirs), conflicts, small)
+                merge_lines(&split_lines(&base), &split_lines(&ours), &split_lines(&theirs), conflicts, small)
             };
             if conflicts == 0 {
                 prop_assert_eq!(merge(Conflicts::Report), Merged::Clean(one.clone()));
@@ -353,9 +355,9 @@ proptest! {
         frequent in 0usize..90, small in prop::sample::select(vec![0, 20, SMALL]),
     ) {
         let [base, side] = [base, side].map(|text| text + &"same\n".repeat(frequent));
-        let (base, side) = (lines(base.as_bytes()), lines(side.as_bytes()));
+        let (base, side) = (split_lines(base.as_bytes()), split_lines(side.as_bytes()));
         let (mut made, mut done) = (Vec::<Line<'_>>::new(), 0);
-        for hunk in hunks(&base, &side, small) {
+        for hunk in find_hunks(&base, &side, small) {
             let range = |range: Range<u32>| range.start as usize..range.end as usize;
             let before = range(hunk.before);
             prop_assert!(done == 0 || before.start > done, "a line is between two changes");
@@ -401,7 +403,7 @@ proptest! {
 fn unmark(content: &[u8], is_ours: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut skip = false;
-    for line in lines(content) {
+    for line in split_lines(content) {
         match line.get(..7) {
             Some(b"<<<<<<<") => skip = !is_ours,
             Some(b"|||||||") => skip = true,

@@ -1,12 +1,29 @@
-//! The list of checkpoints.
+//! `takeback list`: the checkpoints of a workspace.
 
 use std::process::ExitCode;
 
+use clap::Args;
 use takeback_undo::{Failure as Missed, List, RowView, StepView, history};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Style, Table};
+
+/// List the checkpoints of this workspace, newest first
+///
+/// Each row is a turn of an agent or a checkpoint that you took. Its number, id or name stands for
+/// the state before it: `takeback rollback 2` returns to that.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback                      list the checkpoints of this directory
+  takeback list --steps         with every step of a turn
+  takeback list --json")]
+pub(crate) struct Arguments {
+    /// Show every step of a turn: `takeback rollback 2.3` returns to before a step
+    #[arg(long)]
+    steps: bool,
+}
 
 /// The columns of the list. On a narrow terminal the prompt is shortened last: it says best what a
 /// row is about.
@@ -38,7 +55,12 @@ pub(crate) fn view(context: &Context) -> Result<List, Failure> {
     Ok(history::list_checkpoints(context.opened()?, &context.directory)?)
 }
 
-pub(crate) fn run(steps: bool, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    print(arguments.steps, context)
+}
+
+/// Prints the list.
+pub(crate) fn print(with_steps: bool, context: &Context) -> Result<ExitCode, Failure> {
     let list = view(context)?;
     if context.globals.json {
         output::print_json(&list);
@@ -53,15 +75,15 @@ pub(crate) fn run(steps: bool, context: &Context) -> Result<ExitCode, Failure> {
     } else {
         println!("Checkpoints for {path}");
     }
-    print_rows(&list, steps);
-    list.failures.iter().for_each(|missed| output::warn(&describe(missed)));
+    print_rows(&list, with_steps);
+    list.failures.iter().for_each(|missed| output::warn(&describe_failure(missed)));
     list.unreadable.iter().for_each(|reason| output::warn(reason));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Says how often checkpoints failed, since when, and why: `3 checkpoints failed since 14:02: disk
 /// full`.
-pub(crate) fn describe(missed: &Missed) -> String {
+pub(crate) fn describe_failure(missed: &Missed) -> String {
     let since = jiff::Timestamp::from_millisecond(missed.since.0).map(output::short_local);
     let (since, message) = (since.unwrap_or_default(), output::disarm(&missed.message));
     let count = missed.count as usize;
@@ -94,7 +116,7 @@ fn row_cells(row: &RowView) -> [Cell; 12] {
     [
         Cell::new(row.number.to_string()),
         Cell::styled(Style::Id, &row.id.to_string()[..7]),
-        Cell::new(local_time(&row.time)),
+        Cell::new(output::local_time(&row.time)),
         Cell::new(&row.reason),
         Cell::new(steps),
         Cell::new(counts(row)),
@@ -111,7 +133,7 @@ fn step_cells(step: &StepView) -> [Cell; 12] {
     let mut cells: [Cell; 12] = Default::default();
     cells[0] = Cell::new(&step.number);
     cells[1] = Cell::styled(Style::Faint, &step.id.to_string()[..7]);
-    cells[2] = Cell::new(local_time(&step.time));
+    cells[2] = Cell::new(output::local_time(&step.time));
     cells[3] = Cell::new(&step.reason).between("  ", "");
     if step.late {
         cells[9] = Cell::styled(Style::Warning, "late");
@@ -142,12 +164,4 @@ fn effect_kinds(row: &RowView) -> String {
         }
     }
     kinds.join(", ")
-}
-
-/// Formats a time of a record in local time.
-fn local_time(time: &str) -> String {
-    match time.parse::<jiff::Timestamp>() {
-        Ok(time) => output::short_local(time),
-        Err(_) => time.to_owned(),
-    }
 }

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::output::{self, Style, paint, print_section};
 
 /// Prints all of it.
-pub(crate) fn show(view: &RollbackView, dry_run: bool, context: &Context) -> ExitCode {
+pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context) -> ExitCode {
     let blocked = !view.blocked.is_empty();
     let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
     let code = if blocked || is_left { ExitCode::FAILURE } else { ExitCode::SUCCESS };
@@ -96,8 +96,8 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
     if let Some(moved) = moved {
         println!(
             "The repository was at {} then; it is at {} now.",
-            head(&moved.then),
-            head(&moved.now)
+            describe_head(&moved.then),
+            describe_head(&moved.now)
         );
         if let Some(command) = &moved.command {
             println!("  `{}` goes back.", output::disarm(command));
@@ -121,7 +121,8 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
     }
 }
 
-fn head(head: &Head) -> String {
+/// Describes where a repository is: `1234567 on main`.
+pub(crate) fn describe_head(head: &Head) -> String {
     let commit =
         head.commit.as_ref().map_or("no commit".to_owned(), |commit| commit[..7].to_owned());
     match &head.branch {

@@ -1,4 +1,4 @@
-//! The write-ahead log: which pages were committed after the database file was last written.
+//! The write-ahead log: pages that were committed after the database file was last written.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -6,29 +6,29 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::record::be32;
+use crate::record::read_u32;
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// The last bit says whether the checksums read big-endian words.
+/// The magic number without its last bit, which says if the checksums are of big-endian words.
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
 
 /// A log with at least one whole commit.
-pub(super) struct Wal {
+pub(crate) struct Wal {
     file: File,
-    pub(super) page_size: usize,
+    pub(crate) page_size: usize,
     /// The size of the database after the last commit.
-    pub(super) page_count: u32,
-    /// Frames up to the last commit.
-    pub(super) frames: u64,
-    /// Where the newest committed content of each page begins.
+    pub(crate) page_count: u32,
+    /// The number of frames up to the last commit.
+    pub(crate) frames: u64,
+    /// The offset of the newest committed content of each page.
     pages: HashMap<u32, u64>,
 }
 
 impl Wal {
-    /// `None` if there is no log or nothing in it counts.
-    pub(super) fn open(path: &Path) -> io::Result<Option<Wal>> {
+    /// Opens the log; `None` if there is none or it has no whole commit.
+    pub(crate) fn open(path: &Path) -> io::Result<Option<Wal>> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -36,17 +36,17 @@ impl Wal {
         };
         let mut reader = BufReader::with_capacity(1 << 16, &file);
         let mut header = [0; HEADER];
-        if !fill(&mut reader, &mut header)? {
+        if !read_fully(&mut reader, &mut header)? {
             return Ok(None);
         }
-        let Some(mut chain) = Chain::begin(&header) else { return Ok(None) };
+        let Some(mut chain) = FrameChain::begin(&header) else { return Ok(None) };
         let mut pages = HashMap::new();
         let mut uncommitted = Vec::new();
         let (mut frames, mut committed, mut page_count) = (0, 0, 0);
         let mut frame = vec![0; FRAME_HEADER + chain.page_size];
-        while fill(&mut reader, &mut frame)? {
-            let Some((page, size_after_commit)) = chain.accept(&frame) else { break };
-            uncommitted.push((page, chain.content_of(frames)));
+        while read_fully(&mut reader, &mut frame)? {
+            let Some((page, size_after_commit)) = chain.accept_frame(&frame) else { break };
+            uncommitted.push((page, chain.content_offset(frames)));
             frames += 1;
             if size_after_commit > 0 {
                 pages.extend(uncommitted.drain(..));
@@ -58,54 +58,55 @@ impl Wal {
         Ok((committed > 0).then_some(wal))
     }
 
-    pub(super) fn has(&self, page: u32) -> bool {
+    pub(crate) fn has_page(&self, page: u32) -> bool {
         self.pages.contains_key(&page)
     }
 
-    pub(super) fn last_page(&self) -> u32 {
+    pub(crate) fn last_page(&self) -> u32 {
         self.pages.keys().copied().max().unwrap_or(0)
     }
 
     /// Fills `bytes` with the beginning of a page; false if the log does not have it.
-    pub(super) fn read(&self, page: u32, bytes: &mut [u8]) -> bool {
+    pub(crate) fn read_beginning(&self, page: u32, bytes: &mut [u8]) -> bool {
         let Some(&at) = self.pages.get(&page) else { return false };
         bytes.len() <= self.page_size && self.file.read_exact_at(bytes, at).is_ok()
     }
 }
 
-/// What each frame has to continue: the log's salts and the checksum of all before it.
-struct Chain {
+/// The chain that each frame has to continue: the log's salts and the checksum of all before it.
+struct FrameChain {
     page_size: usize,
     salts: [u8; 8],
     big_endian: bool,
     sum: (u32, u32),
 }
 
-impl Chain {
-    fn begin(header: &[u8; HEADER]) -> Option<Chain> {
-        let magic = be32(header, 0)?;
-        let page_size = usize::try_from(be32(header, 8)?).ok()?;
+impl FrameChain {
+    fn begin(header: &[u8; HEADER]) -> Option<FrameChain> {
+        let magic = read_u32(header, 0)?;
+        let page_size = usize::try_from(read_u32(header, 8)?).ok()?;
         let valid = magic & !1 == MAGIC
-            && be32(header, 4)? == VERSION
+            && read_u32(header, 4)? == VERSION
             && page_size.is_power_of_two()
             && (512..=65_536).contains(&page_size);
         let salts = header.get(16..24)?.try_into().ok()?;
-        let mut chain = Chain { page_size, salts, big_endian: magic & 1 == 1, sum: (0, 0) };
-        chain.add(header.get(..24)?);
-        (valid && chain.sum == (be32(header, 24)?, be32(header, 28)?)).then_some(chain)
+        let mut chain = FrameChain { page_size, salts, big_endian: magic & 1 == 1, sum: (0, 0) };
+        chain.add_to_sum(header.get(..24)?);
+        (valid && chain.sum == (read_u32(header, 24)?, read_u32(header, 28)?)).then_some(chain)
     }
 
-    /// The frame's page and the size of the database if it is a commit, else 0.
-    fn accept(&mut self, frame: &[u8]) -> Option<(u32, u32)> {
-        self.add(frame.get(..8)?);
-        self.add(frame.get(FRAME_HEADER..)?);
+    /// Checks a frame and goes on to the next. Gives its page, and the size of the database if it
+    /// is a commit, otherwise 0.
+    fn accept_frame(&mut self, frame: &[u8]) -> Option<(u32, u32)> {
+        self.add_to_sum(frame.get(..8)?);
+        self.add_to_sum(frame.get(FRAME_HEADER..)?);
         let valid = frame.get(8..16)? == self.salts
-            && self.sum == (be32(frame, 16)?, be32(frame, 20)?)
-            && be32(frame, 0)? > 0;
-        valid.then_some((be32(frame, 0)?, be32(frame, 4)?))
+            && self.sum == (read_u32(frame, 16)?, read_u32(frame, 20)?)
+            && read_u32(frame, 0)? > 0;
+        valid.then_some((read_u32(frame, 0)?, read_u32(frame, 4)?))
     }
 
-    fn add(&mut self, bytes: &[u8]) {
+    fn add_to_sum(&mut self, bytes: &[u8]) {
         let word = |word: &[u8]| {
             let word = word.try_into().expect("pieces of four bytes");
             if self.big_endian { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) }
@@ -119,13 +120,13 @@ impl Chain {
         self.sum = (a, b);
     }
 
-    fn content_of(&self, frame: u64) -> u64 {
+    fn content_offset(&self, frame: u64) -> u64 {
         HEADER as u64 + frame * (FRAME_HEADER + self.page_size) as u64 + FRAME_HEADER as u64
     }
 }
 
-/// False if there are not enough bytes left.
-fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
+/// Reads as many bytes as fit; false if there are not enough left.
+fn read_fully(reader: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match reader.read_exact(bytes) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),

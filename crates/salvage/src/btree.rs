@@ -3,62 +3,64 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::pages::Page;
-use super::record::{Plausible, be16, be32, plausible, varint};
+use crate::pages::Page;
+use crate::record::{Plausibility, judge_local_part, read_u16, read_u32, read_varint};
 
-pub(super) const INTERIOR_TABLE: u8 = 0x05;
-pub(super) const LEAF_TABLE: u8 = 0x0d;
-pub(super) const INTERIOR_INDEX: u8 = 0x02;
-pub(super) const LEAF_INDEX: u8 = 0x0a;
+pub(crate) const INTERIOR_TABLE: u8 = 0x05;
+pub(crate) const LEAF_TABLE: u8 = 0x0d;
+pub(crate) const INTERIOR_INDEX: u8 = 0x02;
+pub(crate) const LEAF_INDEX: u8 = 0x0a;
 
-/// A cell takes at least this much, so that a freeblock fits in when it goes.
+/// A cell takes at least this much, so that a freeblock has_keys_within in when it goes.
 const SMALLEST_CELL: usize = 4;
 
+/// A cell: a row in a leaf, a child in an interior page.
 #[derive(Debug)]
-pub(super) struct Cell {
-    /// The bytes of the page that it takes.
+pub(crate) struct Cell {
+    /// The bytes of the page that it occupies.
     extent: Range<usize>,
     /// The rowid; in an interior page the largest rowid of the child.
-    pub(super) key: i64,
+    pub(crate) key: i64,
     /// The left child; in a leaf the first overflow page or 0.
-    pub(super) link: u32,
+    pub(crate) link: u32,
     /// The length of the whole payload.
-    pub(super) payload: u64,
+    pub(crate) payload: u64,
     /// The part of the payload that is in this page.
-    pub(super) local: Range<usize>,
+    pub(crate) local: Range<usize>,
 }
 
-pub(super) struct TreePage {
-    pub(super) is_leaf: bool,
-    /// In the order of the cell pointers, without those that make no sense.
-    pub(super) cells: Vec<Cell>,
+/// A page of a table b-tree.
+pub(crate) struct TreePage {
+    pub(crate) is_leaf: bool,
+    /// The cells that make sense, in the order of the cell pointers.
+    pub(crate) cells: Vec<Cell>,
     /// The last child of an interior page.
-    pub(super) right_child: u32,
-    /// Cells that make no sense.
-    pub(super) skipped: u64,
-    /// Whether cells, freeblocks and fragments together are exactly the cell content area.
-    pub(super) adds_up: bool,
+    pub(crate) right_child: u32,
+    /// The number of cells that make no sense.
+    pub(crate) skipped: u64,
+    /// True if cells, freeblocks and fragments together are exactly the cell content area.
+    pub(crate) adds_up: bool,
 }
 
-/// Rowids after one and up to another.
+/// A range of rowids: after one and up to another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    pub(super) after: Option<i64>,
-    pub(super) up_to: i64,
+pub(crate) struct Bounds {
+    pub(crate) after: Option<i64>,
+    pub(crate) up_to: i64,
 }
 
 impl Bounds {
-    pub(super) const NONE: Bounds = Bounds { after: None, up_to: i64::MAX };
+    pub(crate) const NONE: Bounds = Bounds { after: None, up_to: i64::MAX };
 
-    fn contain(&self, key: i64) -> bool {
+    fn contains(&self, key: i64) -> bool {
         self.after.is_none_or(|after| key > after) && key <= self.up_to
     }
 }
 
-/// Reads a page of a table b-tree in a database of `count` pages; `None` if it is none.
-pub(super) fn parse(page: &Page, count: u32) -> Option<TreePage> {
+/// Parses a page of a table b-tree in a database of `count` pages; `None` if it is no such page.
+pub(crate) fn parse_tree_page(page: &Page, count: u32) -> Option<TreePage> {
     let bytes = page.bytes.get(..page.usable)?;
-    let header = page.header();
+    let header = page.header_offset();
     let is_leaf = match *bytes.get(header)? {
         LEAF_TABLE => true,
         INTERIOR_TABLE => false,
@@ -66,53 +68,53 @@ pub(super) fn parse(page: &Page, count: u32) -> Option<TreePage> {
     };
     let pointers = header + if is_leaf { 8 } else { 12 };
     let room = bytes.len().checked_sub(pointers)? / 2;
-    let number_of_cells = usize::from(be16(bytes, header + 3)?);
+    let number_of_cells = usize::from(read_u16(bytes, header + 3)?);
     let mut tree = TreePage {
         is_leaf,
         cells: Vec::new(),
-        right_child: if is_leaf { 0 } else { be32(bytes, header + 8)? },
+        right_child: if is_leaf { 0 } else { read_u32(bytes, header + 8)? },
         skipped: 0,
         adds_up: false,
     };
     let largest_payload = u64::from(count) * bytes.len() as u64;
     for index in 0..number_of_cells.min(room) {
-        let at = usize::from(be16(bytes, pointers + 2 * index)?);
+        let at = usize::from(read_u16(bytes, pointers + 2 * index)?);
         let cell = if at < pointers {
             None
         } else if is_leaf {
-            leaf_cell(bytes, at).filter(|cell| cell.payload <= largest_payload)
+            parse_leaf_cell(bytes, at).filter(|cell| cell.payload <= largest_payload)
         } else {
-            interior_cell(bytes, at).filter(|cell| (2..=count).contains(&cell.link))
+            parse_interior_cell(bytes, at).filter(|cell| (2..=count).contains(&cell.link))
         };
         tree.cells.extend(cell);
     }
     tree.skipped = (number_of_cells - tree.cells.len()) as u64;
     tree.drop_deleted(content_start(bytes, header)?);
     tree.drop_overlapping();
-    tree.adds_up = tree.skipped == 0 && adds_up(bytes, header, pointers, &tree.cells);
+    tree.adds_up = tree.skipped == 0 && is_filled_exactly(bytes, header, pointers, &tree.cells);
     Some(tree)
 }
 
-fn leaf_cell(bytes: &[u8], at: usize) -> Option<Cell> {
-    let (payload, width) = varint(bytes.get(at..)?)?;
-    let (rowid, more) = varint(bytes.get(at + width..)?)?;
+fn parse_leaf_cell(bytes: &[u8], at: usize) -> Option<Cell> {
+    let (payload, width) = read_varint(bytes.get(at..)?)?;
+    let (rowid, more) = read_varint(bytes.get(at + width..)?)?;
     let start = at + width + more;
     let local = start..start.checked_add(local_size(payload, bytes.len()))?;
     let content = bytes.get(local.clone())?;
     let all_here = content.len() as u64 == payload;
-    let link = if all_here { 0 } else { be32(bytes, local.end)? };
+    let link = if all_here { 0 } else { read_u32(bytes, local.end)? };
     let end = if all_here { local.end } else { local.end + 4 };
     let extent = at..end.max(at + SMALLEST_CELL);
-    let sensible = match plausible(content, payload) {
-        Plausible::Yes => true,
-        Plausible::Unknown => !all_here,
-        Plausible::No => false,
+    let sensible = match judge_local_part(content, payload) {
+        Plausibility::Yes => true,
+        Plausibility::Unknown => !all_here,
+        Plausibility::No => false,
     };
     let sensible = sensible && extent.end <= bytes.len();
     sensible.then_some(Cell { extent, key: rowid as i64, link, payload, local })
 }
 
-/// How much of a payload stays in the leaf when the rest overflows.
+/// The length of the part of a payload that stays in the leaf when the rest overflows.
 fn local_size(payload: u64, usable: usize) -> usize {
     let usable = usable as u64;
     let most = usable - 35;
@@ -126,59 +128,59 @@ fn local_size(payload: u64, usable: usize) -> usize {
     usize::try_from(local).expect("no more than a page")
 }
 
-fn interior_cell(bytes: &[u8], at: usize) -> Option<Cell> {
-    let link = be32(bytes, at)?;
-    let (key, width) = varint(bytes.get(at + 4..)?)?;
+fn parse_interior_cell(bytes: &[u8], at: usize) -> Option<Cell> {
+    let link = read_u32(bytes, at)?;
+    let (key, width) = read_varint(bytes.get(at + 4..)?)?;
     let extent = at..at + 4 + width;
     Some(Cell { extent, key: key as i64, link, payload: 0, local: 0..0 })
 }
 
-fn adds_up(bytes: &[u8], header: usize, pointers: usize, cells: &[Cell]) -> bool {
+fn is_filled_exactly(bytes: &[u8], header: usize, pointers: usize, cells: &[Cell]) -> bool {
     let sum = || {
         let start = content_start(bytes, header)?;
         let fragments = usize::from(*bytes.get(header + 7)?);
         let cell_sizes: usize = cells.iter().map(|cell| cell.extent.len()).sum();
-        let used = cell_sizes + freeblocks(bytes, header, start)? + fragments;
+        let used = cell_sizes + sum_freeblocks(bytes, header, start)? + fragments;
         Some(pointers + 2 * cells.len() <= start && start + used == bytes.len())
     };
     sum().unwrap_or(false)
 }
 
 fn content_start(bytes: &[u8], header: usize) -> Option<usize> {
-    match be16(bytes, header + 5)? {
+    match read_u16(bytes, header + 5)? {
         0 => Some(65_536),
         start => Some(usize::from(start)),
     }
 }
 
-/// The size of all freeblocks together; they are linked in ascending order.
-fn freeblocks(bytes: &[u8], header: usize, content_start: usize) -> Option<usize> {
+/// Sums up the sizes of all freeblocks, which are linked in ascending order.
+fn sum_freeblocks(bytes: &[u8], header: usize, content_start: usize) -> Option<usize> {
     let mut sum = 0;
     let mut lowest = content_start;
-    let mut at = usize::from(be16(bytes, header + 1)?);
+    let mut at = usize::from(read_u16(bytes, header + 1)?);
     while at != 0 {
-        let size = usize::from(be16(bytes, at + 2)?);
+        let size = usize::from(read_u16(bytes, at + 2)?);
         if at < lowest || size < SMALLEST_CELL || at + size > bytes.len() {
             return None;
         }
         sum += size;
         lowest = at + size;
-        at = usize::from(be16(bytes, at)?);
+        at = usize::from(read_u16(bytes, at)?);
     }
     Some(sum)
 }
 
 impl TreePage {
-    /// Before the cell content area there may be whole cells that were deleted. If most cells
-    /// are there, it is the area's beginning that is wrong.
+    /// Drops cells before the cell content area: whole cells that were deleted may be there. If
+    /// most cells are there, the area's beginning is wrong, and all stay.
     fn drop_deleted(&mut self, content_start: usize) {
         let live = self.cells.iter().filter(|cell| cell.extent.start >= content_start).count();
         if live * 2 >= self.cells.len() {
-            self.keep(|cell| cell.extent.start >= content_start);
+            self.retain_cells(|cell| cell.extent.start >= content_start);
         }
     }
 
-    /// Of cells that share bytes nobody knows which one was written.
+    /// Drops cells that share bytes: the page does not tell which of them was written.
     fn drop_overlapping(&mut self) {
         let mut extents: Vec<_> = self.cells.iter().map(|cell| cell.extent.clone()).collect();
         extents.sort_by_key(|extent| (extent.start, extent.end));
@@ -200,29 +202,29 @@ impl TreePage {
         }
         let alone = extents.into_iter().zip(shared).filter(|(_, shared)| !shared);
         let alone: HashSet<_> = alone.map(|(extent, _)| extent).collect();
-        self.keep(|cell| alone.contains(&cell.extent));
+        self.retain_cells(|cell| alone.contains(&cell.extent));
     }
 
-    fn keep(&mut self, good: impl Fn(&Cell) -> bool) {
+    fn retain_cells(&mut self, good: impl Fn(&Cell) -> bool) {
         let before = self.cells.len();
         self.cells.retain(good);
         self.skipped += (before - self.cells.len()) as u64;
     }
 
-    /// Whether this can be the page that a parent says has keys within these bounds.
-    pub(super) fn fits(&self, bounds: &Bounds) -> bool {
-        let within = self.cells.iter().filter(|cell| bounds.contain(cell.key)).count();
+    /// True if most keys are within these bounds, as a parent says of this page.
+    pub(crate) fn has_keys_within(&self, bounds: &Bounds) -> bool {
+        let within = self.cells.iter().filter(|cell| bounds.contains(cell.key)).count();
         within * 2 >= self.cells.len()
     }
 
-    /// Which cells are within the bounds and in order: the most that can be.
-    pub(super) fn in_order(&self, bounds: &Bounds) -> Vec<bool> {
+    /// Chooses the most cells that are within the bounds and in order: true for each chosen one.
+    pub(crate) fn in_order(&self, bounds: &Bounds) -> Vec<bool> {
         let keys: Vec<i64> = self.cells.iter().map(|cell| cell.key).collect();
         longest_ascending(&keys, bounds)
     }
 
-    /// Leaves out the cells of a leaf whose rowids can not be right.
-    pub(super) fn drop_out_of_order(&mut self, bounds: &Bounds) {
+    /// Drops the cells of a leaf whose rowids cannot be right.
+    pub(crate) fn drop_out_of_order(&mut self, bounds: &Bounds) {
         let mut in_order = self.in_order(bounds).into_iter();
         let before = self.cells.len();
         self.cells.retain(|_| in_order.next().unwrap_or(false));
@@ -235,7 +237,7 @@ fn longest_ascending(keys: &[i64], bounds: &Bounds) -> Vec<bool> {
     let mut ends: Vec<usize> = Vec::new();
     let mut before = vec![None; keys.len()];
     for (index, &key) in keys.iter().enumerate() {
-        if !bounds.contain(key) {
+        if !bounds.contains(key) {
             continue;
         }
         let length = ends.partition_point(|&end| keys[end] < key);

@@ -2,41 +2,41 @@
 
 use std::ops::Range;
 
-use rusqlite::types::Value;
+use crate::Value;
 
 /// More columns than SQLite can be compiled for.
 const MAX_COLUMNS: usize = 32_767;
 
-/// Whether the beginning of a payload is the beginning of a record of that length.
+/// The answer to: is the beginning of a payload that of a record of a certain length?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plausible {
+pub(crate) enum Plausibility {
     No,
     Yes,
     /// The record's header goes on in an overflow page.
     Unknown,
 }
 
-/// Looks at the part of a payload of `length` bytes that is stored in the cell itself.
-pub(super) fn plausible(local: &[u8], length: u64) -> Plausible {
-    let Some((header_length, _)) = varint(local) else {
-        return if local.len() < 9 { Plausible::Unknown } else { Plausible::No };
+/// Judges the part of a payload of `length` bytes that is stored in the cell itself.
+pub(crate) fn judge_local_part(local: &[u8], length: u64) -> Plausibility {
+    let Some((header_length, _)) = read_varint(local) else {
+        return if local.len() < 9 { Plausibility::Unknown } else { Plausibility::No };
     };
     if header_length > length {
-        return Plausible::No;
+        return Plausibility::No;
     }
     match usize::try_from(header_length).ok().and_then(|end| local.get(..end)) {
-        None => Plausible::Unknown,
-        Some(header) if columns(header, length).is_some() => Plausible::Yes,
-        Some(_) => Plausible::No,
+        None => Plausibility::Unknown,
+        Some(header) if read_serial_types(header, length).is_some() => Plausibility::Yes,
+        Some(_) => Plausibility::No,
     }
 }
 
-/// The values of a whole record. `wiped` is a part of the payload that came from a page of zeros:
-/// no text looks like that, so a record with text there is not what was written.
-pub(super) fn decode(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<Value>> {
-    let (header_length, _) = varint(payload)?;
+/// Decodes the values of a whole record. `wiped` is a part of the payload that came from a page of
+/// zeros: no text looks like that, so a record with text there is not what was written.
+pub(crate) fn decode_record(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<Value>> {
+    let (header_length, _) = read_varint(payload)?;
     let mut at = usize::try_from(header_length).ok()?;
-    let types = columns(payload.get(..at)?, payload.len() as u64)?;
+    let types = read_serial_types(payload.get(..at)?, payload.len() as u64)?;
     let mut values = Vec::with_capacity(types.len());
     for serial_type in types {
         let end = at.checked_add(usize::try_from(content_size(serial_type)?).ok()?)?;
@@ -44,32 +44,32 @@ pub(super) fn decode(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<Value>>
         if is_text(serial_type) && at.max(wiped.start) < end.min(wiped.end) {
             return None;
         }
-        values.push(value(serial_type, content));
+        values.push(decode_value(serial_type, content));
         at = end;
     }
     Some(values)
 }
 
-/// How many columns a record has, and its content as far as it is in this part of its payload.
-pub(super) fn column_count_and_content(local: &[u8]) -> Option<(usize, &[u8])> {
-    let (header_length, mut at) = varint(local)?;
+/// The number of columns of a record, and its content as far as it is in this part of its payload.
+pub(crate) fn column_count_and_content(local: &[u8]) -> Option<(usize, &[u8])> {
+    let (header_length, mut at) = read_varint(local)?;
     let (header, content) = local.split_at_checked(usize::try_from(header_length).ok()?)?;
     let mut count = 0;
     while at < header.len() {
-        at += varint(header.get(at..)?)?.1;
+        at += read_varint(header.get(at..)?)?.1;
         count += 1;
     }
     Some((count, content))
 }
 
-/// The serial types in a record's header, if they fill it exactly and ask for exactly as many
+/// Reads the serial types in a record's header, if they fill it exactly and need exactly as many
 /// bytes of content as there are.
-fn columns(header: &[u8], length: u64) -> Option<Vec<u64>> {
-    let (_, mut at) = varint(header)?;
+fn read_serial_types(header: &[u8], length: u64) -> Option<Vec<u64>> {
+    let (_, mut at) = read_varint(header)?;
     let mut types = Vec::new();
     let mut size = header.len() as u64;
     while at < header.len() {
-        let (serial_type, width) = varint(header.get(at..)?)?;
+        let (serial_type, width) = read_varint(header.get(at..)?)?;
         size = size.checked_add(content_size(serial_type)?)?;
         types.push(serial_type);
         at += width;
@@ -93,11 +93,11 @@ fn is_text(serial_type: u64) -> bool {
     serial_type >= 13 && serial_type % 2 == 1
 }
 
-fn value(serial_type: u64, content: &[u8]) -> Value {
+fn decode_value(serial_type: u64, content: &[u8]) -> Value {
     match serial_type {
         0 => Value::Null,
-        1..=6 => Value::Integer(integer(content)),
-        7 => Value::Real(f64::from_bits(integer(content) as u64)),
+        1..=6 => Value::Integer(decode_integer(content)),
+        7 => Value::Real(f64::from_bits(decode_integer(content) as u64)),
         8 => Value::Integer(0),
         9 => Value::Integer(1),
         _ if is_text(serial_type) => Value::Text(String::from_utf8_lossy(content).into_owned()),
@@ -105,14 +105,14 @@ fn value(serial_type: u64, content: &[u8]) -> Value {
     }
 }
 
-/// A big-endian two's complement number of up to eight bytes.
-fn integer(content: &[u8]) -> i64 {
+/// Decodes a big-endian two's complement number of up to eight bytes.
+fn decode_integer(content: &[u8]) -> i64 {
     let negative = content.first().is_some_and(|&byte| byte >= 0x80);
     content.iter().fold(if negative { -1 } else { 0 }, |n, &byte| (n << 8) | i64::from(byte))
 }
 
-/// A variable-length integer and how many bytes it takes.
-pub(super) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+/// Reads a variable-length integer; gives it and the number of its bytes.
+pub(crate) fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0;
     for (at, &byte) in bytes.iter().take(9).enumerate() {
         if at == 8 {
@@ -126,10 +126,12 @@ pub(super) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-pub(super) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+/// Reads a big-endian number of two bytes.
+pub(crate) fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
 
-pub(super) fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+/// Reads a big-endian number of four bytes.
+pub(crate) fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }

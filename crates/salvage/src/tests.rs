@@ -11,19 +11,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use rusqlite::types::Value;
 use tempfile::TempDir;
 
-use super::{Report, Row, Salvage};
+use crate::{DamagedDatabase, SalvageReport, SalvagedRow, Value};
 
-/// What a row is, as a text that can be compared and sorted.
+/// A row as a text that can be compared and sorted.
 type Content = String;
 
-fn content(rowid: i64, values: &[Value]) -> Content {
+fn row_content(rowid: i64, values: &[Value]) -> Content {
     format!("{rowid} {values:?}")
 }
 
-/// A database of SQLite's making.
+fn value(value: rusqlite::types::Value) -> Value {
+    match value {
+        rusqlite::types::Value::Null => Value::Null,
+        rusqlite::types::Value::Integer(number) => Value::Integer(number),
+        rusqlite::types::Value::Real(number) => Value::Real(number),
+        rusqlite::types::Value::Text(text) => Value::Text(text),
+        rusqlite::types::Value::Blob(bytes) => Value::Blob(bytes),
+    }
+}
+
+/// A database that SQLite made.
 struct Sample {
     dir: TempDir,
     connection: Connection,
@@ -37,10 +46,10 @@ impl Sample {
         Sample { dir, connection }
     }
 
-    /// Tables of all kinds with rows that say where they belong, and with free pages.
-    fn usual(pragmas: &str, rows: usize) -> Sample {
+    /// Makes tables of all kinds with rows that say where they belong, and with free pages.
+    fn with_usual_tables(pragmas: &str, rows: usize) -> Sample {
         let sample = Sample::new(pragmas);
-        sample.run(
+        sample.run_sql(
             "CREATE TABLE small (name TEXT, number INTEGER);
              CREATE TABLE large (name TEXT, number INTEGER, body TEXT, ratio REAL);
              CREATE TABLE mixed (id INTEGER PRIMARY KEY, name, value);
@@ -50,17 +59,21 @@ impl Sample {
              CREATE INDEX by_name ON small (name, number);
              CREATE VIEW one AS SELECT 1",
         );
-        sample.fill("small", rows, "'small ' || i, i * i - 99");
+        sample.insert_rows("small", rows, "'small ' || i, i * i - 99");
         let body = "'large ' || i || ':' || substr(replace(hex(zeroblob(3000)), '00', 'text ' || i), 1, i * 97 % 3000)";
-        sample.fill("large", rows / 40, &format!("'large ' || i, i, {body}, i / 7.0 + 0.01"));
+        sample.insert_rows(
+            "large",
+            rows / 40,
+            &format!("'large ' || i, i, {body}, i / 7.0 + 0.01"),
+        );
         let values = "CASE i % 8 WHEN 0 THEN NULL WHEN 1 THEN -i WHEN 2 THEN i << (i % 62)
              WHEN 3 THEN 0.1 * i WHEN 4 THEN x'00ff' WHEN 5 THEN zeroblob(9) WHEN 6 THEN 'ä€𝄞'
              ELSE 1 END";
-        sample.fill("mixed", rows / 4, &format!("i * 3 - 40, 'mixed ' || i, {values}"));
-        sample.fill("dropped", rows / 16, "'dropped ' || i, hex(zeroblob(i % 300))");
-        sample.fill("keyed", rows / 8, "'keyed ' || i, i");
+        sample.insert_rows("mixed", rows / 4, &format!("i * 3 - 40, 'mixed ' || i, {values}"));
+        sample.insert_rows("dropped", rows / 16, "'dropped ' || i, hex(zeroblob(i % 300))");
+        sample.insert_rows("keyed", rows / 8, "'keyed ' || i, i");
         // The freelist gets leaves with rows, interior pages and overflow pages.
-        sample.run(
+        sample.run_sql(
             "DROP TABLE dropped;
              DELETE FROM small WHERE rowid % 5 = 0;
              DELETE FROM small WHERE rowid BETWEEN 100 AND 300;
@@ -69,12 +82,12 @@ impl Sample {
         sample
     }
 
-    fn run(&self, sql: &str) {
+    fn run_sql(&self, sql: &str) {
         self.connection.execute_batch(sql).unwrap();
     }
 
-    fn fill(&self, table: &str, rows: usize, values: &str) {
-        self.run(&format!(
+    fn insert_rows(&self, table: &str, rows: usize, values: &str) {
+        self.run_sql(&format!(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
              INSERT INTO {table} SELECT {values} FROM n"
         ));
@@ -88,28 +101,28 @@ impl Sample {
         fs::read(self.path()).unwrap()
     }
 
-    fn number(&self, sql: &str) -> usize {
+    fn query_number(&self, sql: &str) -> usize {
         let number: i64 = self.connection.query_row(sql, [], |row| row.get(0)).unwrap();
         usize::try_from(number).unwrap()
     }
 
-    fn numbers(&self, sql: &str) -> BTreeSet<usize> {
+    fn query_numbers(&self, sql: &str) -> BTreeSet<usize> {
         let mut query = self.connection.prepare(sql).unwrap();
         let number = |row: &rusqlite::Row<'_>| row.get::<_, u32>(0).map(|number| number as usize);
         query.query_map([], number).unwrap().map(Result::unwrap).collect()
     }
 
     fn page_size(&self) -> usize {
-        self.number("PRAGMA page_size")
+        self.query_number("PRAGMA page_size")
     }
 
-    fn root(&self, table: &str) -> usize {
-        self.number(&format!("SELECT rootpage FROM sqlite_schema WHERE name = '{table}'"))
+    fn root_page(&self, table: &str) -> usize {
+        self.query_number(&format!("SELECT rootpage FROM sqlite_schema WHERE name = '{table}'"))
     }
 
-    /// All rows by table, in order of their rowid, as they are stored.
+    /// Reads all rows by table, in order of their rowid, as they are stored.
     fn rows(&self) -> BTreeMap<String, Vec<Content>> {
-        let tables = self.strings(
+        let tables = self.query_strings(
             "SELECT name FROM pragma_table_list WHERE type = 'table' AND NOT wr AND schema = 'main'
              AND name <> 'sqlite_schema'",
         );
@@ -122,23 +135,23 @@ impl Sample {
         let names: Vec<String> = query.column_names().map(str::to_owned).collect();
         let width = names.len();
         let row = |row: &rusqlite::Row<'_>| {
-            let mut values: Vec<Value> = (1..width).map(|i| row.get(i).unwrap()).collect();
+            let mut values: Vec<Value> = (1..width).map(|i| value(row.get(i).unwrap())).collect();
             // A column that is the rowid is not stored.
             if names[1] == "id" {
                 values[0] = Value::Null;
             }
-            Ok(content(row.get(0).unwrap(), &values))
+            Ok(row_content(row.get(0).unwrap(), &values))
         };
         query.query_map([], row).unwrap().map(Result::unwrap).collect()
     }
 
-    fn strings(&self, sql: &str) -> Vec<String> {
+    fn query_strings(&self, sql: &str) -> Vec<String> {
         let mut query = self.connection.prepare(sql).unwrap();
         query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 }
 
-/// Which rows need which page, by SQLite's own account.
+/// The rows that need each page, by SQLite's own account.
 struct Residence {
     /// The rows that are lost with each page.
     rows: BTreeMap<usize, BTreeSet<Content>>,
@@ -148,7 +161,7 @@ struct Residence {
 }
 
 impl Residence {
-    fn of(sample: &Sample) -> Residence {
+    fn of_rows(sample: &Sample) -> Residence {
         let (mut rows, mut interiors) = (BTreeMap::new(), BTreeSet::new());
         for (table, contents) in sample.rows() {
             let mut query = sample
@@ -180,40 +193,40 @@ impl Residence {
                 }
             }
         }
-        let schema = sample.numbers("SELECT pageno FROM dbstat WHERE name = 'sqlite_schema'");
+        let schema = sample.query_numbers("SELECT pageno FROM dbstat WHERE name = 'sqlite_schema'");
         Residence { rows, interiors, schema }
     }
 
-    /// Without it, rows of other pages lose their table.
+    /// True if rows of other pages lose their table without this page.
     fn leads_to_others(&self, page: usize) -> bool {
         self.interiors.contains(&page) || self.schema.contains(&page)
     }
 
-    fn on(&self, page: usize) -> BTreeSet<Content> {
+    fn rows_on(&self, page: usize) -> BTreeSet<Content> {
         self.rows.get(&page).cloned().unwrap_or_default()
     }
 }
 
-/// What came back.
+/// The rows that came back, and the report.
 struct Salvaged {
-    rows: Vec<Row>,
-    report: Report,
+    rows: Vec<SalvagedRow>,
+    report: SalvageReport,
 }
 
 impl Salvaged {
-    fn from(path: &Path) -> Salvaged {
-        let salvage = Salvage::open(path).unwrap();
+    fn from_file(path: &Path) -> Salvaged {
+        let salvage = DamagedDatabase::open(path).unwrap();
         let mut rows = salvage.rows();
-        let found: Vec<Row> = rows.by_ref().collect();
+        let found: Vec<SalvagedRow> = rows.by_ref().collect();
         Salvaged { rows: found, report: rows.report() }
     }
 
-    /// Out of a database file with this content.
+    /// Salvages a database file with this content.
     fn from_bytes(bytes: &[u8]) -> Salvaged {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("damaged.db");
         fs::write(&path, bytes).unwrap();
-        Salvaged::from(&path)
+        Salvaged::from_file(&path)
     }
 
     /// The rows with a table, in the order in which they came.
@@ -221,25 +234,25 @@ impl Salvaged {
         let mut tables: BTreeMap<String, Vec<Content>> = BTreeMap::new();
         for row in &self.rows {
             if let Some(table) = &row.table {
-                tables.entry(table.clone()).or_default().push(content(row.rowid, &row.values));
+                tables.entry(table.clone()).or_default().push(row_content(row.rowid, &row.values));
             }
         }
         tables
     }
 
-    fn orphans(&self) -> Vec<&Row> {
+    fn orphans(&self) -> Vec<&SalvagedRow> {
         self.rows.iter().filter(|row| row.table.is_none()).collect()
     }
 
     /// All rows, sorted; one that came twice is there twice.
-    fn contents(&self) -> Vec<Content> {
+    fn sorted_contents(&self) -> Vec<Content> {
         let mut rows: Vec<_> =
-            self.rows.iter().map(|row| content(row.rowid, &row.values)).collect();
+            self.rows.iter().map(|row| row_content(row.rowid, &row.values)).collect();
         rows.sort();
         rows
     }
 
-    /// Every table that is claimed for a row has that row.
+    /// Asserts that every table that is claimed for a row has that row.
     fn assert_tables_are_right(&self, rows: &BTreeMap<String, Vec<Content>>, what: &str) {
         for (table, contents) in self.by_table() {
             let right: BTreeSet<_> = rows[&table].iter().collect();
@@ -256,7 +269,7 @@ fn all_but(rows: &BTreeMap<String, Vec<Content>>, lost: &BTreeSet<Content>) -> V
     all
 }
 
-/// With a message that shows the first difference only.
+/// Asserts that two lists of rows are equal; the message shows the first difference only.
 #[track_caller]
 fn assert_same_rows(found: &[Content], expected: &[Content], what: &str) {
     let differing = found.iter().zip(expected).find(|(found, expected)| found != expected);

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-struct Known {
+/// A database whose content is known.
+struct KnownDatabase {
     bytes: Vec<u8>,
     rows: BTreeMap<String, Vec<Content>>,
     residence: Residence,
@@ -16,10 +17,10 @@ struct Known {
 
 const PAGE: usize = 512;
 
-fn known() -> &'static Known {
-    static KNOWN: OnceLock<Known> = OnceLock::new();
+fn known_database() -> &'static KnownDatabase {
+    static KNOWN: OnceLock<KnownDatabase> = OnceLock::new();
     KNOWN.get_or_init(|| {
-        let sample = Sample::usual("PRAGMA page_size = 512", 800);
+        let sample = Sample::with_usual_tables("PRAGMA page_size = 512", 800);
         let bytes = sample.bytes();
         let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
         let mut trunks = BTreeSet::new();
@@ -28,16 +29,16 @@ fn known() -> &'static Known {
             trunks.insert(next);
             next = number((next - 1) * PAGE);
         }
-        Known { rows: sample.rows(), residence: Residence::of(&sample), trunks, bytes }
+        KnownDatabase { rows: sample.rows(), residence: Residence::of_rows(&sample), trunks, bytes }
     })
 }
 
-/// Everything that must hold whatever the bytes are.
+/// Asserts everything that must hold whatever the bytes are.
 fn assert_sane(bytes: &[u8]) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("damaged.db");
     fs::write(&path, bytes).unwrap();
-    let Ok(salvage) = Salvage::open(&path) else { return };
+    let Ok(salvage) = DamagedDatabase::open(&path) else { return };
     let mut seen = BTreeSet::new();
     let mut size = 0;
     for row in salvage.rows() {
@@ -63,14 +64,14 @@ proptest! {
 
     #[test]
     fn one_wrong_byte_costs_rows_of_its_page_only(at in any::<prop::sample::Index>(), flip in 1..=255u8) {
-        let known = known();
+        let known = known_database();
         let mut bytes = known.bytes.clone();
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
         let page = at / PAGE + 1;
         let salvaged = Salvaged::from_bytes(&bytes);
-        let found = salvaged.contents();
-        let on_page = known.residence.on(page);
+        let found = salvaged.sorted_contents();
+        let on_page = known.residence.rows_on(page);
         // An overflow chain may now run into another one; then neither can be trusted.
         let elsewhere = all_but(&known.rows, &on_page);
         let missing = elsewhere.iter().filter(|row| found.binary_search(row).is_err()).count();
@@ -86,7 +87,7 @@ proptest! {
 
     #[test]
     fn many_wrong_bytes_do_no_harm(flips in vec((any::<prop::sample::Index>(), any::<u8>()), 1..400)) {
-        let mut bytes = known().bytes.clone();
+        let mut bytes = known_database().bytes.clone();
         let length = bytes.len();
         for (at, byte) in flips {
             bytes[at.index(length)] = byte;
@@ -98,7 +99,7 @@ proptest! {
     fn page_headers_of_any_kind_do_no_harm(
         headers in vec((any::<prop::sample::Index>(), prop::sample::select(vec![2u8, 5, 10, 13]), vec(any::<u8>(), 0..40)), 1..60),
     ) {
-        let mut bytes = known().bytes.clone();
+        let mut bytes = known_database().bytes.clone();
         let pages = bytes.len() / PAGE;
         for (page, kind, more) in headers {
             let at = page.index(pages) * PAGE;
@@ -110,7 +111,7 @@ proptest! {
 
     #[test]
     fn pages_in_any_order_do_no_harm(swaps in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..40)) {
-        let mut bytes = known().bytes.clone();
+        let mut bytes = known_database().bytes.clone();
         let pages = bytes.len() / PAGE;
         for (from, to) in swaps {
             let from = from.index(pages) * PAGE;
@@ -123,7 +124,7 @@ proptest! {
     fn any_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..20_000), header in any::<bool>()) {
         let mut bytes = bytes;
         if header && bytes.len() >= 100 {
-            bytes[..100].copy_from_slice(&known().bytes[..100]);
+            bytes[..100].copy_from_slice(&known_database().bytes[..100]);
         }
         assert_sane(&bytes);
     }

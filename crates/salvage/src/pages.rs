@@ -1,4 +1,4 @@
-//! The pages of a database: its file, and over it what its write-ahead log committed.
+//! The pages of a database: those of its file, replaced by those that its log committed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -6,48 +6,50 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::format::{self, Format, Header};
-use super::record::be32;
-use super::wal::Wal;
+use crate::format::{self, DatabaseHeader, PageFormat};
+use crate::record::read_u32;
+use crate::wal::Wal;
 
-/// The page that holds this byte is never used: processes lock it.
+/// The byte that processes lock. The page that holds it is never used.
 const LOCK_BYTE: u64 = 0x4000_0000;
 
-pub(super) struct Page {
-    pub(super) number: u32,
-    pub(super) bytes: Vec<u8>,
-    /// The page without the bytes that are reserved at its end.
-    pub(super) usable: usize,
+/// A page and its bytes.
+pub(crate) struct Page {
+    pub(crate) number: u32,
+    pub(crate) bytes: Vec<u8>,
+    /// The length of the page without the bytes that are reserved at its end.
+    pub(crate) usable: usize,
 }
 
 impl Page {
-    /// Where the b-tree page header stands: page 1 begins with the header of the database.
-    pub(super) fn header(&self) -> usize {
+    /// The offset of the b-tree page header: page 1 begins with the header of the database.
+    pub(crate) fn header_offset(&self) -> usize {
         if self.number == 1 { 100 } else { 0 }
     }
 }
 
-pub(super) struct Pages {
+/// All pages of a database.
+pub(crate) struct Pages {
     file: File,
     wal: Option<Wal>,
-    pub(super) header: Option<Header>,
-    pub(super) format: Format,
-    /// How many pages there are; the last has this number.
-    pub(super) count: u32,
+    pub(crate) header: Option<DatabaseHeader>,
+    pub(crate) format: PageFormat,
+    /// The number of pages, which is also the number of the last one.
+    pub(crate) count: u32,
     has_pointer_maps: bool,
 }
 
 impl Pages {
-    pub(super) fn open(path: &Path) -> io::Result<Pages> {
+    pub(crate) fn open(path: &Path) -> io::Result<Pages> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
-        let wal = Wal::open(&beside(path, "-wal"))?;
+        let wal = Wal::open(&path_with_suffix(path, "-wal"))?;
         let mut first = [0; 100];
-        let found = wal.as_ref().is_some_and(|wal| wal.read(1, &mut first))
+        let found = wal.as_ref().is_some_and(|wal| wal.read_beginning(1, &mut first))
             || file.read_exact_at(&mut first, 0).is_ok();
-        let header = if found { Header::parse(&first) } else { None };
+        let header = if found { DatabaseHeader::parse(&first) } else { None };
         let page_size = wal.as_ref().map(|wal| wal.page_size);
-        let format = format::find(&file, size, header.as_ref(), page_size);
+        let format = format::find_format(&file, size, header.as_ref(), page_size);
         let in_file = u32::try_from(size / format.page_size as u64).unwrap_or(u32::MAX - 1);
         // The log may say that there are billions of pages; only those stored somewhere matter.
         let in_wal = |wal: &Wal| wal.page_count.min(in_file.max(wal.last_page()));
@@ -57,25 +59,25 @@ impl Pages {
         Ok(pages)
     }
 
-    pub(super) fn wal_frames(&self) -> u64 {
+    pub(crate) fn wal_frames(&self) -> u64 {
         self.wal.as_ref().map_or(0, |wal| wal.frames)
     }
 
-    /// A page as far as it is there in full.
-    pub(super) fn read(&self, number: u32) -> Option<Page> {
+    /// Reads a page; `None` if it is not there in full.
+    pub(crate) fn read_page(&self, number: u32) -> Option<Page> {
         let mut bytes = vec![0; self.format.page_size];
         let page = |bytes| Page { number, bytes, usable: self.format.usable };
         self.read_beginning(number, &mut bytes).then(|| page(bytes))
     }
 
-    /// The next page of an overflow chain or 0 at its end.
-    pub(super) fn next_overflow(&self, number: u32) -> Option<u32> {
+    /// The page after this one in an overflow chain; 0 at its end.
+    pub(crate) fn next_overflow(&self, number: u32) -> Option<u32> {
         let mut next = [0; 4];
-        self.read_beginning(number, &mut next).then(|| be32(&next, 0))?
+        self.read_beginning(number, &mut next).then(|| read_u32(&next, 0))?
     }
 
-    /// What kind of b-tree page it is, if it is one.
-    pub(super) fn first_byte(&self, number: u32) -> Option<u8> {
+    /// The first byte of a page: of a b-tree page, its kind.
+    pub(crate) fn first_byte(&self, number: u32) -> Option<u8> {
         let mut byte = [0];
         self.read_beginning(number, &mut byte).then_some(byte[0])
     }
@@ -85,16 +87,16 @@ impl Pages {
             return false;
         }
         if let Some(wal) = &self.wal
-            && wal.has(number)
+            && wal.has_page(number)
         {
-            return wal.read(number, bytes);
+            return wal.read_beginning(number, bytes);
         }
         let at = u64::from(number - 1) * self.format.page_size as u64;
         self.file.read_exact_at(bytes, at).is_ok()
     }
 
-    /// Neither part of a tree nor of an overflow chain nor free.
-    pub(super) fn is_special(&self, number: u32) -> bool {
+    /// True if the page is neither part of a tree nor of an overflow chain nor free.
+    pub(crate) fn is_special(&self, number: u32) -> bool {
         number == self.lock_byte_page() || self.is_pointer_map(number)
     }
 
@@ -103,22 +105,23 @@ impl Pages {
         u32::try_from(page).expect("a page has at least 512 bytes")
     }
 
-    /// Whether the header says that there are pointer maps and the first of them, page 2, is one:
-    /// a wrong header must not make pages of trees disappear. Without a header they need not be
-    /// known, as they resemble nothing that is looked for.
+    /// True if the header says that there are pointer maps and page 2, the first of them, is one: a
+    /// wrong header must not make pages of trees disappear. Without a header pointer maps need not
+    /// be known, because they resemble no page that is looked for.
     fn looks_auto_vacuum(&self) -> bool {
         let said = self.header.as_ref().is_some_and(|header| header.auto_vacuum);
-        let Some(page) = self.read(2).filter(|_| said) else { return false };
+        let Some(page) = self.read_page(2).filter(|_| said) else { return false };
         let entries = page.bytes.chunks_exact(5).take(page.usable / 5);
         let of_pages = entries.take(self.count.saturating_sub(2) as usize);
         let possible = of_pages.filter(|entry| {
-            matches!(entry[0], 1..=5) && be32(entry, 1).is_some_and(|parent| parent <= self.count)
+            matches!(entry[0], 1..=5)
+                && read_u32(entry, 1).is_some_and(|parent| parent <= self.count)
         });
         let expected = (page.usable / 5).min(self.count.saturating_sub(2) as usize);
         possible.count() * 2 > expected
     }
 
-    /// Pointer maps come at regular distances, each for the pages up to the next.
+    /// True for pointer maps, which come at regular distances, each for the pages up to the next.
     fn is_pointer_map(&self, number: u32) -> bool {
         if number < 2 || !self.has_pointer_maps {
             return false;
@@ -130,7 +133,7 @@ impl Pages {
     }
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn path_with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
@@ -138,32 +141,32 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// A set of page numbers.
 #[derive(Clone)]
-pub(super) struct PageSet(Vec<u64>);
+pub(crate) struct PageSet(Vec<u64>);
 
 impl PageSet {
-    pub(super) fn new(pages: &Pages) -> PageSet {
+    pub(crate) fn new(pages: &Pages) -> PageSet {
         PageSet(vec![0; pages.count as usize / 64 + 1])
     }
 
-    pub(super) fn contains(&self, page: u32) -> bool {
+    pub(crate) fn contains(&self, page: u32) -> bool {
         self.0.get(page as usize / 64).is_some_and(|bits| bits >> (page % 64) & 1 == 1)
     }
 
-    /// False if it was there already, or can not be.
-    pub(super) fn insert(&mut self, page: u32) -> bool {
+    /// Adds a page; false if it was in the set already or the database has no such page.
+    pub(crate) fn insert(&mut self, page: u32) -> bool {
         let Some(bits) = self.0.get_mut(page as usize / 64) else { return false };
         let before = *bits;
         *bits |= 1 << (page % 64);
         *bits != before
     }
 
-    pub(super) fn extend(&mut self, other: &PageSet) {
+    pub(crate) fn extend(&mut self, other: &PageSet) {
         for (bits, more) in self.0.iter_mut().zip(&other.0) {
             *bits |= more;
         }
     }
 
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.0.iter().map(|bits| bits.count_ones()).sum()
     }
 }

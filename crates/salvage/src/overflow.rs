@@ -1,46 +1,54 @@
-//! Overflow chains: the rest of payloads that are too long for their leaf.
+//! Overflow chains: the rest of each payload that is too long for its leaf.
 
 use std::ops::Range;
 
-use super::btree::Cell;
-use super::pages::{Page, PageSet, Pages};
-use super::record::be32;
+use crate::btree::Cell;
+use crate::pages::{Page, PageSet, Pages};
+use crate::record::read_u32;
 
-/// Which pages hold overflowing payloads. Two looks at each cell are needed: only after the first
-/// it is known which chains run into each other.
-pub(super) struct Overflow {
-    /// Of cells that a root leads to.
+/// The pages that hold overflowing payloads. Each cell is looked at twice: only after all cells
+/// have claimed their pages is it known which chains run into each other.
+pub(crate) struct Overflow {
+    /// Pages of cells that a root leads to.
     used: PageSet,
-    /// Of cells in orphaned leaves. They may be old, so the others take precedence.
+    /// Pages of cells in orphaned leaves. These may be old, so the others take precedence.
     used_by_orphans: PageSet,
-    /// Of two cells, one of which must be wrong; nobody knows which.
+    /// Pages of two cells, one of which must be wrong; the file does not tell which.
     shared: PageSet,
-    /// Each page is needed once. Damage leads to some more, a malicious file to endless ones.
+    /// The steps that may still be taken. Each page is needed once; damage makes it some more, and
+    /// a malicious file would make it endless.
     steps_left: u64,
 }
 
-pub(super) struct Payload {
-    pub(super) bytes: Vec<u8>,
+/// The whole payload of a cell.
+pub(crate) struct Payload {
+    pub(crate) bytes: Vec<u8>,
     /// The part that came from a page full of zeros. Within a chain such a page would be its end,
     /// so it can only be the last one.
-    pub(super) wiped: Range<usize>,
+    pub(crate) wiped: Range<usize>,
 }
 
 impl Overflow {
-    pub(super) fn new(pages: &Pages) -> Overflow {
+    pub(crate) fn new(pages: &Pages) -> Overflow {
         let (used, used_by_orphans) = (PageSet::new(pages), PageSet::new(pages));
         let shared = PageSet::new(pages);
         let steps_left = u64::from(pages.count) * 16 + 10_000;
         Overflow { used, used_by_orphans, shared, steps_left }
     }
 
-    pub(super) fn is_used(&self, page: u32) -> bool {
+    pub(crate) fn is_used(&self, page: u32) -> bool {
         self.used.contains(page) || self.used_by_orphans.contains(page)
     }
 
-    /// Notes which pages the cell's payload takes, if its chain is as long as it has to be and
+    /// Claims the pages that the cell's payload occupies, if its chain is as long as it has to be and
     /// passes through no page in `closed`.
-    pub(super) fn claim(&mut self, pages: &Pages, closed: &PageSet, cell: &Cell, orphan: bool) {
+    pub(crate) fn claim_chain(
+        &mut self,
+        pages: &Pages,
+        closed: &PageSet,
+        cell: &Cell,
+        is_orphan: bool,
+    ) {
         let needed = (cell.payload - cell.local.len() as u64).div_ceil(capacity(pages) as u64);
         let mut chain = Vec::new();
         let mut next = cell.link;
@@ -49,7 +57,7 @@ impl Overflow {
                 self.shared.insert(cell.link);
                 return;
             }
-            if !orphan && self.used.contains(next) || self.used_by_orphans.contains(next) {
+            if !is_orphan && self.used.contains(next) || self.used_by_orphans.contains(next) {
                 self.shared.insert(next);
                 return;
             }
@@ -63,23 +71,23 @@ impl Overflow {
             next = following;
         }
         if chain.len() as u64 == needed {
-            let used = if orphan { &mut self.used_by_orphans } else { &mut self.used };
+            let used = if is_orphan { &mut self.used_by_orphans } else { &mut self.used };
             chain.into_iter().for_each(|page| {
                 used.insert(page);
             });
         }
     }
 
-    /// The cell's whole payload, after all cells have claimed their pages.
-    pub(super) fn read(
+    /// Reads the cell's whole payload, after all cells have claimed their pages.
+    pub(crate) fn read_payload(
         &self,
         pages: &Pages,
         page: &Page,
         cell: &Cell,
-        orphan: bool,
+        is_orphan: bool,
     ) -> Option<Payload> {
         let length = usize::try_from(cell.payload).ok()?;
-        let used = if orphan { &self.used_by_orphans } else { &self.used };
+        let used = if is_orphan { &self.used_by_orphans } else { &self.used };
         let mut bytes = page.bytes.get(cell.local.clone())?.to_vec();
         let mut wiped = 0..0;
         let mut next = cell.link;
@@ -88,20 +96,20 @@ impl Overflow {
             if missing == 0 || !used.contains(next) || self.shared.contains(next) {
                 return None;
             }
-            let page = pages.read(next)?;
+            let page = pages.read_page(next)?;
             let start = bytes.len();
             let content = page.bytes.get(4..4 + missing.min(capacity(pages)))?;
             bytes.extend_from_slice(content);
             if page.bytes.iter().all(|&byte| byte == 0) {
                 wiped = start..bytes.len();
             }
-            next = be32(&page.bytes, 0)?;
+            next = read_u32(&page.bytes, 0)?;
         }
         (bytes.len() == length).then_some(Payload { bytes, wiped })
     }
 }
 
-/// How much of a payload an overflow page takes.
+/// The number of bytes of a payload that an overflow page holds.
 fn capacity(pages: &Pages) -> usize {
     pages.format.usable - 4
 }

@@ -1,12 +1,12 @@
-//! Damage of which it is known what it costs.
+//! Damage whose cost is known.
 
 use super::*;
 
 #[test]
 fn a_wiped_page_costs_its_own_rows_and_no_others() {
     for pragmas in ["PRAGMA page_size = 512", "PRAGMA page_size = 512; PRAGMA auto_vacuum = 1"] {
-        let sample = Sample::usual(pragmas, 2000);
-        let (rows, residence) = (sample.rows(), Residence::of(&sample));
+        let sample = Sample::with_usual_tables(pragmas, 2000);
+        let (rows, residence) = (sample.rows(), Residence::of_rows(&sample));
         let bytes = sample.bytes();
         assert!(residence.interiors.len() > 3, "not only roots");
         for number in 1..=bytes.len() / 512 {
@@ -14,8 +14,8 @@ fn a_wiped_page_costs_its_own_rows_and_no_others() {
             page_mut(&mut damaged, 512, number).fill(0);
             let salvaged = Salvaged::from_bytes(&damaged);
             let what = format!("{pragmas}, page {number}");
-            let expected = all_but(&rows, &residence.on(number));
-            assert_same_rows(&salvaged.contents(), &expected, &what);
+            let expected = all_but(&rows, &residence.rows_on(number));
+            assert_same_rows(&salvaged.sorted_contents(), &expected, &what);
             salvaged.assert_tables_are_right(&rows, &what);
             if !residence.leads_to_others(number) {
                 assert!(salvaged.orphans().is_empty(), "{what}");
@@ -24,18 +24,18 @@ fn a_wiped_page_costs_its_own_rows_and_no_others() {
     }
 }
 
-/// Rows come back as they were, no matter with or without their table.
+/// Asserts that all rows but the lost ones came back, with or without their table.
 #[track_caller]
 fn assert_all_but(salvaged: &Salvaged, sample: &Sample, lost: &BTreeSet<Content>, what: &str) {
     let rows = sample.rows();
-    assert_same_rows(&salvaged.contents(), &all_but(&rows, lost), what);
+    assert_same_rows(&salvaged.sorted_contents(), &all_but(&rows, lost), what);
     salvaged.assert_tables_are_right(&rows, what);
 }
 
 #[test]
 fn a_wiped_header_costs_nothing() {
     for page_size in [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536] {
-        let sample = Sample::usual(&format!("PRAGMA page_size = {page_size}"), 3000);
+        let sample = Sample::with_usual_tables(&format!("PRAGMA page_size = {page_size}"), 3000);
         let mut bytes = sample.bytes();
         bytes[..100].fill(0);
         let salvaged = Salvaged::from_bytes(&bytes);
@@ -46,7 +46,7 @@ fn a_wiped_header_costs_nothing() {
 
 #[test]
 fn a_header_that_contradicts_the_pages_is_not_believed() {
-    let sample = Sample::usual("PRAGMA page_size = 1024", 2000);
+    let sample = Sample::with_usual_tables("PRAGMA page_size = 1024", 2000);
     let wrong: [(usize, &[u8]); 5] = [
         (16, &[0x20, 0]),
         (20, &[9]),
@@ -63,7 +63,7 @@ fn a_header_that_contradicts_the_pages_is_not_believed() {
 
 #[test]
 fn pages_behind_the_end_are_not_read() {
-    let sample = Sample::usual("PRAGMA page_size = 1024", 2000);
+    let sample = Sample::with_usual_tables("PRAGMA page_size = 1024", 2000);
     let mut bytes = sample.bytes();
     let leaf = bytes.chunks(1024).skip(1).find(|page| page[0] == 0x0d).unwrap().to_vec();
     bytes.extend(leaf);
@@ -73,8 +73,8 @@ fn pages_behind_the_end_are_not_read() {
 #[test]
 fn without_the_first_page_nothing_has_a_table_and_nothing_deleted_comes_back() {
     // The whole schema is in the first page here.
-    let sample = Sample::usual("PRAGMA page_size = 4096", 9000);
-    assert!(sample.number("PRAGMA freelist_count") > 3);
+    let sample = Sample::with_usual_tables("PRAGMA page_size = 4096", 9000);
+    assert!(sample.query_number("PRAGMA freelist_count") > 3);
     let mut bytes = sample.bytes();
     bytes[..4096].fill(0);
     let salvaged = Salvaged::from_bytes(&bytes);
@@ -84,13 +84,13 @@ fn without_the_first_page_nothing_has_a_table_and_nothing_deleted_comes_back() {
     assert!(!report.header_readable && !report.schema_whole && !report.freelist_whole);
     // Each tree is still one group.
     let groups: BTreeSet<u32> = salvaged.rows.iter().map(|row| row.group).collect();
-    let roots = ["small", "large", "mixed"].map(|table| sample.root(table) as u32);
+    let roots = ["small", "large", "mixed"].map(|table| sample.root_page(table) as u32);
     assert_eq!(groups, BTreeSet::from(roots));
 }
 
 #[test]
 fn a_schema_is_found_without_its_root() {
-    let sample = Sample::usual("PRAGMA page_size = 512", 3000);
+    let sample = Sample::with_usual_tables("PRAGMA page_size = 512", 3000);
     let mut bytes = sample.bytes();
     assert_eq!(bytes[100], 0x05);
     bytes[..512].fill(0);
@@ -101,9 +101,9 @@ fn a_schema_is_found_without_its_root() {
 
 #[test]
 fn a_lost_root_orphans_its_own_rows() {
-    let sample = Sample::usual("PRAGMA page_size = 512", 9000);
+    let sample = Sample::with_usual_tables("PRAGMA page_size = 512", 9000);
     let mut bytes = sample.bytes();
-    page_mut(&mut bytes, 512, sample.root("small")).fill(0);
+    page_mut(&mut bytes, 512, sample.root_page("small")).fill(0);
     let salvaged = Salvaged::from_bytes(&bytes);
     assert_all_but(&salvaged, &sample, &BTreeSet::new(), "no root");
     let tables = salvaged.by_table();
@@ -117,22 +117,22 @@ fn a_lost_root_orphans_its_own_rows() {
 
 #[test]
 fn a_truncated_file_costs_what_is_cut_off() {
-    let sample = Sample::usual("PRAGMA page_size = 512", 5000);
-    let (rows, residence) = (sample.rows(), Residence::of(&sample));
+    let sample = Sample::with_usual_tables("PRAGMA page_size = 512", 5000);
+    let (rows, residence) = (sample.rows(), Residence::of_rows(&sample));
     let bytes = sample.bytes();
     for kept in [bytes.len() / 2, bytes.len() / 3 + 77, bytes.len() - 1, 1024] {
         let lost = residence.rows.range(kept / 512 + 1..).flat_map(|(_, rows)| rows.clone());
         let lost: BTreeSet<Content> = lost.collect();
         let salvaged = Salvaged::from_bytes(&bytes[..kept]);
-        let found: BTreeSet<_> = salvaged.contents().into_iter().collect();
+        let found: BTreeSet<_> = salvaged.sorted_contents().into_iter().collect();
         let expected = all_but(&rows, &lost);
         let missing = expected.iter().find(|row| !found.contains(*row));
         assert_eq!(missing, None, "{kept}");
         salvaged.assert_tables_are_right(&rows, &kept.to_string());
-        // Without a freelist, old copies of pages can not be told from orphans.
-        let once = |row: &&Row| row.table.is_some() || salvaged.report.freelist_whole;
+        // Without a freelist, old copies of pages cannot be told from orphans.
+        let once = |row: &&SalvagedRow| row.table.is_some() || salvaged.report.freelist_whole;
         let rows = salvaged.rows.iter().filter(once);
-        let rows: Vec<Content> = rows.map(|row| content(row.rowid, &row.values)).collect();
+        let rows: Vec<Content> = rows.map(|row| row_content(row.rowid, &row.values)).collect();
         let different: BTreeSet<_> = rows.iter().collect();
         assert_eq!(different.len(), rows.len(), "{kept}: nothing twice");
     }

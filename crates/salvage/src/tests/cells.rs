@@ -2,35 +2,35 @@
 
 use super::*;
 
-fn be(bytes: &[u8], at: usize, width: usize) -> usize {
+fn read_be(bytes: &[u8], at: usize, width: usize) -> usize {
     bytes[at..at + width].iter().fold(0, |number, &byte| number << 8 | usize::from(byte))
 }
 
-fn put(bytes: &mut [u8], at: usize, width: usize, number: usize) {
+fn write_be(bytes: &mut [u8], at: usize, width: usize, number: usize) {
     bytes[at..at + width].copy_from_slice(&number.to_be_bytes()[8 - width..]);
 }
 
-/// One leaf on page 2, with these values in the only column.
+/// Makes a table with one leaf, page 2, and with these values in its only column.
 fn leaf_with(values: &[&str]) -> Sample {
     let sample = Sample::new("PRAGMA page_size = 1024");
-    sample.run("CREATE TABLE a (b)");
+    sample.run_sql("CREATE TABLE a (b)");
     for value in values {
-        sample.run(&format!("INSERT INTO a VALUES ({value})"));
+        sample.run_sql(&format!("INSERT INTO a VALUES ({value})"));
     }
     sample
 }
 
-/// Where the pointer to a cell of page 2 is.
-fn pointer(cell: usize) -> usize {
+/// The offset of the pointer to a cell of page 2.
+fn pointer_offset(cell: usize) -> usize {
     1024 + 8 + 2 * cell
 }
 
-/// Where a cell of page 2 is.
-fn cell(bytes: &[u8], cell: usize) -> usize {
-    1024 + be(bytes, pointer(cell), 2)
+/// The offset of a cell of page 2.
+fn cell_offset(bytes: &[u8], cell: usize) -> usize {
+    1024 + read_be(bytes, pointer_offset(cell), 2)
 }
 
-fn rowids(bytes: &[u8]) -> Vec<i64> {
+fn salvage_rowids(bytes: &[u8]) -> Vec<i64> {
     Salvaged::from_bytes(bytes).rows.iter().map(|row| row.rowid).collect()
 }
 
@@ -39,7 +39,7 @@ fn a_pointer_out_of_the_page_costs_one_row() {
     let sample = leaf_with(&["'one'", "'two'", "'three'"]);
     for wrong in [0, 7, 1023, 1024, 65_535] {
         let mut bytes = sample.bytes();
-        put(&mut bytes, pointer(1), 2, wrong);
+        write_be(&mut bytes, pointer_offset(1), 2, wrong);
         let salvaged = Salvaged::from_bytes(&bytes);
         assert_eq!(salvaged.rows.iter().map(|row| row.rowid).collect::<Vec<_>>(), [1, 3]);
         let report = salvaged.report;
@@ -51,17 +51,17 @@ fn a_pointer_out_of_the_page_costs_one_row() {
 fn a_record_must_fill_its_payload() {
     let mut bytes = leaf_with(&["'one'", "'two'", "'three'"]).bytes();
     // Payload length, rowid, header length, and then the type of the text.
-    let kind = cell(&bytes, 1) + 3;
+    let kind = cell_offset(&bytes, 1) + 3;
     assert_eq!(bytes[kind], 13 + 2 * 3);
     bytes[kind] -= 2;
-    assert_eq!(rowids(&bytes), [1, 3]);
+    assert_eq!(salvage_rowids(&bytes), [1, 3]);
 }
 
 #[test]
 fn a_repeated_pointer_gives_one_row() {
     let mut bytes = leaf_with(&["'one'", "'two'", "'three'"]).bytes();
-    bytes.copy_within(pointer(1)..pointer(2), pointer(2));
-    assert_eq!(rowids(&bytes), [1, 2]);
+    bytes.copy_within(pointer_offset(1)..pointer_offset(2), pointer_offset(2));
+    assert_eq!(salvage_rowids(&bytes), [1, 2]);
 }
 
 #[test]
@@ -70,41 +70,44 @@ fn of_overlapping_cells_none_is_believed() {
     let sample = leaf_with(&["'one'", "x'00000503030201002a0000'", "'three'", "'four'"]);
     let mut bytes = sample.bytes();
     let inner = [3, 3, 2, 1, 42];
-    let container = cell(&bytes, 1);
+    let container = cell_offset(&bytes, 1);
     bytes[container + 10..container + 15].copy_from_slice(&inner);
-    put(&mut bytes, pointer(2), 2, container + 10 - 1024);
-    assert_eq!(rowids(&bytes), [1, 4]);
+    write_be(&mut bytes, pointer_offset(2), 2, container + 10 - 1024);
+    assert_eq!(salvage_rowids(&bytes), [1, 4]);
 }
 
 #[test]
 fn a_deleted_cell_stays_deleted() {
     let sample = leaf_with(&["'one'", "'two'", "'three'", "'four'"]);
     let before = sample.bytes();
-    sample.run("DELETE FROM a WHERE rowid = 4");
+    sample.run_sql("DELETE FROM a WHERE rowid = 4");
     let mut bytes = sample.bytes();
-    let deleted = cell(&before, 3);
+    let deleted = cell_offset(&before, 3);
     assert_eq!(before[deleted..deleted + 8], bytes[deleted..deleted + 8], "it is still there");
-    put(&mut bytes, pointer(2), 2, deleted - 1024);
-    assert_eq!(rowids(&bytes), [1, 2]);
+    write_be(&mut bytes, pointer_offset(2), 2, deleted - 1024);
+    assert_eq!(salvage_rowids(&bytes), [1, 2]);
 }
 
 #[test]
 fn a_wrong_rowid_costs_one_row() {
     let mut bytes = leaf_with(&["'one'", "'two'", "'three'", "'four'"]).bytes();
-    let rowid = cell(&bytes, 1) + 1;
+    let rowid = cell_offset(&bytes, 1) + 1;
     bytes[rowid] = 100;
-    assert_eq!(rowids(&bytes), [1, 3, 4]);
+    assert_eq!(salvage_rowids(&bytes), [1, 3, 4]);
 }
 
-/// Rows with chains of several pages, and where the link of each to its chain is.
-fn chains() -> (Sample, Vec<usize>) {
+/// Makes rows with chains of several pages; gives the offset of the link of each to its chain.
+fn with_chains() -> (Sample, Vec<usize>) {
     // Little of it stays in the leaf.
     let long = "replace(hex(zeroblob(1607)), '00', 'xy')";
     let sample = leaf_with(&[long, long, "'short'", long]);
     let bytes = sample.bytes();
     let dbstat = "SELECT pageno FROM dbstat WHERE pagetype = 'overflow' AND path LIKE '%+000000'";
-    let first: Vec<Vec<u8>> =
-        sample.numbers(dbstat).iter().map(|page| (*page as u32).to_be_bytes().to_vec()).collect();
+    let first: Vec<Vec<u8>> = sample
+        .query_numbers(dbstat)
+        .iter()
+        .map(|page| (*page as u32).to_be_bytes().to_vec())
+        .collect();
     let links = (1024..=2048 - 4).filter(|&at| first.contains(&bytes[at..at + 4].to_vec()));
     let mut links: Vec<usize> = links.collect();
     // Cells are stored from the end of the page.
@@ -115,62 +118,66 @@ fn chains() -> (Sample, Vec<usize>) {
 
 #[test]
 fn a_chain_must_be_as_long_as_its_payload() {
-    let (sample, links) = chains();
+    let (sample, links) = with_chains();
     let whole = sample.bytes();
-    let first = be(&whole, links[0], 4);
-    let second = be(&whole, (first - 1) * 1024, 4);
+    let first = read_be(&whole, links[0], 4);
+    let second = read_be(&whole, (first - 1) * 1024, 4);
     let count = whole.len() / 1024;
     for wrong in [0, 1, first, second, count + 1, 0xffff_ffff] {
         let mut bytes = whole.clone();
-        put(&mut bytes, (second - 1) * 1024, 4, wrong);
-        assert_eq!(rowids(&bytes), [2, 3, 4], "to {wrong}");
+        write_be(&mut bytes, (second - 1) * 1024, 4, wrong);
+        assert_eq!(salvage_rowids(&bytes), [2, 3, 4], "to {wrong}");
         let mut bytes = whole.clone();
-        put(&mut bytes, links[0], 4, if wrong == first { second } else { wrong });
-        assert_eq!(rowids(&bytes), [2, 3, 4], "at once to {wrong}");
+        write_be(&mut bytes, links[0], 4, if wrong == first { second } else { wrong });
+        assert_eq!(salvage_rowids(&bytes), [2, 3, 4], "at once to {wrong}");
     }
 }
 
 #[test]
 fn of_two_rows_with_one_chain_none_is_believed() {
-    let (sample, links) = chains();
+    let (sample, links) = with_chains();
     let mut bytes = sample.bytes();
     bytes.copy_within(links[0]..links[0] + 4, links[1]);
-    assert_eq!(rowids(&bytes), [3, 4]);
+    assert_eq!(salvage_rowids(&bytes), [3, 4]);
 }
 
 #[test]
 fn a_child_must_have_the_keys_that_its_parent_says() {
     let sample = leaf_with(&[]);
-    sample.fill("a", 500, "'row ' || i");
+    sample.insert_rows("a", 500, "'row ' || i");
     let mut bytes = sample.bytes();
-    let count = be(&bytes, 1024 + 3, 2);
-    let child = |bytes: &[u8], index: usize| 1024 + be(bytes, 1024 + 12 + 2 * index, 2);
+    let count = read_be(&bytes, 1024 + 3, 2);
+    let child = |bytes: &[u8], index: usize| 1024 + read_be(bytes, 1024 + 12 + 2 * index, 2);
     assert!(bytes[1024] == 0x05 && count > 3);
     // The first child is said to be the third: it is still the third, and the first is orphaned.
     let (first, third) = (child(&bytes, 0), child(&bytes, 2));
-    let orphan = be(&bytes, first, 4);
+    let orphan = read_be(&bytes, first, 4);
     bytes.copy_within(third..third + 4, first);
     let salvaged = Salvaged::from_bytes(&bytes);
-    assert_same_rows(&salvaged.contents(), &all_but(&sample.rows(), &BTreeSet::new()), "all");
+    assert_same_rows(
+        &salvaged.sorted_contents(),
+        &all_but(&sample.rows(), &BTreeSet::new()),
+        "all",
+    );
     let orphaned: BTreeSet<Content> =
-        salvaged.orphans().iter().map(|row| content(row.rowid, &row.values)).collect();
-    assert_eq!(orphaned, Residence::of(&sample).on(orphan));
+        salvaged.orphans().iter().map(|row| row_content(row.rowid, &row.values)).collect();
+    assert_eq!(orphaned, Residence::of_rows(&sample).rows_on(orphan));
 }
 
 #[test]
 fn a_tree_of_two_tables_is_of_none() {
     let sample = leaf_with(&[]);
-    sample.run("CREATE TABLE c (d); CREATE TABLE e (f)");
+    sample.run_sql("CREATE TABLE c (d); CREATE TABLE e (f)");
     for table in ["a", "c", "e"] {
-        sample.fill(table, 300, &format!("'{table} ' || i"));
+        sample.insert_rows(table, 300, &format!("'{table} ' || i"));
     }
     let rows = sample.rows();
-    sample.run(
+    sample.run_sql(
         "PRAGMA writable_schema = ON;
          UPDATE sqlite_schema SET rootpage =
              (SELECT rootpage FROM sqlite_schema WHERE name = 'a') WHERE name = 'c'",
     );
     let salvaged = Salvaged::from_bytes(&sample.bytes());
-    assert_same_rows(&salvaged.contents(), &all_but(&rows, &BTreeSet::new()), "all");
+    assert_same_rows(&salvaged.sorted_contents(), &all_but(&rows, &BTreeSet::new()), "all");
     assert!(salvaged.by_table().keys().eq(["e"]));
 }

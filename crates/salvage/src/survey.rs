@@ -1,39 +1,40 @@
-//! What each page is for, found out before any row is read.
+//! The purpose of each page, found out before any row is read.
 
 use std::collections::HashSet;
 use std::io;
 
-use super::btree::{self, Cell, INTERIOR_INDEX, INTERIOR_TABLE, LEAF_INDEX, LEAF_TABLE};
-use super::freelist::Freelist;
-use super::overflow::Overflow;
-use super::pages::{PageSet, Pages};
-use super::schema::{self, Schema};
-use super::walk::{Findings, Walk};
-use super::{Report, Table};
+use crate::btree::{self, Cell, INTERIOR_INDEX, INTERIOR_TABLE, LEAF_INDEX, LEAF_TABLE};
+use crate::freelist::Freelist;
+use crate::overflow::Overflow;
+use crate::pages::{PageSet, Pages};
+use crate::schema::{self, SchemaState};
+use crate::walk::{TreeWalk, WalkDamage};
+use crate::{SalvageReport, SchemaTable};
 
-/// Where a tree or what is left of one begins.
+/// The page where a tree begins, or what is left of one.
 #[derive(Clone, Copy)]
-pub(super) struct Root {
-    pub(super) page: u32,
+pub(crate) struct TreeRoot {
+    pub(crate) page: u32,
     /// The index of its table; `None` if it is orphaned.
-    pub(super) table: Option<usize>,
+    pub(crate) table: Option<usize>,
 }
 
-pub(super) struct Survey {
-    pub(super) tables: Vec<Table>,
-    pub(super) roots: Vec<Root>,
-    /// Pages that no parent leads to, whatever it says: two do, or they are free.
-    pub(super) closed: PageSet,
-    pub(super) overflow: Overflow,
-    pub(super) report: Report,
-    schema: Schema,
+/// The purpose of each page.
+pub(crate) struct Survey {
+    pub(crate) tables: Vec<SchemaTable>,
+    pub(crate) roots: Vec<TreeRoot>,
+    /// Pages that no parent is believed to lead to: two claim to, or the page is free.
+    pub(crate) closed: PageSet,
+    pub(crate) overflow: Overflow,
+    pub(crate) report: SalvageReport,
+    schema: SchemaState,
     visited: PageSet,
-    /// There may be pages that nothing leads to.
+    /// True if there may be pages that nothing leads to.
     links_lost: bool,
 }
 
 impl Survey {
-    pub(super) fn take(pages: &Pages) -> io::Result<Survey> {
+    pub(crate) fn take(pages: &Pages) -> io::Result<Survey> {
         let mut closed = PageSet::new(pages);
         let (mut survey, disputed) = Survey::of_trees(pages, closed.clone());
         if !disputed.is_empty() {
@@ -43,41 +44,42 @@ impl Survey {
             (survey, _) = Survey::of_trees(pages, closed);
         }
         let utf16 = pages.header.as_ref().is_some_and(|header| header.utf16);
-        if survey.schema == Schema::Utf16 || survey.schema == Schema::Unreadable && utf16 {
+        if survey.schema == SchemaState::Utf16 || survey.schema == SchemaState::Unreadable && utf16
+        {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the text is not UTF-8"));
         }
         survey.find_orphans(pages);
         Ok(survey)
     }
 
-    /// Follows the trees from their roots. Pages that were reached twice come back beside.
+    /// Follows the trees from their roots. The second value lists pages that were reached twice.
     fn of_trees(pages: &Pages, closed: PageSet) -> (Survey, Vec<u32>) {
-        let mut walk = Walk::new(pages, &closed);
+        let mut walk = TreeWalk::new(pages, &closed);
         let mut overflow = Overflow::new(pages);
-        let (schema, tables) = schema::read(pages, &mut walk, &closed, &mut overflow);
+        let (schema, tables) = schema::read_tables(pages, &mut walk, &closed, &mut overflow);
         let mut roots = Vec::new();
         for (index, table) in tables.iter().enumerate() {
             if closed.contains(table.root) || is_without_rowid(pages, table) {
                 continue;
             }
-            roots.push(Root { page: table.root, table: Some(index) });
-            walk.start(table.root);
+            roots.push(TreeRoot { page: table.root, table: Some(index) });
+            walk.start_at(table.root);
             while let Some((_, leaf)) = walk.next_leaf() {
-                claim(&mut overflow, pages, &closed, &leaf.cells, false);
+                claim_chains(&mut overflow, pages, &closed, &leaf.cells, false);
             }
         }
-        let Walk { visited, findings, .. } = walk;
-        let links_lost = findings.links_lost || schema != Schema::Whole;
-        let report = report(pages, &findings, &schema);
+        let TreeWalk { visited, damage, .. } = walk;
+        let links_lost = damage.links_lost || schema != SchemaState::Whole;
+        let report = begin_report(pages, &damage, &schema);
         let survey =
             Survey { tables, roots, closed, overflow, report, schema, visited, links_lost };
-        (survey, findings.disputed)
+        (survey, damage.disputed)
     }
 
-    /// Looks at the pages that nothing leads to.
+    /// Finds the trees and leaves that no root leads to.
     fn find_orphans(&mut self, pages: &Pages) {
         let last = self.last_page(pages);
-        let free = self.free_pages(pages, last);
+        let free = self.find_free_pages(pages, last);
         self.report.free_pages = free.len();
         // If all trees are whole, only pages that the freelist lost can be left.
         if !self.report.freelist_whole && !self.links_lost {
@@ -95,14 +97,14 @@ impl Survey {
                 _ => {}
             }
         }
-        let tops = topmost(pages, &interiors);
+        let tops = find_topmost(pages, &interiors);
         self.closed.extend(&free);
         self.follow_orphans(pages, tops.into_iter().chain(leaves));
     }
 
-    /// The pages of the freelist. Where a tree leads to one of them, the tree is believed, as
+    /// Finds the free pages. Where a tree leads to a page of the freelist, the tree is believed, as
     /// SQLite does.
-    fn free_pages(&mut self, pages: &Pages, last: u32) -> PageSet {
+    fn find_free_pages(&mut self, pages: &Pages, last: u32) -> PageSet {
         let mut freelist = Freelist::read(pages);
         let contradicted = |number| freelist.pages.contains(number) && !self.is_unknown(number);
         let whole = freelist.whole && !(1..=pages.count).any(contradicted);
@@ -121,12 +123,12 @@ impl Survey {
         free
     }
 
-    /// Behind the end that the header tells there may be old pages. If a tree leads there, the
-    /// header is wrong.
+    /// The last page of the database. Behind the end that the header names there may be old pages;
+    /// but if a tree leads there, the header is wrong.
     fn last_page(&self, pages: &Pages) -> u32 {
         let told = pages.header.as_ref().and_then(|header| header.page_count);
         let told = told.unwrap_or(pages.count).min(pages.count);
-        // The log tells the end as well, and can not be wrong.
+        // The log names the end as well, and its checksums show that it is right.
         if pages.wal_frames() > 0 || (told..pages.count).any(|page| !self.is_unknown(page + 1)) {
             pages.count
         } else {
@@ -139,60 +141,61 @@ impl Survey {
     }
 
     fn follow_orphans(&mut self, pages: &Pages, roots: impl Iterator<Item = u32>) {
-        let mut walk = Walk::new(pages, &self.closed);
+        let mut walk = TreeWalk::new(pages, &self.closed);
         walk.visited = self.visited.clone();
         for page in roots {
             if walk.visited.contains(page) || self.overflow.is_used(page) {
                 continue;
             }
-            self.roots.push(Root { page, table: None });
-            walk.start(page);
+            self.roots.push(TreeRoot { page, table: None });
+            walk.start_at(page);
             while let Some((_, leaf)) = walk.next_leaf() {
                 self.report.orphaned_pages += u32::from(!leaf.cells.is_empty());
-                claim(&mut self.overflow, pages, &self.closed, &leaf.cells, true);
+                claim_chains(&mut self.overflow, pages, &self.closed, &leaf.cells, true);
             }
         }
-        self.report.unreadable_pages += walk.findings.unreadable;
-        self.report.inconsistent_pages += walk.findings.inconsistent;
+        self.report.unreadable_pages += walk.damage.unreadable;
+        self.report.inconsistent_pages += walk.damage.inconsistent;
     }
 }
 
-fn report(pages: &Pages, findings: &Findings, schema: &Schema) -> Report {
-    Report {
+fn begin_report(pages: &Pages, damage: &WalkDamage, schema: &SchemaState) -> SalvageReport {
+    SalvageReport {
         pages: pages.count,
         wal_frames: pages.wal_frames(),
         header_readable: pages.header.is_some(),
-        schema_whole: *schema == Schema::Whole,
-        unreadable_pages: findings.unreadable,
-        inconsistent_pages: findings.inconsistent,
-        ..Report::default()
+        schema_whole: *schema == SchemaState::Whole,
+        unreadable_pages: damage.unreadable,
+        inconsistent_pages: damage.inconsistent,
+        ..SalvageReport::default()
     }
 }
 
-/// Notes the overflow pages of a leaf's cells.
-pub(super) fn claim(
+/// Claims the overflow pages of a leaf's cells.
+pub(crate) fn claim_chains(
     overflow: &mut Overflow,
     pages: &Pages,
     closed: &PageSet,
     cells: &[Cell],
-    orphan: bool,
+    is_orphan: bool,
 ) {
     for cell in cells.iter().filter(|cell| cell.link != 0) {
-        overflow.claim(pages, closed, cell, orphan);
+        overflow.claim_chain(pages, closed, cell, is_orphan);
     }
 }
 
-fn is_without_rowid(pages: &Pages, table: &Table) -> bool {
+fn is_without_rowid(pages: &Pages, table: &SchemaTable) -> bool {
     matches!(pages.first_byte(table.root), Some(LEAF_INDEX | INTERIOR_INDEX))
 }
 
-/// Of interior pages that nothing leads to, those that none of the others leads to either.
-fn topmost(pages: &Pages, interiors: &[u32]) -> Vec<u32> {
+/// Finds, among interior pages that nothing leads to, those that none of the others leads to.
+fn find_topmost(pages: &Pages, interiors: &[u32]) -> Vec<u32> {
     let known: HashSet<u32> = interiors.iter().copied().collect();
     let mut below = HashSet::new();
     let mut intact = Vec::new();
     for &number in interiors {
-        let tree = pages.read(number).and_then(|page| btree::parse(&page, pages.count));
+        let tree =
+            pages.read_page(number).and_then(|page| btree::parse_tree_page(&page, pages.count));
         let Some(tree) = tree.filter(|tree| tree.adds_up) else { continue };
         let children = tree.cells.iter().map(|cell| cell.link).chain([tree.right_child]);
         below.extend(children.filter(|child| known.contains(child)));

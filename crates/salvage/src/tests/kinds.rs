@@ -3,11 +3,11 @@
 use super::*;
 
 fn assert_same(sample: &Sample, what: &str) {
-    let salvaged = Salvaged::from(&sample.path());
+    let salvaged = Salvaged::from_file(&sample.path());
     assert_same_tables(&salvaged, sample, what);
     let report = salvaged.report;
     assert!(report.header_readable && report.schema_whole && report.freelist_whole, "{what}");
-    assert_eq!(report.free_pages as usize, sample.number("PRAGMA freelist_count"), "{what}");
+    assert_eq!(report.free_pages as usize, sample.query_number("PRAGMA freelist_count"), "{what}");
     let wrong = (report.unreadable_pages, report.inconsistent_pages, report.skipped_cells);
     assert_eq!(wrong, (0, 0, 0), "{what}");
 }
@@ -15,9 +15,9 @@ fn assert_same(sample: &Sample, what: &str) {
 #[test]
 fn an_intact_database_gives_what_select_gives() {
     for page_size in [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536] {
-        let sample = Sample::usual(&format!("PRAGMA page_size = {page_size}"), 3000);
+        let sample = Sample::with_usual_tables(&format!("PRAGMA page_size = {page_size}"), 3000);
         assert_eq!(sample.page_size(), page_size);
-        assert!(sample.number("PRAGMA freelist_count") > 0);
+        assert!(sample.query_number("PRAGMA freelist_count") > 0);
         assert_same(&sample, &page_size.to_string());
     }
 }
@@ -30,12 +30,12 @@ fn an_empty_database_has_no_rows() {
 
 #[test]
 fn the_schema_names_the_tables() {
-    let sample = Sample::usual("PRAGMA page_size = 512", 500);
-    let salvage = Salvage::open(&sample.path()).unwrap();
+    let sample = Sample::with_usual_tables("PRAGMA page_size = 512", 500);
+    let salvage = DamagedDatabase::open(&sample.path()).unwrap();
     let tables: Vec<_> = salvage.tables().iter().map(|table| table.name.as_str()).collect();
     assert_eq!(tables, ["small", "large", "mixed", "empty", "keyed"]);
     for table in salvage.tables() {
-        assert_eq!(table.root as usize, sample.root(&table.name));
+        assert_eq!(table.root as usize, sample.root_page(&table.name));
     }
 }
 
@@ -43,10 +43,10 @@ fn the_schema_names_the_tables() {
 fn pointer_maps_are_no_tree_pages() {
     for mode in ["FULL", "INCREMENTAL"] {
         let pragmas = format!("PRAGMA page_size = 512; PRAGMA auto_vacuum = {mode}");
-        let sample = Sample::usual(&pragmas, 3000);
+        let sample = Sample::with_usual_tables(&pragmas, 3000);
         assert_same(&sample, mode);
         // A root that is said to be the second pointer map.
-        let salvage = Salvage::open(&sample.path()).unwrap();
+        let salvage = DamagedDatabase::open(&sample.path()).unwrap();
         let second = 2 + 512 / 5 + 1;
         assert!(salvage.pages.is_special(2) && salvage.pages.is_special(second));
         assert!(!salvage.pages.is_special(3) && !salvage.pages.is_special(second + 1));
@@ -75,9 +75,9 @@ fn with_reserved_bytes(reserved: u8) -> Sample {
     bytes[105..107].copy_from_slice(&(1024 - u16::from(reserved)).to_be_bytes());
     fs::write(&path, bytes).unwrap();
     let sample = Sample { dir, connection: Connection::open(&path).unwrap() };
-    sample.run("CREATE TABLE a (name, body)");
-    sample.fill("a", 300, "i, hex(zeroblob(i * 7))");
-    let check = sample.strings("PRAGMA integrity_check");
+    sample.run_sql("CREATE TABLE a (name, body)");
+    sample.insert_rows("a", 300, "i, hex(zeroblob(i * 7))");
+    let check = sample.query_strings("PRAGMA integrity_check");
     assert_eq!(check, ["ok"]);
     sample
 }
@@ -86,7 +86,7 @@ fn with_reserved_bytes(reserved: u8) -> Sample {
 fn the_lock_byte_page_is_never_read() {
     // The page size makes it page 16385; the pages before it are a hole.
     let page_size = 65_536;
-    let sample = Sample::usual("PRAGMA page_size = 65536", 1000);
+    let sample = Sample::with_usual_tables("PRAGMA page_size = 65536", 1000);
     let bytes = sample.bytes();
     let leaf = bytes.chunks(page_size).skip(1).find(|page| page[0] == 0x0d).unwrap();
     let dir = TempDir::new().unwrap();
@@ -101,7 +101,7 @@ fn the_lock_byte_page_is_never_read() {
         file.write_all_at(&bytes, 0).unwrap();
         file.write_all_at(&header, 0).unwrap();
         file.write_all_at(leaf, ((at - 1) * page_size) as u64).unwrap();
-        let salvaged = Salvaged::from(&path);
+        let salvaged = Salvaged::from_file(&path);
         assert_eq!(salvaged.orphans().is_empty(), at != count, "page {at}");
         assert_eq!(salvaged.report.unreadable_pages, 0, "page {at}");
     }
@@ -111,13 +111,13 @@ fn the_lock_byte_page_is_never_read() {
 fn other_encodings_are_refused() {
     for encoding in ["UTF-16le", "UTF-16be"] {
         let sample = Sample::new(&format!("PRAGMA encoding = '{encoding}'"));
-        sample.run("CREATE TABLE a (b); INSERT INTO a VALUES ('text')");
+        sample.run_sql("CREATE TABLE a (b); INSERT INTO a VALUES ('text')");
         let mut bytes = sample.bytes();
         for header in [bytes[..100].to_vec(), vec![0; 100]] {
             bytes[..100].copy_from_slice(&header);
             let path = sample.dir.path().join("damaged.db");
             fs::write(&path, &bytes).unwrap();
-            let error = Salvage::open(&path).err().unwrap();
+            let error = DamagedDatabase::open(&path).err().unwrap();
             assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
             assert!(error.to_string().contains("UTF-8"));
         }
@@ -126,7 +126,7 @@ fn other_encodings_are_refused() {
 
 #[test]
 fn a_wrong_encoding_in_the_header_is_not_believed() {
-    let sample = Sample::usual("PRAGMA page_size = 512", 500);
+    let sample = Sample::with_usual_tables("PRAGMA page_size = 512", 500);
     let mut bytes = sample.bytes();
     bytes[59] = 3;
     let salvaged = Salvaged::from_bytes(&bytes);
@@ -136,20 +136,20 @@ fn a_wrong_encoding_in_the_header_is_not_believed() {
 #[test]
 fn text_that_is_not_utf8_comes_back_as_far_as_it_is() {
     let sample = Sample::new("");
-    sample.run("CREATE TABLE a (b); INSERT INTO a VALUES (CAST(x'61ff62' AS TEXT))");
-    let salvaged = Salvaged::from(&sample.path());
+    sample.run_sql("CREATE TABLE a (b); INSERT INTO a VALUES (CAST(x'61ff62' AS TEXT))");
+    let salvaged = Salvaged::from_file(&sample.path());
     assert_eq!(salvaged.rows[0].values, [Value::Text("a\u{fffd}b".into())]);
 }
 
 #[test]
 fn columns_added_later_are_missing_in_old_rows() {
     let sample = Sample::new("");
-    sample.run(
+    sample.run_sql(
         "CREATE TABLE a (b); INSERT INTO a VALUES (1); ALTER TABLE a ADD c DEFAULT 5;
          INSERT INTO a VALUES (2, 3)",
     );
     let values: Vec<_> =
-        Salvaged::from(&sample.path()).rows.into_iter().map(|r| r.values).collect();
+        Salvaged::from_file(&sample.path()).rows.into_iter().map(|r| r.values).collect();
     assert_eq!(values, [vec![Value::Integer(1)], vec![Value::Integer(2), Value::Integer(3)]]);
 }
 
@@ -157,8 +157,8 @@ fn columns_added_later_are_missing_in_old_rows() {
 fn a_record_header_may_overflow() {
     let sample = Sample::new("PRAGMA page_size = 512");
     let columns: Vec<String> = (0..900).map(|i| format!("c{i}")).collect();
-    sample.run(&format!("CREATE TABLE a ({})", columns.join(",")));
+    sample.run_sql(&format!("CREATE TABLE a ({})", columns.join(",")));
     let values: Vec<String> = (0..900).map(|i| format!("'a{i}'")).collect();
-    sample.run(&format!("INSERT INTO a VALUES ({})", values.join(",")));
+    sample.run_sql(&format!("INSERT INTO a VALUES ({})", values.join(",")));
     assert_same(&sample, "wide");
 }

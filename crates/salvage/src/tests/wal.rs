@@ -7,7 +7,7 @@ const FRAME: usize = 24 + 1024;
 /// Copies of the files as they are while the database is open, and the rows as of each commit.
 struct Logged {
     sample: Sample,
-    /// The length of the log after each commit and what SELECT gave.
+    /// The length of the log after each commit, and the rows that SELECT returned.
     commits: Vec<(usize, BTreeMap<String, Vec<Content>>)>,
 }
 
@@ -16,42 +16,42 @@ impl Logged {
         let sample = Sample::new(
             "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0",
         );
-        sample.run("CREATE TABLE a (name, body)");
-        sample.fill("a", 200, "'first ' || i, hex(zeroblob(i * 5))");
-        sample.run("PRAGMA wal_checkpoint(TRUNCATE)");
+        sample.run_sql("CREATE TABLE a (name, body)");
+        sample.insert_rows("a", 200, "'first ' || i, hex(zeroblob(i * 5))");
+        sample.run_sql("PRAGMA wal_checkpoint(TRUNCATE)");
         let mut logged = Logged { sample, commits: Vec::new() };
-        logged.note();
-        logged.sample.run("DELETE FROM a WHERE rowid % 3 = 0");
-        logged.note();
-        logged.sample.run("UPDATE a SET name = 'second ' || rowid WHERE rowid % 2 = 0");
-        logged.note();
-        logged.sample.run("BEGIN; CREATE TABLE b (name)");
-        logged.sample.fill("b", 500, "'third ' || i");
-        logged.sample.run("COMMIT");
-        logged.note();
+        logged.note_commit();
+        logged.sample.run_sql("DELETE FROM a WHERE rowid % 3 = 0");
+        logged.note_commit();
+        logged.sample.run_sql("UPDATE a SET name = 'second ' || rowid WHERE rowid % 2 = 0");
+        logged.note_commit();
+        logged.sample.run_sql("BEGIN; CREATE TABLE b (name)");
+        logged.sample.insert_rows("b", 500, "'third ' || i");
+        logged.sample.run_sql("COMMIT");
+        logged.note_commit();
         logged
     }
 
-    fn note(&mut self) {
-        self.commits.push((self.log().len(), self.sample.rows()));
+    fn note_commit(&mut self) {
+        self.commits.push((self.log_bytes().len(), self.sample.rows()));
     }
 
-    fn log(&self) -> Vec<u8> {
+    fn log_bytes(&self) -> Vec<u8> {
         fs::read(self.sample.dir.path().join("sample.db-wal")).unwrap()
     }
 
-    fn salvage(&self, file: &[u8], log: &[u8]) -> Salvaged {
+    fn salvage_with(&self, file: &[u8], log: &[u8]) -> Salvaged {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("damaged.db");
         fs::write(&path, file).unwrap();
         fs::write(dir.path().join("damaged.db-wal"), log).unwrap();
-        Salvaged::from(&path)
+        Salvaged::from_file(&path)
     }
 
-    /// The log makes exactly this of the database: the state after the given commit.
+    /// Asserts that file and log together are the database after the given commit.
     #[track_caller]
     fn assert_state(&self, log: &[u8], commit: usize, what: &str) {
-        let salvaged = self.salvage(&self.sample.bytes(), log);
+        let salvaged = self.salvage_with(&self.sample.bytes(), log);
         let expected = not_empty(self.commits[commit].1.clone());
         assert_eq!(salvaged.by_table(), expected, "{what}");
         assert!(salvaged.orphans().is_empty(), "{what}");
@@ -63,7 +63,7 @@ impl Logged {
 #[test]
 fn what_was_committed_counts() {
     let logged = Logged::new();
-    let log = logged.log();
+    let log = logged.log_bytes();
     assert_eq!(logged.commits[0].0, 0);
     for (commit, (length, _)) in logged.commits.iter().enumerate() {
         logged.assert_state(&log[..*length], commit, "as long as then");
@@ -73,7 +73,7 @@ fn what_was_committed_counts() {
 #[test]
 fn torn_frames_take_back_to_the_commit_before() {
     let logged = Logged::new();
-    let log = logged.log();
+    let log = logged.log_bytes();
     for commit in 1..logged.commits.len() {
         let (start, end) = (logged.commits[commit - 1].0.max(32), logged.commits[commit].0);
         logged.assert_state(&log[..end - 1], commit - 1, "cut");
@@ -89,7 +89,7 @@ fn torn_frames_take_back_to_the_commit_before() {
 fn a_log_with_a_damaged_header_counts_for_nothing() {
     let logged = Logged::new();
     for at in 0..32 {
-        let mut log = logged.log();
+        let mut log = logged.log_bytes();
         log[at] ^= 0x40;
         logged.assert_state(&log, 0, &format!("byte {at}"));
     }
@@ -98,10 +98,10 @@ fn a_log_with_a_damaged_header_counts_for_nothing() {
 #[test]
 fn what_was_not_committed_does_not_count() {
     let logged = Logged::new();
-    let before = logged.log().len();
-    logged.sample.run("PRAGMA cache_size = 5; BEGIN; DELETE FROM a WHERE rowid < 100");
-    logged.sample.fill("b", 3000, "'never ' || i");
-    let log = logged.log();
+    let before = logged.log_bytes().len();
+    logged.sample.run_sql("PRAGMA cache_size = 5; BEGIN; DELETE FROM a WHERE rowid < 100");
+    logged.sample.insert_rows("b", 3000, "'never ' || i");
+    let log = logged.log_bytes();
     assert!(log.len() > before + 20 * FRAME, "the cache is too small for all of it");
     logged.assert_state(&log, 3, "uncommitted");
 }
@@ -109,9 +109,9 @@ fn what_was_not_committed_does_not_count() {
 #[test]
 fn frames_of_an_older_log_do_not_count() {
     let mut logged = Logged::new();
-    let old = logged.log();
-    logged.sample.run("PRAGMA wal_checkpoint(RESTART); DELETE FROM a WHERE rowid = 1");
-    let log = logged.log();
+    let old = logged.log_bytes();
+    logged.sample.run_sql("PRAGMA wal_checkpoint(RESTART); DELETE FROM a WHERE rowid = 1");
+    let log = logged.log_bytes();
     assert_eq!(log.len(), old.len(), "overwritten from its beginning");
     let frames = (0..).take_while(|i| log[32 + i * FRAME + 8..][..8] == log[16..24]).count();
     assert!(frames > 0 && 32 + frames * FRAME < log.len());
@@ -122,7 +122,7 @@ fn frames_of_an_older_log_do_not_count() {
 #[test]
 fn the_log_heals_what_it_holds() {
     let logged = Logged::new();
-    let log = logged.log();
+    let log = logged.log_bytes();
     let pages: BTreeSet<usize> = log[32..]
         .chunks(FRAME)
         .map(|frame| u32::from_be_bytes(frame[..4].try_into().unwrap()) as usize)
@@ -133,19 +133,19 @@ fn the_log_heals_what_it_holds() {
     for &page in pages.iter().filter(|&&page| page <= count) {
         page_mut(&mut file, 1024, page).fill(0xa5);
     }
-    let salvaged = logged.salvage(&file, &log);
+    let salvaged = logged.salvage_with(&file, &log);
     assert_eq!(salvaged.by_table(), logged.commits[3].1);
 }
 
 #[test]
 fn the_log_alone_is_a_database() {
     let sample = Sample::new("PRAGMA page_size = 2048; PRAGMA journal_mode = WAL");
-    sample.run("PRAGMA wal_autocheckpoint = 0; CREATE TABLE a (name)");
-    sample.fill("a", 500, "'row ' || i");
-    sample.run("VACUUM");
+    sample.run_sql("PRAGMA wal_autocheckpoint = 0; CREATE TABLE a (name)");
+    sample.insert_rows("a", 500, "'row ' || i");
+    sample.run_sql("VACUUM");
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("damaged.db");
     fs::write(&path, b"").unwrap();
     fs::copy(sample.dir.path().join("sample.db-wal"), dir.path().join("damaged.db-wal")).unwrap();
-    assert_same_tables(&Salvaged::from(&path), &sample, "no file");
+    assert_same_tables(&Salvaged::from_file(&path), &sample, "no file");
 }

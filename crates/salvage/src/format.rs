@@ -1,0 +1,122 @@
+//! The database header, and the page size when the header does not tell it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::btree;
+use crate::pages::Page;
+use crate::record::{read_u16, read_u32};
+
+const MAGIC: &[u8] = b"SQLite format 3\0";
+const PAGE_SIZES: [usize; 8] = [4096, 1024, 512, 2048, 8192, 16384, 32768, 65536];
+/// Reserved bytes are rare, and where they are used they are a nonce and a checksum.
+const MOST_RESERVED: usize = 64;
+/// The number of pages that decide about the page size.
+const SAMPLE: u32 = 64;
+
+/// The layout that all pages of a database share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageFormat {
+    pub(crate) page_size: usize,
+    /// The page size without the bytes reserved at the end of each page.
+    pub(crate) usable: usize,
+}
+
+/// The fields of the first 100 bytes that are needed.
+pub(crate) struct DatabaseHeader {
+    format: PageFormat,
+    /// `None` if it is not up to date: old versions of SQLite do not write it.
+    pub(crate) page_count: Option<u32>,
+    pub(crate) first_trunk: u32,
+    pub(crate) free_pages: u32,
+    pub(crate) auto_vacuum: bool,
+    pub(crate) utf16: bool,
+}
+
+impl DatabaseHeader {
+    /// Parses the header; `None` if it is damaged so badly that nothing in it can be believed.
+    pub(crate) fn parse(bytes: &[u8; 100]) -> Option<DatabaseHeader> {
+        let page_size = match read_u16(bytes, 16)? {
+            1 => 65_536,
+            size => usize::from(size),
+        };
+        let usable = page_size.checked_sub(usize::from(bytes[20]))?;
+        let magic = bytes.starts_with(MAGIC);
+        let constants = bytes[21..24] == [64, 32, 32] && (1..=4).contains(&read_u32(bytes, 44)?);
+        if !PAGE_SIZES.contains(&page_size) || usable < 480 || !(magic || constants) {
+            return None;
+        }
+        let up_to_date = read_u32(bytes, 24)? == read_u32(bytes, 92)?;
+        Some(DatabaseHeader {
+            format: PageFormat { page_size, usable },
+            page_count: read_u32(bytes, 28).filter(|&count| count > 0 && up_to_date),
+            first_trunk: read_u32(bytes, 32)?,
+            free_pages: read_u32(bytes, 36)?,
+            auto_vacuum: read_u32(bytes, 52)? != 0,
+            utf16: matches!(read_u32(bytes, 56)?, 2 | 3),
+        })
+    }
+}
+
+/// Finds the format in which pages of the file make sense. That is what the header says, unless no
+/// page agrees with it and some agree with another format. The log's page size is checksummed, so
+/// it is beyond doubt.
+pub(crate) fn find_format(
+    file: &File,
+    size: u64,
+    header: Option<&DatabaseHeader>,
+    wal: Option<usize>,
+) -> PageFormat {
+    let sizes: Vec<usize> = wal.map_or(PAGE_SIZES.to_vec(), |size| vec![size]);
+    let said = header.map(|header| header.format).filter(|said| sizes.contains(&said.page_size));
+    if let Some(said) = said
+        && PageSample::read_from(file, size, said.page_size).count_pages_that_add_up(said) > 0
+    {
+        return said;
+    }
+    let default = PageFormat { page_size: sizes[0], usable: sizes[0] };
+    let mut best = (0, said.unwrap_or(default));
+    for page_size in sizes {
+        let mut sample = PageSample::read_from(file, size, page_size);
+        for reserved in 0..=MOST_RESERVED.min(page_size - 480) {
+            let format = PageFormat { page_size, usable: page_size - reserved };
+            let score = sample.count_pages_that_add_up(format);
+            if score > best.0 {
+                best = (score, format);
+            }
+        }
+    }
+    best.1
+}
+
+/// A selection of the pages, read as if they had a certain size.
+struct PageSample {
+    count: u32,
+    pages: Vec<Page>,
+}
+
+impl PageSample {
+    fn read_from(file: &File, size: u64, page_size: usize) -> PageSample {
+        let count = u32::try_from(size / page_size as u64).unwrap_or(u32::MAX - 1);
+        let step = (count / SAMPLE).max(1);
+        let mut pages = Vec::new();
+        for number in (1..=count).step_by(step as usize) {
+            let mut bytes = vec![0; page_size];
+            let at = u64::from(number - 1) * page_size as u64;
+            if file.read_exact_at(&mut bytes, at).is_ok() {
+                pages.push(Page { number, bytes, usable: page_size });
+            }
+        }
+        PageSample { count, pages }
+    }
+
+    /// Counts the b-tree pages without contradictions. As a b-tree page is filled from its end, it
+    /// makes no sense in any other size.
+    fn count_pages_that_add_up(&mut self, format: PageFormat) -> usize {
+        let adds_up = |page: &mut Page| {
+            page.usable = format.usable;
+            btree::parse_tree_page(page, self.count).is_some_and(|tree| tree.adds_up)
+        };
+        self.pages.iter_mut().map(adds_up).filter(|&adds_up| adds_up).count()
+    }
+}

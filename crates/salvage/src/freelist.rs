@@ -1,0 +1,76 @@
+//! The freelist: pages that are no longer in use but often still look as they did.
+
+use crate::pages::{Page, PageSet, Pages};
+use crate::record::read_u32;
+
+/// The pages of the freelist, as far as it can be read.
+pub(crate) struct Freelist {
+    pub(crate) pages: PageSet,
+    /// True if every trunk could be read and there are as many pages as the header says.
+    pub(crate) whole: bool,
+}
+
+impl Freelist {
+    /// Follows the list from the header as far as it goes.
+    pub(crate) fn read(pages: &Pages) -> Freelist {
+        let mut list = Freelist { pages: PageSet::new(pages), whole: false };
+        let Some(header) = &pages.header else { return list };
+        let mut next = header.first_trunk;
+        while next != 0 {
+            let Some(trunk) = Trunk::read_at(pages, next) else { return list };
+            if !list.add_trunk(next, &trunk) {
+                return list;
+            }
+            next = trunk.next;
+        }
+        list.whole = list.pages.len() == header.free_pages;
+        list
+    }
+
+    /// Adds a page that looks like a trunk. For a list that is not whole, all pages are tried.
+    pub(crate) fn add_if_trunk(&mut self, pages: &Pages, number: u32) {
+        if let Some(trunk) = Trunk::read_at(pages, number)
+            && !trunk.leaves.is_empty()
+        {
+            self.add_trunk(number, &trunk);
+        }
+    }
+
+    /// Adds a trunk and its leaves; false if one of the pages was in the list already.
+    fn add_trunk(&mut self, number: u32, trunk: &Trunk) -> bool {
+        let mut new = self.pages.insert(number);
+        for &leaf in &trunk.leaves {
+            new &= self.pages.insert(leaf);
+        }
+        new
+    }
+}
+
+/// A page of the freelist that lists others.
+struct Trunk {
+    next: u32,
+    leaves: Vec<u32>,
+}
+
+impl Trunk {
+    fn read_at(pages: &Pages, number: u32) -> Option<Trunk> {
+        if number < 2 || pages.is_special(number) {
+            return None;
+        }
+        Trunk::parse(&pages.read_page(number)?, pages.count)
+    }
+
+    /// Parses a trunk. Hardly any other page passes for one: all its page numbers must be possible.
+    fn parse(page: &Page, count: u32) -> Option<Trunk> {
+        let bytes = page.bytes.get(..page.usable)?;
+        let next = read_u32(bytes, 0)?;
+        let length = read_u32(bytes, 4)? as usize;
+        if next == 1 || next > count || length > page.usable / 4 - 2 {
+            return None;
+        }
+        let leaves: Vec<u32> =
+            (0..length).map(|index| read_u32(bytes, 8 + 4 * index)).collect::<Option<_>>()?;
+        let possible = leaves.iter().all(|leaf| (2..=count).contains(leaf));
+        possible.then_some(Trunk { next, leaves })
+    }
+}
