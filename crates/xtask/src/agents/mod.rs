@@ -47,7 +47,9 @@ pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
         true => PROGRAMS.iter().collect(),
         false => find_programs(&names)?,
     };
-    run_step(cargo().args(["build", "--package", "takeback"]))?;
+    // Together with xtask, it gets the features that were built already.
+    let packages = ["--package", "takeback", "--package", "xtask", "--all-features"];
+    run_step(cargo().arg("build").args(packages))?;
     test_each(&programs, is_latest, &mut Tally::default())
 }
 
