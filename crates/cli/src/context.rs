@@ -5,10 +5,11 @@ use std::env;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use takeback_agents::LogFormat;
+use takeback_base::lock_wait::LockWait;
 use takeback_ledger::Time;
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::{LedgerGuard, OpenOptions, Opened};
@@ -76,8 +77,21 @@ pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     is_pager.then_some(words)
 }
 
+/// The patience of a command that a user waits for with other processes.
+const LOCK_WAIT: LockWait =
+    LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
+
 /// The variable that switches all checkpoints off if it is `0`.
 const SWITCH: &str = "TAKEBACK_CHECKPOINTS";
+
+/// The one who runs a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A user, who waits for it.
+    User,
+    /// An agent, or takeback itself in the background.
+    Agent,
+}
 
 /// The values from outside that a command works with.
 pub(crate) struct Context {
@@ -86,17 +100,20 @@ pub(crate) struct Context {
     pub(crate) directory: PathBuf,
     /// The home of takeback: its store, ledger and configuration.
     pub(crate) home: PathBuf,
+    /// True if a user waits for the command, not an agent or nobody.
+    is_attended: bool,
     pub(crate) places: ForbiddenRoots,
     /// Takeback's home, opened as configured, once a command needed it.
     opened: OnceLock<Arc<Opened>>,
 }
 
 impl Context {
-    /// Reads options and environment. A hook (`is_hook`) may run in a directory that is gone, because
-    /// it works in the directory that the agent reports.
-    pub(crate) fn new(globals: Globals, is_hook: bool) -> Result<Context, Failure> {
+    /// Reads options and environment. A command that an agent runs may start in a directory that is
+    /// gone, because it works in the directory that the agent reports.
+    pub(crate) fn new(globals: Globals, caller: Caller) -> Result<Context, Failure> {
         let current = match env::current_dir() {
-            Err(_) if is_hook => PathBuf::from("/"),
+            // An agent's reports name the directory that they are about.
+            Err(_) if caller == Caller::Agent => PathBuf::from("/"),
             current => current.map_err(|error| {
                 Failure::new("cannot find the current directory")
                     .because(&error)
@@ -120,7 +137,14 @@ impl Context {
         let temporary = ["/tmp", "/var/tmp", "/private/tmp"].map(PathBuf::from).into_iter();
         let temporary = temporary.chain([env::temp_dir()]).collect();
         let places = ForbiddenRoots::new(user, temporary, Some(home.clone()));
-        Ok(Context { globals, directory, home, places, opened: OnceLock::new() })
+        Ok(Context {
+            globals,
+            directory,
+            home,
+            is_attended: caller == Caller::User,
+            places,
+            opened: OnceLock::new(),
+        })
     }
 
     /// Makes the context of a command that works in another directory, and asks no questions. It
@@ -142,7 +166,8 @@ impl Context {
         };
         let places = self.places.with_own(home);
         let (directory, home) = (directory.to_owned(), home.to_owned());
-        Context { globals, directory, home, places, opened: OnceLock::new() }
+        let (is_attended, opened) = (self.is_attended, OnceLock::new());
+        Context { globals, directory, home, is_attended, places, opened }
     }
 
     /// Returns the pager's program and arguments. `None` if long output is to be printed at once.
@@ -191,6 +216,7 @@ impl Context {
             clock: SystemTime::now,
             on_recovery: output::report_recovery,
             resume_hint: takeback_agents::resume_hint,
+            lock_wait: self.is_attended.then_some(LOCK_WAIT),
         })
     }
 

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     let json = globals.json;
     output::set_colors(globals.color);
     let is_hook = matches!(command, Command::Hook(_));
-    let result = Context::new(globals, is_hook).and_then(|context| {
+    let result = Context::new(globals, command.caller()).and_then(|context| {
         if command.is_paged() {
             context.pager().into_iter().for_each(output::use_pager);
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::fault::{self, Fault};
-use crate::object::{Commit, Kind, Mode, TreeEntry, push_entry, tree_order};
+use crate::object::{Commit, Mode, ObjectKind, TreeEntry, compare_names, push_entry};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::path::{self, RelPath};
@@ -242,8 +242,8 @@ impl Bench {
 
 /// Writes a state and pins it, as a capture does.
 pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
-    let _lock = store.share().expect("the lock");
-    let writer = store.writer();
+    let _lock = store.lock_shared().expect("the lock");
+    let writer = store.new_pack();
     let tree = write_tree(store, &writer, files);
     let id = workspace(number);
     let last = store.pin_names(&id).expect("the pins").pop();
@@ -254,7 +254,7 @@ pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
     );
     let commit =
         Commit { tree, parent: None, time: 1_700_000_000 + name.seq as i64, message }.encode();
-    let commit_id = put(store, &writer, Kind::Commit, &commit);
+    let commit_id = put(store, &writer, ObjectKind::Commit, &commit);
     writer.seal(&store.pack_directory()).expect("the pack is sealed");
     store
         .place_ref(&name, store.write_ref(commit_id).expect("the ref is written"))
@@ -263,7 +263,7 @@ pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
 }
 
 /// Adds an object unless the store has it.
-pub(crate) fn put(store: &Store, writer: &PackWriter, kind: Kind, content: &[u8]) -> Oid {
+pub(crate) fn put(store: &Store, writer: &PackWriter, kind: ObjectKind, content: &[u8]) -> Oid {
     let oid = Oid::of(kind, content);
     if !store.packs().contains(&oid) {
         writer.add(kind, oid, content).expect("the object is added");
@@ -281,18 +281,20 @@ pub(crate) fn write_tree(store: &Store, writer: &PackWriter, files: &Files) -> O
                 let inside = directories.entry(&path[..slash]).or_default();
                 inside.insert(path[slash + 1..].to_vec(), (*mode, content.clone()));
             }
-            None => entries.push((*mode, path.clone(), put(store, writer, Kind::Blob, content))),
+            None => {
+                entries.push((*mode, path.clone(), put(store, writer, ObjectKind::Blob, content)))
+            }
         }
     }
     for (name, files) in directories {
         let tree = write_tree(store, writer, &files);
         entries.push((Mode::directory(0o755), name.to_vec(), tree));
     }
-    put(store, writer, Kind::Tree, &encode_tree(&mut entries))
+    put(store, writer, ObjectKind::Tree, &encode_tree(&mut entries))
 }
 
 pub(crate) fn encode_tree(entries: &mut [(Mode, Vec<u8>, Oid)]) -> Vec<u8> {
-    entries.sort_by(|a, b| tree_order((&a.1, a.0.is_directory()), (&b.1, b.0.is_directory())));
+    entries.sort_by(|a, b| compare_names((&a.1, a.0.is_directory()), (&b.1, b.0.is_directory())));
     let mut tree = Vec::new();
     for (mode, name, oid) in entries {
         push_entry(&mut tree, TreeEntry { mode: *mode, name, oid: *oid });

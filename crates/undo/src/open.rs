@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use takeback_base::lock_wait::LockWait;
 use takeback_ledger::{Event, Ledger, LedgerError, OpenError, Options, Recorded, Time};
 use takeback_tree::{
-    CaptureOptions, ForbiddenRoots, Lock, Recovery, RelPath, Rules, Store, StoreError, Workspace,
+    CaptureOptions, CaptureRules, ForbiddenRoots, Lock, Recovery, RelPath, Store, StoreError,
+    Workspace,
 };
 
 use crate::hook::state::{self, SessionState};
@@ -23,11 +25,12 @@ pub struct Opened {
     home: PathBuf,
     pub(crate) forbidden: ForbiddenRoots,
     pub(crate) settings: Settings,
-    pub(crate) rules: Rules,
+    pub(crate) rules: CaptureRules,
     redact: bool,
     clock: fn() -> SystemTime,
     on_recovery: fn(&Recovery),
     pub(crate) resume_hint: fn(&str) -> Option<String>,
+    lock_wait: Option<LockWait>,
     store: OnceLock<Store>,
     ledger: Mutex<Option<Ledger>>,
 }
@@ -48,6 +51,9 @@ pub struct OpenOptions {
     pub on_recovery: fn(&Recovery),
     /// Describes how the agent of a session takes back its own copy of the conversation.
     pub resume_hint: fn(&str) -> Option<String>,
+    /// The patience with other processes, for commands that a user waits for. `None`: a workspace is
+    /// waited for until it is free.
+    pub lock_wait: Option<LockWait>,
 }
 
 /// The open ledger, locked for one caller at a time.
@@ -70,8 +76,8 @@ impl DerefMut for LedgerGuard<'_> {
 impl Opened {
     /// Takes the values from outside; opens nothing yet.
     pub fn new(options: OpenOptions) -> Opened {
-        let OpenOptions { home, forbidden, settings, redact, clock, on_recovery, resume_hint } =
-            options;
+        let OpenOptions { home, forbidden, settings, redact, clock, .. } = options;
+        let OpenOptions { on_recovery, resume_hint, lock_wait, .. } = options;
         let rules = settings.rules();
         let (store, ledger) = (OnceLock::new(), Mutex::new(None));
         Opened {
@@ -83,6 +89,7 @@ impl Opened {
             clock,
             on_recovery,
             resume_hint,
+            lock_wait,
             store,
             ledger,
         }
@@ -99,7 +106,7 @@ impl Opened {
     }
 
     /// The rules that captures follow.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &CaptureRules {
         &self.rules
     }
 
@@ -140,7 +147,10 @@ impl Opened {
             let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
             let _ = crate::retention::archive_repositories(&directory, now);
         }
-        let store = Store::open(directory.join("store"))?;
+        let mut store = Store::open(directory.join("store"))?;
+        if let Some(wait) = self.lock_wait {
+            store.set_lock_wait(wait);
+        }
         if is_first {
             self.failure_log().reserve_space();
             // A new store has nothing to prune for a while.
@@ -237,7 +247,7 @@ impl Opened {
 
     pub(crate) fn capture_options<'a>(
         &'a self,
-        rules: &'a Rules,
+        rules: &'a CaptureRules,
         named: &'a [RelPath],
     ) -> CaptureOptions<'a> {
         CaptureOptions { rules, named, now: (self.clock)() }

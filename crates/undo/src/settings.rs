@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use takeback_tree::Rules;
+use takeback_tree::CaptureRules;
 
 /// All settings with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ impl Default for Settings {
             strict: false,
             exclude: Vec::new(),
             include: Vec::new(),
-            private: Private::Patterns(Rules::default().private),
+            private: Private::Patterns(CaptureRules::default().private),
             auto_prune: true,
             retention_days: 30,
             delete_orphans: true,
@@ -96,12 +96,12 @@ impl Default for Settings {
 
 impl Settings {
     /// The rules that captures follow.
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self) -> CaptureRules {
         let (private, skip_private) = match &self.private {
-            Private::Skip(Skip::Skip) => (Rules::default().private, true),
+            Private::Skip(Skip::Skip) => (CaptureRules::default().private, true),
             Private::Patterns(patterns) => (patterns.clone(), false),
         };
-        Rules {
+        CaptureRules {
             exclude: self.exclude.clone(),
             include: self.include.clone(),
             private,

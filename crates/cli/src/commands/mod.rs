@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use takeback_undo::Opened;
 
-use crate::context::Context;
+use crate::context::{Caller, Context};
 use crate::failure::Failure;
 
 /// The commands, in the order of the help.
@@ -56,6 +56,15 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Says whether a user waits for the command.
+    pub(crate) fn caller(&self) -> Caller {
+        match self {
+            Command::Hook(_) | Command::Rpc(_) => Caller::Agent,
+            Command::Checkpoints(arguments) if arguments.is_background() => Caller::Agent,
+            _ => Caller::User,
+        }
+    }
+
     /// True if long output of the command goes into a pager. Agents and other programs read the
     /// output of the others, or it comes while they run.
     pub(crate) fn is_paged(&self) -> bool {

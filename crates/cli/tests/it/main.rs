@@ -37,3 +37,4 @@ mod terminal;
 mod transcript;
 mod undo_merge;
 mod undo_turns;
+mod waiting;

@@ -42,15 +42,16 @@ impl Session {
         fs::read_to_string(self.project().join(path)).unwrap()
     }
 
+    /// Prepares to run `takeback` in the project.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_takeback"));
+        command.args(arguments).current_dir(self.project()).env_clear();
+        command.env("HOME", self.base()).env("TZ", "UTC");
+        command
+    }
+
     pub(crate) fn output(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_takeback"))
-            .args(arguments)
-            .current_dir(self.project())
-            .env_clear()
-            .env("HOME", self.base())
-            .env("TZ", "UTC")
-            .output()
-            .unwrap()
+        self.command(arguments).output().unwrap()
     }
 
     /// Replaces what differs from run to run in each line of the transcript from now on.

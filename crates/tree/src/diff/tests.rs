@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::object::{Kind, TreeEntry, push_entry, tree_order};
+use crate::object::{ObjectKind, TreeEntry, compare_names, push_entry};
 use crate::pack::write::PackWriter;
 
 /// What a test's tree has at a path. Directories are implied, unless their mode matters or they
@@ -36,18 +36,18 @@ fn nodes<const N: usize>(nodes: [(&str, Node); N]) -> Nodes {
 struct Fixture {
     directory: TempDir,
     store: Store,
-    rules: Rules,
+    rules: CaptureRules,
 }
 
 impl Fixture {
     fn new() -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path().join("store")).unwrap();
-        Fixture { directory, store, rules: Rules::default() }
+        Fixture { directory, store, rules: CaptureRules::default() }
     }
 
     fn tree(&self, nodes: &Nodes) -> Oid {
-        let writer = self.store.writer();
+        let writer = self.store.new_pack();
         let tree = write_tree(&writer, nodes, b"");
         writer.seal(&self.store.pack_directory()).unwrap();
         self.store.forget_packs();
@@ -59,11 +59,11 @@ impl Fixture {
     }
 
     fn diff_with(&self, from: &Nodes, to: &Nodes, options: &DiffOptions<'_>) -> Diff {
-        diff(&self.store, &self.tree(from), &self.tree(to), options).unwrap()
+        diff_trees(&self.store, &self.tree(from), &self.tree(to), options).unwrap()
     }
 
     fn unified(&self, from: &Nodes, to: &Nodes) -> String {
-        let unified = self.diff(from, to).unified(&self.store, None).unwrap();
+        let unified = self.diff(from, to).to_unified(&self.store, None).unwrap();
         assert_eq!(unified.left_out, 0);
         String::from_utf8(unified.text).unwrap()
     }
@@ -81,7 +81,7 @@ impl Fixture {
 }
 
 fn write_tree(writer: &PackWriter, nodes: &Nodes, directory: &[u8]) -> Oid {
-    let put = |kind: Kind, content: &[u8]| {
+    let put = |kind: ObjectKind, content: &[u8]| {
         let oid = Oid::of(kind, content);
         writer.add(kind, oid, content).unwrap();
         oid
@@ -98,9 +98,9 @@ fn write_tree(writer: &PackWriter, nodes: &Nodes, directory: &[u8]) -> Oid {
             let path = join(directory, name);
             match nodes.get(&path) {
                 Some(Node::File(permissions, content)) => {
-                    (name, Mode::file(*permissions), put(Kind::Blob, content))
+                    (name, Mode::file(*permissions), put(ObjectKind::Blob, content))
                 }
-                Some(Node::Link(target)) => (name, Mode::SYMLINK, put(Kind::Blob, target)),
+                Some(Node::Link(target)) => (name, Mode::SYMLINK, put(ObjectKind::Blob, target)),
                 directory => {
                     let permissions = match directory {
                         Some(Node::Directory(permissions)) => *permissions,
@@ -111,12 +111,12 @@ fn write_tree(writer: &PackWriter, nodes: &Nodes, directory: &[u8]) -> Oid {
             }
         })
         .collect();
-    entries.sort_by(|a, b| tree_order((a.0, a.1.is_directory()), (b.0, b.1.is_directory())));
+    entries.sort_by(|a, b| compare_names((a.0, a.1.is_directory()), (b.0, b.1.is_directory())));
     let mut tree = Vec::new();
     for (name, mode, oid) in entries {
         push_entry(&mut tree, TreeEntry { mode, name, oid });
     }
-    put(Kind::Tree, &tree)
+    put(ObjectKind::Tree, &tree)
 }
 
 fn path(text: &str) -> RelPath {
@@ -124,8 +124,8 @@ fn path(text: &str) -> RelPath {
 }
 
 /// The changes as `(path, kind)`, where the kind is as in JSON.
-fn kinds(diff: &Diff) -> Vec<(String, String)> {
-    let kind = |change: &Change| match &change.kind {
+fn kinds_of(diff: &Diff) -> Vec<(String, String)> {
+    let kind = |change: &TreeChange| match &change.kind {
         ChangeKind::Renamed { from } => format!("renamed from {from}"),
         kind => serde_json::to_value(kind).unwrap()["kind"].as_str().unwrap().to_owned(),
     };
@@ -135,14 +135,14 @@ fn kinds(diff: &Diff) -> Vec<(String, String)> {
 macro_rules! assert_kinds {
     ($diff:expr, [$(($path:expr, $kind:expr)),* $(,)?]) => {
         assert_eq!(
-            kinds(&$diff),
+            kinds_of(&$diff),
             [$(($path.to_owned(), $kind.to_owned())),*] as [(String, String); _]
         )
     };
 }
 
 #[test]
-fn each_kind_of_change() {
+fn each_kind_of_change_is_reported() {
     let fixture = Fixture::new();
     let from = nodes([
         ("same/deep/file", file("same")),
@@ -209,7 +209,7 @@ fn each_kind_of_change() {
 }
 
 #[test]
-fn only_the_paths_that_were_asked_for() {
+fn only_the_paths_that_were_asked_for_are_compared() {
     let fixture = Fixture::new();
     let from = nodes([("a/b/x", file("1")), ("a/b", Node::Directory(0o755)), ("f", file("1"))]);
     let to = nodes([
@@ -231,31 +231,31 @@ fn only_the_paths_that_were_asked_for() {
     assert_kinds!(diff(&["a/b/x", "nowhere"]), [("a/b/x", "modified")]);
     assert_kinds!(diff(&["f/x"]), [("f/x", "added")]);
     assert_kinds!(diff(&["a/b/x/deeper"]), []);
-    assert_eq!(kinds(&diff(&[])).len(), 6);
-    assert_eq!(kinds(&diff(&[""])).len(), 6);
+    assert_eq!(kinds_of(&diff(&[])).len(), 6);
+    assert_eq!(kinds_of(&diff(&[""])).len(), 6);
 }
 
 #[test]
-fn trees_thousands_of_levels_deep() {
+fn trees_thousands_of_levels_deep_are_compared() {
     let fixture = Fixture::new();
-    let writer = fixture.store.writer();
+    let writer = fixture.store.new_pack();
     let mut trees = Vec::new();
     for content in ["old", "new"] {
-        let mut oid = Oid::of(Kind::Blob, content.as_bytes());
-        writer.add(Kind::Blob, oid, content.as_bytes()).unwrap();
+        let mut oid = Oid::of(ObjectKind::Blob, content.as_bytes());
+        writer.add(ObjectKind::Blob, oid, content.as_bytes()).unwrap();
         let mut mode = Mode::file(0o644);
         for _ in 0..5000 {
             let mut tree = Vec::new();
             push_entry(&mut tree, TreeEntry { mode, name: b"d", oid });
-            oid = Oid::of(Kind::Tree, &tree);
+            oid = Oid::of(ObjectKind::Tree, &tree);
             mode = Mode::directory(0o755);
-            writer.add(Kind::Tree, oid, &tree).unwrap();
+            writer.add(ObjectKind::Tree, oid, &tree).unwrap();
         }
         trees.push(oid);
     }
     writer.seal(&fixture.store.pack_directory()).unwrap();
     let options = DiffOptions::new(&fixture.rules);
-    let diff = diff(&fixture.store, &trees[0], &trees[1], &options).unwrap();
+    let diff = diff_trees(&fixture.store, &trees[0], &trees[1], &options).unwrap();
     assert_eq!(diff.changes.len(), 1);
     assert_eq!(diff.changes[0].path.as_bytes().len(), 9999);
 }
@@ -366,14 +366,14 @@ fn too_many_candidates_are_not_compared() {
     };
     let renamed = |count| {
         let diff = fixture.diff(&many("old", count, 0), &many("new", count, 1));
-        kinds(&diff).iter().filter(|(_, kind)| kind.starts_with("renamed")).count()
+        kinds_of(&diff).iter().filter(|(_, kind)| kind.starts_with("renamed")).count()
     };
     assert_eq!(renamed(100), 100);
     assert_eq!(renamed(101), 0);
 }
 
 #[test]
-fn text_is_like_git_would_write_it() {
+fn text_is_written_as_git_writes_it() {
     let fixture = Fixture::new();
     let from = nodes([
         ("a", file(numbered(1..21))),
@@ -477,7 +477,7 @@ index 0000000..c78ee1a
 }
 
 #[test]
-fn a_rename_with_an_edit() {
+fn a_rename_with_an_edit_shows_both() {
     let fixture = Fixture::new();
     let from = nodes([("old/name", file("1\n2\n3\n4\n"))]);
     let to = nodes([("new/name", Node::File(0o755, b"1\n2\n3\nfour\n".to_vec()))]);
@@ -515,7 +515,7 @@ fn names_cannot_pass_for_headers() {
         names.iter().map(|name| (name.to_vec(), file(content))).collect()
     };
     let diff = fixture.diff(&named("old\n"), &named("new\n"));
-    let ours = diff.unified(&fixture.store, None).unwrap().text;
+    let ours = diff.to_unified(&fixture.store, None).unwrap().text;
     let (from, to) = (diff.from.to_string(), diff.to.to_string());
     let arguments = ["diff", "-p", &from, &to];
     let theirs = run(&mut fixture.git(fixture.store.directory(), &arguments)).stdout;
@@ -551,7 +551,7 @@ fn binary_and_huge_files_show_their_sizes() {
 }
 
 #[test]
-fn private_content_is_nowhere() {
+fn private_content_is_never_shown() {
     let fixture = Fixture::new();
     let secret = |note: &str| format!("password=hunter2\n{}{note}\n", numbered(0..9));
     let from = nodes([
@@ -601,15 +601,15 @@ fn private_content_is_nowhere() {
 }
 
 #[test]
-fn the_cap_counts_what_it_leaves_out() {
+fn the_line_limit_counts_what_it_leaves_out() {
     let fixture = Fixture::new();
     let from = nodes([("a", file(numbered(0..9))), ("b", file("x"))]);
     let to = nodes([("a", file(numbered(3..30))), ("b", file("y\n"))]);
     let diff = fixture.diff(&from, &to);
     let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
-    let whole = diff.unified(&fixture.store, None).unwrap().text;
+    let whole = diff.to_unified(&fixture.store, None).unwrap().text;
     for cap in [0, 1, 7, lines(&whole) - 1, lines(&whole), 1000] {
-        let capped = diff.unified(&fixture.store, Some(cap)).unwrap();
+        let capped = diff.to_unified(&fixture.store, Some(cap)).unwrap();
         assert_eq!(lines(&capped.text), cap.min(lines(&whole)));
         assert_eq!(lines(&capped.text) + capped.left_out, lines(&whole));
         assert!(whole.starts_with(&capped.text));
@@ -659,7 +659,7 @@ fn a_missing_object_is_an_error() {
     let fixture = Fixture::new();
     let tree = fixture.tree(&nodes([("a", file("1"))]));
     let options = DiffOptions::new(&fixture.rules);
-    let result = diff(&fixture.store, &tree, &Oid([7; 20]), &options);
+    let result = diff_trees(&fixture.store, &tree, &Oid([7; 20]), &options);
     assert!(matches!(result, Err(ObjectError::Missing(_))));
 }
 
@@ -670,7 +670,7 @@ fn run(command: &mut Command) -> Output {
 }
 
 /// Writes nodes as real files.
-fn check_out(nodes: &Nodes, root: &Path) {
+fn write_files(nodes: &Nodes, root: &Path) {
     for (path, node) in nodes {
         let path = root.join(OsStr::from_bytes(path));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -683,7 +683,7 @@ fn check_out(nodes: &Nodes, root: &Path) {
 }
 
 /// Reads real files as nodes, without directories and modes.
-fn check_in(root: &Path) -> Nodes {
+fn read_files(root: &Path) -> Nodes {
     let mut nodes = Nodes::new();
     let mut pending = vec![root.to_owned()];
     while let Some(directory) = pending.pop() {
@@ -705,7 +705,7 @@ fn check_in(root: &Path) -> Nodes {
     nodes
 }
 
-/// Nodes as [`check_in`] would give them.
+/// Nodes as [`read_files`] would give them.
 fn plain(nodes: &Nodes) -> Nodes {
     let plain = |node: &Node| match node {
         Node::File(_, content) => Some(file(content.clone())),
@@ -767,7 +767,7 @@ fn any_node() -> impl Strategy<Value = Node> {
 }
 
 /// Nodes that could be in one tree: nothing is below a file, and every directory is listed.
-fn possible(mut nodes: Nodes) -> Nodes {
+fn make_possible(mut nodes: Nodes) -> Nodes {
     for path in nodes.keys().cloned().collect::<Vec<_>>() {
         for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
             let above = nodes.entry(path[..slash].to_vec()).or_insert(Node::Directory(0o755));
@@ -783,7 +783,7 @@ fn possible(mut nodes: Nodes) -> Nodes {
 fn any_trees() -> impl Strategy<Value = (Nodes, Nodes)> {
     let any_nodes = || btree_map(any_path(), any_node(), 0..10);
     (any_nodes(), any_nodes(), any_nodes()).prop_map(|(common, old, new)| {
-        let with = |other: Nodes| possible(common.clone().into_iter().chain(other).collect());
+        let with = |other: Nodes| make_possible(common.clone().into_iter().chain(other).collect());
         (with(old), with(new))
     })
 }
@@ -815,7 +815,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_difference_once_and_nothing_else((from, to) in any_trees()) {
+    fn every_difference_is_reported_exactly_once((from, to) in any_trees()) {
         let fixture = Fixture::new();
         let expected = expected_kinds(&from, &to);
         for renames in [false, true] {
@@ -845,7 +845,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn git_applies_our_text(
+    fn git_applies_the_text(
         (mut from, mut to) in any_trees(),
         texts in vec(edited_text(), 1..8),
         moved in edited_text(),
@@ -860,29 +860,29 @@ proptest! {
         let fixture = Fixture::new();
         let diff = fixture.diff(&from, &to);
         let patch = fixture.directory.path().join("patch");
-        fs::write(&patch, diff.unified(&fixture.store, None).unwrap().text).unwrap();
+        fs::write(&patch, diff.to_unified(&fixture.store, None).unwrap().text).unwrap();
         let root = fixture.directory.path().join("root");
         fs::create_dir(&root).unwrap();
         // Git does not know of empty directories, so none may be in its way.
-        check_out(&plain(&from), &root);
+        write_files(&plain(&from), &root);
         let arguments = ["apply", "--allow-empty", "--whitespace=nowarn", "../patch"];
         run(&mut fixture.git(&root, &arguments));
-        prop_assert_eq!(check_in(&root), plain(&to));
+        prop_assert_eq!(read_files(&root), plain(&to));
     }
 
     #[test]
-    fn counts_are_those_of_the_text_and_add_up((old, new) in edited_text()) {
+    fn counts_match_the_text_and_add_up((old, new) in edited_text()) {
         let fixture = Fixture::new();
         let (from, to) = (nodes([("x", file(&old[..]))]), nodes([("x", file(&new[..]))]));
         let diff = fixture.diff(&from, &to);
         let Some(change) = diff.changes.first() else { return Ok(()) };
         let counts = change.lines.unwrap();
-        let lines = |content: &[u8]| hunks::lines(content).len() as i64;
+        let lines = |content: &[u8]| hunks::split_lines(content).len() as i64;
         prop_assert_eq!(
             counts.insertions as i64 - counts.deletions as i64,
             lines(&new) - lines(&old)
         );
-        let text = diff.unified(&fixture.store, None).unwrap().text;
+        let text = diff.to_unified(&fixture.store, None).unwrap().text;
         let signed = |sign: u8| {
             let lines = text.split(|byte| *byte == b'\n').skip(4);
             lines.filter(|line| line.first() == Some(&sign)).count() as u64

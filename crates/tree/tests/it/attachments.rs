@@ -4,7 +4,8 @@ use std::fs;
 use std::time::SystemTime;
 
 use takeback_tree::{
-    CaptureOptions, ForbiddenRoots, Kind, ObjectError, Oid, Pin, PinError, PinState, StoreError,
+    CaptureOptions, ForbiddenRoots, ObjectError, ObjectKind, Oid, Pin, PinError, PinState,
+    StoreError,
 };
 
 use crate::support::{Scratch, git};
@@ -16,8 +17,9 @@ fn capture(scratch: &Scratch, content: &[u8]) -> Pin {
     let now = SystemTime::now();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
     let tree = lock.capture(&options).unwrap().tree;
-    let attachment = lock.attach(content).unwrap();
-    let pin = lock.pin_with(tree, now, "with an attachment\n", Some(attachment)).unwrap();
+    let attachment = lock.add_attachment(content).unwrap();
+    let pin =
+        lock.pin_with_attachment(tree, now, "with an attachment\n", Some(attachment)).unwrap();
     lock.finish(now).unwrap();
     assert_eq!(scratch.store.pin(&pin.name).unwrap().as_ref(), Some(&pin));
     assert_eq!(pin.attachment, Some(attachment));
@@ -39,7 +41,7 @@ fn index(round: usize) -> Vec<u8> {
 }
 
 #[test]
-fn come_back_and_are_shared() {
+fn attachments_come_back_and_are_shared() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let first = capture(&scratch, b"attached\0\xff");
@@ -47,7 +49,7 @@ fn come_back_and_are_shared() {
     assert_eq!(scratch.store.attachment(&id).unwrap(), b"attached\0\xff");
     // Pin, tree, file; commit, tree and blob of the attachment.
     assert_eq!(objects(&scratch), 6);
-    let blob = Oid::of(Kind::Blob, b"attached\0\xff").to_string();
+    let blob = Oid::of(ObjectKind::Blob, b"attached\0\xff").to_string();
     let entries: Vec<_> = scratch.raw_tree(id).into_iter().collect();
     assert_eq!(entries, [(b"attachment".to_vec(), ("100600".to_owned(), blob))]);
 
@@ -62,7 +64,7 @@ fn come_back_and_are_shared() {
 }
 
 #[test]
-fn what_is_known_is_not_written_again() {
+fn a_known_attachment_is_not_written_again() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let id = capture(&scratch, b"known").attachment.unwrap();
@@ -70,13 +72,13 @@ fn what_is_known_is_not_written_again() {
     let before = packs();
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    assert_eq!(lock.attach(b"known").unwrap(), id);
+    assert_eq!(lock.add_attachment(b"known").unwrap(), id);
     lock.finish(SystemTime::now()).unwrap();
     assert_eq!(packs(), before);
 }
 
 #[test]
-fn live_as_long_as_their_pins() {
+fn attachments_live_as_long_as_their_pins() {
     let scratch = Scratch::in_memory();
     let mut pins = Vec::new();
     for round in 0..30 {
@@ -106,12 +108,12 @@ fn live_as_long_as_their_pins() {
     // Pin, tree, file; commit, tree and blob of the attachment.
     assert_eq!(outcome.objects_dropped, 60);
     check(&pins);
-    let gone = scratch.store.attachment(&Oid::of(Kind::Blob, &index(0)));
+    let gone = scratch.store.attachment(&Oid::of(ObjectKind::Blob, &index(0)));
     assert!(matches!(gone, Err(ObjectError::Missing(_))), "{gone:?}");
 }
 
 #[test]
-fn git_takes_them_along() {
+fn git_clones_attachments_too() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let id = capture(&scratch, b"attached").attachment.unwrap();
@@ -123,13 +125,13 @@ fn git_takes_them_along() {
 }
 
 #[test]
-fn only_what_the_store_has_is_attached() {
+fn an_unknown_attachment_is_refused() {
     let scratch = Scratch::new();
     let tree = scratch.capture().tree;
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let unknown = Oid::of(Kind::Blob, b"nowhere");
-    let refused = lock.pin_with(tree, SystemTime::now(), "x\n", Some(unknown));
+    let unknown = Oid::of(ObjectKind::Blob, b"nowhere");
+    let refused = lock.pin_with_attachment(tree, SystemTime::now(), "x\n", Some(unknown));
     assert!(
         matches!(
             &refused,
@@ -140,7 +142,7 @@ fn only_what_the_store_has_is_attached() {
 }
 
 #[test]
-fn a_lost_one_is_reported_and_stops_gc() {
+fn a_lost_attachment_is_reported_and_stops_gc() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let whole = scratch.capture();
@@ -151,12 +153,12 @@ fn a_lost_one_is_reported_and_stops_gc() {
     let before = pack(&scratch);
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let attachment = lock.attach(b"to be lost").unwrap();
+    let attachment = lock.add_attachment(b"to be lost").unwrap();
     lock.finish(SystemTime::now()).unwrap();
     let lost: Vec<_> = pack(&scratch).into_iter().filter(|path| !before.contains(path)).collect();
     let mut lock = workspace.lock().unwrap();
     let now = SystemTime::now();
-    let pin = lock.pin_with(whole.tree, now, "x\n", Some(attachment)).unwrap();
+    let pin = lock.pin_with_attachment(whole.tree, now, "x\n", Some(attachment)).unwrap();
     lock.finish(now).unwrap();
     drop(workspace);
     for path in lost {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use takeback_tree::{Capture, Kind, Oid, Reason};
+use takeback_tree::{Capture, ObjectKind, Oid, UncoveredReason};
 
 use crate::support::{Scratch, rel};
 
@@ -33,9 +33,9 @@ fn while_disturbed(disturb: impl Fn(usize) + Sync, work: impl FnOnce()) {
 }
 
 /// The content of a file at the top of a tree.
-fn content(scratch: &Scratch, tree: Oid, name: &str) -> Option<Vec<u8>> {
-    let (kind, entries) = scratch.store.read(&tree).unwrap();
-    assert_eq!(kind, Kind::Tree);
+fn read_file_at_top(scratch: &Scratch, tree: Oid, name: &str) -> Option<Vec<u8>> {
+    let (kind, entries) = scratch.store.read_object(&tree).unwrap();
+    assert_eq!(kind, ObjectKind::Tree);
     let needle = format!(" {name}\0");
     let at = entries.windows(needle.len()).position(|bytes| bytes == needle.as_bytes())?;
     let oid = Oid(entries[at + needle.len()..][..20].try_into().unwrap());
@@ -44,7 +44,7 @@ fn content(scratch: &Scratch, tree: Oid, name: &str) -> Option<Vec<u8>> {
 
 fn is_changing(capture: &Capture, name: &str) -> bool {
     let mut uncovered = capture.uncovered.iter();
-    uncovered.any(|found| found.path == rel(name) && found.reason == Reason::Changing)
+    uncovered.any(|found| found.path == rel(name) && found.reason == UncoveredReason::Changing)
 }
 
 /// Where the kernel tells every write from the one before, and where a whole second of writes
@@ -57,7 +57,7 @@ fn fine_and_coarse() -> impl Iterator<Item = Scratch> {
 /// file is one version, or starts with one and ends with the one before it. Anything else is made
 /// of several moments.
 #[test]
-fn a_file_that_is_rewritten_all_the_time() {
+fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
     const SIZE: usize = 1_000_000;
     const VERSIONS: usize = 251;
     for scratch in fine_and_coarse() {
@@ -72,7 +72,7 @@ fn a_file_that_is_rewritten_all_the_time() {
         while_disturbed(rewrite, || {
             for round in 0..50 {
                 let capture = scratch.capture_only();
-                let Some(content) = content(&scratch, capture.tree, "f") else {
+                let Some(content) = read_file_at_top(&scratch, capture.tree, "f") else {
                     assert!(is_changing(&capture, "f"), "round {round}");
                     continue;
                 };
@@ -93,7 +93,7 @@ fn a_file_that_is_rewritten_all_the_time() {
 
 /// Programs that save by truncating or by renaming: what is captured is some moment's content.
 #[test]
-fn a_file_that_is_saved_all_the_time() {
+fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
     for scratch in fine_and_coarse() {
         scratch.write("f", "\x01");
         let save = |round: usize| {
@@ -109,7 +109,7 @@ fn a_file_that_is_saved_all_the_time() {
         while_disturbed(save, || {
             for round in 0..80 {
                 let capture = scratch.capture_only();
-                let content = content(&scratch, capture.tree, "f").unwrap_or_default();
+                let content = read_file_at_top(&scratch, capture.tree, "f").unwrap_or_default();
                 assert!(content.iter().all(|byte| *byte == content[0]), "round {round}");
             }
         });
@@ -125,14 +125,14 @@ fn assert_nothing_from_outside(scratch: &Scratch) {
     assert!(!everything.windows(OUTSIDE.len()).any(|bytes| bytes == OUTSIDE));
 }
 
-fn exchange(one: &Path, other: &Path) {
+fn exchange_files(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
 /// Files and directories turn into links to the outside and back. The names are the same on both
 /// sides, so whoever goes by names gets the wrong content.
 #[test]
-fn links_that_lead_outside() {
+fn links_that_lead_outside_are_never_followed() {
     let scratch = Scratch::in_memory();
     let outside = scratch.directory.path().join("outside");
     let names: Vec<String> = (0..20).map(|number| format!("f{number}")).collect();
@@ -160,10 +160,10 @@ fn links_that_lead_outside() {
         // Twice each, so that the next one finds its place.
         for _ in 0..2 {
             match round % 4 {
-                0 => exchange(&d, &aside.join("d")),
-                1 => exchange(&d.join("sub"), &aside.join("sub")),
-                2 => exchange(&d.join("swapped"), &aside.join("swapped")),
-                _ => exchange(&d.join(".gitignore"), &aside.join(".gitignore")),
+                0 => exchange_files(&d, &aside.join("d")),
+                1 => exchange_files(&d.join("sub"), &aside.join("sub")),
+                2 => exchange_files(&d.join("swapped"), &aside.join("swapped")),
+                _ => exchange_files(&d.join(".gitignore"), &aside.join(".gitignore")),
             }
             (0..round * 31 % 5000).for_each(|_| std::hint::spin_loop());
         }
@@ -183,7 +183,7 @@ fn links_that_lead_outside() {
 /// Directories come and go: each capture succeeds, and afterwards nothing is believed that was
 /// seen on the way.
 #[test]
-fn directories_that_come_and_go() {
+fn directories_that_come_and_go_are_looked_at_again() {
     for scratch in fine_and_coarse() {
         scratch.write("quiet/q", "q");
         let disturb = |round: usize| {
@@ -216,7 +216,7 @@ fn directories_that_come_and_go() {
 /// The rules of a capture and the `.gitignore` that it holds may be of different moments: then
 /// the next capture must not take the one for the other.
 #[test]
-fn a_gitignore_that_changes_meanwhile() {
+fn a_gitignore_that_changes_meanwhile_is_applied_by_the_next_capture() {
     let scratch = Scratch::in_memory();
     for number in 0..40 {
         scratch.write(format!("a/{number}/x"), "1");
@@ -239,7 +239,7 @@ fn a_gitignore_that_changes_meanwhile() {
 
 /// The workspace itself is deleted, or becomes another, under a lock.
 #[test]
-fn a_workspace_that_vanishes() {
+fn a_workspace_that_vanishes_is_an_error() {
     let scratch = Scratch::new();
     scratch.write("d/a", "1");
     let first = scratch.capture();

@@ -12,12 +12,12 @@ use crate::support::{Scratch, again, git, look, story, succeed, told};
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What the store keeps for the workspace alone.
-fn own(scratch: &Scratch) -> PathBuf {
+fn workspace_directory(scratch: &Scratch) -> PathBuf {
     let id = scratch.store.workspace_id(&scratch.root);
     scratch.store.directory().join("workspaces").join(id.to_string())
 }
 
-fn packs(scratch: &Scratch) -> Vec<PathBuf> {
+fn list_packs(scratch: &Scratch) -> Vec<PathBuf> {
     let directory = scratch.store.directory().join("objects/pack");
     let mut packs: Vec<PathBuf> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -41,7 +41,7 @@ fn assert_complete(scratch: &Scratch) {
 }
 
 #[test]
-fn a_broken_stat_cache() {
+fn a_broken_stat_cache_is_ignored() {
     let damage: [(&str, fn(&Path)); 12] = [
         ("state deleted", |own| fs::remove_file(own.join("state")).unwrap()),
         ("state empty", |own| fs::write(own.join("state"), "").unwrap()),
@@ -87,8 +87,8 @@ fn a_broken_stat_cache() {
         scratch.capture();
         scratch.write("d1/f1", "second");
         scratch.capture();
-        assert!(own(&scratch).join("state.log").exists());
-        damage(&own(&scratch));
+        assert!(workspace_directory(&scratch).join("state.log").exists());
+        damage(&workspace_directory(&scratch));
         scratch.write("d2/f2", "third");
         for _ in 0..3 {
             assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
@@ -126,7 +126,7 @@ fn pack_damage() -> Vec<(&'static str, fn(&Path))> {
 }
 
 #[test]
-fn a_broken_pack() {
+fn a_broken_pack_is_set_aside() {
     for (what, damage) in pack_damage() {
         let mut scratch = Scratch::in_memory();
         scratch.ahead = HOUR;
@@ -139,7 +139,8 @@ fn a_broken_pack() {
         scratch.write("d2/third", "3");
         scratch.capture();
         // The first one: most of what is known is in it.
-        let pack = packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
+        let pack =
+            list_packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
         let pack = pack.unwrap();
         damage(&pack);
         scratch.write("d3/fourth", "4");
@@ -159,7 +160,7 @@ fn a_broken_pack() {
 
 /// The same when git's index over all packs covers the broken one.
 #[test]
-fn a_broken_pack_under_an_index_over_all() {
+fn a_broken_pack_in_a_multi_pack_index_is_set_aside() {
     for (what, damage) in pack_damage() {
         let mut scratch = Scratch::in_memory();
         scratch.ahead = HOUR;
@@ -170,7 +171,8 @@ fn a_broken_pack_under_an_index_over_all() {
         scratch.write("d1/second", "2");
         scratch.capture();
         scratch.git(&["multi-pack-index", "write"]);
-        let pack = packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
+        let pack =
+            list_packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
         damage(&pack.unwrap());
         scratch.write("d3/fourth", "4");
         assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
@@ -180,7 +182,7 @@ fn a_broken_pack_under_an_index_over_all() {
 
 /// A broken index over all packs says nothing that the packs' own do not say.
 #[test]
-fn a_broken_index_over_all_packs() {
+fn a_broken_multi_pack_index_is_ignored() {
     for content in [&b""[..], b"MIDX", &[0; 2000], b"MIDX\x01\x01\xff\0\xff\xff\xff\xff"] {
         let scratch = Scratch::in_memory();
         scratch.write("a", "1");
@@ -196,7 +198,7 @@ fn a_broken_index_over_all_packs() {
 }
 
 #[test]
-fn a_damaged_identity() {
+fn a_damaged_identity_is_an_error() {
     for text in ["", "{", "null", "{\"version\":1}", "\0\0\0", "{\"version\":\"x\",\"uuid\":\"y\"}"]
     {
         let scratch = Scratch::new();
@@ -213,7 +215,7 @@ fn a_damaged_identity() {
 }
 
 #[test]
-fn a_store_of_a_later_version() {
+fn a_store_of_a_later_version_is_refused() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.capture();
@@ -230,7 +232,7 @@ fn a_store_of_a_later_version() {
 }
 
 #[test]
-fn refs_with_nonsense_in_them() {
+fn damaged_refs_are_errors_of_their_own() {
     let scratch = Scratch::new();
     for round in 0..8 {
         scratch.write("a", round.to_string());
@@ -268,7 +270,7 @@ fn refs_with_nonsense_in_them() {
 
 /// Files among the refs that no pin has: other names for numbers, and numbers without a next.
 #[test]
-fn refs_with_names_that_no_pin_has() {
+fn refs_with_names_that_no_pin_has_do_no_harm() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.capture();
@@ -294,7 +296,7 @@ fn refs_with_names_that_no_pin_has() {
 
 /// Something other than files where temporary files are expected.
 #[test]
-fn a_directory_among_temporary_files() {
+fn a_directory_among_temporary_files_does_no_harm() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.capture();
@@ -307,16 +309,16 @@ fn a_directory_among_temporary_files() {
 
 /// Neither git's variables nor its configuration have a say in what a tree is.
 #[test]
-fn the_environment_of_git() {
+fn the_environment_of_git_changes_nothing() {
     if let Some(directory) = told("DIRECTORY") {
         let scratch = Scratch::new();
-        fill(&scratch);
+        fill_workspace(&scratch);
         let tree = scratch.capture().tree;
         fs::write(Path::new(&directory).join("tree"), tree.to_string()).unwrap();
         return;
     }
     let scratch = Scratch::new();
-    fill(&scratch);
+    fill_workspace(&scratch);
     let expected = scratch.capture().tree.to_string();
     let home = scratch.directory.path().join("home");
     fs::create_dir_all(home.join(".config/git")).unwrap();
@@ -333,7 +335,7 @@ fn the_environment_of_git() {
     fs::write(home.join(".config/git/config"), &config).unwrap();
     fs::write(home.join(".config/git/ignore"), "*\n").unwrap();
     fs::write(home.join(".config/git/attributes"), "* text eol=crlf\n").unwrap();
-    let mut command = again("corrupt::the_environment_of_git", "env", &[]);
+    let mut command = again("corrupt::the_environment_of_git_changes_nothing", "env", &[]);
     command.env("DIRECTORY", &home).env("HOME", &home).env("XDG_CONFIG_HOME", home.join(".config"));
     for (name, value) in [
         ("GIT_DIR", home.join("other.git")),
@@ -357,7 +359,7 @@ fn the_environment_of_git() {
     assert!(!home.join("objects").exists() && !home.join("index").exists());
 }
 
-fn fill(scratch: &Scratch) {
+fn fill_workspace(scratch: &Scratch) {
     git(&scratch.root, &["init", "-q", "--template="]);
     scratch.write(".gitignore", "build-output/\n*.tmp\n");
     scratch.write("crlf", "a\r\nb\n$Id$\n");
@@ -372,7 +374,7 @@ fn fill(scratch: &Scratch) {
 
 /// A workspace that wants the capture to wait for ever, or to read for ever.
 #[test]
-fn files_that_never_end() {
+fn files_that_never_end_do_not_block_a_capture() {
     let fifo = |path: PathBuf| {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let mode = rustix::fs::Mode::from(0o644);
@@ -409,7 +411,7 @@ fn files_that_never_end() {
 
 /// A `.git` file may point anywhere.
 #[test]
-fn a_repository_elsewhere() {
+fn a_git_file_that_points_anywhere_does_no_harm() {
     for text in ["", "gitdir:", "gitdir: /dev", "gitdir: /dev/zero", "gitdir: ../../..", "\u{0}"] {
         let scratch = Scratch::new();
         scratch.write(".git", text);

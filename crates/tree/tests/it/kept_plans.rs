@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use takeback_tree::{
-    Capture, ForbiddenRoots, Lock, ObjectError, Outcome, Pin, PinError, Plan, RestoreError,
+    Capture, ForbiddenRoots, Lock, ObjectError, Pin, PinError, Plan, RestoreError, RestoreOutcome,
     StoreError,
 };
 
@@ -26,7 +26,7 @@ fn apply_later(
     scratch: &Scratch,
     plan: &Plan,
     prepare: impl FnOnce(&mut Lock<'_>) -> Pin,
-) -> Result<Outcome, RestoreError> {
+) -> Result<RestoreOutcome, RestoreError> {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let safety = prepare(&mut lock);

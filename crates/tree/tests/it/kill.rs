@@ -21,7 +21,7 @@ const DIRECTORY: &str = "TAKEBACK_KILL_DIRECTORY";
 const POINT: &str = "TAKEBACK_KILL_POINT";
 
 /// A workspace in one state, with a capture of another.
-fn wrecked() -> (Scratch, Looks, Looks) {
+fn wrecked_workspace() -> (Scratch, Looks, Looks) {
     let scratch = Scratch::new();
     scratch.write("keep", "same");
     scratch.write("edit", "1");
@@ -61,10 +61,11 @@ fn write_target(scratch: &Scratch, capture: &Capture) {
 /// Restores in a process that is killed at this point, if it gets there.
 pub fn killed_restore(scratch: &Scratch, capture: &Capture, point: usize) {
     write_target(scratch, capture);
-    let _ = spawn("kill::at_every_step", scratch, Some(point)).wait();
+    let _ =
+        spawn_child("kill::a_restore_killed_at_every_step_is_settled", scratch, Some(point)).wait();
 }
 
-fn target(directory: &Path) -> Capture {
+fn read_target(directory: &Path) -> Capture {
     let json: serde_json::Value =
         serde_json::from_slice(&fs::read(directory.join("target.json")).unwrap()).unwrap();
     let part = |name: &str| json[name].clone();
@@ -76,7 +77,7 @@ fn target(directory: &Path) -> Capture {
     }
 }
 
-fn spawn(test: &str, scratch: &Scratch, point: Option<usize>) -> Child {
+fn spawn_child(test: &str, scratch: &Scratch, point: Option<usize>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(DIRECTORY, scratch.directory.path());
     if let Some(point) = point {
@@ -113,22 +114,22 @@ fn assert_settled(scratch: &Scratch, before: &Looks, after: &Looks, point: usize
     let now = look(&scratch.root);
     assert!(now == *before || now == *after, "point {point}: {now:#?}");
     scratch.fsck();
-    let capture = target(scratch.directory.path());
+    let capture = read_target(scratch.directory.path());
     scratch.restore(&capture, &[]);
     assert_eq!(look(&scratch.root), *before, "point {point}");
 }
 
 #[test]
-fn at_every_step() {
-    const TEST: &str = "kill::at_every_step";
+fn a_restore_killed_at_every_step_is_settled() {
+    const TEST: &str = "kill::a_restore_killed_at_every_step_is_settled";
     if let Some(scratch) = as_child() {
-        scratch.restore(&target(scratch.directory.path()), &[]);
+        scratch.restore(&read_target(scratch.directory.path()), &[]);
         return;
     }
     let mut point = 0;
     loop {
-        let (scratch, before, after) = wrecked();
-        let killed = was_killed(spawn(TEST, &scratch, Some(point)));
+        let (scratch, before, after) = wrecked_workspace();
+        let killed = was_killed(spawn_child(TEST, &scratch, Some(point)));
         assert_settled(&scratch, &before, &after, point);
         if !killed {
             break;
@@ -139,23 +140,23 @@ fn at_every_step() {
 }
 
 #[test]
-fn again_while_it_is_recovered() {
-    const TEST: &str = "kill::again_while_it_is_recovered";
+fn a_recovery_killed_at_every_step_is_settled() {
+    const TEST: &str = "kill::a_recovery_killed_at_every_step_is_settled";
     if let Some(scratch) = as_child() {
         if !scratch.journal() {
-            scratch.restore(&target(scratch.directory.path()), &[]);
+            scratch.restore(&read_target(scratch.directory.path()), &[]);
         }
         let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
         drop(workspace.lock().unwrap());
         return;
     }
     for first in (0..60).step_by(5) {
-        let (scratch, before, after) = wrecked();
-        if !was_killed(spawn(TEST, &scratch, Some(first))) {
+        let (scratch, before, after) = wrecked_workspace();
+        if !was_killed(spawn_child(TEST, &scratch, Some(first))) {
             break;
         }
         let mut second = 0;
-        while scratch.journal() && was_killed(spawn(TEST, &scratch, Some(second))) {
+        while scratch.journal() && was_killed(spawn_child(TEST, &scratch, Some(second))) {
             second += 3;
         }
         assert_settled(&scratch, &before, &after, first);
@@ -163,18 +164,18 @@ fn again_while_it_is_recovered() {
 }
 
 #[test]
-fn at_random_moments() {
-    const TEST: &str = "kill::at_random_moments";
+fn a_restore_killed_at_random_moments_is_settled() {
+    const TEST: &str = "kill::a_restore_killed_at_random_moments_is_settled";
     if let Some(scratch) = as_child() {
-        let capture = target(scratch.directory.path());
+        let capture = read_target(scratch.directory.path());
         loop {
             let plan = scratch.restore(&capture, &[]);
             scratch.restore(&scratch.as_capture(&plan), &[]);
         }
     }
-    let (scratch, before, after) = wrecked();
+    let (scratch, before, after) = wrecked_workspace();
     for round in 0..20u64 {
-        let mut child = spawn(TEST, &scratch, None);
+        let mut child = spawn_child(TEST, &scratch, None);
         // The moment is the point of the test; nothing waits for anything.
         std::thread::sleep(Duration::from_micros(3_000 + round * 2_711 % 40_000));
         child.kill().unwrap();

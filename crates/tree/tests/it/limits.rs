@@ -12,7 +12,7 @@ use crate::support::{Failure, Scratch, look, rel, tell_skipped};
 const DIRECTORY: &str = "TAKEBACK_LIMITS_DIRECTORY";
 
 /// Runs a test of this file again, as somebody else.
-fn as_nobody(test: &str, directory: &Path) {
+fn run_as_nobody(test: &str, directory: &Path) {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(std::env::current_exe().unwrap())
@@ -24,16 +24,16 @@ fn as_nobody(test: &str, directory: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
 }
 
-fn own(path: &Path, uid: u32) {
+fn change_owner(path: &Path, uid: u32) {
     std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
     if path.is_dir() && !path.is_symlink() {
-        fs::read_dir(path).unwrap().for_each(|entry| own(&entry.unwrap().path(), uid));
+        fs::read_dir(path).unwrap().for_each(|entry| change_owner(&entry.unwrap().path(), uid));
     }
 }
 
 #[test]
-fn a_directory_of_somebody_else() {
-    const TEST: &str = "limits::a_directory_of_somebody_else";
+fn a_directory_of_another_user_stays_as_it_was() {
+    const TEST: &str = "limits::a_directory_of_another_user_stays_as_it_was";
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let scratch = Scratch::at(Path::new(&directory));
         let text = fs::read_to_string(scratch.directory.path().join("target.json")).unwrap();
@@ -74,13 +74,13 @@ fn a_directory_of_somebody_else() {
     }
     let target = serde_json::json!({ "tree": capture.tree, "filter": capture.filter });
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
-    own(scratch.directory.path(), 65534);
+    change_owner(scratch.directory.path(), 65534);
     std::os::unix::fs::chown(scratch.path("theirs"), Some(0), Some(0)).unwrap();
     // Not even its owner could write there without changing its mode first.
     scratch.chmod("theirs", 0o555);
     scratch.chmod("mine", 0o555);
     fs::set_permissions(scratch.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    as_nobody(TEST, scratch.directory.path());
+    run_as_nobody(TEST, scratch.directory.path());
 }
 
 /// A small file system in memory, unmounted at the end.
@@ -105,7 +105,7 @@ impl Drop for Tmpfs {
 }
 
 #[test]
-fn a_full_disk() {
+fn a_full_disk_leaves_the_workspace_as_it_was() {
     let scratch = Scratch::new();
     let Some(_tmpfs) = Tmpfs::mount(&scratch.root, "1m") else {
         tell_skipped("cannot mount: that needs root");

@@ -60,29 +60,29 @@ enum Action {
     KilledRestore(prop::sample::Index, usize),
 }
 
-fn path() -> impl Strategy<Value = String> {
+fn any_path() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(&NAMES[..]), 1..4).prop_map(|names| names.join("/"))
 }
 
-fn action() -> impl Strategy<Value = Action> {
+fn any_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         1 => (any::<prop::sample::Index>(), 0usize..60).prop_map(|(index, nth)| Action::KilledRestore(index, nth)),
-        6 => (path(), any::<u8>()).prop_map(|(path, seed)| Action::Write(path, seed)),
-        2 => path().prop_map(Action::MakeDirectory),
-        1 => (path(), any::<u8>()).prop_map(|(path, seed)| Action::Link(path, seed)),
-        3 => path().prop_map(Action::Remove),
-        2 => (path(), path()).prop_map(|(from, to)| Action::Rename(from, to)),
-        2 => (path(), 0usize..4).prop_map(|(path, mode)| Action::Chmod(path, mode)),
-        2 => (path(), prop::collection::vec(0usize..IGNORES.len(), 0..3)).prop_map(|(path, lines)| Action::Ignore(path, lines)),
-        1 => path().prop_map(Action::Clone),
+        6 => (any_path(), any::<u8>()).prop_map(|(path, seed)| Action::Write(path, seed)),
+        2 => any_path().prop_map(Action::MakeDirectory),
+        1 => (any_path(), any::<u8>()).prop_map(|(path, seed)| Action::Link(path, seed)),
+        3 => any_path().prop_map(Action::Remove),
+        2 => (any_path(), any_path()).prop_map(|(from, to)| Action::Rename(from, to)),
+        2 => (any_path(), 0usize..4).prop_map(|(path, mode)| Action::Chmod(path, mode)),
+        2 => (any_path(), prop::collection::vec(0usize..IGNORES.len(), 0..3)).prop_map(|(path, lines)| Action::Ignore(path, lines)),
+        1 => any_path().prop_map(Action::Clone),
         4 => Just(Action::Capture),
         4 => any::<prop::sample::Index>().prop_map(Action::Restore),
-        1 => (any::<prop::sample::Index>(), path()).prop_map(|(index, path)| Action::RestorePath(index, path)),
+        1 => (any::<prop::sample::Index>(), any_path()).prop_map(|(index, path)| Action::RestorePath(index, path)),
         2 => (any::<prop::sample::Index>(), 0usize..60, any::<bool>()).prop_map(|(index, nth, lasting)| Action::FailingRestore(index, nth, lasting)),
     ]
 }
 
-fn look(scratch: &Scratch) -> State {
+fn read_state(scratch: &Scratch) -> State {
     let mut state = State::new();
     let mut pending = vec![scratch.root.clone()];
     while let Some(directory) = pending.pop() {
@@ -119,7 +119,7 @@ fn name(path: &str) -> &str {
 }
 
 /// The paths above a path, nearest first.
-fn above(path: &str) -> impl Iterator<Item = &str> {
+fn list_above(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(parent, _)| parent))
         .skip(1)
 }
@@ -129,9 +129,9 @@ fn is_directory(thing: Option<&Thing>) -> bool {
 }
 
 /// The rules, written down once more and as simply as possible.
-fn coverage(state: &State) -> BTreeMap<String, Cover> {
+fn model_coverage(state: &State) -> BTreeMap<String, Cover> {
     let ignored = |path: &str, is_directory: bool| {
-        above(path).chain([""]).any(|directory| {
+        list_above(path).chain([""]).any(|directory| {
             let file = if directory.is_empty() {
                 ".gitignore".to_owned()
             } else {
@@ -167,26 +167,26 @@ fn coverage(state: &State) -> BTreeMap<String, Cover> {
 }
 
 /// What a restore of everything (or of what `asks` for) must lead to; `None` if it is blocked.
-fn expected(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<State> {
-    let (now_covers, then_covers) = (coverage(now), coverage(then));
+fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<State> {
+    let (now_covers, then_covers) = (model_coverage(now), model_coverage(then));
     let captured = |covers: &BTreeMap<String, Cover>, path: &str| {
         matches!(covers.get(path), Some(Cover::Plain | Cover::Guarded))
     };
     let uncovered_then = |path: &str| {
         std::iter::once(path)
-            .chain(above(path))
+            .chain(list_above(path))
             .any(|path| then_covers.get(path) == Some(&Cover::Uncovered))
     };
     // By the rules of that time, for a path that did not exist then.
     let guarded_then = |path: &str| {
         let mut hypothetical = then.clone();
-        let mut places: Vec<&str> = above(path).collect();
+        let mut places: Vec<&str> = list_above(path).collect();
         places.reverse();
         for place in places {
             hypothetical.entry(place.to_owned()).or_insert(Thing::Directory(0o755));
         }
         hypothetical.entry(path.to_owned()).or_insert(Thing::File(0o644, String::new()));
-        coverage(&hypothetical).get(path) == Some(&Cover::Guarded)
+        model_coverage(&hypothetical).get(path) == Some(&Cover::Guarded)
     };
     let mut result = now.clone();
     // What the target has.
@@ -197,7 +197,7 @@ fn expected(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<St
         if guarded
             && present.is_some()
             && !is_directory(present)
-            && !above(path).any(|path| {
+            && !list_above(path).any(|path| {
                 then.contains_key(path)
                     && now.contains_key(path)
                     && is_directory(then.get(path))
@@ -210,7 +210,7 @@ fn expected(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<St
             // A directory in the way goes with all that is in it, unless that is never captured.
             let below: Vec<String> = result
                 .keys()
-                .filter(|other| above(other).any(|above| above == path))
+                .filter(|other| list_above(other).any(|above| above == path))
                 .cloned()
                 .collect();
             if below.iter().any(|path| now[path] == Thing::Repository) {
@@ -248,7 +248,7 @@ fn expected(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<St
     // What was below something that is not a directory any more is gone.
     let gone: Vec<String> = result
         .keys()
-        .filter(|path| above(path).any(|above| !is_directory(result.get(above))))
+        .filter(|path| list_above(path).any(|above| !is_directory(result.get(above))))
         .cloned()
         .collect();
     gone.iter().for_each(|path| drop(result.remove(path)));
@@ -336,9 +336,9 @@ impl Machine {
     }
 
     fn capture(&mut self) {
-        let state = look(&self.scratch);
+        let state = read_state(&self.scratch);
         let capture = self.scratch.capture();
-        let covers = coverage(&state);
+        let covers = model_coverage(&state);
         let uncovered: Vec<String> =
             capture.uncovered.iter().map(|found| found.path.to_string()).collect();
         let of = |cover: Cover| {
@@ -357,16 +357,16 @@ impl Machine {
             return;
         }
         let (capture, then) = index.get(&self.captures);
-        let now = look(&self.scratch);
+        let now = read_state(&self.scratch);
         let asks = |candidate: &str| {
             path.is_none_or(|path| candidate == path || candidate.starts_with(&format!("{path}/")))
         };
         if let Some(path) = path {
             // Single paths: only where nothing on the way is guarded, uncovered or in the way.
             let plain = |state: &State| {
-                let covers = coverage(state);
+                let covers = model_coverage(state);
                 covers.iter().all(|(path, cover)| !asks(path) || *cover == Cover::Plain)
-                    && above(path).all(|above| {
+                    && list_above(path).all(|above| {
                         is_directory(state.get(above)) && covers[above] == Cover::Plain
                     })
             };
@@ -376,13 +376,13 @@ impl Machine {
             }
         }
         let paths: Vec<&str> = path.into_iter().collect();
-        let expected = expected(&now, then, &asks);
+        let expected = expected_state(&now, then, &asks);
         match (self.scratch.try_restore(capture, &paths), expected) {
             (Ok(_), Some(expected)) => {
-                assert_eq!(look(&self.scratch), expected, "now {now:#?} then {then:#?}");
+                assert_eq!(read_state(&self.scratch), expected, "now {now:#?} then {then:#?}");
             }
             (Err(Failure::Restore(RestoreError::Blocked(_))), None) => {
-                assert_eq!(look(&self.scratch), now);
+                assert_eq!(read_state(&self.scratch), now);
             }
             (result, expected) => {
                 panic!("{result:?} but expected {expected:#?}, now {now:#?} then {then:#?}")
@@ -395,8 +395,8 @@ impl Machine {
             return;
         }
         let (capture, then) = index.get(&self.captures);
-        let now = look(&self.scratch);
-        let expected = expected(&now, then, &|_| true);
+        let now = read_state(&self.scratch);
+        let expected = expected_state(&now, then, &|_| true);
         let workspace =
             self.scratch.store.workspace(&self.scratch.root, &Default::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
@@ -410,13 +410,13 @@ impl Machine {
             Err(RestoreError::NotReverted { .. }) => {
                 // The next command finishes or reverts it.
                 drop(workspace.lock().unwrap());
-                let after = look(&self.scratch);
+                let after = read_state(&self.scratch);
                 assert!(after == now || Some(after) == expected);
             }
-            Err(_) => assert_eq!(look(&self.scratch), now),
+            Err(_) => assert_eq!(read_state(&self.scratch), now),
             Ok(_) => {
                 drop(workspace.lock().unwrap());
-                assert_eq!(Some(look(&self.scratch)), expected);
+                assert_eq!(Some(read_state(&self.scratch)), expected);
             }
         }
     }
@@ -426,13 +426,13 @@ impl Machine {
             return;
         }
         let (capture, then) = index.get(&self.captures);
-        let now = look(&self.scratch);
-        let expected = expected(&now, then, &|_| true);
+        let now = read_state(&self.scratch);
+        let expected = expected_state(&now, then, &|_| true);
         killed_restore(&self.scratch, capture, nth);
         let workspace =
             self.scratch.store.workspace(&self.scratch.root, &Default::default()).unwrap();
         drop(workspace.lock().unwrap());
-        let after = look(&self.scratch);
+        let after = read_state(&self.scratch);
         assert!(
             after == now || Some(&after) == expected.as_ref(),
             "{after:#?} now {now:#?} then {then:#?}"
@@ -443,7 +443,7 @@ impl Machine {
     fn finish(&self) {
         self.scratch.fsck();
         let Some((capture, state)) = self.captures.last() else { return };
-        let covers = coverage(state);
+        let covers = model_coverage(state);
         let listed: BTreeMap<String, String> = self
             .scratch
             .raw_tree(capture.tree)
@@ -474,9 +474,9 @@ impl Machine {
 }
 
 #[test]
-fn random_histories() {
+fn random_histories_agree_with_the_model() {
     // Failures are injected into the whole process, so it has to be one of its own.
-    in_own_process("model::random_histories", || {
+    in_own_process("model::random_histories_agree_with_the_model", || {
         let cases = std::env::var("TAKEBACK_MODEL_CASES")
             .ok()
             .and_then(|cases| cases.parse().ok())
@@ -487,7 +487,7 @@ fn random_histories() {
             max_shrink_iters: 2000,
             ..Config::default()
         };
-        let actions = prop::collection::vec(action(), 1..40);
+        let actions = prop::collection::vec(any_action(), 1..40);
         TestRunner::new(config)
             .run(&actions, |actions| {
                 let mut machine = Machine::new();

@@ -12,7 +12,7 @@ use crate::support::Scratch;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A workspace on an ordinary file system, one in memory, and one that keeps whole seconds only.
-fn everywhere() -> impl Iterator<Item = Scratch> {
+fn all_file_systems() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::new()), Some(Scratch::in_memory()), Scratch::in_whole_seconds()]
         .into_iter()
         .flatten()
@@ -64,8 +64,8 @@ fn hidden_change(
 }
 
 #[test]
-fn a_rewrite_right_after_a_capture() {
-    for scratch in everywhere() {
+fn a_rewrite_right_after_a_capture_is_noticed() {
+    for scratch in all_file_systems() {
         scratch.write("f", "0000");
         for round in 1..20 {
             let before = scratch.capture_only();
@@ -78,7 +78,7 @@ fn a_rewrite_right_after_a_capture() {
 }
 
 #[test]
-fn a_rewrite_that_no_time_shows() {
+fn a_rewrite_that_no_time_shows_is_noticed() {
     let Some(scratch) = Scratch::in_whole_seconds() else { return };
     scratch.write("f", "0000");
     let (before, after) =
@@ -101,8 +101,8 @@ fn an_old_file_is_not_read_again() {
 }
 
 #[test]
-fn a_modification_time_put_back() {
-    for mut scratch in everywhere() {
+fn a_change_with_an_old_modification_time_is_noticed() {
+    for mut scratch in all_file_systems() {
         // On whole seconds only its age tells that the file is to be read again.
         scratch.ahead = if fs::metadata(&scratch.root).unwrap().mtime_nsec() == 0 {
             Duration::ZERO
@@ -121,8 +121,8 @@ fn a_modification_time_put_back() {
 }
 
 #[test]
-fn another_file_of_the_same_size_and_time() {
-    for mut scratch in everywhere() {
+fn another_file_of_the_same_size_and_time_is_noticed() {
+    for mut scratch in all_file_systems() {
         scratch.ahead = HOUR;
         scratch.write("d/f", "one");
         let before = scratch.capture_only();
@@ -136,8 +136,8 @@ fn another_file_of_the_same_size_and_time() {
 }
 
 #[test]
-fn other_permissions() {
-    for mut scratch in everywhere() {
+fn other_permissions_are_noticed() {
+    for mut scratch in all_file_systems() {
         scratch.ahead = HOUR;
         for path in ["f", "d/g", "d/e/h"] {
             scratch.write(path, "x");
@@ -153,8 +153,8 @@ fn other_permissions() {
 }
 
 #[test]
-fn a_symlink_that_leads_elsewhere() {
-    for mut scratch in everywhere() {
+fn a_symlink_that_leads_elsewhere_is_noticed() {
+    for mut scratch in all_file_systems() {
         scratch.ahead = HOUR;
         scratch.link("one", "l");
         let before = scratch.capture_only();
@@ -167,8 +167,8 @@ fn a_symlink_that_leads_elsewhere() {
 }
 
 #[test]
-fn names_that_came_and_went_right_after_a_capture() {
-    for scratch in everywhere() {
+fn names_that_come_and_go_right_after_a_capture_are_noticed() {
+    for scratch in all_file_systems() {
         scratch.mkdir("d");
         for round in 0..20 {
             let before = scratch.capture_only();
@@ -185,7 +185,7 @@ fn names_that_came_and_went_right_after_a_capture() {
 }
 
 #[test]
-fn a_new_name_that_no_time_shows() {
+fn a_new_name_that_no_time_shows_is_noticed() {
     let Some(scratch) = Scratch::in_whole_seconds() else { return };
     scratch.mkdir("d");
     let change = |round| scratch.write(format!("d/{round}"), "x");
@@ -195,8 +195,8 @@ fn a_new_name_that_no_time_shows() {
 }
 
 #[test]
-fn many_quick_changes() {
-    for (scratch, rounds) in everywhere().zip([100, 100, 300]) {
+fn many_quick_changes_are_noticed() {
+    for (scratch, rounds) in all_file_systems().zip([100, 100, 300]) {
         let mut seed = 1u32;
         let mut random = |below: u32| {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

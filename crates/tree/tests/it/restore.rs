@@ -7,7 +7,7 @@ use takeback_tree::{BlockedReason, KeptReason, PlanError, RestoreError};
 
 use crate::support::{Failure, Scratch, git, look, rel};
 
-fn strings(paths: &[takeback_tree::RelPath]) -> Vec<String> {
+fn to_strings(paths: &[takeback_tree::RelPath]) -> Vec<String> {
     paths.iter().map(ToString::to_string).collect()
 }
 
@@ -78,7 +78,7 @@ fn unchanged_files_are_not_touched() {
 }
 
 #[test]
-fn single_paths() {
+fn single_paths_are_restored_alone() {
     let scratch = project();
     let capture = scratch.capture();
     scratch.write("src/main.rs", "changed");
@@ -88,14 +88,14 @@ fn single_paths() {
     scratch.write("*.rs", "a name, not a pattern");
     let plan = scratch.restore(&capture, &["src/lib"]);
     assert_eq!(
-        (strings(&plan.writes), strings(&plan.deletes)),
+        (to_strings(&plan.writes), to_strings(&plan.deletes)),
         (vec!["src/lib/a.rs".into()], vec!["src/lib/new.rs".into()])
     );
     assert_eq!(scratch.read("src/main.rs"), "changed");
     assert!(!scratch.exists("run.sh"));
     let plan = scratch.restore(&capture, &["*.rs", "run.sh"]);
     assert_eq!(
-        (strings(&plan.writes), strings(&plan.deletes)),
+        (to_strings(&plan.writes), to_strings(&plan.deletes)),
         (vec!["run.sh".into()], vec!["*.rs".into()])
     );
     assert_eq!(scratch.read("src/main.rs"), "changed");
@@ -125,7 +125,7 @@ fn an_empty_tree_can_be_restored() {
 }
 
 #[test]
-fn guarded_files() {
+fn guarded_files_are_restored_only_by_name() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", ".env\n*.db\n");
     scratch.write(".env", "KEY=1");
@@ -136,8 +136,8 @@ fn guarded_files() {
     scratch.remove("gone.db");
     scratch.write("later.db", "created since");
     let plan = scratch.restore(&capture, &[]);
-    assert_eq!(strings(&plan.writes), ["gone.db"]);
-    assert_eq!(strings(&plan.guarded), [".env", "later.db"]);
+    assert_eq!(to_strings(&plan.writes), ["gone.db"]);
+    assert_eq!(to_strings(&plan.guarded), [".env", "later.db"]);
     assert_eq!((scratch.read(".env"), scratch.read("gone.db")), ("KEY=2".into(), "data".into()));
     assert!(scratch.exists("later.db"));
     // A directory is not a name.
@@ -241,7 +241,7 @@ fn what_is_never_captured_stays_in_a_directory_created_since() {
 }
 
 #[test]
-fn a_directory_with_ignored_content_where_the_target_has_a_file() {
+fn a_directory_with_ignored_content_gives_way_to_a_file() {
     let scratch = Scratch::new();
     scratch.write("thing", "a file");
     let capture = scratch.capture();
@@ -315,7 +315,7 @@ fn too_much_in_the_way_blocks_the_plan() {
 }
 
 #[test]
-fn never_through_a_symlink() {
+fn nothing_is_restored_through_a_symlink() {
     let scratch = Scratch::new();
     scratch.write("dir/file", "1");
     let capture = scratch.capture();
@@ -331,7 +331,7 @@ fn never_through_a_symlink() {
 }
 
 #[test]
-fn a_directory_swapped_for_a_link_after_the_plan() {
+fn a_directory_swapped_for_a_link_after_the_plan_is_noticed() {
     let scratch = Scratch::new();
     scratch.write("dir/file", "1");
     let capture = scratch.capture();
@@ -386,7 +386,7 @@ fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
     scratch.write("a", "2");
     let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let target = takeback_tree::Target {
+    let target = takeback_tree::RestoreTarget {
         tree: capture.tree,
         filter: &capture.filter,
         uncovered: &[],
@@ -402,7 +402,7 @@ fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
 }
 
 #[test]
-fn modes_of_directories_that_have_to_be_written_in() {
+fn read_only_directories_get_their_modes_back() {
     let scratch = Scratch::new();
     scratch.write("locked/file", "1");
     scratch.write("locked/sub/file", "1");
@@ -464,7 +464,7 @@ fn a_guarded_file_that_cannot_be_captured_blocks_nothing() {
     .unwrap();
     scratch.write("a", "2");
     let plan = scratch.restore(&capture, &[]);
-    assert_eq!(strings(&plan.guarded), [".env"]);
+    assert_eq!(to_strings(&plan.guarded), [".env"]);
     assert_eq!(scratch.read("a"), "1");
 }
 

@@ -11,8 +11,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use takeback_tree::{
-    Capture, CaptureError, CaptureOptions, ForbiddenRoots, Oid, Outcome, Pin, Plan, PlanError,
-    RelPath, RestoreError, Rules, Store, Target,
+    Capture, CaptureError, CaptureOptions, CaptureRules, ForbiddenRoots, Oid, Pin, Plan, PlanError,
+    RelPath, RestoreError, RestoreOutcome, RestoreTarget, Store,
 };
 
 /// Why a restore did not happen.
@@ -45,7 +45,7 @@ pub struct Scratch {
     pub directory: Directory,
     pub store: Store,
     pub root: PathBuf,
-    pub rules: Rules,
+    pub rules: CaptureRules,
     pub named: Vec<RelPath>,
     /// How far the clock of captures is ahead: an hour makes everything old enough to be trusted.
     pub ahead: Duration,
@@ -108,7 +108,7 @@ impl Scratch {
             directory,
             store,
             root,
-            rules: Rules::default(),
+            rules: CaptureRules::default(),
             named: Vec::new(),
             ahead: Duration::ZERO,
         }
@@ -217,7 +217,7 @@ impl Scratch {
         target: &Capture,
         paths: &[&str],
     ) -> Result<Plan, PlanError> {
-        let target = Target {
+        let target = RestoreTarget {
             tree: target.tree,
             filter: &target.filter,
             uncovered: &target.uncovered,
@@ -233,7 +233,7 @@ impl Scratch {
         &self,
         target: &Capture,
         paths: &[&str],
-    ) -> Result<(Plan, Outcome), Failure> {
+    ) -> Result<(Plan, RestoreOutcome), Failure> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let plan = self.plan_with(&mut lock, target, paths).map_err(Failure::Plan)?;
@@ -248,7 +248,7 @@ impl Scratch {
         &self,
         target: &Capture,
         meanwhile: impl FnOnce(),
-    ) -> Result<Outcome, RestoreError> {
+    ) -> Result<RestoreOutcome, RestoreError> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let plan = self.plan_with(&mut lock, target, &[]).unwrap();

@@ -102,7 +102,8 @@ pub(crate) fn pin_tree(
         record.repository = Some(repository.head());
         attachment = attach_index(lock, &repository, record.seq)?;
     }
-    let pin = lock.pin_with(tree, opened.system_time(), &record.message(), attachment)?;
+    let pin =
+        lock.pin_with_attachment(tree, opened.system_time(), &record.message(), attachment)?;
     Ok(Checkpoint { pin, record })
 }
 
@@ -122,7 +123,7 @@ fn attach_index(
         return Ok(Some(known.attachment));
     }
     let Some(copy) = repository.copy_index() else { return Ok(None) };
-    let attachment = lock.attach(&copy)?;
+    let attachment = lock.add_attachment(&copy)?;
     // The stamp belongs to the copy only if git did not write the index meanwhile.
     if repository.index_stamp() == Some(stamp) {
         let _ = hook_state.set_index(&IndexState { stamp, attachment, seq });

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use takeback_base::paths::{canonicalize, canonicalize_parent};
-use takeback_tree::{AnyPath, CaptureError, RelPath, Rules, Workspace, WorkspaceError};
+use takeback_tree::{AnyPath, CaptureError, CaptureRules, RelPath, Workspace, WorkspaceError};
 
 use super::call::{CallContext, analyze_call};
 use crate::Opened;
@@ -31,7 +31,7 @@ pub(super) enum PathKind {
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct ProtectedPath {
     pub(super) kind: PathKind,
-    pub(super) rules: Rules,
+    pub(super) rules: CaptureRules,
     pub(super) named: Vec<RelPath>,
 }
 

@@ -88,7 +88,7 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
         return Ok(report);
     }
     let store = opened.store()?;
-    report.bytes_before = store.bytes()?;
+    report.bytes_before = store.measure_size()?;
     let mut workspaces = read_workspaces(store, opened.now())?;
     for workspace in &mut workspaces {
         prune_workspace(opened, workspace, oldest, options, &mut report)?;
@@ -112,7 +112,7 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
             state::write(&opened.last_prune(), &opened.now())?;
         }
     }
-    report.bytes_after = store.bytes()?;
+    report.bytes_after = store.measure_size()?;
     report.over_limit = !options.dry_run && report.bytes_after > limit;
     Ok(report)
 }
@@ -216,22 +216,13 @@ fn forget_old_state(
     let _ = opened.failure_log().forget_before(oldest);
 }
 
-/// Waits a moment until no other process uses a workspace. Returns `None` if it stays in use, or if
-/// a restore in it was cut off.
+/// Waits until no other process uses a workspace. Returns `None` if it stays in use, or if a restore
+/// in it was cut off.
 pub(super) fn wait_for_workspace(
     store: &Store,
     id: &WorkspaceId,
 ) -> Result<Option<WorkspaceGuard>, StoreError> {
-    const ATTEMPTS: u32 = 50;
-    for attempt in 0..ATTEMPTS {
-        if let Some(guard) = store.try_lock_workspace(id)? {
-            return Ok(Some(guard).filter(|guard| !guard.has_unfinished_restore()));
-        }
-        if attempt + 1 < ATTEMPTS {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-    Ok(None)
+    Ok(store.wait_for_workspace(id)?.filter(|guard| !guard.has_unfinished_restore()))
 }
 
 /// Reads all workspaces with their histories.

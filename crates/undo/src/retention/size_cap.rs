@@ -27,7 +27,7 @@ pub(super) fn enforce_size_cap(
     report: &mut PruneReport,
 ) -> Result<(), PruneError> {
     loop {
-        let size = store.bytes()?;
+        let size = store.measure_size()?;
         if size <= limit {
             return Ok(());
         }
@@ -102,7 +102,7 @@ fn count_needed(
     let staying = all.map(|known| &known.pin.name).filter(|name| !going.contains(name));
     let last_first = candidates.iter().rev().map(|candidate| &candidate.name);
     let order: Vec<PinName> = staying.chain(last_first).chain(gone).cloned().collect();
-    let mut weights = store.weigh(&order)?;
+    let mut weights = store.weigh_pins(&order)?;
     let mut freed: u64 = weights.split_off(weights.len() - gone.len()).iter().sum();
     for (count, weight) in weights.iter().rev().take(candidates.len()).enumerate() {
         if freed >= bytes {

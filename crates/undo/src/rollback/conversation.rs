@@ -6,7 +6,7 @@ use takeback_base::errors::error_chain;
 use takeback_ledger::{LedgerError, Time};
 
 use super::RollbackError;
-use super::planned::{ChatStep, ChatView, Goal, Planned, RollbackView};
+use super::planned::{ChatStep, ChatView, Goal, PlannedWork, RollbackView};
 use crate::Opened;
 use crate::history::FoundCheckpoint;
 use crate::history::record::{CallRef, Chat, Kind};
@@ -77,11 +77,11 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
 /// failure is only a warning, unless the conversation is all there is.
 pub(super) fn move_conversation(
     opened: &Opened,
-    planned: &Planned,
+    work: &PlannedWork,
     now: Time,
     view: &mut RollbackView,
 ) -> Result<(), RollbackError> {
-    let Some(step) = &planned.goal.chat else { return Ok(()) };
+    let Some(step) = &work.goal.chat else { return Ok(()) };
     match (move_messages(opened, step, now), step.redo) {
         (Ok(messages), None) => view.undone_messages = messages,
         (Ok(messages), Some(_)) => view.redone_messages = messages,
@@ -91,7 +91,7 @@ pub(super) fn move_conversation(
                 step.chat.session
             ));
         }
-        (Err(error), _) if planned.files.is_some() => {
+        (Err(error), _) if work.files.is_some() => {
             (view.undone_messages, view.chat) = (0, None);
             let error = error_chain(&error);
             view.warnings.push(format!("the conversation stays as it is: {error}"));

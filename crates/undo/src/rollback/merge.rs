@@ -272,7 +272,7 @@ impl MergeWriter {
             Conflicts::Ours => self.write_lines(part.ours),
             Conflicts::Theirs => self.write_lines(part.theirs),
             Conflicts::Markers { ours, base, theirs } => {
-                self.write_conflict(part, ours, base, theirs)
+                self.write_conflict(part, ours, base, theirs);
             }
         }
     }

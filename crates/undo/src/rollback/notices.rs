@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use takeback_base::errors::error_chain;
 use takeback_ledger::{LedgerError, Time};
-use takeback_tree::{Kind, Oid, RelPath, Workspace};
+use takeback_tree::{ObjectKind, Oid, RelPath, Workspace};
 
 use crate::Opened;
 use crate::history::record::{Checkpoint, RollbackRecord};
@@ -114,7 +114,7 @@ pub(super) fn leave_after_recovery(
 /// directory is named only if it is empty: otherwise its files are named.
 fn write_body(workspace: &Workspace<'_>, summary: &RollbackSummary<'_>) -> Value {
     let store = workspace.store();
-    let entry = |path: &RelPath| store.entry(&summary.tree, path).ok().flatten();
+    let entry = |path: &RelPath| store.find_entry(&summary.tree, path).ok().flatten();
     let mut files = Vec::new();
     let mut count = summary.deleted.len();
     for (number, path) in summary.restored.iter().enumerate() {
@@ -212,5 +212,5 @@ fn is_unchanged(workspace: &Path, file: &BodyFile) -> bool {
         // A directory has no content to compare.
         return true;
     };
-    present.map_or(true, |present| Oid::of(Kind::Blob, &present).to_string() == *content)
+    present.map_or(true, |present| Oid::of(ObjectKind::Blob, &present).to_string() == *content)
 }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use takeback_base::paths::{canonicalize_or_keep, canonicalize_parent, normalize};
-use takeback_tree::{AnyPath, Kept, KeptReason, Lock, Plan, RelPath, Uncovered, Workspace};
+use takeback_tree::{AnyPath, KeptPath, KeptReason, Lock, Plan, RelPath, Uncovered, Workspace};
 
 use super::conversation::{count_messages, find_conversation};
-use super::planned::{ChatStep, Goal, Planned, RollbackView, TargetState};
+use super::planned::{ChatStep, Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes};
 use super::turn::find_turn;
@@ -82,8 +82,8 @@ impl Planner<'_> {
         let mut planned = self.finish_plan(goal, files, warnings);
         let view = &mut planned.view;
         view.effects = effects_since(self.opened, self.workspace, checkpoint, &mut view.warnings);
-        if let Some(files) = &planned.files {
-            let named = &planned.goal.named;
+        if let Some(files) = &planned.work.files {
+            let named = &planned.work.goal.named;
             view.others =
                 find_others_changes(self.workspace, self.history, checkpoint, files, named)?;
         }
@@ -142,7 +142,7 @@ impl Planner<'_> {
         let capture = self.opened.capture_options(&self.opened.rules, &named);
         let present = lock.capture_readable(&capture)?;
         let turn = find_turn(self.workspace, self.history, &present, &named, options)?;
-        let tree = lock.edit(present.tree, &turn.edits)?;
+        let tree = lock.edit_tree(present.tree, &turn.edits)?;
         let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;
         // These paths were captured before the turn, and are captured now.
         let is_touched =
@@ -171,7 +171,7 @@ impl Planner<'_> {
         let mut planned = self.finish_plan(goal, Some(files), Vec::new());
         let view = &mut planned.view;
         let kept = turn.not_covered.into_iter();
-        view.kept.extend(kept.map(|path| Kept { path, reason: KeptReason::NotCovered }));
+        view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotCovered }));
         view.row = Some(turn.row.number);
         view.effects = effects_of_row(self.opened, &WorkspaceRef::of(self.workspace), &turn.row);
         (view.conflicts, view.uncertain) = (turn.conflicts, turn.uncertain);
@@ -189,14 +189,14 @@ impl Planner<'_> {
             view.blocked = files.blocked.clone();
         }
         count_messages(self.opened, &goal, &mut view);
-        Planned {
+        let work = PlannedWork {
             workspace: AnyPath(self.workspace.subject()),
             goal,
             files,
             newest: self.history.newest(),
             sessions: self.history.sessions(),
-            view,
-        }
+        };
+        Planned { work, view }
     }
 }
 
@@ -210,7 +210,7 @@ pub(super) fn plan_files(
     let options = opened.capture_options(&opened.rules, &goal.named);
     if let Some(edits) = &goal.edits {
         let present = lock.capture_readable(&options)?;
-        if lock.edit(present.tree, edits)? != goal.state.tree {
+        if lock.edit_tree(present.tree, edits)? != goal.state.tree {
             return Err(RollbackError::Changed);
         }
     }

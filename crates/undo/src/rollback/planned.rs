@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use takeback_ledger::Time;
-use takeback_tree::{AnyPath, Blocked, Edit, Filter, Kept, Oid, Plan, RelPath, Target, Uncovered};
+use takeback_tree::{
+    AnyPath, BlockedPath, Filter, KeptPath, Oid, Plan, RelPath, RestoreTarget, TreeEdit, Uncovered,
+};
 
 use super::repository::Head;
 use super::turn::Conflict;
@@ -15,6 +17,13 @@ use crate::history::record::{Action, Chat, Checkpoint};
 /// sent while the user thinks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Planned {
+    pub(super) work: PlannedWork,
+    pub(super) view: RollbackView,
+}
+
+/// Everything that applying a plan needs to know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct PlannedWork {
     /// The directory of the workspace, or the single file.
     pub(super) workspace: AnyPath,
     pub(super) goal: Goal,
@@ -24,7 +33,6 @@ pub struct Planned {
     pub(super) newest: u64,
     /// The sessions that have worked in the workspace up to that checkpoint.
     pub(super) sessions: BTreeSet<String>,
-    pub(super) view: RollbackView,
 }
 
 /// The state to return to, and what else has to be done.
@@ -37,7 +45,7 @@ pub(super) struct Goal {
     pub(super) index: Option<Oid>,
     pub(super) state: TargetState,
     /// The edits that make the target state out of the present, for the undo of a turn.
-    pub(super) edits: Option<Vec<Edit>>,
+    pub(super) edits: Option<Vec<TreeEdit>>,
     /// The safety checkpoint of the rollback that this one reverses, and the state that it led to.
     pub(super) reverses: Option<(Oid, Oid)>,
     pub(super) paths: Vec<RelPath>,
@@ -78,11 +86,11 @@ pub struct RollbackView {
     pub restored: Vec<RelPath>,
     pub deleted: Vec<RelPath>,
     pub guarded: Vec<RelPath>,
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptPath>,
     /// The new names of old files that another program wrote to during the rollback.
     pub saved: Vec<RelPath>,
     pub uncovered: Vec<Uncovered>,
-    pub blocked: Vec<Blocked>,
+    pub blocked: Vec<BlockedPath>,
     /// The restored and deleted files that others changed after the agent.
     pub others: Vec<RelPath>,
     /// The files that were changed since the turn in the same lines.
@@ -141,8 +149,9 @@ impl Planned {
     /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         // A reversal is recorded even if it changes nothing, so that the next one goes further.
-        let is_reversal = self.goal.reverses.is_some();
-        let is_more = self.goal.chat.is_some() || self.goal.index.is_some();
+        let goal = &self.work.goal;
+        let is_reversal = goal.reverses.is_some();
+        let is_more = goal.chat.is_some() || goal.index.is_some();
         self.view.changes_no_file() && !is_reversal && !is_more
     }
 
@@ -155,16 +164,16 @@ impl Planned {
     /// state.
     pub fn digest(&self) -> Oid {
         let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
-        let from = self.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
-        let to = self.goal.state.tree.to_string();
-        Oid::of(takeback_tree::Kind::Blob, &[view, from.into(), to.into()].concat())
+        let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
+        let to = self.work.goal.state.tree.to_string();
+        Oid::of(takeback_tree::ObjectKind::Blob, &[view, from.into(), to.into()].concat())
     }
 }
 
 impl Goal {
-    pub(super) fn target(&self) -> Target<'_> {
+    pub(super) fn target(&self) -> RestoreTarget<'_> {
         let TargetState { tree, filter, uncovered } = &self.state;
-        Target {
+        RestoreTarget {
             tree: *tree,
             filter,
             uncovered,

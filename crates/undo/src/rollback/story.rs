@@ -60,7 +60,7 @@ pub(super) fn find_others_changes(
         .map_err(StoreError::from)?;
     let mut others = Vec::new();
     for path in files.writes.iter().chain(&files.deletes) {
-        let present = store.entry(&files.from, path).map_err(StoreError::from)?;
+        let present = store.find_entry(&files.from, path).map_err(StoreError::from)?;
         if present.is_some_and(|(mode, _)| mode.is_directory()) {
             continue;
         }

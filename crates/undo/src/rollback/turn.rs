@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 use takeback_tree::{
-    Capture, Content, Edit, Entry, Mode, ObjectError, Oid, RelPath, Store, Workspace,
+    Capture, Mode, NewContent, NewEntry, ObjectError, Oid, RelPath, Store, TreeEdit, Workspace,
 };
 
 use super::merge::{self, Conflicts, Merged};
@@ -47,7 +47,7 @@ enum NewNode {
 /// The turn to undo, and the edits that take its changes back.
 pub(super) struct FoundTurn<'h> {
     pub(super) row: Row<'h>,
-    pub(super) edits: Vec<Edit>,
+    pub(super) edits: Vec<TreeEdit>,
     pub(super) conflicts: Vec<Conflict>,
     pub(super) uncertain: Vec<RelPath>,
     /// The paths that were not covered before the turn. They stay as they are.
@@ -137,7 +137,8 @@ impl FoundTurn<'_> {
         let lost = |error| RollbackError::TurnLost(self.row.number, error);
         let mut paths: Vec<RelPath> = self.edits.iter().map(|edit| edit.path.clone()).collect();
         for path in &self.made {
-            let is_in = |tree| store.entry(tree, path).map(|entry| entry.is_some()).map_err(lost);
+            let is_in =
+                |tree| store.find_entry(tree, path).map(|entry| entry.is_some()).map_err(lost);
             if !paths.contains(path) && is_in(present)? && !is_in(target)? {
                 paths.push(path.clone());
             }
@@ -161,7 +162,7 @@ impl FoundTurn<'_> {
         if used.is_empty() {
             return Ok(());
         }
-        let now = store.entry(present, path)?;
+        let now = store.find_entry(present, path)?;
         let (becomes, conflict) = match undo_segments(store, now, &used, options.conflicts)? {
             PathUndo::Unchanged => return Ok(()),
             PathUndo::Becomes(node) => (Some(node), None),
@@ -172,7 +173,7 @@ impl FoundTurn<'_> {
             self.conflicts.push(Conflict { path: path.clone(), reason: reason.into(), resolved });
         }
         if let Some(node) = becomes {
-            self.edits.push(Edit { path: path.clone(), to: node.map(NewNode::into_entry) });
+            self.edits.push(TreeEdit { path: path.clone(), to: node.map(NewNode::into_entry) });
         }
         Ok(())
     }
@@ -195,7 +196,7 @@ impl FoundTurn<'_> {
                 is_possible &= match becomes.get(&path) {
                     Some(is_directory) => *is_directory,
                     None => {
-                        let entry = store.entry(present, &path)?;
+                        let entry = store.find_entry(present, &path)?;
                         entry.is_none_or(|(mode, _)| mode.is_directory())
                     }
                 };
@@ -214,10 +215,10 @@ impl FoundTurn<'_> {
 }
 
 impl NewNode {
-    fn into_entry(self) -> Entry {
+    fn into_entry(self) -> NewEntry {
         match self {
-            NewNode::Known((mode, oid)) => Entry { mode, content: Content::Known(oid) },
-            NewNode::Made(mode, bytes) => Entry { mode, content: Content::Bytes(bytes) },
+            NewNode::Known((mode, oid)) => NewEntry { mode, content: NewContent::Object(oid) },
+            NewNode::Made(mode, bytes) => NewEntry { mode, content: NewContent::Bytes(bytes) },
         }
     }
 

@@ -32,6 +32,7 @@ impl Scratch {
             home,
             settings: Settings::default(),
             redact: false,
+            lock_wait: None,
             clock: SystemTime::now,
             on_recovery: |_| {},
             resume_hint: |_| None,

@@ -125,6 +125,18 @@ Examples:
     Upkeep,
 }
 
+impl Arguments {
+    /// True for the commands that takeback itself starts in the background.
+    pub(crate) fn is_background(&self) -> bool {
+        matches!(
+            self.command,
+            CheckpointsCommand::Warm { .. }
+                | CheckpointsCommand::Tend { .. }
+                | CheckpointsCommand::Upkeep
+        )
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let opened = context.opened()?;
     match &arguments.command {

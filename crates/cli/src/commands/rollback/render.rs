@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use takeback_tree::{Blocked, BlockedReason, Kept, KeptReason, RelPath};
+use takeback_tree::{BlockedPath, BlockedReason, KeptPath, KeptReason, RelPath};
 use takeback_undo::{Action, Head, RollbackView};
 
 use crate::context::Context;
@@ -131,7 +131,7 @@ pub(crate) fn describe_head(head: &Head) -> String {
     }
 }
 
-fn kept(kept: &Kept) -> String {
+fn kept(kept: &KeptPath) -> String {
     match kept.reason {
         KeptReason::NotCovered => format!("{}  (the checkpoint did not cover it)", kept.path),
         KeptReason::NotSaved => {
@@ -141,7 +141,7 @@ fn kept(kept: &Kept) -> String {
     }
 }
 
-fn blocked(blocked: &Blocked) -> String {
+fn blocked(blocked: &BlockedPath) -> String {
     let why = match &blocked.reason {
         BlockedReason::Uncovered(reason) => output::reason(reason),
         BlockedReason::Uncapturable => "is never captured".into(),
