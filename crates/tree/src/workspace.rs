@@ -38,7 +38,7 @@ pub struct Workspace<'s> {
 
 /// The reason why a directory cannot be a workspace.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum WorkspaceError {
     #[error("cannot open {} as a workspace", path.display())]
     Open { path: PathBuf, source: io::Error },
@@ -209,7 +209,7 @@ pub struct Lock<'w> {
 
 /// The reason why a pin was not made.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum PinError {
     /// The message contains NUL.
     #[error("the message of a pin must not contain NUL")]
