@@ -54,7 +54,7 @@ pub struct SkippedCheckpoint {
 /// The error of an import that the store refused.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ImportError {
     Adopt(#[from] AdoptError),
     Pin(#[from] PinError),

@@ -53,7 +53,7 @@ pub struct Adopted {
 
 /// The reason why a state was not adopted.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum AdoptError {
     /// An object that the state needs cannot be read. Other states are not affected.
     #[error(transparent)]

@@ -18,7 +18,7 @@ pub(crate) struct Node {
 
 /// A path at which two trees differ, as [`Store::changed_paths`] finds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct PathChange {
     pub path: RelPath,
     /// The entry in the first tree.

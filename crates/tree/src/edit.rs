@@ -15,7 +15,7 @@ use crate::store::{ObjectError, Store};
 
 /// An edit of one path of a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TreeEdit {
     pub path: RelPath,
     /// The entry that replaces the present one, a directory with everything in it included; `None`
@@ -25,7 +25,7 @@ pub struct TreeEdit {
 
 /// A file, symlink or directory that an edit puts into a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct NewEntry {
     pub mode: Mode,
     pub content: NewContent,
@@ -42,7 +42,7 @@ pub enum NewContent {
 
 /// The reason why a tree was not edited.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum EditError {
     /// No tree has such a path: it is the root itself, or part of it is `.git`.
     #[error("{0} cannot be edited in a tree")]

@@ -32,7 +32,7 @@ const RECENT_BYTES: usize = 24 << 20;
 
 /// The result of a gc or a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct GcOutcome {
     /// The size of all packs and indexes before.
     pub bytes_before: u64,
@@ -48,7 +48,7 @@ pub struct GcOutcome {
 
 /// The reason why a gc or a merge ended without changing anything.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum GcError {
     /// Another process is running a gc, merge or repair.
     #[error("another process is cleaning up this store")]

@@ -83,7 +83,7 @@ impl FromStr for PinSeq {
 
 /// A tree that is kept, with a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Pin {
     pub name: PinName,
     /// The id of the pin's commit.

@@ -36,7 +36,7 @@ pub struct RepairReport {
 
 /// The reason why a repair ended early. No object was lost.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RepairError {
     /// Another process is running a gc, merge or repair.
     #[error("another process is cleaning up this store")]

@@ -80,7 +80,7 @@ impl Default for CaptureRules {
 
 /// The rules of a capture, and the decisions that do not follow from the rules alone.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Filter {
     pub rules: CaptureRules,
     /// Ignored files that git tracked and that were therefore captured like any others.

@@ -72,7 +72,7 @@ pub struct Store {
 
 /// The reason why a store could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum StoreError {
     #[error("cannot {action} {}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
@@ -110,7 +110,7 @@ impl StoreError {
 
 /// The reason why an object cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ObjectError {
     #[error("object {0} is missing from the store")]
     Missing(Oid),

@@ -49,7 +49,7 @@ impl VerifyReport {
 
 /// The state of one pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct PinReport {
     /// The full name of the ref, beginning with `refs/`.
     pub name: String,
@@ -60,7 +60,7 @@ pub struct PinReport {
 
 /// The part of a pin that is left.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum PinState {
     Whole,
     /// Some files and directories, or the attachment, are lost.
@@ -80,7 +80,7 @@ pub enum PinState {
 
 /// A damaged pack or index.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct BrokenPack {
     /// The name: `pack-…` or `multi-pack-index`.
     pub name: String,

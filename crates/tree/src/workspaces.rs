@@ -36,7 +36,7 @@ impl WorkspaceGuard {
 /// The reason why the pins of a workspace were not moved, or not all of them. Trying again
 /// continues.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum MoveError {
     /// A restore was cut off, and its journal knows only the old directory.
     #[error("a restore of workspace {0} was cut off and must be finished first")]

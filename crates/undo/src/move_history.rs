@@ -1,4 +1,4 @@
-//! Moving the history of a workspace to the place that its directory was moved to.
+//! Moves the history of a workspace whose directory was moved.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::history::workspace::find_known_path;
 
 /// A history that was moved.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MovedHistory {
     pub from: PathBuf,
     pub to: PathBuf,
@@ -21,11 +21,11 @@ pub struct MovedHistory {
 
 /// A history that could not be moved.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages speak")]
+#[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum MoveHistoryError {
     #[error("no checkpoints for {}", .0.display())]
     NoHistory(PathBuf),
-    #[error("{} is where the history already is", .0.display())]
+    #[error("the history is already at {}", .0.display())]
     SamePlace(PathBuf),
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
@@ -41,8 +41,8 @@ pub enum MoveHistoryError {
     Open(#[source] OpenError),
 }
 
-/// Moves the history of a workspace whose directory was moved. If the new place has a history
-/// already, the old one comes before it.
+/// Moves the history of a workspace whose directory was moved. If the new directory already has a
+/// history, the old one is put before it.
 pub fn move_history(
     opened: &Opened,
     old: &Path,

@@ -35,7 +35,7 @@ pub struct Opened {
     ledger: Mutex<Option<Ledger>>,
 }
 
-/// The values from outside that an [`Opened`] is made of.
+/// The values that the caller provides to make an [`Opened`].
 pub struct OpenOptions {
     /// Takeback's own directory.
     pub home: PathBuf,
@@ -51,8 +51,8 @@ pub struct OpenOptions {
     pub on_recovery: fn(&Recovery),
     /// Describes how the agent of a session takes back its own copy of the conversation.
     pub resume_hint: fn(&str) -> Option<String>,
-    /// The patience with other processes, for commands that a user waits for. `None`: a workspace is
-    /// waited for until it is free.
+    /// The longest time to wait for other processes, for commands that a user waits for. `None`
+    /// means to wait until the workspace is free.
     pub lock_wait: Option<LockWait>,
 }
 
@@ -74,7 +74,7 @@ impl DerefMut for LedgerGuard<'_> {
 }
 
 impl Opened {
-    /// Takes the values from outside; opens nothing yet.
+    /// Makes the value; opens nothing yet.
     pub fn new(options: OpenOptions) -> Opened {
         let OpenOptions { home, forbidden, settings, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, lock_wait, .. } = options;
@@ -110,12 +110,12 @@ impl Opened {
         &self.rules
     }
 
-    /// The current time, as the ledger counts it.
+    /// The current time, in the ledger's type.
     pub fn now(&self) -> Time {
         Time::from((self.clock)())
     }
 
-    /// The current time, as the system counts it.
+    /// The current time, in the system's type.
     pub(crate) fn system_time(&self) -> SystemTime {
         (self.clock)()
     }
@@ -143,7 +143,7 @@ impl Opened {
         let directory = self.checkpoints_directory();
         let is_first = !self.store_identity().exists();
         if is_first {
-            // A failure here must not cost a checkpoint: the older layout is in no one's way.
+            // A failure here must not cost a checkpoint: the older layout does no harm where it is.
             let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
             let _ = crate::retention::archive_repositories(&directory, now);
         }
@@ -169,7 +169,7 @@ impl Opened {
     }
 
     fn lock_ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
-        // A panic elsewhere cannot leave the ledger half written: SQLite rolls back.
+        // A panic in another thread cannot leave the ledger half written: SQLite rolls back.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,7 +187,7 @@ impl Opened {
         self.refresh_ledger(self.lock_ledger())
     }
 
-    /// Opens the ledger, or takes in what hooks reported since it was opened.
+    /// Opens the ledger, or adds the events that hooks reported since it was opened.
     fn refresh_ledger<'a>(
         &self,
         guard: MutexGuard<'a, Option<Ledger>>,
@@ -217,8 +217,8 @@ impl Opened {
         *self.lock_ledger() = None;
     }
 
-    /// Opens the ledger and takes in everything that hooks reported. Returns `None` while some of
-    /// it has to wait, because the ledger does not know the latest turns then.
+    /// Opens the ledger and adds everything that hooks reported. Returns `None` while some events
+    /// have to wait, because the ledger then lacks the latest turns.
     pub(crate) fn complete_ledger(&self, wait: Duration) -> Option<LedgerGuard<'_>> {
         let mut ledger = self.ledger().ok()??;
         ledger.set_wait(wait);
@@ -283,7 +283,7 @@ impl Opened {
         let _ = self.failure_log().withdraw(workspace, message);
     }
 
-    /// The failures that are remembered.
+    /// The log of failures.
     pub fn failures(&self) -> Vec<Failure> {
         self.failure_log().all()
     }

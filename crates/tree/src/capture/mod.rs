@@ -65,7 +65,7 @@ pub struct Capture {
 
 /// A path that a capture does not cover, with everything below it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Uncovered {
     pub path: RelPath,
     #[serde(flatten)]
@@ -75,7 +75,7 @@ pub struct Uncovered {
 /// The reason why a path is not covered.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum UncoveredReason {
     /// The file is larger than the limit for its class.
     TooLarge { size: u64 },
@@ -97,7 +97,7 @@ pub enum UncoveredReason {
 
 /// The reason why a capture did not happen. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum CaptureError {
     #[error("the workspace has more than {limit} files to capture")]
     TooManyFiles { limit: u64 },

@@ -82,7 +82,7 @@ pub struct Diff {
 /// A directory that only one tree has is a change only if it is empty. Otherwise the changes of its
 /// content show it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TreeChange {
     /// The path; of a renamed file, its new path.
     pub path: RelPath,
@@ -104,7 +104,7 @@ pub struct TreeChange {
 /// The kind of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ChangeKind {
     Added,
     Deleted,

@@ -41,7 +41,7 @@ struct ObjectDatabase {
 
 /// The reason why a repository cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ForeignError {
     #[error("{} is not a git repository", .0.display())]
     NotRepository(PathBuf),
@@ -57,7 +57,7 @@ pub enum ForeignError {
 
 /// The reason why an object of a foreign repository cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ForeignObjectError {
     #[error("object {0} is missing from the repository")]
     Missing(Oid),

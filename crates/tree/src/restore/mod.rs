@@ -35,7 +35,7 @@ pub(crate) fn is_unfinished(directory: &Path) -> bool {
 
 /// The state to return to, as its capture described it.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct RestoreTarget<'a> {
     pub tree: Oid,
     /// The filter that the state was captured with.
@@ -82,7 +82,7 @@ pub struct Plan {
 
 /// A path that stays although the target does not have it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct KeptPath {
     pub path: RelPath,
     pub reason: KeptReason,
@@ -102,7 +102,7 @@ pub enum KeptReason {
 
 /// A path that makes a plan impossible.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct BlockedPath {
     pub path: RelPath,
     #[serde(flatten)]
@@ -146,7 +146,7 @@ struct Step {
 
 /// The changes that a restore made.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct RestoreOutcome {
     pub restored: Vec<RelPath>,
     pub deleted: Vec<RelPath>,
@@ -158,7 +158,7 @@ pub struct RestoreOutcome {
 
 /// The reason why a plan could not be made.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum PlanError {
     #[error("{0} is neither in the checkpoint nor in the workspace")]
     NoSuchPath(RelPath),
@@ -179,7 +179,7 @@ pub enum PlanError {
 /// The reason why a restore did not happen. Except for [`RestoreError::Left`] and
 /// [`RestoreError::NotReverted`], the workspace is as it was.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RestoreError {
     /// The plan itself says that it is impossible.
     #[error("{} is in the way and cannot be captured", .0[0].path)]

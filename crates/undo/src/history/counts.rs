@@ -1,5 +1,5 @@
-//! The counts of changes that the list shows: counted once, if possible while no one waits, and
-//! kept.
+//! The counts of changes that the list shows: counted once, in the background if possible, and
+//! cached.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::hook::state;
 
 /// The number of changed files and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ChangeCounts {
     pub files: u64,
     pub insertions: u64,
@@ -32,8 +32,9 @@ struct KeptCounts {
     counts: ChangeCounts,
 }
 
-/// Counts the changes of each row, in the order of the rows: those that the calls of a
-/// turn made, or those between a manual checkpoint and the next row. `None` where nothing is known yet.
+/// Counts the changes of each row, in the order of the rows: the changes that the calls of a turn
+/// made, or the changes between a manual checkpoint and the next row. `None` where nothing is known
+/// yet.
 pub(crate) fn count_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -87,8 +88,8 @@ fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
     }
 }
 
-/// Lists the files that a row changed, in the order of their paths: those that the calls of a turn
-/// changed, or those that changed between a manual checkpoint and the next row.
+/// Lists the files that a row changed, in the order of their paths: the files that the calls of a
+/// turn changed, or that changed between a manual checkpoint and the next row.
 pub fn list_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,

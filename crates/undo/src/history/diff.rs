@@ -10,7 +10,7 @@ use crate::Opened;
 
 /// A comparison that failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages speak")]
+#[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum CompareError {
     #[error("{0} is neither in the checkpoint nor in the workspace")]
     NoSuchPath(RelPath),

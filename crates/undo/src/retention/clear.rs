@@ -11,7 +11,7 @@ use crate::history::History;
 
 /// The checkpoints that were deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct ClearedCheckpoints {
     pub checkpoints: usize,
     pub workspaces: usize,

@@ -21,8 +21,8 @@ use crate::history::record::{Action, Checkpoint, Kind, Record, RollbackRecord};
 use crate::history::workspace::revive_workspace;
 use crate::history::{History, new_record, pin_tree};
 
-/// Applies a plan if the workspace is still in the state that was planned on. Returns
-/// [`RollbackError::Changed`] otherwise, and changes nothing.
+/// Applies a plan if the workspace is still in the state that the plan was made for. Otherwise
+/// changes nothing and returns [`RollbackError::Changed`].
 pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, RollbackError> {
     let Planned { work, mut view } = planned;
     let (workspace, _revived) = revive_workspace(opened, &work.workspace.0)?;
@@ -82,12 +82,12 @@ fn restore_files(
     let safety = pin_safety(opened, lock, work, state)?;
     let outcome = match lock.apply(&present, &safety.pin) {
         Ok(outcome) => outcome,
-        // Some files could not be put back. The safety checkpoint has them, so it stays.
+        // Some files could not be put back. The safety checkpoint has them, so keep it.
         Err(error @ (RestoreError::NotReverted { .. } | RestoreError::Left { .. })) => {
             return Err(error.into());
         }
         Err(error) => {
-            // There was no rollback, so there must be none to undo.
+            // No rollback happened, so none must be left to undo.
             unpin_safety(lock, &safety.pin)?;
             return Err(error.into());
         }
@@ -166,7 +166,7 @@ fn leave_notices(
     let mut sessions = work.sessions.clone();
     sessions.extend(sessions_since(workspace, work.newest));
     if let Err(error) = notices::leave(opened, workspace, &summary, &sessions, now) {
-        view.warnings.push(format!("the agents will not be told: {error}"));
+        view.warnings.push(format!("cannot notify the agents: {error}"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Planning: from what the user asks for to everything that has to be done for it.
+//! Planning: turns a request into everything that has to be done for it.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
         Destination::BeforeLastUndo => planner.plan_reversal(&mut lock, Direction::Redo),
         Destination::WithoutTurn(options) => planner.plan_turn_undo(&mut lock, options),
     }?;
-    // Only the speed of the next capture depends on this.
+    // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
     Ok(planned)
 }
@@ -53,7 +53,7 @@ impl Planner<'_> {
         let found = self.history.find(self.workspace.store(), text)?;
         let checkpoint = found.checkpoint;
         let mut warnings = Vec::new();
-        // Returning some files is not a return to that moment, so the conversation stays.
+        // Restoring only some files does not return to that moment, so the conversation stays.
         let wants_chat = request.scope != Scope::Files && paths.is_empty();
         let chat = wants_chat.then(|| find_conversation(self.opened, &found, &mut warnings));
         let chat = chat.flatten().map(|chat| ChatStep { chat, redo: None });
@@ -91,14 +91,14 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// Plans to take back the latest rollback, or the latest undo of one.
+    /// Plans to undo the latest rollback, or to redo the latest undone one.
     fn plan_reversal(
         &mut self,
         lock: &mut Lock<'_>,
         direction: Direction,
     ) -> Result<Planned, RollbackError> {
         let (safety, done) = find_reversible(self.history, direction)?;
-        // If the rollback took messages back, its reversal gives them back, and vice versa.
+        // If the rollback took messages back, its reversal restores them, and vice versa.
         let took_back = matches!(done.action, Action::Rollback | Action::Redo);
         let redo = took_back.then_some(safety.record.moment());
         let mut state = TargetState::of(safety);
@@ -157,7 +157,8 @@ impl Planner<'_> {
             state: TargetState { tree, filter: present.filter, uncovered },
             edits: Some(turn.edits),
             reverses: None,
-            // No paths would mean all of them. Without an edit, all of them are as they should be.
+            // An empty list means all paths. That is harmless: without an edit, the target is the
+            // present.
             paths,
             named,
             chat: None,
@@ -178,7 +179,7 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// Puts together what every plan has.
+    /// Assembles the parts that every plan has.
     fn finish_plan(&self, goal: Goal, files: Option<Plan>, warnings: Vec<String>) -> Planned {
         let mut view = RollbackView::new(&goal, warnings);
         if let Some(files) = &files {
@@ -200,8 +201,8 @@ impl Planner<'_> {
     }
 }
 
-/// Plans what has to be done to the files for a goal. The undo of a turn makes its target out of
-/// the present.
+/// Plans the changes to the files for a goal. The undo of a turn computes its target from the
+/// present state.
 pub(super) fn plan_files(
     opened: &Opened,
     lock: &mut Lock<'_>,

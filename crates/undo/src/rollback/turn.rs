@@ -17,7 +17,7 @@ use crate::history::{History, Row};
 
 /// A file that was changed since the turn, so that its change cannot simply be taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Conflict {
     pub path: RelPath,
     /// The reason in words.
@@ -30,10 +30,10 @@ pub struct Conflict {
 enum PathUndo {
     /// The path is already as it was.
     Unchanged,
-    /// The path becomes this node, or goes.
+    /// The path becomes this node, or is deleted if there is none.
     Becomes(Option<NewNode>),
     Conflict(&'static str),
-    /// A conflict that was resolved: the path becomes this node, or goes.
+    /// A conflict that was resolved: the path becomes this node, or is deleted if there is none.
     Resolved(Option<NewNode>, &'static str),
 }
 
@@ -52,7 +52,7 @@ pub(super) struct FoundTurn<'h> {
     pub(super) uncertain: Vec<RelPath>,
     /// The paths that were not covered before the turn. They stay as they are.
     pub(super) not_covered: BTreeSet<RelPath>,
-    /// The paths that the turn made.
+    /// The paths that the turn created.
     made: Vec<RelPath>,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn find_turn<'h>(
     };
     for row in history.rows().filter(is_left) {
         let turn = find(row)?;
-        // The user does not mean a turn that changed nothing, or of which nothing is left.
+        // Skip turns that changed nothing, or whose changes are all gone.
         if !turn.is_empty() {
             return Ok(turn);
         }
@@ -126,8 +126,8 @@ impl FoundTurn<'_> {
         self.edits.is_empty() && self.conflicts.is_empty() && self.uncertain.is_empty()
     }
 
-    /// Lists the paths that the undo touches. Directories that the turn made go with the files that
-    /// it made in them.
+    /// Lists the paths that the undo touches. Directories that the turn created are deleted with
+    /// the files it created in them.
     pub(super) fn touched_paths(
         &self,
         store: &Store,
@@ -178,7 +178,7 @@ impl FoundTurn<'_> {
         Ok(())
     }
 
-    /// Turns edits into conflicts if their directory is something else by now.
+    /// Turns edits into conflicts if their directory is no longer a directory.
     fn drop_impossible_edits(&mut self, store: &Store, present: &Oid) -> Result<(), ObjectError> {
         let becomes: HashMap<RelPath, bool> = self
             .edits
@@ -205,7 +205,7 @@ impl FoundTurn<'_> {
             if is_possible {
                 possible.push(edit);
             } else {
-                let reason = "its directory is something else since".into();
+                let reason = "its directory was replaced since".into();
                 self.conflicts.push(Conflict { path: edit.path, reason, resolved: false });
             }
         }
@@ -296,10 +296,10 @@ fn undo_segment(
         return merge_files(store, now, before, after, resolution);
     }
     let reason = match (now, before, after) {
-        (Some(_), None, Some(_)) => "made by the turn, changed since",
-        (Some(_), Some(_), None) => "deleted by the turn, made anew since",
+        (Some(_), None, Some(_)) => "created by the turn, changed since",
+        (Some(_), Some(_), None) => "deleted by the turn, recreated since",
         (None, Some(_), Some(_)) => "changed by the turn, deleted since",
-        _ => "another kind of file since",
+        _ => "replaced by another kind of file since",
     };
     Ok(match resolution {
         Resolution::Theirs => PathUndo::Resolved(was, reason),
@@ -312,8 +312,8 @@ fn is_about_directories(segment: &Segment) -> bool {
     [segment.before, segment.after].iter().flatten().all(|(mode, _)| mode.is_directory())
 }
 
-/// Undoes the changes of a directory itself: made, removed, another mode. The files in it have
-/// changes of their own, and a directory that is not empty stays.
+/// Undoes the changes of a directory itself: its creation, removal, or mode. The files in it are
+/// handled separately, and a directory that is not empty stays.
 fn undo_directory(now: Option<Node>, segments: &[&Segment]) -> PathUndo {
     let before = segments.first().and_then(|segment| segment.before);
     let after = segments.last().and_then(|segment| segment.after);
