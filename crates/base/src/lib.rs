@@ -4,6 +4,7 @@
 //!   atomic replacement; locks that die with their process
 //! - [`hex`]: hexadecimal digits
 //! - [`errors`]: an error together with its causes, as text
+//! - [`lock_wait`]: waiting for a lock that another process holds
 //! - [`paths`]: normalised and canonical paths; paths as bytes
 //!
 //! This crate depends on no other crate of the project.
@@ -11,4 +12,5 @@
 pub mod durable;
 pub mod errors;
 pub mod hex;
+pub mod lock_wait;
 pub mod paths;

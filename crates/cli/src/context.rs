@@ -1,13 +1,15 @@
-//! What a command works with: the only place that looks at the environment.
+//! The context of a command: global options, directories, environment. No other module reads the
+//! environment.
 
 use std::env;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use takeback_agents::LogFormat;
+use takeback_base::lock_wait::LockWait;
 use takeback_ledger::Time;
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::{LedgerGuard, OpenOptions, Opened};
@@ -16,25 +18,26 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 
-const GLOBAL: &str = "Global options";
+/// The heading of the options that every command takes.
+pub(crate) const GLOBAL_OPTIONS: &str = "Global options";
 
 /// Options that every command takes.
 #[derive(Args)]
 pub(crate) struct Globals {
     /// Work as if started in DIR
-    #[arg(short = 'C', value_name = "DIR", global = true, help_heading = GLOBAL)]
+    #[arg(short = 'C', value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
     directory: Option<PathBuf>,
     /// Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
-    #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
     home: Option<PathBuf>,
     /// Print one JSON document instead of text
-    #[arg(long, global = true, help_heading = GLOBAL)]
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) json: bool,
     /// Skip the confirmation
-    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    #[arg(short, long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) yes: bool,
     /// List all paths, however many
-    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    #[arg(short, long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) verbose: bool,
     /// When to use colours
     #[arg(
@@ -42,49 +45,79 @@ pub(crate) struct Globals {
         value_name = "WHEN",
         default_value = "auto",
         global = true,
-        help_heading = GLOBAL
+        help_heading = GLOBAL_OPTIONS
     )]
     pub(crate) color: Color,
-    /// Print long output at once [a pager is $TAKEBACK_PAGER, $PAGER or less]
-    #[arg(long, global = true, help_heading = GLOBAL)]
+    /// Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or less]
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     no_pager: bool,
 }
 
-/// When to use colours.
+/// The choices of `--color`. Without docs: they would make every help text long.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal
     Auto,
-    /// Always
     Always,
-    /// Never
     Never,
 }
 
-/// Switches all checkpoints off if it is `0`.
+/// Returns the pager's program and arguments. `None` if long output is to be printed at once: the
+/// user says so, or a program reads it, or the terminal cannot show a pager.
+pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
+    let is_dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    if is_unwanted || is_dumb || !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let chosen = env::var_os("TAKEBACK_PAGER").or_else(|| env::var_os("PAGER"));
+    let words = match chosen {
+        Some(text) => takeback_agents::split_words(&text.to_string_lossy()),
+        None => ["less", "-FRX"].map(str::to_owned).to_vec(),
+    };
+    let is_pager = words.first().is_some_and(|program| program != "cat");
+    is_pager.then_some(words)
+}
+
+/// The patience of a command that a user waits for with other processes.
+const LOCK_WAIT: LockWait =
+    LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
+
+/// The variable that switches all checkpoints off if it is `0`.
 const SWITCH: &str = "TAKEBACK_CHECKPOINTS";
+
+/// The one who runs a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A user, who waits for it.
+    User,
+    /// An agent, or takeback itself in the background.
+    Agent,
+}
 
 /// The values from outside that a command works with.
 pub(crate) struct Context {
     pub(crate) globals: Globals,
     /// The directory to work in, absolute.
     pub(crate) directory: PathBuf,
-    /// Takeback's own directory.
+    /// The home of takeback: its store, ledger and configuration.
     pub(crate) home: PathBuf,
+    /// True if a user waits for the command, not an agent or nobody.
+    is_attended: bool,
     pub(crate) places: ForbiddenRoots,
     /// Takeback's home, opened as configured, once a command needed it.
     opened: OnceLock<Arc<Opened>>,
 }
 
 impl Context {
-    /// `is_hook`: the directory that counts is in what is reported, so this one may be gone.
-    pub(crate) fn new(globals: Globals, is_hook: bool) -> Result<Context, Failure> {
+    /// Reads options and environment. A command that an agent runs may start in a directory that is
+    /// gone, because it works in the directory that the agent reports.
+    pub(crate) fn new(globals: Globals, caller: Caller) -> Result<Context, Failure> {
         let current = match env::current_dir() {
-            Err(_) if is_hook => PathBuf::from("/"),
+            // An agent's reports name the directory that they are about.
+            Err(_) if caller == Caller::Agent => PathBuf::from("/"),
             current => current.map_err(|error| {
-                Failure::new("cannot tell the current directory")
+                Failure::new("cannot find the current directory")
                     .because(&error)
-                    .hint("if it is gone: change to another one and name it with -C DIR")
+                    .hint("change to an existing directory, and name the workspace with -C DIR")
             })?,
         };
         let directory = current.join(globals.directory.as_deref().unwrap_or(Path::new("")));
@@ -96,17 +129,22 @@ impl Context {
                 (None, None) => match &user {
                     Some(user) => user.join(".takeback"),
                     None => {
-                        return Err(Failure::new(
-                            "there is no home directory to keep checkpoints in",
-                        )
-                        .hint("set HOME or TAKEBACK_HOME, or pass --home DIR"));
+                        return Err(Failure::new("no home directory to keep checkpoints in")
+                            .hint("set HOME or TAKEBACK_HOME, or pass --home DIR"));
                     }
                 },
             };
         let temporary = ["/tmp", "/var/tmp", "/private/tmp"].map(PathBuf::from).into_iter();
         let temporary = temporary.chain([env::temp_dir()]).collect();
         let places = ForbiddenRoots::new(user, temporary, Some(home.clone()));
-        Ok(Context { globals, directory, home, places, opened: OnceLock::new() })
+        Ok(Context {
+            globals,
+            directory,
+            home,
+            is_attended: caller == Caller::User,
+            places,
+            opened: OnceLock::new(),
+        })
     }
 
     /// Makes the context of a command that works in another directory, and asks no questions. It
@@ -128,37 +166,26 @@ impl Context {
         };
         let places = self.places.with_own(home);
         let (directory, home) = (directory.to_owned(), home.to_owned());
-        Context { globals, directory, home, places, opened: OnceLock::new() }
+        let (is_attended, opened) = (self.is_attended, OnceLock::new());
+        Context { globals, directory, home, is_attended, places, opened }
     }
 
-    /// Returns the pager's program and arguments. `None` if long output is to be printed at once:
-    /// the user says so, or a program reads it, or the terminal cannot show a pager.
+    /// Returns the pager's program and arguments. `None` if long output is to be printed at once.
     pub(crate) fn pager(&self) -> Option<Vec<String>> {
-        let is_dumb = self.variable("TERM").is_none_or(|term| term == "dumb");
-        if self.globals.no_pager || self.globals.json || is_dumb || !std::io::stdout().is_terminal()
-        {
-            return None;
-        }
-        let chosen = env::var_os("TAKEBACK_PAGER").or_else(|| env::var_os("PAGER"));
-        let words = match chosen {
-            Some(text) => takeback_agents::split_words(&text.to_string_lossy()),
-            None => ["less", "-FRX"].map(str::to_owned).to_vec(),
-        };
-        let is_pager = words.first().is_some_and(|program| program != "cat");
-        is_pager.then_some(words)
+        find_pager(self.globals.no_pager || self.globals.json)
     }
 
-    /// A variable of the environment.
+    /// Returns a variable of the environment, unless it is empty.
     pub(crate) fn variable(&self, name: &str) -> Option<std::ffi::OsString> {
         env::var_os(name).filter(|value| !value.is_empty())
     }
 
-    /// Whether takeback's own directory is where it is if nobody says anything.
+    /// True if the home of takeback is at its default.
     pub(crate) fn is_home_usual(&self) -> bool {
         self.user_home().is_some_and(|user| self.home == user.join(".takeback"))
     }
 
-    /// Whether the environment switches checkpoints off.
+    /// True if the environment switches checkpoints off.
     pub(crate) fn is_switched_off(&self) -> bool {
         env::var_os(SWITCH).is_some_and(|value| value == "0")
     }
@@ -189,6 +216,7 @@ impl Context {
             clock: SystemTime::now,
             on_recovery: output::report_recovery,
             resume_hint: takeback_agents::resume_hint,
+            lock_wait: self.is_attended.then_some(LOCK_WAIT),
         })
     }
 
@@ -204,7 +232,7 @@ impl Context {
         }
     }
 
-    /// Whether somebody is there who can be asked, and wants to be.
+    /// True if the user is at a terminal and has not asked to skip confirmations.
     pub(crate) fn asks(&self) -> bool {
         !self.globals.yes && !self.globals.json && std::io::stdin().is_terminal()
     }
@@ -213,33 +241,34 @@ impl Context {
         Time::from(SystemTime::now())
     }
 
-    /// The home directory of the user, not takeback's.
+    /// Returns the home directory of the user.
     pub(crate) fn user_home(&self) -> Option<&Path> {
         self.places.home()
     }
 
-    /// The root of the workspace that a directory is in; itself if it is gone.
+    /// Returns the root of the workspace that contains a directory, or the directory itself if it is
+    /// gone.
     pub(crate) fn root(&self, directory: &Path) -> PathBuf {
         takeback_undo::root_of(directory, &self.places)
             .map_or_else(|_| directory.to_owned(), |root| root.path)
     }
 
-    /// Where an agent keeps its logs.
+    /// Returns the directory in which an agent keeps its logs.
     pub(crate) fn logs_of(&self, format: &LogFormat) -> Option<PathBuf> {
-        let told = format.env_var.and_then(env::var_os).filter(|told| !told.is_empty());
-        let home = match told {
-            Some(told) => self.directory.join(told),
+        let set = format.env_var.and_then(|name| self.variable(name));
+        let home = match set {
+            Some(set) => self.directory.join(set),
             None => self.user_home()?.join(format.home_directory),
         };
         Some(home.join(format.log_directory))
     }
 
-    /// The path of the ledger.
+    /// Returns the path of the ledger.
     pub(crate) fn ledger_path(&self) -> PathBuf {
         self.home.join("state.db")
     }
 
-    /// Opens the ledger, or makes it. It must not be asked for again while the guard is held.
+    /// Opens the ledger, or creates it. A caller that holds the guard must not call this again.
     pub(crate) fn ledger(&self) -> Result<LedgerGuard<'_>, Failure> {
         Ok(self.opened()?.ledger_or_new()?)
     }

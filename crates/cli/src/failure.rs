@@ -112,6 +112,9 @@ impl From<StoreError> for Failure {
             StoreError::Io { .. } => {
                 failure.hint("check the permissions and the free space of takeback's directory")
             }
+            StoreError::Busy { .. } => {
+                failure.hint("nothing was changed; try again when that process is done")
+            }
             StoreError::TooNew { .. } | StoreError::Damaged { .. } => failure,
         }
     }
@@ -299,6 +302,7 @@ impl From<MoveHistoryError> for Failure {
             MoveHistoryError::Store(error) | MoveHistoryError::Move(MoveError::Store(error)) => {
                 error.into()
             }
+            MoveHistoryError::Pin(error) => error.into(),
             MoveHistoryError::NoHistory(_) => failure.hint(
                 "`takeback checkpoints` lists the workspaces that have some; name the old place first",
             ),
@@ -380,7 +384,7 @@ impl From<LedgerError> for Failure {
                 failure.hint("choose another title, or change that one first")
             }
             LedgerError::WentOn(_) => {
-                failure.hint("what was undone is still there: `takeback sessions show` shows it")
+                failure.hint("`takeback sessions show` still shows them, marked as undone")
             }
             LedgerError::Open(error) => error.into(),
             LedgerError::Damaged(_) => failure.hint(REPAIR_LEDGER),

@@ -2,10 +2,11 @@
 
 #![allow(clippy::print_stderr, reason = "this is the one crate that talks to people")]
 
-// Before the others: it defines what `println!` is here.
+// Before the others: it defines `println!` and `eprintln!`.
 #[macro_use]
 mod output;
 
+mod arguments;
 mod background;
 mod commands;
 mod config;
@@ -13,48 +14,30 @@ mod context;
 mod failure;
 mod fired;
 mod logs;
+#[cfg(test)]
+mod reference;
 mod reporting;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
+use crate::arguments::Arguments;
 use crate::commands::Command;
-use crate::context::{Context, Globals};
-use crate::failure::Failure;
-
-/// Takes back what an AI agent did: its files and its conversation, together.
-#[derive(Parser)]
-#[command(name = "takeback", version, max_term_width = 100, after_help = EXAMPLES)]
-struct Arguments {
-    #[command(flatten)]
-    globals: Globals,
-    #[command(subcommand)]
-    command: Command,
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  takeback install claude           protect what Claude Code does from now on
-  takeback checkpoint --reason 'before the big refactoring'
-  takeback rollback                 list the checkpoints of this directory
-  takeback rollback 1               return to the newest one
-  takeback rollback 1 src/main.rs   only this file
-  takeback rollback undo            undo the rollback
-  takeback undo                     only what the agent changed in its last turn
-  takeback sessions                 list the sessions of all agents
-  takeback sessions search chat-send
-  takeback demo                     see it work on a scratch project";
+use crate::context::Context;
 
 fn main() -> ExitCode {
-    let Arguments { globals, command } = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return misused(&error),
-    };
+    let Arguments { globals, command, .. } =
+        match Arguments::parse_words(std::env::args_os().collect()) {
+            Ok(arguments) => arguments,
+            // A hook of another version must not block its agent.
+            Err(error) if !error.is_help() && commands::hook::is_asked_for() => {
+                return commands::hook::give_up(&error.to_string());
+            }
+            Err(error) => return finish(error.report()),
+        };
     let json = globals.json;
     output::set_colors(globals.color);
     let is_hook = matches!(command, Command::Hook(_));
-    let result = Context::new(globals, is_hook).and_then(|context| {
+    let result = Context::new(globals, command.caller()).and_then(|context| {
         if command.is_paged() {
             context.pager().into_iter().for_each(output::use_pager);
         }
@@ -65,26 +48,14 @@ fn main() -> ExitCode {
         Err(failure) if is_hook => commands::hook::give_up(&failure.to_string()),
         Err(failure) => failure.report(json),
     };
+    finish(code)
+}
+
+/// Ends all output.
+fn finish(code: ExitCode) -> ExitCode {
     match output::finish() {
         Ok(()) => code,
         // In plain text: standard output is what does not work.
         Err(failure) => failure.report(false),
     }
-}
-
-/// Help, or a complaint about the arguments. A hook of another version must not block its agent.
-fn misused(error: &clap::Error) -> ExitCode {
-    if error.use_stderr() && commands::hook::is_asked_for() {
-        return commands::hook::give_up(&error.to_string());
-    }
-    if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
-        let text = error.to_string();
-        let mut lines = text.lines().map(|line| line.trim_start_matches("error: ").trim());
-        let message = lines.find(|line| !line.is_empty()).unwrap_or("wrong usage");
-        Failure::new(message).hint("`takeback --help` shows what there is").report(true);
-    } else {
-        // If it cannot be printed, there is nobody to tell.
-        let _ = error.print();
-    }
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

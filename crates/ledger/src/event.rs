@@ -19,7 +19,7 @@ use crate::{
 /// An event in a session, as a hook reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Event {
     /// The session began, or more is known about it; see [`Ledger::create_session`].
     Session { record: Box<SessionRecord> },

@@ -11,7 +11,7 @@ use crate::{Ledger, LedgerError, MessageRecord, Time, Transcript, calls, mask, t
 
 /// The result of importing one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ImportedSession {
     pub is_new: bool,
     /// The number of messages that were added.
@@ -20,7 +20,7 @@ pub struct ImportedSession {
 
 /// The reason why a session was not imported. Nothing of it is in the ledger.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ImportError {
     #[error("not a session: {0}")]
     Malformed(String),
@@ -33,7 +33,7 @@ pub enum ImportError {
 
 /// A line that was not imported.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct BadLine {
     /// The number of the line, from 1.
     pub line: usize,
@@ -42,7 +42,7 @@ pub struct BadLine {
 
 /// The result of importing many sessions.
 #[derive(Debug, Default)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ImportReport {
     /// The number of sessions that were read.
     pub sessions: usize,
@@ -131,7 +131,7 @@ impl Ledger {
 
 /// The reason why an import or an export ended early.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ExchangeError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),

@@ -27,7 +27,7 @@ impl Default for LedgerOptions {
 
 /// The reason why an operation failed. A write that failed changed nothing.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum LedgerError {
     /// Other processes were writing all the time.
     #[error("other processes kept the ledger locked for {waited:?}")]
@@ -43,12 +43,12 @@ pub enum LedgerError {
     Exists(String),
     #[error(transparent)]
     Title(#[from] crate::TitleError),
-    #[error("nothing to rewind in session {0}")]
+    #[error("no turn left to take back in session {0}")]
     NothingToRewind(String),
-    #[error("nothing to unrewind in session {0}")]
+    #[error("nothing to bring back in session {0}")]
     NothingToUnrewind(String),
-    /// The rewind cannot be taken back, because the conversation went on after it.
-    #[error("the conversation of session {0} went on after the rewind")]
+    /// The messages of a rewind cannot be brought back, because the conversation went on after it.
+    #[error("session {0} went on since then, so its messages cannot be brought back")]
     WentOn(String),
     #[error("cannot use the spool {path}")]
     Spool { path: PathBuf, source: std::io::Error },

@@ -7,7 +7,7 @@ use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time, messages, titl
 
 /// A descendant of a session.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Descendant {
     /// The number of generations between the two: 1 for a child.
     pub depth: usize,

@@ -8,7 +8,7 @@ use crate::{Ledger, LedgerError, Redactor, Time};
 
 /// A notice for the agent of a session.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Notice {
     pub id: i64,
     pub created_at: Time,

@@ -3,7 +3,7 @@
 //! The field names are the column names and the names in the exchange format. Fields that this
 //! version does not know are kept in `extra` and come out as they went in.
 
-#![allow(missing_docs, reason = "the names speak")]
+#![allow(missing_docs, reason = "the names are self-explanatory")]
 
 use std::iter::Sum;
 use std::ops::AddAssign;

@@ -10,7 +10,7 @@ const TITLE_LENGTH: usize = 100;
 
 /// The reason why a title was refused.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum TitleError {
     /// The title has nothing but invisible characters.
     #[error("the title is empty")]

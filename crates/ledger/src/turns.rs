@@ -8,7 +8,7 @@ use crate::{Ledger, LedgerError, Time};
 
 /// One message of the user's and all the work that it caused.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Turn {
     /// The number of the turn in its session, from 1.
     pub turn: i64,
@@ -23,7 +23,7 @@ pub struct Turn {
 
 /// The messages that a rewind took back, or that an unrewind brought back.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct RewindOutcome {
     pub messages: usize,
     pub turns: usize,

@@ -12,7 +12,7 @@ use crate::{Ledger, LedgerError, Time, Tokens, UsageRecord};
 
 /// The property by which usage is added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum UsageBy {
     Model,
     /// The day on which the session began.
@@ -23,7 +23,7 @@ pub enum UsageBy {
 }
 
 /// Usage of one model, day, workspace or source.
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UsageTotal {
     /// The model, day, workspace or source; empty if it is not known.

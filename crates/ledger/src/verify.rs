@@ -10,7 +10,7 @@ use crate::{Ledger, LedgerError};
 
 /// The result of verifying a ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct VerifyReport {
     /// True if there are no problems.
     pub whole: bool,

@@ -1,79 +1,62 @@
-//! A workspace: a directory whose states the store keeps, and the lock that all work on it takes.
+//! A workspace: a directory whose states the store keeps.
 
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use takeback_base::durable::{self, Durability, FileLock};
 use takeback_base::paths::canonicalize;
-use takeback_base::{hex, paths};
+use takeback_base::{durable, hex, paths};
 
 use crate::beneath::Root;
-use crate::capture::{self, Capture, CaptureError, CaptureOptions, Context, State, Unsaved};
-use crate::fault;
 use crate::forbidden::ForbiddenRoots;
-use crate::object::{Commit, Kind};
-use crate::oid::Oid;
-use crate::pack::write::PackWriter;
 use crate::path::{AnyPath, RelPath};
-use crate::pins::{Pin, PinName, WorkspaceId};
-use crate::store::{ObjectError, Store, StoreError};
+use crate::pins::WorkspaceId;
+use crate::store::{Store, StoreError};
 
 /// A directory whose states the store keeps.
 pub struct Workspace<'s> {
-    store: &'s Store,
-    id: WorkspaceId,
-    path: PathBuf,
-    root: Root,
-    own: Option<RelPath>,
-    /// The one name in the root that counts, if it is not all of them.
-    only: Option<Vec<u8>>,
+    pub(crate) store: &'s Store,
+    pub(crate) id: WorkspaceId,
+    pub(crate) path: PathBuf,
+    pub(crate) root: Root,
+    pub(crate) own: Option<RelPath>,
+    /// The name of the single file, if the workspace is one. The path is then its directory.
+    pub(crate) only: Option<Vec<u8>>,
 }
 
-/// A directory cannot be a workspace.
+/// The reason why a directory cannot be a workspace.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum WorkspaceError {
-    /// It cannot be opened as a directory.
     #[error("cannot open {} as a workspace", path.display())]
-    Open {
-        /// The directory.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// It is one of the places that are never captured.
+    Open { path: PathBuf, source: io::Error },
+    /// The directory is one of those that are never captured.
     #[error("{} is {what}, not a workspace", path.display())]
-    Refused {
-        /// The directory.
-        path: PathBuf,
-        /// What it is.
-        what: &'static str,
-    },
-    /// Something is wrong with the store.
+    Refused { path: PathBuf, what: &'static str },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// `workspace.json`: what is known of a workspace whether it still exists or not.
+/// The content of `workspace.json`: the facts about a workspace that outlive its directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkspaceInfo {
     /// The canonical path.
     pub path: AnyPath,
-    /// In milliseconds since 1970.
+    /// The time of its first lock, in milliseconds since 1970.
     pub created_at: i64,
-    /// When it was last captured or restored, in milliseconds since 1970.
+    /// The time of its latest capture or restore, in milliseconds since 1970.
     pub last_seen: i64,
-    /// Whether it is a single file.
+    /// True if it is a single file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub single_file: bool,
 }
 
 impl Store {
-    /// The workspace in this directory. `WorkspaceError::Refused` if it must not be one.
+    /// Opens the workspace in this directory. Fails with [`WorkspaceError::Refused`] if the
+    /// directory can never be a workspace.
     pub fn workspace(
         &self,
         path: &Path,
@@ -90,16 +73,16 @@ impl Store {
         Ok(Workspace { store: self, id: self.workspace_id(&path), path, root, own, only: None })
     }
 
-    /// A single file as a workspace: for one that is in no workspace, such as `~/.zshrc`. It need
-    /// not exist. What is beside it is not looked at, so it may be anywhere but in takeback's own
-    /// directory.
+    /// Opens a single file as a workspace, for a file outside of all workspaces such as `~/.zshrc`.
+    /// The file need not exist. Nothing beside it is captured, so it may be anywhere but in
+    /// takeback's own directory.
     pub fn single_file(
         &self,
         file: &Path,
         forbidden: &ForbiddenRoots,
     ) -> Result<Workspace<'_>, WorkspaceError> {
         let failed = |source| WorkspaceError::Open { path: file.to_owned(), source };
-        // Through a link, because whoever writes to it writes there too.
+        // A link is followed, because a program that writes to it writes to its target.
         let path = match (canonicalize(file), file.parent(), file.file_name()) {
             (Ok(path), ..) => path,
             (Err(_), Some(parent), Some(name)) => canonicalize(parent).map_err(failed)?.join(name),
@@ -117,7 +100,7 @@ impl Store {
         Ok(Workspace { store: self, id, path: parent.to_owned(), root, own: None, only })
     }
 
-    /// The id of the workspace at a canonical path.
+    /// Computes the id of the workspace at a canonical path.
     pub fn workspace_id(&self, path: &Path) -> WorkspaceId {
         let mut hasher = Sha256::new();
         hasher.update(self.uuid());
@@ -126,16 +109,12 @@ impl Store {
         WorkspaceId::new(hex::encode(&digest[..8]))
     }
 
-    /// What is known of a workspace; `None` if it was never locked.
+    /// Reads the facts about a workspace; `None` if it was never locked.
     pub fn workspace_info(&self, id: &WorkspaceId) -> Result<Option<WorkspaceInfo>, StoreError> {
         let path = self.workspace_directory(id).join("workspace.json");
-        match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text)
-                .map(Some)
-                .map_err(|error| StoreError::Damaged { path, reason: error.to_string() }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StoreError::io("read", &path)(error)),
-        }
+        let text = durable::if_exists(fs::read(&path)).map_err(StoreError::io("read", &path))?;
+        let info = text.map(|text| serde_json::from_slice(&text)).transpose();
+        info.map_err(|error| StoreError::Damaged { path, reason: error.to_string() })
     }
 
     pub(crate) fn workspace_directory(&self, id: &WorkspaceId) -> PathBuf {
@@ -144,17 +123,17 @@ impl Store {
 }
 
 impl<'s> Workspace<'s> {
-    /// Its id in the store.
+    /// The id of the workspace in the store.
     pub fn id(&self) -> &WorkspaceId {
         &self.id
     }
 
-    /// Its canonical path.
+    /// The canonical path of the directory; of a single file, that of the directory it is in.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it is about: the directory, or the single file.
+    /// The canonical path of the directory or of the single file.
     pub fn subject(&self) -> PathBuf {
         match &self.only {
             Some(name) => self.path.join(paths::from_bytes(name)),
@@ -162,7 +141,7 @@ impl<'s> Workspace<'s> {
         }
     }
 
-    /// The store that keeps its states.
+    /// The store that keeps the workspace's states.
     pub fn store(&self) -> &'s Store {
         self.store
     }
@@ -171,23 +150,24 @@ impl<'s> Workspace<'s> {
         &self.root
     }
 
-    /// Where the store keeps what belongs to this workspace alone.
+    /// The directory of the store that belongs to this workspace alone.
     pub(crate) fn directory(&self) -> PathBuf {
         self.store.workspace_directory(&self.id)
     }
 
-    /// A directory for what callers keep about this workspace. It is not there before they make
-    /// it, and it goes with what else the store notes of the workspace: nothing that cannot be
-    /// done without belongs in it.
+    /// The directory for the caller's own notes about this workspace. The caller creates it. It
+    /// vanishes when the store forgets the workspace, so nothing indispensable belongs in it.
     pub fn notes(&self) -> PathBuf {
         self.directory().join("notes")
     }
+<<<<<<< HEAD
+=======
 
-    /// Waits until nobody else works on this workspace. If a restore was cut off, it is finished
-    /// or reverted first: [`Lock::recovery`] tells.
+    /// Waits until no other process works on this workspace, and locks it. Finishes or reverts a
+    /// restore that was cut off: see [`Lock::recovery`].
     pub fn lock(&self) -> Result<Lock<'_>, StoreError> {
         let workspace_lock = self.store.lock_directory(&self.id)?;
-        let store_lock = self.store.share()?;
+        let store_lock = self.store.lock_shared()?;
         let mut lock = Lock {
             workspace: self,
             directory: self.directory(),
@@ -204,40 +184,34 @@ impl<'s> Workspace<'s> {
     }
 }
 
-/// The right to capture and restore a workspace. Ends with [`Lock::finish`]; a lock that is just
-/// dropped leaves pinned states behind and forgets the rest.
+/// The right to capture and restore a workspace. Ends with [`Lock::finish`]. A lock that is only
+/// dropped keeps the pins that were made and forgets everything else.
 pub struct Lock<'w> {
     pub(crate) workspace: &'w Workspace<'w>,
     pub(crate) directory: PathBuf,
     writer: Option<PackWriter>,
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<WorkspaceState>,
     /// The tree of the latest capture under this lock, if no restore followed.
     pub(crate) captured: Option<Oid>,
     next_seq: Option<u64>,
     pub(crate) recovery: Option<crate::restore::Recovery>,
-    // The locks go last: whatever else is dropped is dropped under them.
+    // Fields are dropped in order, so the locks are released last.
     _store_lock: FileLock,
     _workspace_lock: FileLock,
 }
 
-/// A pin was not made.
+/// The reason why a pin was not made.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum PinError {
-    /// A pin's message is text without NUL.
+    /// The message contains NUL.
     #[error("the message of a pin must not contain NUL")]
     Message,
     /// An attachment is larger than an object may be.
     #[error("an attachment of {0} bytes is too large")]
     TooLarge(u64),
-    /// It cannot be written.
     #[error("cannot write to the store {}", path.display())]
-    Write {
-        /// The store.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// Something is wrong with the store.
+    Write { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -252,12 +226,12 @@ impl<'w> Lock<'w> {
         self.workspace.store
     }
 
-    /// Captures the workspace as it is.
+    /// Captures the present state of the workspace.
     pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
         self.captured = None;
-        let known = self.state.take().or_else(|| State::load(&self.directory));
-        let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
-        let context = Context {
+        let known = self.state.take().or_else(|| WorkspaceState::load(&self.directory));
+        let writer = self.writer.get_or_insert_with(|| self.workspace.store.new_pack());
+        let context = CaptureContext {
             store: self.workspace.store,
             root: &self.workspace.root,
             path: &self.workspace.path,
@@ -265,16 +239,17 @@ impl<'w> Lock<'w> {
             only: self.workspace.only.as_deref(),
             writer,
         };
-        let outcome = capture::capture(&context, known, options);
-        if let Err(CaptureError::Write { .. }) = outcome {
-            self.lose();
+        let result = capture::capture_workspace(&context, known, options);
+        if let Err(CaptureError::Write { .. }) = result {
+            self.forget_unwritten();
         }
-        let (capture, state) = outcome?;
+        let (capture, state) = result?;
         (self.state, self.captured) = (Some(state), Some(capture.tree));
         Ok(capture)
     }
 
-    /// Captures the workspace such that its trees can be read at once.
+    /// Captures the present state of the workspace, and writes it so that its trees can be read at
+    /// once.
     pub fn capture_readable(
         &mut self,
         options: &CaptureOptions<'_>,
@@ -285,12 +260,12 @@ impl<'w> Lock<'w> {
         Ok(capture)
     }
 
-    /// What a path looked like when the last capture read it.
-    pub(crate) fn seen(&self, path: &RelPath) -> Option<crate::beneath::Stat> {
-        self.state.as_ref()?.cache().find(path.as_bytes()).map(|entry| entry.stat)
+    /// The stat of a path when the last capture read it.
+    pub(crate) fn captured_stat(&self, path: &RelPath) -> Option<crate::beneath::Stat> {
+        self.state.as_ref()?.cache().find_entry(path.as_bytes()).map(|entry| entry.stat)
     }
 
-    /// The number that the next pin will have.
+    /// Finds the number that the next pin will have.
     pub fn next_seq(&mut self) -> Result<u64, StoreError> {
         if let Some(seq) = self.next_seq {
             return Ok(seq);
@@ -300,7 +275,7 @@ impl<'w> Lock<'w> {
             let name = PinName { workspace: self.workspace.id.clone(), seq };
             self.store().directory().join(name.to_string()).exists()
         };
-        // Mostly the note is right, and then there is no need to look at all pins.
+        // If the note is right, as it mostly is, the pins need not be listed.
         if is_pin(noted - 1) && !is_pin(noted) {
             return Ok(*self.next_seq.insert(noted));
         }
@@ -309,13 +284,14 @@ impl<'w> Lock<'w> {
         Ok(*self.next_seq.insert(after_pins.max(noted)))
     }
 
-    /// Keeps a captured tree: writes what is new of it durably, then creates its ref.
+    /// Keeps a captured tree: writes its new objects durably, then creates its ref.
     pub fn pin(&mut self, tree: Oid, time: SystemTime, message: &str) -> Result<Pin, PinError> {
-        self.pin_with(tree, time, message, None)
+        self.pin_with_attachment(tree, time, message, None)
     }
 
-    /// The same with an attachment, as [`Lock::attach`] or an earlier pin named it.
-    pub fn pin_with(
+    /// Keeps a captured tree with an attachment, whose id comes from [`Lock::add_attachment`] or
+    /// from an earlier pin.
+    pub fn pin_with_attachment(
         &mut self,
         tree: Oid,
         time: SystemTime,
@@ -326,59 +302,60 @@ impl<'w> Lock<'w> {
             return Err(PinError::Message);
         }
         let seq = self.next_seq()?;
-        let time = milliseconds(time).div_euclid(1000);
+        let time = to_milliseconds(time).div_euclid(1000);
         // The caller may have the id of a tree or an attachment from anywhere. Only what was just
         // captured under this lock is certain to be written with the pin.
         let unsure_tree = (self.captured != Some(tree)).then_some(tree);
         let needed = unsure_tree.into_iter().chain(attachment);
         for oid in needed {
-            if !self.has(&oid) {
-                // Another process may have written it since the packs were looked at.
+            if !self.has_object(&oid) {
+                // Another process may have written it since the packs were listed.
                 self.store().forget_packs();
             }
-            if !self.has(&oid) {
+            if !self.has_object(&oid) {
                 return Err(StoreError::Object(ObjectError::Missing(oid)).into());
             }
         }
         let commit = Commit { tree, parent: attachment, time, message: message.to_owned() };
         let content = commit.encode();
-        let id = Oid::of(Kind::Commit, &content);
-        self.add(Kind::Commit, id, &content).map_err(self.unwritten())?;
-        let reference = self.store().write_ref(id).map_err(self.unwritten())?;
-        self.seal_with(&[&reference]).map_err(self.unwritten())?;
+        let id = Oid::of(ObjectKind::Commit, &content);
+        self.add_object(ObjectKind::Commit, id, &content).map_err(self.write_error())?;
+        let reference = self.store().write_ref(id).map_err(self.write_error())?;
+        self.seal_with(&[&reference]).map_err(self.write_error())?;
         let name = PinName { workspace: self.workspace.id.clone(), seq };
-        self.store().place_ref(&name, reference).map_err(self.unwritten())?;
+        self.store().place_ref(&name, reference).map_err(self.write_error())?;
         self.next_seq = Some(seq + 1);
-        // Only deleting the newest pin makes this matter, so it need not survive a power cut.
+        // The note matters only if the newest pin is deleted, so it need not survive a power cut.
         let _ = write_seq(&self.directory.join("seq"), seq + 1);
         Ok(Pin { name, id, tree, attachment, time, message: commit.message })
     }
 
-    /// Adds an object to what is pending, unless the store has it.
-    pub(crate) fn put(&mut self, kind: Kind, content: &[u8]) -> io::Result<Oid> {
+    /// Adds an object to the pending pack, unless the store has it.
+    pub(crate) fn put_object(&mut self, kind: ObjectKind, content: &[u8]) -> io::Result<Oid> {
         let oid = Oid::of(kind, content);
-        if !self.has(&oid) {
-            self.add(kind, oid, content)?;
+        if !self.has_object(&oid) {
+            self.add_object(kind, oid, content)?;
         }
         Ok(oid)
     }
 
-    /// Whether an object is pending or in the store.
-    fn has(&self, oid: &Oid) -> bool {
+    /// True if an object is in the pending pack or in the store.
+    fn has_object(&self, oid: &Oid) -> bool {
         self.writer.as_ref().is_some_and(|writer| writer.contains(oid))
             || self.store().packs().contains(oid)
     }
 
-    fn add(&mut self, kind: Kind, oid: Oid, content: &[u8]) -> io::Result<()> {
-        let writer = self.writer.get_or_insert_with(|| self.workspace.store.writer());
+    fn add_object(&mut self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<()> {
+        let writer = self.writer.get_or_insert_with(|| self.workspace.store.new_pack());
         let added = writer.add(kind, oid, content);
         if added.is_err() {
-            self.lose();
+            self.forget_unwritten();
         }
         added
     }
 
-    pub(crate) fn unwritten(&self) -> impl FnOnce(io::Error) -> PinError + use<> {
+    /// Returns a function that turns a system error into a failure to write to the store.
+    pub(crate) fn write_error(&self) -> impl FnOnce(io::Error) -> PinError + use<> {
         let path = self.store().directory().to_owned();
         move |source| PinError::Write { path, source }
     }
@@ -393,25 +370,25 @@ impl<'w> Lock<'w> {
             let sealed = writer.seal_with(&self.workspace.store.pack_directory(), others);
             self.workspace.store.forget_packs();
             if let Err(error) = sealed {
-                self.lose();
+                self.forget_unwritten();
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    /// What was captured could not be written: nothing that is known in memory may be relied on.
-    fn lose(&mut self) {
+    /// Forgets everything in memory, after captured objects could not be written.
+    fn forget_unwritten(&mut self) {
         (self.writer, self.state, self.captured) = (None, None, None);
     }
 
-    /// Ends the work: writes what is pending, and the stat cache for the next capture.
+    /// Ends the work: writes the pending pack, and the stat cache for the next capture.
     pub fn finish(mut self, now: SystemTime) -> Result<(), PinError> {
-        self.seal().map_err(self.unwritten())?;
-        let now = milliseconds(now);
-        fault::point("note").map_err(self.unwritten())?;
-        self.note(now)?;
-        // The cache is worth having but nothing depends on it.
+        self.seal().map_err(self.write_error())?;
+        let now = to_milliseconds(now);
+        fault::point("note").map_err(self.write_error())?;
+        self.write_info(now)?;
+        // Without the cache, the next capture is only slower.
         let _ = self.save_cache();
         Ok(())
     }
@@ -422,7 +399,7 @@ impl<'w> Lock<'w> {
         let appended = match &state.unsaved {
             Unsaved::Nothing => return Ok(()),
             Unsaved::Entries(entries) => {
-                state.cache().append(&self.directory, entries).unwrap_or(false)
+                state.cache().append_to_log(&self.directory, entries).unwrap_or(false)
             }
             Unsaved::All => false,
         };
@@ -433,8 +410,8 @@ impl<'w> Lock<'w> {
         }
     }
 
-    /// Writes `workspace.json`, if it says something new.
-    fn note(&self, now: i64) -> Result<(), StoreError> {
+    /// Writes `workspace.json`, unless it is less than an hour old.
+    fn write_info(&self, now: i64) -> Result<(), StoreError> {
         const HOUR: i64 = 3_600_000;
         let known = self.store().workspace_info(&self.workspace.id).ok().flatten();
         if let Some(info) = &known
@@ -455,14 +432,15 @@ impl<'w> Lock<'w> {
     }
 }
 
-/// The number of the next pin as it was noted; damage only means that numbers follow the pins
-/// that there are.
+/// Reads the noted number of the next pin. If the note is damaged, numbers just follow the existing
+/// pins.
 pub(crate) fn read_seq(path: &Path) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.trim().parse().unwrap_or(1).clamp(1, 1 << 62)
 }
 
-/// Always twenty digits, written over the ones before: cheaper than a new file, and as good.
+/// Notes the number of the next pin. It always has twenty digits, so that it can be overwritten in
+/// place, which is cheaper than a new file.
 pub(crate) fn write_seq(path: &Path, seq: u64) -> io::Result<fs::File> {
     use std::os::unix::fs::FileExt;
     let file = durable::open_file(path)?;
@@ -470,7 +448,8 @@ pub(crate) fn write_seq(path: &Path, seq: u64) -> io::Result<fs::File> {
     Ok(file)
 }
 
-pub(crate) fn milliseconds(time: SystemTime) -> i64 {
+pub(crate) fn to_milliseconds(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+>>>>>>> wip-reader
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use takeback_undo::{Destination, Opened, Report, ReportedEvent, Request, ToolCall, ToolWork};
 
-use crate::commands::rollback;
+use crate::commands::{list, rollback};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -71,13 +71,13 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     println!("What is left:");
     look(&project).map_err(failed)?.iter().for_each(|line| println!("  {line}"));
 
-    println!("\n$ takeback rollback --steps");
-    rollback::list(true, &context)?;
+    println!("\n$ takeback list --steps");
+    list::print(true, &context)?;
     println!("\n$ takeback rollback 1 --index");
     let to = Destination::Checkpoint("1".into());
     let request = Request { index: has_git, ..Request::new(&project, to) };
     let view = takeback_undo::rollback::roll_back(opened, &request)?;
-    rollback::show::show(&view, false, &context);
+    rollback::render::print_result(&view, false, &context);
 
     println!();
     let after = look(&project).map_err(failed)?;
@@ -97,9 +97,11 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
         }
     );
     println!("\nNext, in a project of yours:");
-    println!("  takeback checkpoint           take one by hand");
-    println!("  takeback run -- <agent>       protect an agent that has no hooks");
-    println!("  takeback rollback             list, and return");
+    println!("  takeback install              protect the agents on this machine");
+    println!("  takeback run -- <command>     protect an agent that has no hooks");
+    println!("  takeback checkpoint           take a checkpoint by hand");
+    println!("  takeback list                 list the checkpoints");
+    println!("  takeback rollback 1           return to the newest one");
     Ok(ExitCode::SUCCESS)
 }
 

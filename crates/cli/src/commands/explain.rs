@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_undo::shell::{self, Analysis, Surroundings};
+use takeback_undo::shell::{self, ScriptAnalysis, ScriptContext};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -22,13 +22,13 @@ pub(crate) struct Arguments {
 }
 
 /// What the command is taken for, in the directory that counts.
-pub(crate) fn analyse(command: &str, context: &Context) -> Result<Analysis, Failure> {
+pub(crate) fn analyse(command: &str, context: &Context) -> Result<ScriptAnalysis, Failure> {
     let opened = context.opened()?;
     let directory = std::fs::canonicalize(&context.directory).unwrap_or(context.directory.clone());
     let workspace = opened.find_root(&directory).unwrap_or(directory.clone());
     let home = context.user_home();
-    let surroundings = Surroundings { directory: &directory, workspace: &workspace, home };
-    Ok(shell::analyse(command, &surroundings))
+    let surroundings = ScriptContext { directory: &directory, workspace: &workspace, home };
+    Ok(shell::analyze_script(command, &surroundings))
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {

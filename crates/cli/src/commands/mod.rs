@@ -4,15 +4,19 @@ mod checkpoint;
 mod checkpoints;
 mod config;
 mod demo;
+mod diff;
 mod doctor;
 mod explain;
 pub(crate) mod hook;
 mod install;
+mod list;
 mod rollback;
 mod rpc;
 mod run;
 mod sessions;
+mod show;
 mod slash;
+mod status;
 mod undo;
 
 use std::process::ExitCode;
@@ -20,31 +24,47 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use takeback_undo::Opened;
 
-use crate::context::Context;
+use crate::context::{Caller, Context};
 use crate::failure::Failure;
 
-/// What to do.
+/// The commands, in the order of the help.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    Checkpoint(checkpoint::Arguments),
+    #[command(alias = "ls")]
+    List(list::Arguments),
+    Show(show::Arguments),
+    Diff(diff::Arguments),
     Rollback(rollback::Arguments),
     Undo(undo::Arguments),
-    Run(run::Arguments),
-    Checkpoints(checkpoints::Arguments),
-    Sessions(sessions::Arguments),
+    Redo(rollback::ReverseArguments),
+    Checkpoint(checkpoint::Arguments),
+    Search(sessions::search::Arguments),
+    Status(status::Arguments),
     Install(install::Arguments),
     Uninstall(install::UninstallArguments),
     Doctor(doctor::Arguments),
-    Explain(explain::Arguments),
+    Sessions(sessions::Arguments),
+    Checkpoints(checkpoints::Arguments),
     Config(config::Arguments),
+    Explain(explain::Arguments),
+    Demo(demo::Arguments),
+    Run(run::Arguments),
     Hook(hook::Arguments),
     Rpc(rpc::Arguments),
-    Demo(demo::Arguments),
     #[command(hide = true)]
     Slash(slash::Arguments),
 }
 
 impl Command {
+    /// Says whether a user waits for the command.
+    pub(crate) fn caller(&self) -> Caller {
+        match self {
+            Command::Hook(_) | Command::Rpc(_) => Caller::Agent,
+            Command::Checkpoints(arguments) if arguments.is_background() => Caller::Agent,
+            _ => Caller::User,
+        }
+    }
+
     /// True if long output of the command goes into a pager. Agents and other programs read the
     /// output of the others, or it comes while they run.
     pub(crate) fn is_paged(&self) -> bool {
@@ -60,26 +80,32 @@ impl Command {
 
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         match self {
-            Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),
+            Command::List(arguments) => list::run(&arguments, context),
+            Command::Show(arguments) => show::run(&arguments, context),
+            Command::Diff(arguments) => diff::run(&arguments, context),
             Command::Rollback(arguments) => rollback::run(&arguments, context),
             Command::Undo(arguments) => undo::run(&arguments, context),
-            Command::Run(arguments) => run::run(&arguments, context),
-            Command::Checkpoints(arguments) => checkpoints::run(&arguments, context),
-            Command::Sessions(arguments) => sessions::run(&arguments, context),
+            Command::Redo(arguments) => rollback::redo(&arguments, context),
+            Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),
+            Command::Search(arguments) => sessions::search::run(&arguments, context),
+            Command::Status(arguments) => status::run(&arguments, context),
             Command::Install(arguments) => install::run(&arguments, context),
             Command::Uninstall(arguments) => install::run_uninstall(&arguments, context),
             Command::Doctor(arguments) => doctor::run(&arguments, context),
-            Command::Slash(arguments) => slash::run(&arguments, context),
-            Command::Explain(arguments) => explain::run(&arguments, context),
+            Command::Sessions(arguments) => sessions::run(&arguments, context),
+            Command::Checkpoints(arguments) => checkpoints::run(&arguments, context),
             Command::Config(arguments) => config::run(&arguments, context),
+            Command::Explain(arguments) => explain::run(&arguments, context),
+            Command::Demo(arguments) => demo::run(&arguments, context),
+            Command::Run(arguments) => run::run(&arguments, context),
             Command::Hook(arguments) => Ok(hook::run(&arguments, context)),
             Command::Rpc(arguments) => rpc::run(&arguments, context),
-            Command::Demo(arguments) => demo::run(&arguments, context),
+            Command::Slash(arguments) => slash::run(&arguments, context),
         }
     }
 }
 
-/// Nothing is captured for somebody who does not want it.
+/// Fails if checkpoints are switched off.
 fn refuse_if_off(opened: &Opened, context: &Context) -> Result<(), Failure> {
     if opened.settings().enabled {
         return Ok(());

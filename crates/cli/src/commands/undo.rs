@@ -41,9 +41,17 @@ pub(crate) struct Arguments {
     /// Also what others may have changed: while their calls overlapped, or without a known end
     #[arg(long)]
     uncertain: bool,
+    // Refused with a hint.
+    #[arg(value_name = "ROW", hide = true)]
+    row: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    if let Some(row) = &arguments.row {
+        return Err(Failure::new("`undo` takes no checkpoint").hint(format!(
+            "`takeback undo --turn {row}` takes back one turn, `takeback rollback {row}` returns to before it"
+        )));
+    }
     let conflicts = match (arguments.theirs, arguments.ours, arguments.markers) {
         (true, ..) => Resolution::Theirs,
         (_, true, _) => Resolution::Ours,

@@ -28,12 +28,12 @@ pub(crate) use progress::Progress;
 pub(crate) use style::{Style, paint};
 pub(crate) use table::{Cell, Column, Table};
 pub(crate) use text::{
-    bytes, count, disarm, disarm_lines, join_lines, local, reason, short_local, shorten, tilde,
-    uncovered_line, width_of,
+    bytes, count, disarm, disarm_lines, join_lines, local, local_time, reason, short_local,
+    shorten, tilde, uncovered_line, width_of,
 };
 
 use std::fmt::Arguments;
-use std::io::{self, BufRead, ErrorKind, Write};
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -294,6 +294,14 @@ pub(crate) fn report_recovery(recovery: &Recovery) {
     };
     eprintln!("note: a restore {what}");
     left.iter().for_each(|path| eprintln!("  left as it is, because it changed meanwhile: {path}"));
+}
+
+/// Says that another process keeps the user waiting.
+pub(crate) fn report_waiting(process: Option<u32>) {
+    let id = process.map(|id| format!(" (pid {id})")).unwrap_or_default();
+    // At once, not in the order of other lines: the wait is now. A progress may be in the way.
+    let begin = if io::stderr().is_terminal() { "\r\u{1b}[K" } else { "" };
+    let _ = writeln!(io::stderr(), "{begin}waiting for another takeback process{id} …");
 }
 
 /// Asks the user whether to go on with what was just shown, and fails if not.

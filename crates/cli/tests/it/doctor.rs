@@ -24,7 +24,7 @@ fn an_empty_machine_has_no_problems_and_stays_empty() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("No agent was found on this machine.\n"), "{text}");
-    assert!(text.contains("Everything is as it should be.\n"), "{text}");
+    assert!(text.contains("No problems found.\n"), "{text}");
     assert!(!session.base().join(".takeback").exists());
 }
 
@@ -53,7 +53,7 @@ fn an_installed_agent_is_checked() {
     let output = session.output(&["doctor"]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("the hooks in Claude Code are not those of this version"), "{text}");
+    assert!(text.contains("the hooks in Claude Code are of another version"), "{text}");
     fs::write(&path, "{").unwrap();
     let view = session.json(&["doctor"]);
     assert_eq!(find_agent(&view, "claude").unwrap()["user"], "unreadable");
@@ -65,7 +65,7 @@ fn unreviewed_codex_hooks_are_reported() {
     session.output(&["install", "codex"]);
     let view = session.json(&["doctor"]);
     assert_eq!(find_agent(&view, "codex").unwrap()["reviewed"], json!([0, 8]));
-    assert!(problem_messages(&view)[0].contains("Codex runs 0 of 8 hooks of takeback"), "{view}");
+    assert!(problem_messages(&view)[0].contains("Codex skips 8 of 8 hooks"), "{view}");
     // Codex writes this when the user trusts a hook.
     let path = session.base().join(".codex/hooks.json");
     let program = env!("CARGO_BIN_EXE_takeback");
@@ -91,7 +91,7 @@ fn hooks_that_are_disabled_or_run_twice_are_reported() {
     session.output(&["install", "claude"]);
     session.output(&["install", "claude", "--project"]);
     let view = session.json(&["doctor"]);
-    assert_eq!(problem_messages(&view), ["the hooks in Claude Code run twice here"]);
+    assert_eq!(problem_messages(&view), ["the hooks in Claude Code run twice in this project"]);
     session.output(&["uninstall", "claude", "--project"]);
     assert!(problem_messages(&session.json(&["doctor"])).is_empty());
     let path = session.base().join(".claude/settings.json");
@@ -101,7 +101,7 @@ fn hooks_that_are_disabled_or_run_twice_are_reported() {
     let view = session.json(&["doctor"]);
     assert_eq!(
         problem_messages(&view),
-        ["Claude Code runs no hooks at all: disableAllHooks says so"]
+        ["Claude Code runs no hooks: disableAllHooks disables them"]
     );
 }
 
@@ -125,6 +125,24 @@ fn problems_of_store_ledger_and_configuration_are_reported() {
     // The whole database may still be in the write-ahead log.
     let _ = fs::remove_file(session.base().join(".takeback/state.db-wal"));
     assert_eq!(problem_messages(&session.json(&["doctor"])).len(), 1);
+}
+
+#[test]
+fn only_waiting_events_count_as_the_spool() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "1");
+    let spool = session.base().join(".takeback/spool");
+    fs::create_dir_all(&spool).unwrap();
+    fs::write(spool.join("lock"), "").unwrap();
+    assert_eq!(session.json(&["doctor"])["ledger"]["spool"], 0);
+}
+
+#[test]
+fn a_bundle_with_json_prints_json() {
+    let session = Session::new();
+    let printed = session.json(&["doctor", "--bundle", "report.json"]);
+    assert_eq!(printed, json!({ "file": session.project().join("report.json") }));
 }
 
 #[test]

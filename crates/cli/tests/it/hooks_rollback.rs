@@ -128,6 +128,7 @@ $ takeback rollback mine --chat-only
 [exit Some(1)]
 $ takeback rollback 1 a --chat-only
 ! error: --chat-only takes no paths
+! hint: drop --chat-only to restore files, or drop the paths
 [exit Some(1)]
 ",
     );

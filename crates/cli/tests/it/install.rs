@@ -77,7 +77,7 @@ fn uninstall_restores_every_byte() {
 
     // Installing again changes nothing.
     let text = run_takeback(&session, &[&["install"], &ALL[..]].concat(), 0);
-    assert_eq!(text.matches(": installed already.\n").count(), ALL.len());
+    assert_eq!(text.matches(": already installed.\n").count(), ALL.len());
     assert_eq!(home_files(&session), wired);
 
     run_takeback(&session, &["uninstall"], 0);
@@ -362,9 +362,20 @@ fn agents_on_this_machine_are_found() {
     let found = states.as_array().unwrap().iter().filter(|agent| agent["found"] == true);
     assert_eq!(found.map(|agent| &agent["agent"]).collect::<Vec<_>>(), ["droid"]);
     let text = run_takeback(&session, &["install"], 0);
-    assert!(text.contains("  droid     Droid        not installed: `takeback install droid`\n"));
+    assert!(
+        text.contains("  droid  Droid  not installed: run `takeback install droid`\n"),
+        "{text}"
+    );
     let text = run_takeback(&session, &["install", "emacs"], 1);
-    assert!(text.contains("there is no agent \"emacs\""), "{text}");
+    assert!(text.contains("takeback cannot be installed into \"emacs\""), "{text}");
+}
+
+#[test]
+fn options_for_agents_need_an_agent() {
+    let session = Session::new();
+    for option in ["--dry-run", "--import"] {
+        assert_eq!(session.output(&["install", option]).status.code(), Some(2), "{option}");
+    }
 }
 
 #[test]
@@ -488,7 +499,8 @@ fn past_conversations_are_offered_and_imported() {
     let log = include_str!("../../../agents/tests/fixtures/logs/claude/real.jsonl");
     write_file(&session, ".claude/projects/-PROJECT/one.jsonl", log);
     let text = run_takeback(&session, &["install", "claude"], 0);
-    assert!(text.contains("1 log of past conversations: `takeback sessions import --from claude`"));
+    let offer = "Found 1 log of past conversations. Run `takeback sessions import --from claude`";
+    assert!(text.contains(offer), "{text}");
     assert_eq!(session.json(&["sessions"])["sessions"], json!([]));
     let done = session.json(&["install", "claude", "--import"]);
     assert_eq!(done[0]["imported"]["new_sessions"], 1, "{done}");

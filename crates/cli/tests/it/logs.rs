@@ -81,23 +81,23 @@ fn unreadable_lines_and_files_are_reported() {
     session.assert(
         "
 $ takeback sessions import --from claude
-2 sessions read, 2 of them new; 13 messages added.
-! error: ~/.claude/projects/p/rich.jsonl: line 20: this and 1 later line are not JSON objects
+Read 2 sessions, 2 of them new. Added 13 messages.
+! error: ~/.claude/projects/p/rich.jsonl: line 20: not a JSON object, like 1 later line
 [exit Some(1)]
 $ takeback sessions import --from cline
-0 sessions read, 0 of them new; 0 messages added.
+Read 0 sessions, 0 of them new. Added 0 messages.
 ! error: ~/.cline/data/sessions/1/1.messages.json: EOF while parsing an object at line 1 column 1
 [exit Some(1)]
 $ takeback sessions import --from codex
 ! error: cannot read ~/.codex/sessions
 !   because: No such file or directory (os error 2)
-! hint: name where they are: `takeback sessions import --from codex DIR`
+! hint: name their directory: `takeback sessions import --from codex DIR`
 [exit Some(1)]
 $ takeback sessions search 購物車
 claude:rich [3] assistant  <date> <time>  claude  The cart
   > >>>購物車<<<缺了一個輪子。
     ls Bash t1 find the wheel Agent t2
-1 message.
+1 message found.
 ",
     );
 }

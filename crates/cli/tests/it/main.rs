@@ -5,6 +5,7 @@
 mod agent;
 mod agents;
 mod agents_concurrent;
+mod commands;
 mod doctor;
 mod hooks;
 mod hooks_concurrent;
@@ -36,3 +37,4 @@ mod terminal;
 mod transcript;
 mod undo_merge;
 mod undo_turns;
+mod waiting;

@@ -231,7 +231,7 @@ fn a_single_checkpoint_over_the_limit_stays_and_is_reported() {
     let pruned = run_json(&session, &["checkpoints", "prune"]);
     assert_eq!((&pruned["over_limit"], rows(&session).len()), (&json!(true), 1));
     let status = String::from_utf8(session.output(&["checkpoints"]).stdout).unwrap();
-    assert!(status.contains("The store is larger than it may be"), "{status}");
+    assert!(status.contains("The store is over its limit"), "{status}");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn clearing_asks_first() {
         let output = session.output(&["checkpoints", command]);
         assert_eq!(output.status.code(), Some(1));
         let seen = String::from_utf8(output.stderr).unwrap();
-        assert!(seen.contains("nothing was deleted; repeat with -f"), "{seen}");
+        assert!(seen.contains("nothing was deleted; pass --force"), "{seen}");
         assert_eq!(run_json(&session, &["checkpoints"])["legacy"].as_array().unwrap().len(), 1);
     }
     assert!(archive.exists() && rows(&session).len() == 1);
@@ -314,6 +314,13 @@ There are no archives of older layouts.
     );
     assert_eq!(session.read("a"), "1");
     assert!(session.output(&["checkpoint"]).status.success());
+}
+
+#[test]
+fn clearing_no_archives_needs_no_confirmation() {
+    let session = Session::new();
+    let cleared = run_json(&session, &["checkpoints", "clear-legacy"]);
+    assert_eq!(cleared, json!({ "archives": 0, "bytes": 0 }));
 }
 
 #[test]
@@ -336,6 +343,11 @@ fn history_follows_a_workspace_that_was_moved() {
     fs::rename(&old, session.base().join("new")).unwrap();
     session.takeback(&["checkpoints", "move", "../nowhere", "../new"]);
     session.takeback(&["checkpoints", "move", "../old", "../new"]);
+    // A workspace that is known only by its old path would lose its history as an orphan.
+    let known = session.json(&["checkpoints"])["workspaces"].clone();
+    let new = fs::canonicalize(session.base()).unwrap().join("new");
+    assert_eq!(known.as_array().unwrap().len(), 1, "{known}");
+    assert_eq!((&known[0]["path"], &known[0]["state"]), (&json!(new), &json!("live")));
     session.takeback(&["-C", "../new", "rollback", "2", "--files-only"]);
     session.assert(
         "
@@ -344,7 +356,7 @@ $ takeback checkpoints move ../nowhere ../new
 ! hint: `takeback checkpoints` lists the workspaces that have some; name the old place first
 [exit Some(1)]
 $ takeback checkpoints move ../old ../new
-The history of ~/old is that of ~/new now.
+Moved the history of ~/old to ~/new.
 $ takeback -C ../new rollback 2 --files-only
 Restored:
   a

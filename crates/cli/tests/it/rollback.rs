@@ -198,12 +198,13 @@ $ takeback rollback 1 missing
 [exit Some(1)]
 $ takeback rollback undo a
 ! error: `rollback undo` takes no paths
-! hint: `takeback rollback` lists the checkpoints to restore single files from
+! hint: `takeback rollback CHECKPOINT PATH` restores single files
 [exit Some(1)]
 $ takeback rollback --dry-run
-! error: which checkpoint?
-! hint: `takeback rollback` lists them
-[exit Some(1)]
+! error: the following required arguments were not provided: <CHECKPOINT>
+! hint: `takeback list` lists the checkpoints
+! Usage: takeback rollback --dry-run <CHECKPOINT> [PATH]...
+[exit Some(2)]
 $ takeback -C / checkpoint
 ! error: / is the root of the file system, not a workspace
 ! hint: change to the directory of a project, or name one with -C DIR
@@ -422,7 +423,7 @@ fn a_journal_of_another_version_or_directory_is_left_alone() {
     let output = session.output(&["checkpoint"]);
     assert!(output.status.success());
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("it is of another version of takeback"), "{said}");
+    assert!(said.contains("another version of takeback wrote it"), "{said}");
     assert!(workspace.join("journal").exists());
     assert!(!session.output(&["rollback", "1"]).status.success());
 

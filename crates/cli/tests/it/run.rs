@@ -270,27 +270,27 @@ fn errors_in_the_configuration_name_the_line() {
         "
 $ takeback config
 ! error: ~/.takeback/config.toml, line 3: unknown field `unknown`, expected one of `enabled`, `granularity`, `max_snapshots`, `max_total_size_mb`, `max_file_size_mb`, `max_guarded_kb`, `max_files`, `timeout_ms`, `strict`, `exclude`, `include`, `private`, `auto_prune`, `retention_days`, `delete_orphans`, `min_interval_hours`
-! hint: correct the file, or remove it to get the defaults
+! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 3: invalid type: string \"many\", expected u64
-! hint: correct the file, or remove it to get the defaults
+! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 2: unknown variant `call`, expected `step` or `turn`
-! hint: correct the file, or remove it to get the defaults
+! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 2: invalid value: integer `-1`, expected u64
-! hint: correct the file, or remove it to get the defaults
+! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 1: unknown field `wrong`, expected `checkpoints` or `ledger`
-! hint: correct the file, or remove it to get the defaults
+! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 2: string values must be quoted, expected literal string
-! hint: correct the file, or remove it to get the defaults
+! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 ",
     );

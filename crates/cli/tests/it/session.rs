@@ -12,12 +12,14 @@ use crate::transcript;
 pub(crate) struct Session {
     directory: tempfile::TempDir,
     transcript: String,
+    /// Changes each line of the transcript.
+    replace: fn(&str) -> String,
 }
 
 impl Session {
     pub(crate) fn new() -> Session {
-        let session =
-            Session { directory: tempfile::tempdir().unwrap(), transcript: String::new() };
+        let (directory, transcript) = (tempfile::tempdir().unwrap(), String::new());
+        let session = Session { directory, transcript, replace: str::to_owned };
         fs::create_dir(session.project()).unwrap();
         session
     }
@@ -40,21 +42,28 @@ impl Session {
         fs::read_to_string(self.project().join(path)).unwrap()
     }
 
+    /// Prepares to run `takeback` in the project.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_takeback"));
+        command.args(arguments).current_dir(self.project()).env_clear();
+        command.env("HOME", self.base()).env("TZ", "UTC");
+        command
+    }
+
     pub(crate) fn output(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_takeback"))
-            .args(arguments)
-            .current_dir(self.project())
-            .env_clear()
-            .env("HOME", self.base())
-            .env("TZ", "UTC")
-            .output()
-            .unwrap()
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Replaces what differs from run to run in each line of the transcript from now on.
+    pub(crate) fn replace(&mut self, replace: fn(&str) -> String) {
+        self.replace = replace;
     }
 
     /// Runs `takeback` and adds to the transcript what was seen.
     pub(crate) fn takeback(&mut self, arguments: &[&str]) {
         let output = self.output(arguments);
-        let mut seen = format!("$ takeback {}\n", arguments.join(" "));
+        let words = [&["$", "takeback"], arguments].concat();
+        let mut seen = words.join(" ") + "\n";
         seen.push_str(&String::from_utf8(output.stdout).unwrap());
         for line in String::from_utf8(output.stderr).unwrap().lines() {
             seen.push_str(&format!("! {line}\n"));
@@ -63,8 +72,10 @@ impl Session {
             Some(0) => {}
             code => seen.push_str(&format!("[exit {code:?}]\n")),
         }
-        let seen = self.normalize(&seen);
-        self.transcript.push_str(&seen);
+        for line in self.normalize(&seen).lines() {
+            self.transcript.push_str(&(self.replace)(line));
+            self.transcript.push('\n');
+        }
     }
 
     pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {

@@ -80,11 +80,11 @@ fn an_empty_ledger_says_so() {
     session.assert(
         "
 $ takeback sessions
-No sessions yet. `takeback sessions import` brings some in.
+No sessions yet. Run `takeback install AGENT` to record new ones, or `takeback sessions import` to import old ones.
 $ takeback sessions list --source x
-No such sessions.
+No matching sessions.
 $ takeback sessions search x
-No message matches.
+No matching messages.
 $ takeback sessions stats
 No sessions yet.
 $ takeback sessions show x
@@ -113,11 +113,12 @@ $ takeback sessions list --source codex
 4f2b0000  <date> <time>  codex  1 message  “write a changelog”
 $ takeback sessions --limit 1
 4f2b0000  <date> <time>  codex  1 message  “write a changelog”
-… and more: --limit N shows them
+… and more (--limit N shows more)
 $ takeback sessions --source codex verify
-! error: options of the list do not go before another command
-! hint: put them behind the command
-[exit Some(1)]
+! error: unexpected argument '--source' found
+! hint: --source is an option of `takeback sessions list`, `takeback sessions search` and `takeback sessions export`
+! Usage: takeback sessions verify [OPTIONS]
+[exit Some(2)]
 ",
     );
     let list = session.json(&["sessions", "list", "--limit", "2"]);
@@ -164,7 +165,7 @@ fn the_list_can_be_limited_to_a_workspace_and_hides_archived_sessions() {
     assert_eq!(listed(&["-C", "/", "--workspace", "gone"]), "b");
     assert_eq!(listed(&["list", "--source", "x", "--source", "y", "--archived"]), "a b c");
     let text = String::from_utf8(session.output(&["sessions", "--archived"]).stdout).unwrap();
-    assert!(text.contains("(nothing said)  (archived)"), "{text}");
+    assert!(text.contains("(no messages)  (archived)"), "{text}");
 }
 
 #[test]
@@ -217,6 +218,19 @@ Done.
         let sent = session.json(&["sessions", "show", "4f2a", "--format", format]).to_string();
         assert!(sent.contains("please fix chat-send") && !sent.contains("東京"), "{sent}");
     }
+}
+
+#[test]
+fn a_text_is_not_json() {
+    let mut session = with_examples();
+    session.takeback(&["sessions", "show", "4f2a", "--json", "--format", "text"]);
+    session.assert(
+        "
+$ takeback sessions show 4f2a --json --format text
+{\"error\":{\"causes\":[],\"hint\":\"drop one of them\",\"message\":\"--json contradicts --format text\"}}
+[exit Some(1)]
+",
+    );
 }
 
 #[test]
@@ -280,29 +294,29 @@ $ takeback sessions search chat-send
 4f2a9c01 [1] user  <date> <time>  claude-code  Fix Docker Build
   > please fix >>>chat-send<<< in main.rs
     I look.
-1 message.
+1 message found.
 $ takeback sessions search main.rs C++
 4f2a9c01 [3] tool  <date> <time>  claude-code  Fix Docker Build
     I look.
   > src >>>main.rs<<< >>>C++<<< 50%
     now in 東京, too
-1 message.
+1 message found.
 $ takeback sessions search 東京
 4f2a9c01 [4] user  <date> <time>  claude-code  Fix Docker Build
     src main.rs C++ 50%
   > now in >>>東京<<<, too
     Done.
-1 message.
+1 message found.
 $ takeback sessions search \"all files
 77000000 [1] user  <date> <time>  claude-code
   > list >>>all<<< >>>files<<<
-1 message.
+1 message found.
 $ takeback sessions search fix OR list OR write --limit 1
 77000000 [1] user  <date> <time>  claude-code
   > >>>list<<< all files
-The best 1 of 3 messages.
+Showing the best 1 of 3 messages.
 $ takeback sessions search chat-sen
-No message matches.
+No matching messages.
 ",
     );
 }
@@ -393,13 +407,13 @@ $ takeback sessions unrewind 4f2a
 Restored 1 turn (2 messages), from message 4 on.
 The prompt was: now in 東京, too
 $ takeback sessions unrewind 4f2a
-! error: nothing to redo in session claude-code:4f2a9c01-aaaa
+! error: nothing to bring back in session claude-code:4f2a9c01-aaaa
 [exit Some(1)]
 $ takeback sessions rewind 4f2a --turns 5
 Rewound 2 turns (5 messages), from message 1 on.
 The prompt was: please fix chat-send in main.rs
 $ takeback sessions rewind 4f2a
-! error: nothing to undo in session claude-code:4f2a9c01-aaaa
+! error: no turn left to take back in session claude-code:4f2a9c01-aaaa
 [exit Some(1)]
 ",
     );
@@ -418,8 +432,8 @@ $ takeback sessions rewind 4f2a
     session.assert(
         "
 $ takeback sessions unrewind 4f2a
-! error: the conversation went on after the undo: session claude-code:4f2a9c01-aaaa cannot redo it
-! hint: what was undone is still there: `takeback sessions show` shows it
+! error: session claude-code:4f2a9c01-aaaa went on since then, so its messages cannot be brought back
+! hint: `takeback sessions show` still shows them, marked as undone
 [exit Some(1)]
 ",
     );
@@ -502,20 +516,19 @@ fn a_fork_appears_in_the_tree() {
     session.output(&["sessions", "title", below.as_str().unwrap(), "Deeper"]);
     let text = String::from_utf8(session.output(&["sessions", "tree", "77"]).stdout).unwrap();
     let text =
-        text.replace(&id[9..17], "<fork>").replace(&below.as_str().unwrap()[9..17], "<below>");
-    let shape: Vec<String> = text
-        .lines()
-        .map(|line| {
-            line.split("  ").filter(|cell| !cell.starts_with("20")).collect::<Vec<_>>().join("  ")
-        })
-        .collect();
+        text.replace(&id[9..17], "<fork 1>").replace(&below.as_str().unwrap()[9..17], "<fork 2>");
+    let without_time = |line: &str| {
+        let at = line.find("  20").unwrap();
+        format!("{}{}", &line[..at], &line[at + "  2026-05-28 20:26".len()..])
+    };
+    let lines: Vec<String> = text.lines().map(without_time).collect();
     assert_eq!(
-        shape.join("\n"),
+        lines.join("\n"),
         "\
-4f2a9c01  5 messages  Fix Docker Build
-├─ 77000000  subagent  1 message  ← this one
-└─ <fork>  fork  3 messages  Another way
-   └─ <below>  fork  1 message  Deeper"
+4f2a9c01                  5 messages  Fix Docker Build
+├─ 77000000     subagent   1 message  ← this session
+└─ <fork 1>     fork      3 messages  Another way
+   └─ <fork 2>  fork       1 message  Deeper"
     );
     session.takeback(&["sessions", "fork", "4f2a", "--at", "9"]);
     session.assert(
@@ -539,7 +552,7 @@ fn usage_is_added_up() {
 $ takeback sessions stats
 sessions  messages  tool calls  tokens in  tokens out      cost  model
        1         5           1     12,345          99  ~$0.0123  opus
-       1         1           0          0           0            (not known)
+       1         1           0          0           0            (unknown)
        1         1           0          0           0            haiku
 $ takeback sessions stats --by source
 sessions  messages  tool calls  tokens in  tokens out      cost  source
@@ -548,7 +561,7 @@ sessions  messages  tool calls  tokens in  tokens out      cost  source
 $ takeback sessions stats --by workspace
 sessions  messages  tool calls  tokens in  tokens out      cost  workspace
        1         5           1     12,345          99  ~$0.0123  /code/shop
-       2         2           0          0           0            (not known)
+       2         2           0          0           0            (unknown)
 ",
     );
     let days = session.json(&["sessions", "stats", "--by", "day"]);

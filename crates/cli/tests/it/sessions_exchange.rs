@@ -55,9 +55,9 @@ fn importing_a_file_twice_adds_nothing() {
     session.assert(
         "
 $ takeback sessions import ~/s.jsonl
-3 sessions read, 3 of them new; 7 messages added.
+Read 3 sessions, 3 of them new. Added 7 messages.
 $ takeback sessions import ~/s.jsonl
-3 sessions read, 0 of them new; 0 messages added.
+Read 3 sessions, 0 of them new. Added 0 messages.
 ",
     );
     let before = run_sessions(&session, &["export", "--all"]);
@@ -77,7 +77,7 @@ fn a_bad_line_is_reported_and_the_others_are_imported() {
     session.assert(
         "
 $ takeback sessions import ~/s.jsonl
-2 sessions read, 2 of them new; 6 messages added.
+Read 2 sessions, 2 of them new. Added 6 messages.
 ! error: line 2: not a session: EOF while parsing a value at line 2 column 0
 ! error: line 5: session claude-code:4f2a9c01-aaaa is here already, and its message 1 is another one
 ! error: line 6: not a session: it has no id
@@ -144,19 +144,28 @@ fn chosen_sessions_are_exported_in_every_format() {
     session.assert(
         "
 $ takeback sessions export
-! error: which sessions?
-! hint: name some, or give --all
-[exit Some(1)]
+! error: the following required arguments were not provided: <SESSION|--all>
+! Usage: takeback sessions export <SESSION|--all>
+[exit Some(2)]
 $ takeback sessions export nope
 ! error: there is no session \"nope\"
 ! hint: `takeback sessions list` lists them
 [exit Some(1)]
 $ takeback sessions export --all --format md --json
-{\"error\":{\"causes\":[],\"hint\":\"leave --format away, or write to a file with -o\",\"message\":\"--json prints one JSON document\"}}
+{\"error\":{\"causes\":[],\"hint\":\"drop --format, or write to a file with -o\",\"message\":\"--json prints one JSON document\"}}
 [exit Some(1)]
 ",
     );
     assert_eq!(session.output(&["sessions", "export", "4f2a", "--all"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_source_limits_only_an_export_of_all_sessions() {
+    let session = with_examples();
+    let output = session.output(&["sessions", "export", "4f2a", "--source", "codex"]);
+    assert_eq!(output.status.code(), Some(2));
+    let all = run_sessions(&session, &["export", "--all", "--source", "codex"]);
+    assert_eq!(all.lines().count(), 1);
 }
 
 #[test]
@@ -191,7 +200,7 @@ fn secrets_are_masked_on_import_if_the_configuration_says_so() {
         "
 $ takeback sessions list
 ! error: ~/.takeback/config.toml, line 3: unknown field `redakt`, expected `redact`
-! hint: correct the file, or remove it to get the defaults
+! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 ",
     );
@@ -215,7 +224,7 @@ $ takeback sessions export nope -o out
 ! hint: `takeback sessions list` lists them
 [exit Some(1)]
 $ takeback sessions export --all -o out
-3 sessions written to ~/project/out.
+Exported 3 sessions to ~/project/out.
 $ takeback sessions export --all -o missing/out
 ! error: cannot write ~/project/missing/out
 !   because: No such file or directory (os error 2)
@@ -313,9 +322,9 @@ $ takeback sessions import --from hermes
 ! hint: name Hermes's directory: `takeback sessions import --from hermes DIR`
 [exit Some(1)]
 $ takeback sessions import --from hermes
-1 session read, 1 of them new; 2 messages added.
+Read 1 session, 1 of them new. Added 2 messages.
 $ takeback sessions import --from hermes ~/.hermes/state.db
-1 session read, 0 of them new; 0 messages added.
+Read 1 session, 0 of them new. Added 0 messages.
 $ takeback sessions
 20260528  <date> <time>  telegram  2 messages  From Hermes
 ",

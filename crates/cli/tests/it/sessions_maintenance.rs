@@ -95,7 +95,7 @@ fn a_whole_ledger_passes_verification() {
     session.assert(
         "
 $ takeback sessions verify
-All well: 3 sessions, 7 messages read and checked.
+No problems in 3 sessions, 7 messages.
 $ takeback sessions repair
 Nothing to repair: 3 sessions, 7 messages.
 ",
@@ -109,7 +109,7 @@ Nothing to repair: 3 sessions, 7 messages.
     let sizes = session.json(&["sessions", "optimize"]);
     assert!(sizes["bytes_before"].as_u64().unwrap() > 0 && sizes["bytes_after"].is_u64());
     let text = String::from_utf8(session.output(&["sessions", "optimize"]).stdout).unwrap();
-    assert!(text.ends_with(", everything is indexed.\n"), "{text}");
+    assert!(text.starts_with("Indexed all messages: "), "{text}");
     assert_eq!(session.json(&["sessions", "search", "chat-send"])["total"], 1);
 }
 
@@ -158,7 +158,7 @@ $ takeback sessions verify
     session.assert(
         "
 $ takeback sessions
-No sessions yet. `takeback sessions import` brings some in.
+No sessions yet. Run `takeback install AGENT` to record new ones, or `takeback sessions import` to import old ones.
 ",
     );
 }
@@ -175,14 +175,14 @@ fn wrong_counts_are_corrected() {
     session.assert(
         "
 $ takeback sessions verify
-Wrong: session codex:4f2b0000-bbbb counts 99 messages and 0 tool calls, and has 1 and 0
-`takeback sessions repair` puts right what can be put right.
+Problem: session codex:4f2b0000-bbbb counts 99 messages and 0 tool calls, and has 1 and 0
+Run `takeback sessions repair` to fix what can be fixed.
 [exit Some(1)]
 $ takeback sessions repair
 Note: repaired: session codex:4f2b0000-bbbb counts 99 messages and 0 tool calls, and has 1 and 0
-Counts and the search index are new: 3 sessions, 7 messages.
+Rebuilt the counts and the search index of 3 sessions, 7 messages.
 $ takeback sessions verify
-All well: 3 sessions, 7 messages read and checked.
+No problems in 3 sessions, 7 messages.
 ",
     );
 }
@@ -215,8 +215,8 @@ fn rows_outside_a_damaged_page_are_recovered() {
     let report = session.output(&["sessions", "repair"]);
     let said = String::from_utf8(report.stdout).unwrap();
     assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
-    assert!(said.contains("Saved: 203 sessions, "), "{said}");
-    assert!(said.contains("The damaged ledger is kept as "), "{said}");
+    assert!(said.contains("Recovered 203 sessions, "), "{said}");
+    assert!(said.contains("Kept the damaged ledger as "), "{said}");
     assert_eq!(session.json(&["sessions", "verify"])["whole"], true);
     assert_eq!(session.json(&["sessions", "search", "chat-send"])["total"], 1);
 }

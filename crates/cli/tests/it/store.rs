@@ -25,11 +25,11 @@ fn all_is_well() {
     session.assert(
         "
 $ takeback checkpoints verify
-All well: 0 checkpoints, 0 objects read and checked.
+No problems in 0 checkpoints, 0 objects.
 $ takeback checkpoints verify
-All well: 1 checkpoint, 3 objects read and checked.
+No problems in 1 checkpoint, 3 objects.
 $ takeback checkpoints repair
-All well: 1 checkpoint, 3 objects read and checked.
+No problems in 1 checkpoint, 3 objects.
 ",
     );
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use unicode_width::UnicodeWidthStr;
 
@@ -73,7 +73,7 @@ fn clearing_is_asked_about() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "checkpoints clear", "n\n") else { return };
     assert_eq!((rows(&session).len(), code), (1, Some(1)), "{seen}");
-    assert!(seen.contains("It cannot be taken back."), "{seen}");
+    assert!(seen.contains("It cannot be undone."), "{seen}");
     let (seen, code) = typed(&session, "checkpoints clear", "y\n").unwrap();
     assert_eq!((rows(&session).len(), code), (0, Some(0)), "{seen}");
 }
@@ -119,7 +119,8 @@ struct Terminal<'t> {
 }
 
 impl Terminal<'_> {
-    fn command(&self, session: &Session, arguments: &str) -> Command {
+    /// Starts takeback there; `None` if there is no `script`.
+    fn start(&self, session: &Session, arguments: &str) -> Option<Child> {
         let (columns, rows) = (self.columns, self.rows);
         let program = env!("CARGO_BIN_EXE_takeback");
         let line = format!("stty cols {columns} rows {rows}; exec {program} {arguments}");
@@ -128,13 +129,16 @@ impl Terminal<'_> {
         command.env("PATH", std::env::var_os("PATH").unwrap());
         command.env("HOME", session.base()).env("TZ", "UTC").env("TERM", "xterm");
         command.envs(self.variables.iter().copied());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        if child.is_err() {
+            tell_skipped("the program `script` is not installed");
+        }
+        child.ok()
     }
 
     /// Types an answer and returns what the terminal shows; `None` if there is no `script`.
     fn show(&self, session: &Session, arguments: &str, answer: &str) -> Option<String> {
-        let mut child = self.command(session, arguments).spawn().ok()?;
+        let mut child = self.start(session, arguments)?;
         child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let seen = String::from_utf8_lossy(&output.stdout).replace('\r', "");
@@ -202,6 +206,47 @@ fn a_row_is_never_wider_than_the_terminal() {
 }
 
 #[test]
+fn rows_of_sessions_and_workspaces_fit_the_terminal() {
+    let session = Session::new();
+    fs::create_dir(session.base().join(".claude")).unwrap();
+    for (name, prompt) in [
+        ("s1", "カートのテストを書いて、それから設定の名前を変えてください"),
+        ("s2", "add tests for every corner of the cart, and then rename the settings, please"),
+    ] {
+        let mut agent = Agent::new(&session, name);
+        agent.turn(prompt, name, "1");
+    }
+    let title = "カートのテストを書いて、それから設定の名前を変える";
+    session.json(&["sessions", "title", "mine:s1", title]);
+    session.json(&["sessions", "fork", "mine:s1", "--at", "1"]);
+    for columns in [32, 40, 64, 80, 160] {
+        let terminal = Terminal { columns, rows: 50, variables: &[("NO_COLOR", "1")] };
+        let commands = [
+            ("sessions", 3),
+            ("sessions tree mine:s1", 2),
+            ("sessions stats --by workspace", 2),
+            ("checkpoints", 1),
+            ("install", 1),
+        ];
+        for (arguments, rows) in commands {
+            let Some(seen) = terminal.show(&session, arguments, "") else { return };
+            let is_row = |line: &&str| arguments.starts_with("sessions") || line.starts_with("  ");
+            let lines: Vec<&str> = seen.lines().filter(is_row).collect();
+            assert_eq!(lines.len(), rows, "{arguments}: {seen}");
+            for line in lines {
+                assert!(line.width() <= columns, "{arguments}, {columns}: {line}");
+            }
+        }
+    }
+    let wide = Terminal { columns: 160, rows: 50, variables: &[("NO_COLOR", "1")] };
+    let seen = wide.show(&session, "sessions", "").unwrap();
+    assert!(
+        seen.contains(title) && seen.contains("“add tests for every corner of the cart"),
+        "{seen}"
+    );
+}
+
+#[test]
 fn only_output_longer_than_the_screen_goes_into_a_pager() {
     let session = with_long_list();
     let pager = make_pager(&session, COPY);
@@ -253,7 +298,7 @@ fn ctrl_c_in_the_pager_leaves_it_whole() {
     let pager = make_pager(&session, script);
     let variables = [("PAGER", pager.as_str())];
     let terminal = Terminal { columns: 100, rows: 10, variables: &variables };
-    let Ok(mut child) = terminal.command(&session, "rollback").spawn() else { return };
+    let Some(mut child) = terminal.start(&session, "rollback") else { return };
     let mut keyboard = child.stdin.take().unwrap();
     eventually("the pager runs", || session.base().join("begun").exists());
     keyboard.write_all(b"\x03").unwrap();

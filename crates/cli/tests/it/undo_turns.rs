@@ -81,5 +81,5 @@ fn wrong_usage_is_json_if_that_is_asked_for() {
     let output = session.output(&["--json", "nonsense"]);
     assert_eq!(output.status.code(), Some(2));
     let seen: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(seen["error"]["message"], "unrecognized subcommand 'nonsense'");
+    assert_eq!(seen["error"]["message"], "unknown command 'nonsense'");
 }

@@ -13,7 +13,7 @@ use crate::schema;
 
 /// The reason why a ledger cannot be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum OpenError {
     /// The file or its directory cannot be used.
     #[error("cannot open the ledger {path}")]

@@ -25,7 +25,7 @@ use crate::{
 
 /// The place up to which a log has been read.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Bookmark {
     /// The path of the log.
     pub log: String,
@@ -52,7 +52,7 @@ pub struct LogPage {
 
 /// An entry of a log.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct LogEntry {
     /// The id of its session in the ledger.
     pub session: String,
@@ -64,7 +64,7 @@ pub struct LogEntry {
 
 /// The fact that an entry of a log states.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum LogFact {
     /// More is known about the session.
     Session(Box<SessionRecord>),

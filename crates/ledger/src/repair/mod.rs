@@ -20,7 +20,7 @@ use crate::{Ledger, LedgerError, LedgerOptions, OpenError, Time};
 
 /// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct RepairReport {
     /// The path of the damaged database now; `None` if it could be repaired in place.
     pub backup: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub struct RepairReport {
 
 /// The reason why a ledger was not repaired. It is as it was.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RepairError {
     /// It cannot be opened for another reason than damage.
     #[error(transparent)]

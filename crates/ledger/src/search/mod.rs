@@ -73,7 +73,7 @@ pub struct SearchResults {
 
 /// A message that matches.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct SearchHit {
     /// The id of the session.
     pub session: String,

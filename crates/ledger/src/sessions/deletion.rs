@@ -19,7 +19,7 @@ pub struct PruneOptions {
 
 /// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum SessionState {
     Open,
     Ended,

@@ -25,7 +25,7 @@ pub struct ListOptions {
 
 /// A session in a list.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct SessionSummary {
     pub session: SessionRecord,
     /// The beginning of the first prompt: at most 63 characters.

@@ -136,12 +136,12 @@ pub(crate) fn import_lines(ledger: &mut Ledger, lines: &str) -> ImportReport {
     ledger.import_lines(&mut lines.as_bytes(), at(100), &|_| {}).unwrap()
 }
 
-/// Options of a process that does not wait.
+/// The options of a process that does not wait.
 pub(crate) fn impatient() -> LedgerOptions {
     LedgerOptions { wait: Duration::ZERO, ..LedgerOptions::default() }
 }
 
-/// Options that mask secrets.
+/// The options that mask secrets.
 pub(crate) fn masking() -> LedgerOptions {
     LedgerOptions { redact: true, ..LedgerOptions::default() }
 }

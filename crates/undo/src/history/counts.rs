@@ -1,11 +1,12 @@
-//! The counts of changes that the list shows: counted once, if possible while no one waits, and
-//! kept.
+//! The counts of changes that the list shows: counted once, in the background if possible, and
+//! cached.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use takeback_tree::{
-    DiffOptions, ObjectError, Oid, RelPath, Rules, Side, Store, count_lines, diff,
+    CaptureRules, DiffOptions, ObjectError, Oid, RelPath, Store, StoreError, TreeChange,
+    compare_nodes, diff_trees,
 };
 
 use super::authorship::Timeline;
@@ -16,7 +17,7 @@ use crate::hook::state;
 
 /// The number of changed files and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ChangeCounts {
     pub files: u64,
     pub insertions: u64,
@@ -31,8 +32,9 @@ struct KeptCounts {
     counts: ChangeCounts,
 }
 
-/// Counts the changes of each row, in the order of the rows: those that the calls of a
-/// turn made, or those between a manual checkpoint and the next row. `None` where nothing is known yet.
+/// Counts the changes of each row, in the order of the rows: the changes that the calls of a turn
+/// made, or the changes between a manual checkpoint and the next row. `None` where nothing is known
+/// yet.
 pub(crate) fn count_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -86,63 +88,85 @@ fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
     }
 }
 
+/// Lists the files that a row changed, in the order of their paths: the files that the calls of a
+/// turn changed, or that changed between a manual checkpoint and the next row.
+pub fn list_changes(
+    opened: &Opened,
+    workspace: &WorkspaceRef<'_>,
+    row: &Row<'_>,
+) -> Result<Vec<TreeChange>, StoreError> {
+    let timeline = Timeline::of(row.history(), None);
+    Ok(collect_row(workspace.store, row.history(), &timeline, row, &opened.rules)?)
+}
+
 /// Counts the changes of one row.
 fn count_row(
     store: &Store,
     history: &History,
     timeline: &Timeline<'_>,
     row: &Row<'_>,
-    rules: &Rules,
+    rules: &CaptureRules,
 ) -> Result<ChangeCounts, ObjectError> {
+    let changes = collect_row(store, history, timeline, row, rules)?;
+    let mut counts = ChangeCounts { files: changes.len() as u64, ..ChangeCounts::default() };
+    for lines in changes.iter().filter_map(|change| change.lines) {
+        counts.insertions += lines.insertions;
+        counts.deletions += lines.deletions;
+    }
+    Ok(counts)
+}
+
+/// Collects the changes of files and symlinks of one row, in the order of their paths.
+fn collect_row(
+    store: &Store,
+    history: &History,
+    timeline: &Timeline<'_>,
+    row: &Row<'_>,
+    rules: &CaptureRules,
+) -> Result<Vec<TreeChange>, ObjectError> {
     let from = row.first().pin.tree;
     if row.turn().is_none() {
         let to = row.successor().map_or(from, |next| next.first().pin.tree);
-        return count_between(store, rules, from, to, &[]);
+        return diff_files(store, rules, from, to, &[]);
     }
     let last = row.last();
     // For a call without an end, the next state is the end.
     let next = history.all.iter().find(|known| known.pin.name.seq > last.pin.name.seq);
     let to = if last.record.kind == Kind::Call { next.unwrap_or(last) } else { last }.pin.tree;
-    let mut counts = ChangeCounts::default();
+    let mut changes = Vec::new();
     let mut paths = Vec::new();
     for (path, segments) in timeline.collect_changes(store, |_, of| of == Some(row.number))?.paths {
         let before = segments.first().and_then(|segment| segment.before);
         let after = segments.last().and_then(|segment| segment.after);
         // A file that was captured only because a call named it is not in both trees.
-        if store.entry(&from, &path)? == before && store.entry(&to, &path)? == after {
+        if store.find_entry(&from, &path)? == before && store.find_entry(&to, &path)? == after {
             paths.push(path);
-        } else if let Some(lines) = count_lines(store, rules, &path, before, after)? {
-            counts.files += 1;
-            counts.insertions += lines.insertions;
-            counts.deletions += lines.deletions;
+        } else {
+            let change = compare_nodes(store, rules, &path, before, after)?;
+            changes.extend(change.filter(is_file_change));
         }
     }
     if !paths.is_empty() {
-        let others = count_between(store, rules, from, to, &paths)?;
-        counts.files += others.files;
-        counts.insertions += others.insertions;
-        counts.deletions += others.deletions;
+        changes.extend(diff_files(store, rules, from, to, &paths)?);
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
     }
-    Ok(counts)
+    Ok(changes)
 }
 
-/// Counts the changes between two trees.
-fn count_between(
+/// Lists the changes of files and symlinks between two trees.
+fn diff_files(
     store: &Store,
-    rules: &Rules,
+    rules: &CaptureRules,
     from: Oid,
     to: Oid,
     paths: &[RelPath],
-) -> Result<ChangeCounts, ObjectError> {
+) -> Result<Vec<TreeChange>, ObjectError> {
     let options = DiffOptions { paths, ..DiffOptions::new(rules) };
-    let diff = diff(store, &from, &to, &options)?;
-    let is_file = |side: &Side| !side.mode.is_directory();
-    let files = diff.changes.iter();
-    let files = files.filter(|change| change.from.iter().chain(&change.to).any(is_file));
-    let mut counts = ChangeCounts { files: files.count() as u64, ..ChangeCounts::default() };
-    for lines in diff.changes.iter().filter_map(|change| change.lines) {
-        counts.insertions += lines.insertions;
-        counts.deletions += lines.deletions;
-    }
-    Ok(counts)
+    let mut changes = diff_trees(store, &from, &to, &options)?.changes;
+    changes.retain(is_file_change);
+    Ok(changes)
+}
+
+fn is_file_change(change: &TreeChange) -> bool {
+    change.from.iter().chain(&change.to).any(|side| !side.mode.is_directory())
 }

@@ -11,7 +11,7 @@ use super::session::{Workplace, find_owner};
 use super::state::{CallKey, SessionState, Turn, file_name};
 use crate::Opened;
 use crate::history::record::CallRef;
-use crate::shell::{self, Analysis, Surroundings};
+use crate::shell::{self, ScriptAnalysis, ScriptContext};
 
 /// A tool call, and everything about it that its checkpoints record.
 pub(super) struct CallContext<'a> {
@@ -20,7 +20,7 @@ pub(super) struct CallContext<'a> {
     pub(super) workplace: &'a Workplace,
     pub(super) deadline: &'a Deadline,
     /// The analysis of the script, if the call runs one.
-    pub(super) analysis: Option<Analysis>,
+    pub(super) analysis: Option<ScriptAnalysis>,
     pub(super) mutates: bool,
     /// The session that reports the call.
     pub(super) reporter: String,
@@ -80,7 +80,7 @@ impl<'a> CallContext<'a> {
         &self.workplace.root
     }
 
-    /// The file that lists the paths which were captured before the call. By the end of the call,
+    /// The file that lists the paths that were captured before the call. By the end of the call,
     /// the agent may work somewhere else.
     pub(super) fn paths_file(&self, opened: &Opened) -> PathBuf {
         let name = file_name(&[&self.reporter, &self.key.text]);
@@ -116,14 +116,14 @@ pub(super) fn analyze_call(
     call: &ToolCall,
     directory: &Path,
     workspace: Option<&Path>,
-) -> Option<Analysis> {
+) -> Option<ScriptAnalysis> {
     let home = opened.forbidden.home();
     let workspace = workspace.unwrap_or(Path::new("/dev/null"));
-    Some(shell::analyse(call.script()?, &Surroundings { directory, workspace, home }))
+    Some(shell::analyze_script(call.script()?, &ScriptContext { directory, workspace, home }))
 }
 
 /// Returns true unless a call is known to change no file.
-fn may_mutate(call: &ToolCall, analysis: Option<&Analysis>) -> bool {
+fn may_mutate(call: &ToolCall, analysis: Option<&ScriptAnalysis>) -> bool {
     match &call.work {
         ToolWork::Reads => false,
         ToolWork::Shell { .. } => analysis.is_none_or(|analysis| analysis.mutates),

@@ -1,62 +1,49 @@
-//! Three-way merge of one file: what two sides made of the same lines, put together.
+//! Three-way merge of one file, line by line.
 //!
-//! Lines are compared byte by byte, line ends included, and changes that overlap or touch are a
-//! conflict unless they are the same: as `git merge-file` does it. The lines that both versions
-//! have in common are found as git finds them (Myers, changes moved down as far as possible), so
-//! that the answers are the same, except in files that consist of few different lines over and
-//! over: there, what belongs together is anybody's guess, and one may see a conflict where the
-//! other sees none. So it is in a large file that was rewritten in such lines: that is one change.
-//! Whatever the guess, an answer without conflicts has every change of both sides.
+//! Lines are compared byte by byte, line ends included. Changes that overlap or touch are a conflict
+//! unless they are equal, as in `git merge-file`. Common lines are found as git finds them (Myers,
+//! changes moved down as far as possible), so the results agree with git's. The exception is a file
+//! that repeats a few lines over and over: there are several ways to match such lines, and one
+//! program may see a conflict where the other sees none. A large file that was rewritten in such
+//! lines counts as one change. In every case, a result without conflicts contains every change from
+//! both sides.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 
-/// What to do about changes that contradict each other.
+/// The treatment of changes that contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Conflicts<'a> {
     /// Only count them.
     Report,
-    /// Take our side's lines there.
+    /// Take the lines of our side.
     Ours,
-    /// Take the other side's lines there.
+    /// Take the lines of the other side.
     Theirs,
-    /// Write both into the file, between markers as git has them. Binary files cannot have any:
-    /// their conflicts are only counted.
-    Markers {
-        /// What our side is called.
-        ours: &'a str,
-        /// What the state before is called: if it is given, its lines are shown too.
-        base: Option<&'a str>,
-        /// What the other side is called.
-        theirs: &'a str,
-    },
+    /// Write both sides between markers like git's, with these names. The lines of the base are
+    /// written if it has a name. Conflicts of binary files are only counted.
+    Markers { ours: &'a str, base: Option<&'a str>, theirs: &'a str },
 }
 
-/// What came out of a merge.
+/// The result of a merge.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Merged {
-    /// Everything that either side changed.
+    /// A file with every change from both sides.
     Clean(Vec<u8>),
-    /// So many changes contradict each other, and there is no result.
-    Conflict {
-        /// How many.
-        count: usize,
-    },
-    /// A result in which so many contradictions were dealt with as asked for.
-    Resolved {
-        /// The result.
-        content: Vec<u8>,
-        /// How many.
-        count: usize,
-    },
+    /// No file, because `count` changes contradict each other.
+    Conflict { count: usize },
+    /// A file in which `count` conflicts were resolved as requested.
+    Resolved { content: Vec<u8>, count: usize },
 }
 
-/// Merges what `ours` and `theirs` made of `base`.
+/// Merges the changes of `ours` and `theirs` to `base`.
 ///
-/// A file with a NUL byte among its first 8,000 is binary, and one conflict as a whole, unless
-/// only one side changed it or both did the same.
+/// A file with a NUL byte among its first 8,000 is binary. It is one conflict as a whole, unless
+/// only one side changed it or both sides are equal.
 pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8], conflicts: Conflicts<'_>) -> Merged {
     if ours == base || ours == theirs {
         return Merged::Clean(theirs.to_vec());
@@ -71,7 +58,7 @@ pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8], conflicts: Conflicts<'_>) 
             Conflicts::Report | Conflicts::Markers { .. } => Merged::Conflict { count: 1 },
         };
     }
-    let [base, ours, theirs] = [base, ours, theirs].map(lines);
+    let [base, ours, theirs] = [base, ours, theirs].map(split_lines);
     merge_lines(&base, &ours, &theirs, conflicts, SMALL)
 }
 
@@ -82,19 +69,19 @@ fn merge_lines(
     conflicts: Conflicts<'_>,
     small: usize,
 ) -> Merged {
-    let mut merge = Merge { content: Vec::new(), count: 0 };
+    let mut merge = MergeWriter { content: Vec::new(), count: 0 };
     let mut done = 0;
-    for region in regions(&hunks(base, ours, small), &hunks(base, theirs, small)) {
-        merge.take(&base[done..region.base.start]);
+    for region in find_regions(&find_hunks(base, ours, small), &find_hunks(base, theirs, small)) {
+        merge.write_lines(&base[done..region.base.start]);
         done = region.base.end;
         let part = Part {
             base: &base[region.base],
             ours: &ours[region.ours],
             theirs: &theirs[region.theirs],
         };
-        merge.part(part, conflicts);
+        merge.write_part(part, conflicts);
     }
-    merge.take(&base[done..]);
+    merge.write_lines(&base[done..]);
     match (merge.count, conflicts) {
         (0, _) => Merged::Clean(merge.content),
         (count, Conflicts::Report) => Merged::Conflict { count },
@@ -102,7 +89,7 @@ fn merge_lines(
     }
 }
 
-/// Git's own measure.
+/// Returns true for a binary file, by the same rule as git.
 fn is_binary(content: &[u8]) -> bool {
     content.iter().take(8000).any(|byte| *byte == 0)
 }
@@ -110,28 +97,28 @@ fn is_binary(content: &[u8]) -> bool {
 /// A line with its newline; the last may have none.
 type Line<'a> = &'a [u8];
 
-fn lines(content: &[u8]) -> Vec<Line<'_>> {
+fn split_lines(content: &[u8]) -> Vec<Line<'_>> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// Up to this many lines of both versions together any two are compared in less than a second.
+/// The number of lines of both versions together up to which a comparison takes less than a second.
 const SMALL: usize = 20_000;
 
-/// A line is frequent from this number of occurrences on, in versions that are not small.
+/// The number of occurrences at which a line counts as frequent, in versions that are not small.
 const FREQUENT: usize = 64;
 
-/// What a side changed, in order. Between two changes there is at least one line that stayed.
+/// Finds the changes of one side, in order. At least one unchanged line is between two changes.
 ///
-/// Comparing takes time with the square of the number of changes if lines are repeated often. So
-/// versions that are not small are first cut at lines that occur once in either.
-fn hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
+/// If lines are repeated often, comparing takes time quadratic in the number of changes, so
+/// versions that are not small are first cut at lines that occur exactly once in each of them.
+fn find_hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
     let is_small = base.len() + side.len() <= small;
     let cuts = if is_small { Vec::new() } else { common_unique_lines(base, side) };
     let mut hunks = Vec::new();
     let (mut old, mut new) = (0, 0);
     for (old_end, new_end) in cuts.into_iter().chain([(base.len(), side.len())]) {
         let shift = |range: Range<u32>, by: usize| range.start + by as u32..range.end + by as u32;
-        let piece = piece_hunks(&base[old..old_end], &side[new..new_end], small).into_iter();
+        let piece = find_piece_hunks(&base[old..old_end], &side[new..new_end], small).into_iter();
         hunks.extend(
             piece.map(|hunk| Hunk {
                 before: shift(hunk.before, old),
@@ -143,16 +130,16 @@ fn hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
     hunks
 }
 
-/// Lines that occur once in either version and in the same order in both, by their numbers.
+/// Finds the lines that occur exactly once in each version, in the same order, by their numbers.
 fn common_unique_lines(base: &[Line<'_>], side: &[Line<'_>]) -> Vec<(usize, usize)> {
-    let (in_base, in_side) = (occurrences(base), occurrences(side));
+    let (in_base, in_side) = (count_lines(base), count_lines(side));
     let unique = |line: &Line<'_>| in_base.get(line) == Some(&1) && in_side.get(line) == Some(&1);
     let numbers = |lines: &[Line<'_>]| -> Vec<usize> {
         let numbered = lines.iter().enumerate();
         numbered.filter(|(_, line)| unique(line)).map(|(number, _)| number).collect()
     };
     let (old, new) = (numbers(base), numbers(side));
-    let moved = compare(old.iter().map(|at| base[*at]), new.iter().map(|at| side[*at]));
+    let moved = compare_lines(old.iter().map(|at| base[*at]), new.iter().map(|at| side[*at]));
     let mut pairs = Vec::new();
     let (mut place, mut other) = (0, 0);
     let end = old.len() as u32;
@@ -166,28 +153,28 @@ fn common_unique_lines(base: &[Line<'_>], side: &[Line<'_>]) -> Vec<(usize, usiz
     pairs
 }
 
-fn occurrences<'a>(lines: &[Line<'a>]) -> HashMap<Line<'a>, usize> {
+fn count_lines<'a>(lines: &[Line<'a>]) -> HashMap<Line<'a>, usize> {
     let mut occurrences = HashMap::new();
     lines.iter().for_each(|line| *occurrences.entry(*line).or_default() += 1);
     occurrences
 }
 
-fn piece_hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
+fn find_piece_hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
     if base == side {
         return Vec::new();
     }
-    let is_frequent = |lines| occurrences(lines).values().any(|count| *count >= FREQUENT);
+    let is_frequent = |lines| count_lines(lines).values().any(|count| *count >= FREQUENT);
     let is_large = base.len() + side.len() > small;
     if is_large && (is_frequent(base) || is_frequent(side)) {
-        // At worst there is a conflict where there need not be one.
+        // At worst, this reports a conflict where a finer comparison would find none.
         let (first, last) = common_ends(base, side);
         let range = |lines: &[Line<'_>]| first as u32..(lines.len() - last) as u32;
         return vec![Hunk { before: range(base), after: range(side) }];
     }
-    compare(base.iter().copied(), side.iter().copied())
+    compare_lines(base.iter().copied(), side.iter().copied())
 }
 
-fn compare<'a>(
+fn compare_lines<'a>(
     base: impl Iterator<Item = Line<'a>>,
     side: impl Iterator<Item = Line<'a>>,
 ) -> Vec<Hunk> {
@@ -199,15 +186,16 @@ fn compare<'a>(
     diff.hunks().collect()
 }
 
-/// Lines that at least one side changed: where they are in each version.
+/// The positions in each version of lines that at least one side changed.
 struct Region {
     base: Range<usize>,
     ours: Range<usize>,
     theirs: Range<usize>,
 }
 
-/// What either side changed, in order; changes of different sides that touch are one.
-fn regions(ours: &[Hunk], theirs: &[Hunk]) -> Vec<Region> {
+/// Finds the regions that either side changed, in order. Changes of different sides that touch are
+/// one region.
+fn find_regions(ours: &[Hunk], theirs: &[Hunk]) -> Vec<Region> {
     let mut starts: Vec<(u32, u32)> =
         ours.iter().chain(theirs).map(|hunk| (hunk.before.start, hunk.before.end)).collect();
     starts.sort_unstable();
@@ -222,17 +210,17 @@ fn regions(ours: &[Hunk], theirs: &[Hunk]) -> Vec<Region> {
     bases
         .into_iter()
         .map(|base| Region {
-            ours: ours.lines(&base),
-            theirs: theirs.lines(&base),
+            ours: ours.next_lines(&base),
+            theirs: theirs.next_lines(&base),
             base: base.start as usize..base.end as usize,
         })
         .collect()
 }
 
-/// A walk along the changes of one side.
+/// A cursor over the changes of one side.
 struct Side<'a> {
     hunks: std::iter::Peekable<std::slice::Iter<'a, Hunk>>,
-    /// How much further down than in the base its lines are.
+    /// The offset of the side's line numbers from the base's.
     shift: i64,
 }
 
@@ -241,8 +229,8 @@ impl<'a> Side<'a> {
         Side { hunks: hunks.iter().peekable(), shift: 0 }
     }
 
-    /// Where the lines of the next region are on this side.
-    fn lines(&mut self, base: &Range<u32>) -> Range<usize> {
+    /// Finds the lines of the next region on this side.
+    fn next_lines(&mut self, base: &Range<u32>) -> Range<usize> {
         let at = |line: u32, shift: i64| (i64::from(line) + shift) as usize;
         let start = at(base.start, self.shift);
         while let Some(hunk) = self.hunks.next_if(|hunk| hunk.before.start <= base.end) {
@@ -252,7 +240,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A region's lines in each version.
+/// The lines of a region in each version.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     base: &'a [Line<'a>],
@@ -260,71 +248,73 @@ struct Part<'a> {
     theirs: &'a [Line<'a>],
 }
 
-/// The result so far.
-struct Merge {
+/// The merged file so far.
+struct MergeWriter {
     content: Vec<u8>,
     count: usize,
 }
 
-impl Merge {
-    fn take(&mut self, lines: &[Line<'_>]) {
+impl MergeWriter {
+    fn write_lines(&mut self, lines: &[Line<'_>]) {
         lines.iter().for_each(|line| self.content.extend_from_slice(line));
     }
 
-    fn part(&mut self, part: Part<'_>, conflicts: Conflicts<'_>) {
+    fn write_part(&mut self, part: Part<'_>, conflicts: Conflicts<'_>) {
         if part.theirs == part.base || part.theirs == part.ours {
-            return self.take(part.ours);
+            return self.write_lines(part.ours);
         }
         if part.ours == part.base {
-            return self.take(part.theirs);
+            return self.write_lines(part.theirs);
         }
         self.count += 1;
         match conflicts {
             Conflicts::Report => {}
-            Conflicts::Ours => self.take(part.ours),
-            Conflicts::Theirs => self.take(part.theirs),
-            Conflicts::Markers { ours, base, theirs } => self.markers(part, ours, base, theirs),
+            Conflicts::Ours => self.write_lines(part.ours),
+            Conflicts::Theirs => self.write_lines(part.theirs),
+            Conflicts::Markers { ours, base, theirs } => {
+                self.write_conflict(part, ours, base, theirs);
+            }
         }
     }
 
-    /// Both sides between markers. Without the base, lines at either end that both sides have are
-    /// left out of it.
-    fn markers(&mut self, part: Part<'_>, ours: &str, base: Option<&str>, theirs: &str) {
+    /// Writes both sides between markers. Without the base, lines that both sides have in common at
+    /// either end stay outside the markers.
+    fn write_conflict(&mut self, part: Part<'_>, ours: &str, base: Option<&str>, theirs: &str) {
         let (first, last) =
             if base.is_some() { (0, 0) } else { common_ends(part.ours, part.theirs) };
         let (before, our_lines) = part.ours.split_at(first);
         let (our_lines, after) = our_lines.split_at(our_lines.len() - last);
         let their_lines = &part.theirs[first..part.theirs.len() - last];
         let end = line_end(part);
-        self.take(before);
-        self.marker("<<<<<<< ", ours, end);
-        self.side(our_lines, end);
+        self.write_lines(before);
+        self.write_marker("<<<<<<< ", ours, end);
+        self.write_side(our_lines, end);
         if let Some(name) = base {
-            self.marker("||||||| ", name, end);
-            self.side(part.base, end);
+            self.write_marker("||||||| ", name, end);
+            self.write_side(part.base, end);
         }
-        self.marker("=======", "", end);
-        self.side(their_lines, end);
-        self.marker(">>>>>>> ", theirs, end);
-        self.take(after);
+        self.write_marker("=======", "", end);
+        self.write_side(their_lines, end);
+        self.write_marker(">>>>>>> ", theirs, end);
+        self.write_lines(after);
     }
 
-    fn marker(&mut self, marker: &str, name: &str, end: &str) {
+    fn write_marker(&mut self, marker: &str, name: &str, end: &str) {
         for text in [marker, name, end] {
             self.content.extend_from_slice(text.as_bytes());
         }
     }
 
-    /// The lines of a side; a marker follows, so the last one needs an end.
-    fn side(&mut self, lines: &[Line<'_>], end: &str) {
-        self.take(lines);
+    /// Writes the lines of a side. A marker follows, so the last line needs a line end.
+    fn write_side(&mut self, lines: &[Line<'_>], end: &str) {
+        self.write_lines(lines);
         if lines.last().is_some_and(|line| !line.ends_with(b"\n")) {
             self.content.extend_from_slice(end.as_bytes());
         }
     }
 }
 
-/// How many lines at the beginning and at the end are the same.
+/// Counts the equal lines at the start and at the end of two versions.
 fn common_ends(one: &[Line<'_>], other: &[Line<'_>]) -> (usize, usize) {
     let same = |(a, b): &(&Line<'_>, &Line<'_>)| a == b;
     let first = one.iter().zip(other).take_while(same).count();
@@ -332,7 +322,7 @@ fn common_ends(one: &[Line<'_>], other: &[Line<'_>]) -> (usize, usize) {
     (first, rests.0.zip(rests.1).take_while(same).count())
 }
 
-/// How the lines of a conflict end.
+/// Returns the line end that a conflict uses.
 fn line_end(part: Part<'_>) -> &'static str {
     let first = part.ours.iter().chain(part.theirs).chain(part.base).next();
     if first.is_some_and(|line| line.ends_with(b"\r\n")) { "\r\n" } else { "\n" }

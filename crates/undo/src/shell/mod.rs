@@ -1,83 +1,85 @@
-//! What a shell command may do, told before it runs.
+//! Decides, before a shell command runs, whether it may change files.
 //!
-//! A command counts as changing something unless every program in it is known to only read with
-//! just these arguments. One that changes something and is taken for harmless costs people their
-//! work; the reverse costs a millisecond. So whatever is unknown or odd changes something.
+//! A command counts as changing files unless every program in it is known to be read-only with
+//! exactly these arguments. The two possible mistakes differ in cost: a harmful command that is
+//! taken for harmless loses the user's work, while a harmless one that is taken for harmful costs a
+//! millisecond. So everything unknown or unusual counts as changing files.
 //!
-//! Effects that no checkpoint can take back (a database, a cloud, what was published) are found by
-//! program and verb, and told whether or not files change.
+//! Effects that no checkpoint can undo (in a database, in the cloud, on things that other people
+//! see) are recognized by program and verb. They are reported whether or not files change.
+//!
+//! - `parser` reads a script into the tree of `syntax`, and `analyzer` goes through that tree.
+//! - `read_only` knows the programs that only read, and the arguments with which they do: that
+//!   `sed -i` changes files is decided in `read_only/sed.rs`.
+//! - `nested_commands` finds the commands that a program runs in turn: `sudo`, `xargs`, `bash -c`.
+//! - `effects` recognizes effects, and `outside_paths` finds paths outside the workspace.
 
-mod builtins;
+mod analyzer;
 mod effects;
-mod git;
-mod options;
-mod outside;
-mod parse;
-mod programs;
-mod scripts;
+mod nested_commands;
+mod outside_paths;
+mod parser;
+mod read_only;
 mod syntax;
 #[cfg(test)]
 mod tests;
-mod variables;
-mod walk;
-mod wrappers;
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// Where a command runs.
+/// The directories that matter for a script.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings<'a> {
+pub struct ScriptContext<'a> {
     /// The current directory.
     pub directory: &'a Path,
-    /// The directory that checkpoints are made of.
+    /// The directory that is captured in checkpoints.
     pub workspace: &'a Path,
-    /// The home directory, if it is known.
+    /// The user's home directory, if it is known.
     pub home: Option<&'a Path>,
 }
 
-/// What a command may do.
+/// The expected consequences of running a script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Analysis {
-    /// Whether it may change files.
+pub struct ScriptAnalysis {
+    /// True if the script may change files.
     pub mutates: bool,
-    /// Why, in a sentence for people.
+    /// The reason for `mutates`, as a clause for people.
     pub because: String,
-    /// What it does elsewhere than in files.
+    /// The effects on anything but files.
     pub effects: Vec<Effect>,
-    /// What it may change that lies outside of the workspace, as far as it is named.
-    #[serde(serialize_with = "lossy")]
+    /// The paths outside of the workspace that the script may change, as far as it names them.
+    #[serde(serialize_with = "serialize_lossy")]
     pub outside: Vec<PathBuf>,
 }
 
-/// Something that a checkpoint does not take back.
+/// An effect that a checkpoint cannot undo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Effect {
-    /// What is affected.
+    /// The thing that is affected.
     pub kind: EffectKind,
-    /// The command that does it, as it was written.
+    /// The command that has the effect, as it was written.
     pub command: String,
 }
 
-/// What is affected.
+/// A thing that a command can affect besides files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectKind {
     /// Data in a database.
     Database,
-    /// Another machine that was sent something.
+    /// Another machine that is sent something.
     Network,
     /// Containers, clusters, infrastructure.
     Cloud,
-    /// What others can see: a push, a release, a comment.
+    /// Something that other people can see: a push, a release, a comment.
     Publish,
     /// References, HEAD or the stash of a repository.
     Repository,
 }
 
 impl EffectKind {
-    /// As it is written in JSON.
+    /// Returns its name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             EffectKind::Database => "database",
@@ -89,11 +91,14 @@ impl EffectKind {
     }
 }
 
-/// What a script for bash or zsh may do. Never fails: what cannot be parsed changes something.
-pub fn analyse(script: &str, surroundings: &Surroundings<'_>) -> Analysis {
-    walk::Walk::new(surroundings).script(script)
+/// Analyzes a script for bash or zsh. A script that cannot be parsed may change files.
+pub fn analyze_script(script: &str, context: &ScriptContext<'_>) -> ScriptAnalysis {
+    analyzer::Analyzer::new(context).analyze(script)
 }
 
-fn lossy<S: serde::Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_lossy<S: serde::Serializer>(
+    paths: &[PathBuf],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }

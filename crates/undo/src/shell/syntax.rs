@@ -1,39 +1,39 @@
-//! What a script consists of, as far as it matters for what the script may do.
+//! The syntax tree of a script, as far as it matters for what the script may do.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Commands in the order in which they run, if they run.
-pub(super) type List = Vec<Step>;
+/// Commands in the order in which they would run.
+pub(super) type CommandList = Vec<ListEntry>;
 
-/// A command and how it is joined to the others.
+/// A command, and how it is joined to its neighbours.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct ListEntry {
     pub(super) command: Command,
-    /// After `&&` or `||`: it may not run.
-    pub(super) conditional: bool,
-    /// Part of a pipeline or in the background: what it does to the shell is lost.
-    pub(super) apart: bool,
+    /// True after `&&` or `||`: the command may not run.
+    pub(super) is_conditional: bool,
+    /// True in a pipeline or in the background: changes to the shell itself do not last.
+    pub(super) in_subshell: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum Command {
-    Simple(Simple),
+    Simple(SimpleCommand),
     /// Braces, parentheses, `if`, loops, `case`, `[[ … ]]`.
-    Compound(Compound),
+    Compound(CompoundCommand),
     Function {
         name: String,
-        body: Compound,
+        body: CompoundCommand,
     },
 }
 
-/// A program, its arguments, and what stands around them.
+/// A program, its arguments, and the assignments and redirections around them.
 #[derive(Debug, Default)]
-pub(super) struct Simple {
+pub(super) struct SimpleCommand {
     pub(super) assignments: Vec<Assignment>,
     pub(super) words: Vec<Word>,
     pub(super) redirects: Vec<Redirect>,
-    /// As it was written.
+    /// The command as it was written.
     pub(super) text: String,
 }
 
@@ -43,12 +43,12 @@ pub(super) struct Assignment {
     pub(super) value: Word,
 }
 
-/// Lists that may run, whatever decides which.
+/// Lists of commands that may run. Which of them do is decided when the script runs.
 #[derive(Debug, Default)]
-pub(super) struct Compound {
-    pub(super) kind: Kind,
-    pub(super) lists: Vec<List>,
-    /// Words that are expanded: what a loop goes through, the patterns of a `case`.
+pub(super) struct CompoundCommand {
+    pub(super) kind: CompoundKind,
+    pub(super) lists: Vec<CommandList>,
+    /// The words that are expanded: the values of a loop, the patterns of a `case`.
     pub(super) words: Vec<Word>,
     /// The variable of a loop.
     pub(super) variable: Option<String>,
@@ -56,13 +56,13 @@ pub(super) struct Compound {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// `{ … }`: runs here and always.
+pub(super) enum CompoundKind {
+    /// `{ … }`: always runs, in the shell itself.
     #[default]
     Group,
     /// `( … )`: runs in a process of its own.
     Subshell,
-    /// Runs sometimes, or more than once.
+    /// `if`, `case` and loops: lists that run sometimes, or more than once.
     Branches,
     /// `[[ … ]]`.
     Test,
@@ -70,38 +70,38 @@ pub(super) enum Kind {
 
 #[derive(Debug)]
 pub(super) struct Redirect {
-    pub(super) operator: Operator,
-    /// The file or descriptor; of a here-document, nothing.
+    pub(super) operator: RedirectOperator,
+    /// The file or descriptor; empty for a here-document.
     pub(super) target: Word,
-    /// The body of a here-document; filled in once the parser has come to it.
+    /// The body of a here-document, filled in when the parser reaches it.
     pub(super) body: Rc<OnceCell<Word>>,
     pub(super) text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operator {
-    /// `<`
+pub(super) enum RedirectOperator {
+    /// The operator `<`.
     Read,
-    /// `>`, `>>`, `>|`, `&>`, `&>>`, `<>`
+    /// The operators `>`, `>>`, `>|`, `&>`, `&>>` and `<>`.
     Write,
-    /// `>&`, which is a file if what follows is no descriptor
+    /// The operator `>&`, which writes a file if its target is not a descriptor.
     Duplicate,
-    /// `<&`
+    /// The operator `<&`.
     DuplicateInput,
-    /// `<<`, `<<-`
+    /// The operators `<<` and `<<-`.
     HereDocument,
-    /// `<<<`
+    /// The operator `<<<`.
     HereString,
 }
 
 /// Parts that are written without a space between them.
 #[derive(Debug, Default)]
 pub(super) struct Word {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<WordPart>,
 }
 
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum WordPart {
     Text {
         text: String,
         quoted: bool,
@@ -111,34 +111,36 @@ pub(super) enum Part {
     /// A value that is only known when the script runs.
     Expansion {
         quoted: bool,
+        /// True if it may become several words even within quotes.
         many: bool,
     },
     /// `$(…)`, backticks, `<(…)`, `>(…)`.
     Substitution {
-        list: List,
+        list: CommandList,
         quoted: bool,
     },
-    /// Words inside, of which only the substitutions matter: `${x:-word}`, `x=(a b)`.
+    /// Words of which only the substitutions matter: `${x:-word}`, `x=(a b)`.
     Nested(Vec<Word>),
-    /// The shell may run something here that cannot be seen.
+    /// A construct in which the shell may run something that cannot be seen.
     Hidden(&'static str),
 }
 
-/// What a program gets as an argument.
+/// An argument that a program gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Arg {
     Known(String),
-    /// The home directory and what follows it.
+    /// The home directory, followed by this text.
     Home(String),
-    /// One word that is no option.
+    /// One word that is certainly no option.
     Operand,
-    /// One word, perhaps an option.
+    /// One word that may be an option.
     Value,
-    /// Any number of words, options too.
+    /// Any number of words, some of which may be options.
     Unknown,
 }
 
 impl Arg {
+    /// Returns the text, if it is known.
     pub(super) fn known(&self) -> Option<&str> {
         match self {
             Arg::Known(text) => Some(text),
@@ -146,7 +148,7 @@ impl Arg {
         }
     }
 
-    /// Whether it cannot be an option.
+    /// True if it cannot be an option.
     pub(super) fn is_operand(&self) -> bool {
         match self {
             Arg::Known(text) => !text.starts_with('-') || text == "-",
@@ -158,49 +160,50 @@ impl Arg {
 
 impl Word {
     pub(super) fn push_text(&mut self, more: &str, quoted: bool) {
-        if let Some(Part::Text { text, quoted: before }) = self.parts.last_mut()
+        if let Some(WordPart::Text { text, quoted: before }) = self.parts.last_mut()
             && *before == quoted
         {
             text.push_str(more);
         } else {
-            self.parts.push(Part::Text { text: more.to_owned(), quoted });
+            self.parts.push(WordPart::Text { text: more.to_owned(), quoted });
         }
     }
 
-    /// The text, if it has no quotes and no expansions: only such a word can be a keyword.
+    /// Returns the text if it has no quotes and no expansions: only such a word can be a keyword.
     pub(super) fn bare(&self) -> Option<&str> {
         match self.parts.as_slice() {
-            [Part::Text { text, quoted: false }] => Some(text),
+            [WordPart::Text { text, quoted: false }] => Some(text),
             _ => None,
         }
     }
 
-    /// What the word stands for when a program is run with it.
-    pub(super) fn arg(&self) -> Arg {
+    /// Returns the argument that a program gets for this word.
+    pub(super) fn to_arg(&self) -> Arg {
         let mut known = String::new();
         let mut is_known = true;
         let mut single = true;
         for part in &self.parts {
             match part {
-                Part::Text { text, .. } => known.push_str(text),
-                // Nobody's home looks like several words, and a script that sets it is suspect.
-                Part::Home => is_known = false,
-                Part::Expansion { quoted, many } => {
+                WordPart::Text { text, .. } => known.push_str(text),
+                // A home directory is one word, and a script that sets HOME counts as changing
+                // files anyway.
+                WordPart::Home => is_known = false,
+                WordPart::Expansion { quoted, many } => {
                     is_known = false;
                     single &= *quoted && !many;
                 }
-                Part::Substitution { quoted, .. } => {
+                WordPart::Substitution { quoted, .. } => {
                     is_known = false;
                     single &= *quoted;
                 }
-                Part::Nested(_) | Part::Hidden(_) => return Arg::Unknown,
+                WordPart::Nested(_) | WordPart::Hidden(_) => return Arg::Unknown,
             }
         }
-        let glob = self.glob_start();
+        let glob = self.find_glob();
         if self.has_braces() {
             return Arg::Unknown;
         }
-        if let (Some(rest), true, None) = (self.below_home(), single, glob) {
+        if let (Some(rest), true, None) = (self.path_below_home(), single, glob) {
             return Arg::Home(rest);
         }
         match (is_known, glob) {
@@ -211,40 +214,40 @@ impl Word {
         }
     }
 
-    /// The parts without empty quotes at the start.
-    fn visible(&self) -> &[Part] {
+    /// Returns the parts without empty quotes at the start.
+    fn visible_parts(&self) -> &[WordPart] {
         match self.parts.as_slice() {
-            [Part::Text { text, quoted: true }, rest @ ..] if text.is_empty() => rest,
+            [WordPart::Text { text, quoted: true }, rest @ ..] if text.is_empty() => rest,
             parts => parts,
         }
     }
 
-    /// What follows the home directory, if that is where the word starts.
-    fn below_home(&self) -> Option<String> {
-        let (Part::Home, rest) = self.visible().split_first()? else { return None };
+    /// Returns the text that follows the home directory, if the word starts with it.
+    fn path_below_home(&self) -> Option<String> {
+        let (WordPart::Home, rest) = self.visible_parts().split_first()? else { return None };
         let mut below = String::new();
         for part in rest {
-            let Part::Text { text, .. } = part else { return None };
+            let WordPart::Text { text, .. } = part else { return None };
             below.push_str(text);
         }
         (below.is_empty() || below.starts_with('/')).then_some(below)
     }
 
-    /// Whether the first character is known and no dash. A pattern may become any name there.
+    /// True if the first character is known and not a dash. A pattern there may expand to any name.
     fn starts_like_operand(&self, glob: Option<usize>) -> bool {
-        match self.visible().first() {
-            Some(Part::Text { text, .. }) => {
+        match self.visible_parts().first() {
+            Some(WordPart::Text { text, .. }) => {
                 glob != Some(0) && !text.is_empty() && !text.starts_with('-')
             }
             _ => false,
         }
     }
 
-    /// Where the first pattern character stands, counted in the known text.
-    fn glob_start(&self) -> Option<usize> {
+    /// Returns the position of the first pattern character in the known text.
+    fn find_glob(&self) -> Option<usize> {
         let mut before = 0;
         for part in &self.parts {
-            if let Part::Text { text, quoted } = part {
+            if let WordPart::Text { text, quoted } = part {
                 if !quoted {
                     let brackets = text.contains('[') && text.contains(']');
                     let found = text.find(|c| matches!(c, '*' | '?') || (c == '[' && brackets));
@@ -260,12 +263,12 @@ impl Word {
         None
     }
 
-    /// `{a,b}` or `{1..3}`, which becomes several words.
+    /// True for `{a,b}` and `{1..3}`, which become several words.
     fn has_braces(&self) -> bool {
         let mut open = false;
         let mut separated = false;
         for part in &self.parts {
-            if let Part::Text { text, quoted: false } = part {
+            if let WordPart::Text { text, quoted: false } = part {
                 open |= text.contains('{');
                 separated |= text.contains(',') || text.contains("..");
             }

@@ -26,8 +26,9 @@ Examples:
   takeback checkpoints import             import the checkpoints of Hermes
   takeback checkpoints verify             check every checkpoint")]
 pub(crate) struct Arguments {
+    // `status` if none is named: see `arguments.rs`.
     #[command(subcommand)]
-    command: Option<CheckpointsCommand>,
+    command: CheckpointsCommand,
 }
 
 #[derive(Subcommand)]
@@ -124,9 +125,21 @@ Examples:
     Upkeep,
 }
 
+impl Arguments {
+    /// True for the commands that takeback itself starts in the background.
+    pub(crate) fn is_background(&self) -> bool {
+        matches!(
+            self.command,
+            CheckpointsCommand::Warm { .. }
+                | CheckpointsCommand::Tend { .. }
+                | CheckpointsCommand::Upkeep
+        )
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let opened = context.opened()?;
-    match arguments.command.as_ref().unwrap_or(&CheckpointsCommand::Status) {
+    match &arguments.command {
         CheckpointsCommand::Status => status::run(opened, context),
         CheckpointsCommand::Prune(arguments) => prune::run_prune(opened, arguments, context),
         CheckpointsCommand::Clear(force) => prune::run_clear(opened, force, context),

@@ -101,7 +101,7 @@ pub(super) fn run_clear(
     let status = takeback_undo::retention::read_status(opened)?;
     let checkpoints = status.workspaces.iter().map(|workspace| workspace.checkpoints).sum();
     let what = describe_store(checkpoints, status.workspaces.len(), status.store_bytes);
-    confirm(&format!("all {what}"), force, context)?;
+    confirm(&what, force, context)?;
     let progress = Progress::new("deleting");
     let cleared = takeback_undo::retention::clear_checkpoints(opened)?;
     drop(progress);

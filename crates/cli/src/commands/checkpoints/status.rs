@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use takeback_undo::{DirectoryState, Opened, Status};
 
-use crate::commands::rollback::describe;
+use crate::commands::list::describe_failure;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Style, Table, paint};
@@ -54,7 +54,7 @@ fn print_status(status: &Status, context: &Context) {
     });
     output::print_section("Archives of older layouts", legacy, context);
     let failures = status.failures.iter().map(|missed| {
-        format!("{}: {}", output::tilde(&missed.workspace.0, context), describe(missed))
+        format!("{}: {}", output::tilde(&missed.workspace.0, context), describe_failure(missed))
     });
     output::print_section("Failures", failures, context);
 }

@@ -12,28 +12,28 @@ use crate::fired;
 use crate::output;
 
 #[derive(Serialize)]
-pub(super) struct AgentView {
-    pub(super) agent: &'static str,
-    pub(super) title: &'static str,
+pub(crate) struct AgentView {
+    pub(crate) agent: &'static str,
+    pub(crate) title: &'static str,
     /// True if the hooks were tested with the real program, not only written by its documentation.
-    pub(super) proven: bool,
-    pub(super) found: bool,
+    pub(crate) proven: bool,
+    pub(crate) found: bool,
     /// The state in the user's configuration: `installed`, `partly`, `outdated`, `absent` or
     /// `unreadable`.
-    pub(super) user: &'static str,
+    pub(crate) user: &'static str,
     /// The state in the configuration of the current project.
-    pub(super) project: &'static str,
+    pub(crate) project: &'static str,
     /// The time at which a hook of the agent last ran, in RFC 3339.
-    pub(super) last_fired: Option<String>,
+    pub(crate) last_fired: Option<String>,
     /// The number of hooks that the user has reviewed, and of all hooks. Only for agents that run no
     /// hook without a review.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reviewed: Option<[usize; 2]>,
-    pub(super) not_covered: &'static [&'static str],
+    pub(crate) reviewed: Option<[usize; 2]>,
+    pub(crate) not_covered: &'static [&'static str],
 }
 
 /// Checks the agents with these names or, without names, all that are on this machine.
-pub(super) fn check_agents(
+pub(crate) fn check_agents(
     names: &[String],
     context: &Context,
     problems: &mut Vec<Problem>,
@@ -163,7 +163,8 @@ impl ScopeCheck<'_> {
         if let Some(HookReview { reviewed, total }) = review
             && reviewed < total
         {
-            let message = format!("{} runs only {reviewed} of {total} hooks", agent.title);
+            let skipped = total - reviewed;
+            let message = format!("{} skips {skipped} of {total} hooks", agent.title);
             problems.push(Problem::new(message, agent.next_step().unwrap_or_default()));
         }
         review

@@ -9,7 +9,7 @@ use takeback_ledger::ListOptions;
 use takeback_undo::{DirectoryState, Opened};
 
 use super::Problem;
-use crate::commands::rollback;
+use crate::commands::list;
 use crate::context::Context;
 use crate::failure;
 use crate::output;
@@ -51,7 +51,11 @@ pub(super) fn check_store(
         problems.push(Problem::new(message, hint));
     }
     let describe = |missed: &takeback_undo::Failure| {
-        format!("{}: {}", output::tilde(&missed.workspace.0, context), rollback::describe(missed))
+        format!(
+            "{}: {}",
+            output::tilde(&missed.workspace.0, context),
+            list::describe_failure(missed)
+        )
     };
     let failures: Vec<String> = status.failures.iter().map(describe).collect();
     for failure in &failures {

@@ -1,6 +1,6 @@
 //! `takeback doctor`: checks the agents, the store, the ledger and the speed of hooks.
 
-mod agents;
+pub(crate) mod agents;
 mod bundle;
 mod checks;
 mod report;
@@ -51,7 +51,7 @@ struct DoctorView {
 
 /// Something that needs the attention of the user, and what to do about it.
 #[derive(Serialize)]
-struct Problem {
+pub(crate) struct Problem {
     message: String,
     hint: String,
 }

@@ -1,54 +1,50 @@
-//! `takeback rollback`: lists checkpoints, compares with one, returns to one, undoes and redoes
-//! that.
+//! `takeback rollback`: returns to a checkpoint. Its subcommands `undo` and `redo` reverse that.
 
-pub(crate) mod diff;
-pub(crate) mod list;
-pub(crate) mod show;
-
-pub(crate) use list::{describe, run as list};
+pub(crate) mod render;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use takeback_undo::{Destination, Request, Scope};
 
+use super::{diff, list};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
 use crate::output::{self, Progress};
 
-/// List checkpoints, return to one, or undo that
+/// Return to a checkpoint, or undo that
 ///
-/// Without arguments, lists the checkpoints of this workspace, newest first. With the number, name
-/// or id of one, returns the workspace to it (and the conversation to before that turn), or only
-/// the given files and directories. What is there before is saved first, so `takeback rollback
-/// undo` brings it back.
+/// Returns the workspace to a checkpoint, and the conversation to before that turn; or only the given
+/// files and directories. The present state is saved first, so `takeback rollback undo` brings it
+/// back. Without arguments, lists the checkpoints.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
 Examples:
-  takeback rollback                       list
-  takeback rollback --steps               list, with every step of a turn
   takeback rollback 2                     return to number 2 of the list
   takeback rollback 2.3                   to before the third step of that turn
-  takeback rollback 4270a8c src docs/a.md only these
+  takeback rollback good src docs/a.md    only these files and directories
   takeback rollback 2 --dry-run           show what would happen
-  takeback rollback diff 2                what changed since
+  takeback rollback -- list               to the checkpoint called list
   takeback rollback undo                  back to before the last rollback; repeat to go further
-  takeback rollback redo                  the reverse of that")]
+  takeback rollback redo                  the reverse of that"
+)]
 pub(crate) struct Arguments {
-    /// A number of the list, a name, an id; or `diff`, `undo`, `redo`
-    #[arg(value_name = "CHECKPOINT|diff|undo|redo")]
-    target: Option<String>,
-    /// Only these files and directories: names, not patterns (after `diff`: the checkpoint first)
+    #[command(subcommand)]
+    command: Option<Sub>,
+    /// The number, name or id of a checkpoint
+    #[arg(value_name = "CHECKPOINT", required = true)]
+    checkpoint: Option<String>,
+    /// Only these files and directories: names, not patterns
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Show what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// In the list: every step of a turn
-    #[arg(long)]
-    steps: bool,
     /// Keep the conversation as it is
     #[arg(long, conflicts_with = "chat_only")]
     files_only: bool,
@@ -58,51 +54,78 @@ pub(crate) struct Arguments {
     /// Also restore what was staged in the workspace's own git repository
     #[arg(long, conflicts_with = "chat_only")]
     index: bool,
-    /// Show all of a diff
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    List(list::Arguments),
+    Diff(diff::Arguments),
+    /// Undo the last rollback, or the last `takeback undo`; repeat to go further back
+    Undo(ReverseArguments),
+    /// Redo what `takeback rollback undo` undid
+    Redo(ReverseArguments),
+}
+
+/// Redo what `takeback rollback undo` undid
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback rollback undo        back to before the last rollback
+  takeback redo                 the reverse of that
+  takeback redo --dry-run       show what would happen")]
+pub(crate) struct ReverseArguments {
+    /// Show what would happen and change nothing
     #[arg(long)]
-    full: bool,
+    dry_run: bool,
+    // Refused with a hint.
+    #[arg(value_name = "PATH", hide = true)]
+    paths: Vec<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    match arguments.target.as_deref() {
-        None if arguments.acts() => {
-            Err(Failure::new("which checkpoint?").hint("`takeback rollback` lists them"))
+    match &arguments.command {
+        Some(Sub::List(arguments)) => list::run(arguments, context),
+        Some(Sub::Diff(arguments)) => diff::run(arguments, context),
+        Some(Sub::Undo(arguments)) => arguments.check("undo").and_then(|()| {
+            let request = Request::new(&context.directory, Destination::BeforeLastRollback);
+            carry_out(&request, arguments.dry_run, context)
+        }),
+        Some(Sub::Redo(arguments)) => redo(arguments, context),
+        None => carry_out(&arguments.request(context)?, arguments.dry_run, context),
+    }
+}
+
+/// Redoes what `rollback undo` undid.
+pub(crate) fn redo(arguments: &ReverseArguments, context: &Context) -> Result<ExitCode, Failure> {
+    arguments.check("redo")?;
+    let request = Request::new(&context.directory, Destination::BeforeLastUndo);
+    carry_out(&request, arguments.dry_run, context)
+}
+
+impl ReverseArguments {
+    fn check(&self, name: &str) -> Result<(), Failure> {
+        if self.paths.is_empty() {
+            return Ok(());
         }
-        None | Some("list") => list::run(arguments.steps, context),
-        Some("diff") => diff::run(&arguments.paths, arguments.full, context),
-        Some(word @ ("undo" | "redo")) => {
-            if !arguments.paths.is_empty() {
-                return Err(Failure::new(format!("`rollback {word}` takes no paths")).hint(
-                    "`takeback rollback` lists the checkpoints to restore single files from",
-                ));
-            }
-            let to = match word {
-                "undo" => Destination::BeforeLastRollback,
-                _ => Destination::BeforeLastUndo,
-            };
-            carry_out(&Request::new(&context.directory, to), arguments.dry_run, context)
-        }
-        Some(target) => carry_out(&arguments.request(target, context)?, arguments.dry_run, context),
+        Err(Failure::new(format!("`rollback {name}` takes no paths"))
+            .hint("`takeback rollback CHECKPOINT PATH` restores single files"))
     }
 }
 
 impl Arguments {
-    /// Whether something is asked for that needs a checkpoint.
-    fn acts(&self) -> bool {
-        self.dry_run || self.files_only || self.chat_only || self.index || self.full
-    }
-
-    fn request(&self, target: &str, context: &Context) -> Result<Request, Failure> {
+    fn request(&self, context: &Context) -> Result<Request, Failure> {
         if self.chat_only && !self.paths.is_empty() {
-            return Err(Failure::new("--chat-only takes no paths"));
+            return Err(Failure::new("--chat-only takes no paths")
+                .hint("drop --chat-only to restore files, or drop the paths"));
         }
         let scope = match (self.files_only, self.chat_only) {
             (true, _) => Scope::Files,
             (_, true) => Scope::Chat,
             _ => Scope::Both,
         };
+        let checkpoint = self.checkpoint.clone().expect("clap requires it without a subcommand");
         let (directory, paths) = (context.directory.clone(), self.paths.clone());
-        let to = Destination::Checkpoint(target.to_owned());
+        let to = Destination::Checkpoint(checkpoint);
         Ok(Request { directory, to, paths, scope, index: self.index })
     }
 }
@@ -120,15 +143,15 @@ pub(crate) fn carry_out(
     let planned = takeback_undo::rollback::plan(opened, request)?;
     drop(progress);
     if dry_run || planned.is_empty() || planned.is_blocked() {
-        return Ok(show::show(planned.view(), dry_run, context));
+        return Ok(render::print_result(planned.view(), dry_run, context));
     }
     if context.asks() {
-        show::print_plan(planned.view(), "Will restore", "Will delete", context);
-        show::print_warnings(planned.view(), context);
+        render::print_plan(planned.view(), "Will restore", "Will delete", context);
+        render::print_warnings(planned.view(), context);
         output::go_on()?;
     }
     let progress = Progress::new("restoring");
     let view = takeback_undo::rollback::apply(opened, planned)?;
     drop(progress);
-    Ok(show::show(&view, dry_run, context))
+    Ok(render::print_result(&view, dry_run, context))
 }

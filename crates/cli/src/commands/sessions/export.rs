@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use serde::Serialize;
 use takeback_ledger::{ExchangeError, Ledger, LedgerError, Transcript, mask_transcript, render};
 
@@ -17,20 +17,20 @@ use crate::output::{self, Progress};
 
 /// Export sessions with all their messages
 #[derive(Args)]
-#[command(after_help = "\
+#[command(group(ArgGroup::new("choice").args(["sessions", "all"]).required(true)), after_help = "\
 Examples:
   takeback sessions export --all -o all.jsonl
   takeback sessions export 4f2a 'Fix Docker Build' --format md --redact
   takeback sessions export --all --source codex --format html -o codex.html")]
 pub(super) struct Arguments {
     /// The sessions: their ids, beginnings of ids, or titles
-    #[arg(value_name = "SESSION", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "SESSION")]
     sessions: Vec<String>,
     /// Export all sessions, the oldest first
     #[arg(long)]
     all: bool,
     /// Export only sessions of this agent or platform (repeatable)
-    #[arg(long = "source", value_name = "SOURCE", requires = "all")]
+    #[arg(long = "source", value_name = "SOURCE", conflicts_with = "sessions")]
     sources: Vec<String>,
     /// The form of the export [default: jsonl]
     #[arg(long, value_enum)]
@@ -50,7 +50,7 @@ enum ExportFormat {
     Jsonl,
     /// One JSON array
     Json,
-    /// Markdown
+    /// A Markdown document
     Md,
     /// A web page
     Html,

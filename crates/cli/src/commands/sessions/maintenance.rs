@@ -100,8 +100,8 @@ pub(super) fn repair_ledger(context: &Context) -> Result<ExitCode, Failure> {
     };
     println!("Recovered {counted} and {}.", output::count(view.other_rows as usize, "other row"));
     if view.unreadable_pages > 0 {
-        let pages = output::count(view.unreadable_pages as usize, "page");
-        println!("{pages} could not be read; their content is lost.");
+        let pages = output::count(view.unreadable_pages as usize, "unreadable page");
+        println!("The content of {pages} is lost.");
     }
     if view.orphans > 0 {
         let rows = output::count(view.orphans as usize, "row");

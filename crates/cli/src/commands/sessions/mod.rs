@@ -22,22 +22,22 @@ use crate::failure::Failure;
 
 /// List, show, search and edit the sessions of all agents
 ///
-/// A session is named by its id, by the beginning of its id, or by its title.
+/// A session is named by its id, by the beginning of its id, or by its title. Without a command, lists
+/// the latest sessions.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback sessions                             the latest sessions
   takeback sessions --workspace .               those of this directory
   takeback sessions show 'Fix Docker Build'
-  takeback sessions search chat-send --since 7d
+  takeback search chat-send --since 7d
   takeback sessions rewind 4f2a                 take back the last turn
   takeback sessions export --all -o all.jsonl
   takeback sessions import all.jsonl")]
 pub(crate) struct Arguments {
+    // `list` if none is named: see `arguments.rs`.
     #[command(subcommand)]
-    command: Option<SessionsCommand>,
-    #[command(flatten)]
-    list: list::ListArguments,
+    command: SessionsCommand,
 }
 
 #[derive(Subcommand)]
@@ -86,28 +86,22 @@ Examples:
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    // Clap can refuse options before a subcommand, but then it refuses `--json` there, too.
-    if arguments.command.is_some() && arguments.list != list::ListArguments::default() {
-        return Err(Failure::new("options of `sessions list` cannot stand before another command")
-            .hint("put the options after the command"));
-    }
     match &arguments.command {
-        None => list::run(&arguments.list, context),
-        Some(SessionsCommand::List(arguments)) => list::run(arguments, context),
-        Some(SessionsCommand::Show(arguments)) => show::run(arguments, context),
-        Some(SessionsCommand::Search(arguments)) => search::run(arguments, context),
-        Some(SessionsCommand::Tree(arguments)) => tree::run(arguments, context),
-        Some(SessionsCommand::Title(arguments)) => edit::run_title(arguments, context),
-        Some(SessionsCommand::Fork(arguments)) => edit::run_fork(arguments, context),
-        Some(SessionsCommand::Rewind(arguments)) => edit::run_rewind(arguments, context),
-        Some(SessionsCommand::Unrewind(arguments)) => edit::run_unrewind(arguments, context),
-        Some(SessionsCommand::Stats(arguments)) => stats::run(arguments, context),
-        Some(SessionsCommand::Export(arguments)) => export::run(arguments, context),
-        Some(SessionsCommand::Import(arguments)) => import::run(arguments, context),
-        Some(SessionsCommand::Prune(arguments)) => prune::run_prune(arguments, context),
-        Some(SessionsCommand::Delete(arguments)) => prune::run_delete(arguments, context),
-        Some(SessionsCommand::Verify) => maintenance::verify_ledger(context),
-        Some(SessionsCommand::Repair) => maintenance::repair_ledger(context),
-        Some(SessionsCommand::Optimize) => maintenance::optimize_ledger(context),
+        SessionsCommand::List(arguments) => list::run(arguments, context),
+        SessionsCommand::Show(arguments) => show::run(arguments, context),
+        SessionsCommand::Search(arguments) => search::run(arguments, context),
+        SessionsCommand::Tree(arguments) => tree::run(arguments, context),
+        SessionsCommand::Title(arguments) => edit::run_title(arguments, context),
+        SessionsCommand::Fork(arguments) => edit::run_fork(arguments, context),
+        SessionsCommand::Rewind(arguments) => edit::run_rewind(arguments, context),
+        SessionsCommand::Unrewind(arguments) => edit::run_unrewind(arguments, context),
+        SessionsCommand::Stats(arguments) => stats::run(arguments, context),
+        SessionsCommand::Export(arguments) => export::run(arguments, context),
+        SessionsCommand::Import(arguments) => import::run(arguments, context),
+        SessionsCommand::Prune(arguments) => prune::run_prune(arguments, context),
+        SessionsCommand::Delete(arguments) => prune::run_delete(arguments, context),
+        SessionsCommand::Verify => maintenance::verify_ledger(context),
+        SessionsCommand::Repair => maintenance::repair_ledger(context),
+        SessionsCommand::Optimize => maintenance::optimize_ledger(context),
     }
 }

@@ -22,10 +22,10 @@ use crate::output::{self, Cell, Column, Progress, Style, Table, paint};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  takeback sessions search chat-send
-  takeback sessions search '\"connection refused\" OR timeout' --role tool --since 7d
-  takeback sessions search migrat* NOT rollback --source codex
-  takeback sessions search -- --force")]
+  takeback search chat-send
+  takeback search '\"connection refused\" OR timeout' --role tool --since 7d
+  takeback search migrat* NOT rollback --source codex
+  takeback search -- --force")]
 pub(crate) struct Arguments {
     /// The terms to search for
     #[arg(value_name = "QUERY", required = true)]
@@ -93,7 +93,7 @@ impl From<SearchHit> for HitView {
     }
 }
 
-pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let mut ledger = logs::current_ledger(context)?;
     let progress = Progress::new("searching");
     let view = search_messages(arguments, &mut ledger)?;

@@ -1,4 +1,4 @@
-//! git is the referee.
+//! Merges compared with git's own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -47,7 +47,7 @@ fn every_byte_counts() {
 }
 
 #[test]
-fn contradictions() {
+fn contradictions_are_counted_or_resolved_as_asked() {
     let (base, ours, theirs) = ("a\nb\nc\nd\ne\n", "1\nb\nc\nd\n5\n", "2\nb\nx\nd\n6\n");
     let report = merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), Conflicts::Report);
     assert_eq!(report, Merged::Conflict { count: 2 });
@@ -58,13 +58,13 @@ fn contradictions() {
     let marked = "<<<<<<< ours\n1\n=======\n2\n>>>>>>> theirs\nb\nx\nd\n\
                   <<<<<<< ours\n5\n=======\n6\n>>>>>>> theirs\n";
     assert_eq!(resolved(base, ours, theirs, MARKERS), (marked.to_owned(), 2));
-    // Changes that touch are one.
+    // Adjacent changes count as one.
     let touching = merge(b"a\nb\n", b"A\nb\n", b"a\nB\n", Conflicts::Report);
     assert_eq!(touching, Merged::Conflict { count: 1 });
 }
 
 #[test]
-fn markers_around_ends_of_all_kinds() {
+fn markers_fit_around_line_ends_of_all_kinds() {
     let (marked, _) = resolved("a\r\n", "b\r\nsame\r\n", "c\r\nsame\r\n", MARKERS);
     assert_eq!(marked, "<<<<<<< ours\r\nb\r\n=======\r\nc\r\n>>>>>>> theirs\r\nsame\r\n");
     let (marked, _) = resolved("a", "b", "c", DIFF3);
@@ -85,7 +85,7 @@ fn binary_files_are_not_mixed() {
     assert_eq!(merge(base, ours, base, Conflicts::Report), Merged::Clean(ours.to_vec()));
     assert_eq!(merge(base, base, theirs, Conflicts::Report), Merged::Clean(theirs.to_vec()));
     assert_eq!(merge(base, ours, ours, Conflicts::Report), Merged::Clean(ours.to_vec()));
-    // Later ones do not count.
+    // Later NUL bytes do not count.
     let late = |first: &str, last: &str| {
         let middle = "some line\n".repeat(900);
         format!("{first}\n{middle}\0\n{last}\n").into_bytes()
@@ -110,7 +110,7 @@ fn large_files_without_a_clue_do_not_take_forever() {
     assert_eq!(merged, Merged::Clean(version("A\n", &other, "B\n")));
 }
 
-/// Numbers that are the same in every run.
+/// Random numbers that are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -123,10 +123,10 @@ impl Random {
     }
 }
 
-/// What lines are made of.
+/// The kinds of text that lines are made of.
 #[derive(Clone, Copy)]
 enum Text {
-    /// Few different lines, over and over.
+    /// A few different lines, repeated over and over.
     Letters(u64),
     /// Something like a program.
     Code,
@@ -168,8 +168,8 @@ impl Text {
     }
 }
 
-/// Lines as a file, which need not end in a newline.
-fn content(random: &mut Random, lines: &[Vec<u8>]) -> Vec<u8> {
+/// Joins lines into a file that need not end in a newline.
+fn join_lines(random: &mut Random, lines: &[Vec<u8>]) -> Vec<u8> {
     let mut content = lines.concat();
     if random.below(5) == 0 && content.ends_with(b"\n") {
         content.pop();
@@ -177,8 +177,8 @@ fn content(random: &mut Random, lines: &[Vec<u8>]) -> Vec<u8> {
     content
 }
 
-/// What `git merge-file` makes of it: the content, and whether there are conflicts.
-fn git(directory: &Path, contents: [&[u8]; 3], options: &[&str]) -> (Vec<u8>, bool) {
+/// Runs `git merge-file`. Returns the content, and true if there are conflicts.
+fn merge_with_git(directory: &Path, contents: [&[u8]; 3], options: &[&str]) -> (Vec<u8>, bool) {
     for (name, content) in ["base", "ours", "theirs"].iter().zip(contents) {
         fs::write(directory.join(name), content).unwrap();
     }
@@ -197,14 +197,14 @@ fn git(directory: &Path, contents: [&[u8]; 3], options: &[&str]) -> (Vec<u8>, bo
     (output.stdout, code > 0)
 }
 
-/// How often git has another opinion.
+/// The number of merges in which git's result differs.
 #[derive(Debug, Default)]
 struct Disagreements {
-    /// We see no conflict; git does, or has another result.
+    /// Merges that we find clean, but git finds a conflict or produces another result.
     clean: usize,
-    /// Only we see a conflict.
+    /// Merges in which only we see a conflict.
     conflict: usize,
-    /// Both see conflicts, but not over the same lines.
+    /// Merges in which both see conflicts, but write different lines.
     choice: usize,
 }
 
@@ -217,8 +217,10 @@ fn disagreements(text: Text, rounds: usize) -> Disagreements {
         let count = random.below(40);
         let base: Vec<_> = (0..count).map(|_| text.line(&mut random)).collect();
         let (ours, theirs) = (text.edited(&mut random, &base), text.edited(&mut random, &base));
-        let [base, ours, theirs] = [base, ours, theirs].map(|lines| content(&mut random, &lines));
-        let git = |options: &[&str]| git(directory.path(), [&base, &ours, &theirs], options);
+        let [base, ours, theirs] =
+            [base, ours, theirs].map(|lines| join_lines(&mut random, &lines));
+        let git =
+            |options: &[&str]| merge_with_git(directory.path(), [&base, &ours, &theirs], options);
         let resolved = |conflicts| match merge(&base, &ours, &theirs, conflicts) {
             Merged::Resolved { content, .. } => content,
             merged => panic!("{merged:?}"),
@@ -242,14 +244,14 @@ fn disagreements(text: Text, rounds: usize) -> Disagreements {
 }
 
 #[test]
-fn as_git_merges_programs() {
+fn programs_merge_as_git_merges_them() {
     let found = disagreements(Text::Code, 400);
     assert!(found.clean == 0 && found.conflict == 0 && found.choice <= 4, "{found:?}");
 }
 
-/// Where lines are all alike, there is more than one way to see it.
+/// In a file of equal lines, there is more than one way to match them.
 #[test]
-fn mostly_as_git_merges_monotony() {
+fn monotonous_files_mostly_merge_as_git_merges_them() {
     for (letters, most) in [(2, 6), (4, 3), (12, 1)] {
         let found = disagreements(Text::Letters(letters), 300);
         let few = found.clean <= most && found.conflict <= most && found.choice <= 5 * most;
@@ -257,7 +259,7 @@ fn mostly_as_git_merges_monotony() {
     }
 }
 
-/// What happens to a few lines of a file.
+/// The change that happens to a few lines of a file.
 #[derive(Clone, Debug)]
 enum Fate {
     Nothing,
@@ -280,7 +282,7 @@ fn fates() -> impl Strategy<Value = Vec<(usize, Fate)>> {
 }
 
 proptest! {
-    /// Every change of either side is in the result, and nothing else: told without any diff.
+    /// The result has every change of either side and nothing else. This is checked without a diff.
     #[test]
     fn nothing_is_missing_and_nothing_is_made_up(fates in fates()) {
         let mut versions: [Vec<u8>; 5] = Default::default();
@@ -291,14 +293,15 @@ proptest! {
             format!("{mark} {number}\n").into_bytes()
         };
         for (count, fate) in fates {
-            // Lines that are the same in all versions and occur nowhere else.
+            // Lines that are the same in all versions, each occurring once.
             let apart = next("kept");
             versions.iter_mut().for_each(|version| version.extend(&apart));
             let old: Vec<u8> = (0..count).flat_map(|_| next("old")).collect();
             let mut lines = |new: &[u8], mark: &str| -> Vec<u8> {
                 new.iter().flat_map(|_| next(mark)).collect()
             };
-            // Of base, ours, theirs; and with conflicts resolved for ours, for theirs.
+            // The lines of ours and theirs, and of the merges resolved for ours and for
+            // theirs.
             let [ours, theirs, one, other] = match &fate {
                 Fate::Nothing => [&old, &old, &old, &old].map(Clone::clone),
                 Fate::Ours(new) => {
@@ -329,10 +332,10 @@ proptest! {
             }
         }
         let [base, ours, theirs, one, other] = versions;
-        // As if it were small, and as if it were large.
+        // Once as a small file, and once as a large one.
         for small in [SMALL, 0] {
             let merge = |conflicts| {
-                merge_lines(&lines(&base), &lines(&ours), &lines(&theirs), conflicts, small)
+                merge_lines(&split_lines(&base), &split_lines(&ours), &split_lines(&theirs), conflicts, small)
             };
             if conflicts == 0 {
                 prop_assert_eq!(merge(Conflicts::Report), Merged::Clean(one.clone()));
@@ -346,16 +349,16 @@ proptest! {
         }
     }
 
-    /// The changes make the one version of the other, however they are found.
+    /// Applying the changes to one version yields the other, with either algorithm.
     #[test]
     fn changes_are_complete(
         base in "[abcdefgh\n]{0,60}", side in "[abcdefgh\n]{0,60}",
         frequent in 0usize..90, small in prop::sample::select(vec![0, 20, SMALL]),
     ) {
         let [base, side] = [base, side].map(|text| text + &"same\n".repeat(frequent));
-        let (base, side) = (lines(base.as_bytes()), lines(side.as_bytes()));
+        let (base, side) = (split_lines(base.as_bytes()), split_lines(side.as_bytes()));
         let (mut made, mut done) = (Vec::<Line<'_>>::new(), 0);
-        for hunk in hunks(&base, &side, small) {
+        for hunk in find_hunks(&base, &side, small) {
             let range = |range: Range<u32>| range.start as usize..range.end as usize;
             let before = range(hunk.before);
             prop_assert!(done == 0 || before.start > done, "a line is between two changes");
@@ -367,7 +370,7 @@ proptest! {
         prop_assert_eq!(made, side);
     }
 
-    /// Whatever the lines, the sides are treated alike, and markers hold both.
+    /// Both sides are treated alike, and the markers enclose both.
     #[test]
     fn the_sides_are_alike(
         base in "[ab\n]{0,30}", ours in "[ab\n]{0,30}", theirs in "[ab\n]{0,30}",
@@ -401,7 +404,7 @@ proptest! {
 fn unmark(content: &[u8], is_ours: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut skip = false;
-    for line in lines(content) {
+    for line in split_lines(content) {
         match line.get(..7) {
             Some(b"<<<<<<<") => skip = !is_ours,
             Some(b"|||||||") => skip = true,

@@ -1,4 +1,5 @@
-//! What changes data in a database: clients, unless they plainly read, and migrations.
+//! Recognizes commands that change a database: clients, unless they clearly only read, and
+//! migrations.
 
 use super::Invocation;
 
@@ -44,70 +45,78 @@ const SEQUELIZE: &[&str] =
     &["db:migrate", "db:migrate:undo", "db:migrate:undo:all", "db:seed", "db:seed:all",
         "db:drop", "db:create"];
 
-/// Tools that are there to change a database.
+/// Tools whose purpose is to change a database.
 #[rustfmt::skip]
-const ALWAYS: &[&str] = &[
+const ALWAYS_CHANGING: &[&str] = &[
     "createdb", "createuser", "dropdb", "dropuser", "mongoimport", "mongorestore", "mysqlimport",
     "mysql_upgrade", "pg_restore", "reindexdb", "vacuumdb",
 ];
 
-pub(super) fn changes(command: &Invocation<'_>) -> bool {
+/// True if a command changes data in a database.
+pub(super) fn is_changing(command: &Invocation<'_>) -> bool {
     match command.base {
         "psql" | "pgcli" => {
             let lists = command.words.iter().any(|word| matches!(*word, "-l" | "--list"));
-            let runs_file = !command.values(&["-f", "--file"]).is_empty();
-            !(lists || !runs_file && reads_all(&command.values(&["-c", "--command"])))
+            let runs_file = !command.option_values(&["-f", "--file"]).is_empty();
+            !(lists || !runs_file && is_reading_sql(&command.option_values(&["-c", "--command"])))
         }
-        "mysql" | "mariadb" | "mycli" => !reads_all(&command.values(&["-e", "--execute"])),
-        "cockroach" => command.has_verb("sql") && !reads_all(&command.values(&["-e", "--execute"])),
-        "clickhouse-client" => !reads_all(&command.values(&["-q", "--query"])),
+        "mysql" | "mariadb" | "mycli" => {
+            !is_reading_sql(&command.option_values(&["-e", "--execute"]))
+        }
+        "cockroach" => {
+            command.has_verb("sql") && !is_reading_sql(&command.option_values(&["-e", "--execute"]))
+        }
+        "clickhouse-client" => !is_reading_sql(&command.option_values(&["-q", "--query"])),
         "clickhouse" => {
-            command.has_verb("client") && !reads_all(&command.values(&["-q", "--query"]))
+            command.has_verb("client")
+                && !is_reading_sql(&command.option_values(&["-q", "--query"]))
         }
-        "sqlcmd" => !reads_all(&command.values(&["-Q", "-q"])),
-        "cqlsh" | "sqlplus" | "usql" | "isql" => !reads_all(&command.values(&["-e", "-c"])),
-        "sqlite3" | "duckdb" | "litecli" => !local_reads(command),
-        "redis-cli" | "valkey-cli" => !redis_reads(command),
-        "mongosh" | "mongo" => !mongo_reads(&command.values(&["--eval"])),
-        "rails" | "rake" => command.operands.first().is_some_and(|task| rails_task_changes(task)),
-        "python" | "python3" | "php" => script_changes(command),
+        "sqlcmd" => !is_reading_sql(&command.option_values(&["-Q", "-q"])),
+        "cqlsh" | "sqlplus" | "usql" | "isql" => {
+            !is_reading_sql(&command.option_values(&["-e", "-c"]))
+        }
+        "sqlite3" | "duckdb" | "litecli" => !is_reading_local(command),
+        "redis-cli" | "valkey-cli" => !is_reading_redis(command),
+        "mongosh" | "mongo" => !is_reading_mongo(&command.option_values(&["--eval"])),
+        "rails" | "rake" => command.operands.first().is_some_and(|task| is_rails_change(task)),
+        "python" | "python3" | "php" => is_script_change(command),
         "dotnet" => command.has_verb("ef database update") || command.has_verb("ef database drop"),
         base => {
-            ALWAYS.contains(&base)
+            ALWAYS_CHANGING.contains(&base)
                 || VERBS.iter().any(|(tool, verbs)| *tool == base && command.has_any_verb(verbs))
         }
     }
 }
 
-/// `python manage.py migrate`, `php artisan migrate`.
-fn script_changes(command: &Invocation<'_>) -> bool {
+/// True for `python manage.py migrate`, `php artisan migrate` and the like.
+fn is_script_change(command: &Invocation<'_>) -> bool {
     let Some((script, rest)) = command.operands.split_first() else { return false };
     let base = script.rsplit('/').next().unwrap_or(script);
     if !matches!(base, "manage.py" | "artisan") {
         return false;
     }
-    changes(&Invocation { base, words: rest.to_vec(), operands: rest.to_vec() })
+    is_changing(&Invocation { base, words: rest.to_vec(), operands: rest.to_vec() })
 }
 
-fn rails_task_changes(task: &str) -> bool {
+fn is_rails_change(task: &str) -> bool {
     let reads = ["db:version", "db:migrate:status", "db:abort_if_pending_migrations", "dbconsole"];
     task.starts_with("db:") && !reads.contains(&task)
 }
 
-/// Whether there are statements and all of them read.
-fn reads_all(scripts: &[&str]) -> bool {
-    !scripts.is_empty() && scripts.iter().all(|script| sql_reads(script))
+/// True if there are statements and all of them only read.
+fn is_reading_sql(scripts: &[&str]) -> bool {
+    !scripts.is_empty() && scripts.iter().all(|script| is_reading_statements(script))
 }
 
-/// `sqlite3 file 'select …'`
-fn local_reads(command: &Invocation<'_>) -> bool {
-    let mut scripts = command.values(&["-c", "-cmd", "--cmd"]);
+/// True for `sqlite3 file 'select …'` and the like.
+fn is_reading_local(command: &Invocation<'_>) -> bool {
+    let mut scripts = command.option_values(&["-c", "-cmd", "--cmd"]);
     scripts.extend(command.operands.iter().skip(1));
-    reads_all(&scripts)
+    is_reading_sql(&scripts)
 }
 
-/// Whether every statement plainly reads. Words in strings count as if they were not.
-fn sql_reads(script: &str) -> bool {
+/// True if every statement clearly only reads. Words in strings count as SQL.
+fn is_reading_statements(script: &str) -> bool {
     #[rustfmt::skip]
     const FIRST: &[&str] =
         &["select", "show", "explain", "describe", "desc", "with", "values", "table", "pragma",
@@ -123,7 +132,7 @@ fn sql_reads(script: &str) -> bool {
     statements.peek().is_some()
         && statements.all(|statement| {
             if statement.starts_with(['\\', '.']) {
-                return meta_reads(statement);
+                return is_reading_meta_command(statement);
             }
             let lower = statement.to_ascii_lowercase();
             let mut words = lower
@@ -135,8 +144,8 @@ fn sql_reads(script: &str) -> bool {
         })
 }
 
-/// `\dt` of psql, `.tables` of sqlite.
-fn meta_reads(statement: &str) -> bool {
+/// True for a command such as `\dt` of psql or `.tables` of sqlite that only reads.
+fn is_reading_meta_command(statement: &str) -> bool {
     let name = statement.split_whitespace().next().unwrap_or_default();
     let sqlite = [
         ".tables",
@@ -163,7 +172,7 @@ fn meta_reads(statement: &str) -> bool {
         )
 }
 
-fn redis_reads(command: &Invocation<'_>) -> bool {
+fn is_reading_redis(command: &Invocation<'_>) -> bool {
     #[rustfmt::skip]
     const READS: &[&str] = &[
         "get", "mget", "keys", "scan", "info", "ping", "exists", "ttl", "pttl", "type", "llen",
@@ -176,7 +185,8 @@ fn redis_reads(command: &Invocation<'_>) -> bool {
     if command.words.iter().any(|word| looks.contains(word)) {
         return true;
     }
-    let command = command.skipping(&["-h", "-p", "-a", "-n", "-u", "-s", "--user", "--pass", "-t"]);
+    let command =
+        command.skip_options(&["-h", "-p", "-a", "-n", "-u", "-s", "--user", "--pass", "-t"]);
     let [verb, rest @ ..] = command.words.as_slice() else { return false };
     let verb = verb.to_ascii_lowercase();
     let sub = rest.first().map(|word| word.to_ascii_lowercase()).unwrap_or_default();
@@ -189,7 +199,7 @@ fn redis_reads(command: &Invocation<'_>) -> bool {
     }
 }
 
-fn mongo_reads(scripts: &[&str]) -> bool {
+fn is_reading_mongo(scripts: &[&str]) -> bool {
     const READS: &[&str] = &["find", "count", "show ", "stats", "getcollection", "explain", "ping"];
     #[rustfmt::skip]
     const NOT: &[&str] = &[

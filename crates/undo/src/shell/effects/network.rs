@@ -1,29 +1,31 @@
-//! What is sent to other machines.
+//! Recognizes commands that send something to another machine.
 
 use super::Invocation;
 
-pub(super) fn sends(command: &Invocation<'_>) -> bool {
+/// True if a command sends something to another machine.
+pub(super) fn is_sending(command: &Invocation<'_>) -> bool {
     match command.base {
-        "curl" => curl(command),
+        "curl" => is_curl_sending(command),
         "wget" => {
             let posts = ["--post-data", "--post-file", "--body-data", "--body-file"];
-            let methods = command.values(&["--method"]);
-            !command.values(&posts).is_empty() || methods.iter().any(|method| changes(method))
+            let methods = command.option_values(&["--method"]);
+            !command.option_values(&posts).is_empty()
+                || methods.iter().any(|method| is_changing_method(method))
         }
-        "http" | "https" | "xh" | "xhs" => httpie(command),
+        "http" | "https" | "xh" | "xhs" => is_httpie_sending(command),
         "ssh" | "mosh" => !command.operands.is_empty(),
-        "grpcurl" => !command.values(&["-d"]).is_empty(),
+        "grpcurl" => !command.option_values(&["-d"]).is_empty(),
         _ => false,
     }
 }
 
-/// Whether the method is one that changes something. One that is not known may.
-fn changes(method: &str) -> bool {
+/// True if the method may change something. An unknown one may.
+fn is_changing_method(method: &str) -> bool {
     !["GET", "HEAD", "OPTIONS", "TRACE"].iter().any(|read| method.eq_ignore_ascii_case(read))
 }
 
-fn curl(command: &Invocation<'_>) -> bool {
-    /// Letters after which the rest of the word, or the next word, is a value.
+fn is_curl_sending(command: &Invocation<'_>) -> bool {
+    /// The letters after which the rest of the word, or the next word, is a value.
     const VALUED: &str = "AbcCdDeEFhHKmoPQrtTuUwxXyYz";
     let mut sends = false;
     let mut method = None;
@@ -62,24 +64,24 @@ fn curl(command: &Invocation<'_>) -> bool {
         }
     }
     match method {
-        Some(method) => changes(method),
+        Some(method) => is_changing_method(method),
         None => sends && !get,
     }
 }
 
-/// `http POST url`, or a field to send: `http url name=value`.
-fn httpie(command: &Invocation<'_>) -> bool {
-    let method =
+/// True for `http POST url`, and with a field to send: `http url name=value`.
+fn is_httpie_sending(command: &Invocation<'_>) -> bool {
+    let is_method =
         |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase());
     match command.operands.as_slice() {
-        [first, ..] if method(first) => changes(first),
+        [first, ..] if is_method(first) => is_changing_method(first),
         [_, rest @ ..] => {
             // Not `name==value`, which goes into the address, nor `Name:value`, a header.
-            let field = |word: &&str| {
+            let is_field = |word: &&str| {
                 let Some((name, value)) = word.split_once('=') else { return word.contains('@') };
                 !value.starts_with('=') && (!name.contains(':') || name.ends_with(':'))
             };
-            rest.iter().any(field)
+            rest.iter().any(is_field)
         }
         [] => false,
     }

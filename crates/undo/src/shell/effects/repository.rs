@@ -1,11 +1,11 @@
-//! What changes the references, HEAD or the stash of a repository; and what pushes them.
+//! Recognizes commands that change the references, HEAD or the stash of a repository, or push them.
 
 use crate::shell::EffectKind;
 
 use super::Invocation;
 
 #[rustfmt::skip]
-const VERBS: &[&str] = &[
+const GIT_VERBS: &[&str] = &[
     "am", "cherry-pick", "commit", "commit-tree", "fast-import", "filter-branch", "filter-repo",
     "gc", "merge", "mktag", "prune", "pull", "rebase", "replace", "reset", "revert",
     "switch", "update-ref", "reflog expire", "reflog delete", "worktree remove", "worktree prune",
@@ -17,23 +17,23 @@ const VERBS: &[&str] = &[
 ];
 
 #[rustfmt::skip]
-const JJ: &[&str] = &[
+const JJ_VERBS: &[&str] = &[
     "abandon", "absorb", "bookmark create", "bookmark delete", "bookmark move", "bookmark set",
     "branch", "commit", "describe", "desc", "edit", "git fetch", "new", "op restore", "op undo",
     "undo", "rebase", "resolve", "restore", "revert", "split", "squash", "duplicate", "backout",
 ];
 
 #[rustfmt::skip]
-const HG: &[&str] = &[
+const HG_VERBS: &[&str] = &[
     "commit", "ci", "amend", "backout", "graft", "histedit", "import", "merge", "pull",
     "rebase", "rollback", "shelve", "strip", "tag", "unshelve", "update", "up", "branch",
     "bookmark", "uncommit",
 ];
 
-/// Of git, jj, hg, and of whatever removes `.git`.
-pub(super) fn of(command: &Invocation<'_>) -> Option<EffectKind> {
+/// Finds the effect of git, jj and hg, and of commands that remove `.git`.
+pub(super) fn find_effect(command: &Invocation<'_>) -> Option<EffectKind> {
     match command.base {
-        "git" => git(&command.skipping(&[
+        "git" => find_git_effect(&command.skip_options(&[
             "-C",
             "-c",
             "--git-dir",
@@ -43,18 +43,18 @@ pub(super) fn of(command: &Invocation<'_>) -> Option<EffectKind> {
             "--config-env",
         ])),
         "rm" | "mv" | "rmdir" => {
-            let git = |operand: &&str| operand.split('/').any(|part| part == ".git");
-            command.operands.iter().any(git).then_some(EffectKind::Repository)
+            let is_git = |operand: &&str| operand.split('/').any(|part| part == ".git");
+            command.operands.iter().any(is_git).then_some(EffectKind::Repository)
         }
-        "jj" => command.has_any_verb(JJ).then_some(EffectKind::Repository),
-        "hg" => command.has_any_verb(HG).then_some(EffectKind::Repository),
+        "jj" => command.has_any_verb(JJ_VERBS).then_some(EffectKind::Repository),
+        "hg" => command.has_any_verb(HG_VERBS).then_some(EffectKind::Repository),
         _ => None,
     }
 }
 
-fn git(command: &Invocation<'_>) -> Option<EffectKind> {
+fn find_git_effect(command: &Invocation<'_>) -> Option<EffectKind> {
     let (verb, rest) = command.words.split_first()?;
-    let flag = |flags: &[&str]| rest.iter().any(|word| flags.contains(word));
+    let has_flag = |flags: &[&str]| rest.iter().any(|word| flags.contains(word));
     let operands = &command.operands[1..];
     let changes = match *verb {
         "push" | "send-email" => return Some(EffectKind::Publish),
@@ -63,51 +63,56 @@ fn git(command: &Invocation<'_>) -> Option<EffectKind> {
             Some(&"list" | &"show" | &"apply" | &"create") => false,
             Some(_) | None => true,
         },
-        "branch" => {
-            let changing = |word: &&str| {
-                let long = ["--delete", "--move", "--copy", "--force", "--edit-description"];
-                let tracks = ["--set-upstream-to", "--unset-upstream", "--track"];
-                let bundle = word.starts_with('-')
-                    && !word.starts_with("--")
-                    && word.contains(['d', 'D', 'm', 'M', 'f', 'c', 'C', 'u']);
-                long.iter().chain(&tracks).any(|long| word.starts_with(long)) || bundle
-            };
-            let lists = |word: &&str| {
-                let names = [
-                    "--list",
-                    "--contains",
-                    "--no-contains",
-                    "--merged",
-                    "--no-merged",
-                    "--points-at",
-                    "--sort",
-                    "--format",
-                ];
-                names.iter().any(|name| word.starts_with(name))
-                    || matches!(*word, "-a" | "-r" | "-v" | "-vv" | "-l" | "--all" | "--remotes")
-            };
-            rest.iter().any(changing) || (!operands.is_empty() && !rest.iter().any(lists))
-        }
-        "tag" => {
-            let lists = |word: &&str| {
-                matches!(*word, "-l" | "--list" | "-v" | "--verify")
-                    || ["-n", "--contains", "--merged", "--points-at", "--sort", "--format"]
-                        .iter()
-                        .any(|name| word.starts_with(name))
-            };
-            flag(&["-d", "--delete", "-f", "--force", "-a", "-s", "-m"])
-                || (!operands.is_empty() && !rest.iter().any(lists))
-        }
-        "checkout" => checks_out(rest),
-        "symbolic-ref" => operands.len() > 1 || flag(&["-d", "--delete"]),
+        "branch" => is_branch_change(rest, operands),
+        "tag" => is_tag_change(rest, operands),
+        "checkout" => is_head_moving(rest),
+        "symbolic-ref" => operands.len() > 1 || has_flag(&["-d", "--delete"]),
         "apply" | "restore" | "clean" | "fetch" => false,
-        _ => command.has_any_verb(VERBS),
+        _ => command.has_any_verb(GIT_VERBS),
     };
     changes.then_some(EffectKind::Repository)
 }
 
-/// Whether HEAD moves: not if only files are checked out.
-fn checks_out(rest: &[&str]) -> bool {
+fn is_branch_change(rest: &[&str], operands: &[&str]) -> bool {
+    let changing = |word: &&str| {
+        let long = ["--delete", "--move", "--copy", "--force", "--edit-description"];
+        let tracks = ["--set-upstream-to", "--unset-upstream", "--track"];
+        let bundle = word.starts_with('-')
+            && !word.starts_with("--")
+            && word.contains(['d', 'D', 'm', 'M', 'f', 'c', 'C', 'u']);
+        long.iter().chain(&tracks).any(|long| word.starts_with(long)) || bundle
+    };
+    let lists = |word: &&str| {
+        let names = [
+            "--list",
+            "--contains",
+            "--no-contains",
+            "--merged",
+            "--no-merged",
+            "--points-at",
+            "--sort",
+            "--format",
+        ];
+        names.iter().any(|name| word.starts_with(name))
+            || matches!(*word, "-a" | "-r" | "-v" | "-vv" | "-l" | "--all" | "--remotes")
+    };
+    rest.iter().any(changing) || (!operands.is_empty() && !rest.iter().any(lists))
+}
+
+fn is_tag_change(rest: &[&str], operands: &[&str]) -> bool {
+    const CHANGING: &[&str] = &["-d", "--delete", "-f", "--force", "-a", "-s", "-m"];
+    let lists = |word: &&str| {
+        matches!(*word, "-l" | "--list" | "-v" | "--verify")
+            || ["-n", "--contains", "--merged", "--points-at", "--sort", "--format"]
+                .iter()
+                .any(|name| word.starts_with(name))
+    };
+    rest.iter().any(|word| CHANGING.contains(word))
+        || (!operands.is_empty() && !rest.iter().any(lists))
+}
+
+/// True if a checkout moves HEAD, and does not only write files.
+fn is_head_moving(rest: &[&str]) -> bool {
     let creates = |word: &&str| matches!(*word, "-b" | "-B" | "--orphan" | "--detach" | "-");
     if rest.iter().any(creates) {
         return true;

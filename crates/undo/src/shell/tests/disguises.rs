@@ -1,10 +1,10 @@
-//! Commands that do not look like what they are.
+//! Commands that hide what they do.
 
 use crate::shell::EffectKind::{Cloud, Network, Repository};
 
-use super::table::Row;
+use super::Row;
 
-/// Most of these have been taken for harmless by one tool or another.
+/// Commands, most of which some tool has mistaken for harmless.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     ("\\rm x", true, &[]),

@@ -1,0 +1,202 @@
+//! `takeback diff`: the changes since a checkpoint, or between two.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use takeback_tree::{ChangeKind, Diff, Oid, Store, StoreError, TreeChange, Workspace};
+use takeback_undo::{Checkpoint, FindError, History, history, rollback};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{self, Progress, Style, paint};
+
+/// The number of lines of a diff that are shown without `--full`.
+const LINES: usize = 80;
+
+/// Show what changed since a checkpoint, or between two
+///
+/// A checkpoint is the state before its turn. Without a second checkpoint, the first is compared with
+/// the workspace as it is now.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback diff 1                         what changed since the newest checkpoint
+  takeback diff 2 1                       what changed between two checkpoints
+  takeback diff 2 src docs/a.md           only in these files and directories
+  takeback diff 2 1 -- 2026               only in the directory called 2026
+  takeback diff 4270a8c --full > since.patch")]
+pub(crate) struct Arguments {
+    /// The number, name or id of a checkpoint
+    #[arg(value_name = "CHECKPOINT")]
+    from: String,
+    /// A second checkpoint to compare with
+    #[arg(value_name = "CHECKPOINT|PATH")]
+    rest: Vec<PathBuf>,
+    /// Only these files and directories: names, not patterns
+    #[arg(value_name = "PATH", last = true)]
+    paths: Vec<PathBuf>,
+    /// Show all of the diff
+    #[arg(long)]
+    full: bool,
+}
+
+/// The differences between two states.
+#[derive(Serialize)]
+pub(crate) struct View {
+    checkpoint: Oid,
+    /// The second checkpoint. `None`: the workspace as it is now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<Oid>,
+    files_changed: usize,
+    insertions: u64,
+    deletions: u64,
+    changes: Vec<TreeChange>,
+    /// In git's format.
+    diff: String,
+    /// The number of lines of the diff that were left out.
+    left_out: usize,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let opened = context.opened()?;
+    let (workspace, _revived) = history::revive_workspace(opened, &context.directory)?;
+    let history = History::read(workspace.store(), workspace.id())?;
+    let from = history.find(workspace.store(), &arguments.from)?.checkpoint;
+    let (to, rest) = split_second(&arguments.rest, &history, &workspace, context)?;
+    let paths = [rest, &arguments.paths].concat();
+    let paths = rollback::relative_paths(&workspace, &context.directory, &paths)?;
+    let progress = Progress::new("comparing");
+    let diff = match to {
+        Some(to) => history::compare_checkpoints(opened, workspace.store(), from, to, &paths)?,
+        None => history::compare_with_present(opened, &workspace, &history, from, &paths)?,
+    };
+    let view = View::new(from, to, diff, workspace.store(), arguments.full)?;
+    drop(progress);
+    if context.globals.json {
+        output::print_json(&view);
+    } else {
+        print(&view, context);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Compares a checkpoint with the workspace as it is now.
+pub(crate) fn with_present(
+    from: &str,
+    paths: &[PathBuf],
+    full: bool,
+    context: &Context,
+) -> Result<View, Failure> {
+    let opened = context.opened()?;
+    let (workspace, _revived) = history::revive_workspace(opened, &context.directory)?;
+    let history = History::read(workspace.store(), workspace.id())?;
+    let from = history.find(workspace.store(), from)?.checkpoint;
+    let paths = rollback::relative_paths(&workspace, &context.directory, paths)?;
+    let diff = history::compare_with_present(opened, &workspace, &history, from, &paths)?;
+    View::new(from, None, diff, workspace.store(), full)
+}
+
+/// Takes the first word as a second checkpoint if it is one. The others are paths.
+fn split_second<'h, 'a>(
+    words: &'a [PathBuf],
+    history: &'h History,
+    workspace: &Workspace<'_>,
+    context: &Context,
+) -> Result<(Option<&'h Checkpoint>, &'a [PathBuf]), Failure> {
+    let Some((word, others)) = words.split_first() else { return Ok((None, words)) };
+    let is_path = is_existing(word, context);
+    let name = word.to_string_lossy();
+    match history.find(workspace.store(), &name) {
+        Ok(_) if is_path => Err(Failure::new(format!("{name} is both a checkpoint and a path"))
+            .hint(format!("write the path as ./{name}, or the checkpoint by its id"))),
+        Ok(found) => Ok((Some(found.checkpoint), others)),
+        Err(FindError::NotACheckpoint(_)) => Ok((None, words)),
+        Err(_) if is_path => Ok((None, words)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_existing(path: &Path, context: &Context) -> bool {
+    context.directory.join(path).symlink_metadata().is_ok()
+}
+
+impl View {
+    fn new(
+        from: &Checkpoint,
+        to: Option<&Checkpoint>,
+        diff: Diff,
+        store: &Store,
+        full: bool,
+    ) -> Result<View, Failure> {
+        let lines = (!full).then_some(LINES);
+        let unified = diff.to_unified(store, lines).map_err(StoreError::from)?;
+        let counts = diff.changes.iter().filter_map(|change| change.lines);
+        let (insertions, deletions) =
+            counts.fold((0, 0), |sum, lines| (sum.0 + lines.insertions, sum.1 + lines.deletions));
+        Ok(View {
+            checkpoint: from.pin.id,
+            to: to.map(|to| to.pin.id),
+            files_changed: diff.changes.len(),
+            insertions,
+            deletions,
+            changes: diff.changes,
+            diff: String::from_utf8_lossy(&unified.text).into_owned(),
+            left_out: unified.left_out,
+        })
+    }
+}
+
+fn print(view: &View, context: &Context) {
+    let short = |id: Oid| id.to_string()[..7].to_owned();
+    let between = match view.to {
+        Some(to) => format!("between {} and {}", short(view.checkpoint), short(to)),
+        None => format!("since {}", short(view.checkpoint)),
+    };
+    if view.changes.is_empty() {
+        println!("Nothing changed {between}.");
+        return;
+    }
+    println!(
+        "{}, +{}/−{} {between}",
+        output::count(view.files_changed, "file"),
+        view.insertions,
+        view.deletions,
+    );
+    output::print_section("Changed", view.changes.iter().map(describe_change), context);
+    println!();
+    for line in view.diff.lines() {
+        let style = match line.as_bytes().first() {
+            Some(b'+') => Some(Style::Good),
+            Some(b'-') => Some(Style::Bad),
+            Some(b'@') => Some(Style::Faint),
+            _ => None,
+        };
+        let text = output::disarm(&line.replace('\t', "    "));
+        println!("{}", style.map_or(text.clone(), |style| paint(style, &text)));
+    }
+    if view.left_out > 0 {
+        println!("… {} more (--full shows all)", output::count(view.left_out, "line"));
+    }
+}
+
+/// Says what happened to a path: `src/a.rs  (modified, +3/−1)`.
+pub(crate) fn describe_change(change: &TreeChange) -> String {
+    let kind = match &change.kind {
+        ChangeKind::Added => "added".to_owned(),
+        ChangeKind::Deleted => "deleted".to_owned(),
+        ChangeKind::Modified => "modified".to_owned(),
+        ChangeKind::ModeChanged => "mode changed".to_owned(),
+        ChangeKind::KindChanged => "kind changed".to_owned(),
+        ChangeKind::Renamed { from } => format!("renamed from {from}"),
+    };
+    match change.lines {
+        Some(lines) => {
+            format!("{}  ({kind}, +{}/−{})", change.path, lines.insertions, lines.deletions)
+        }
+        None if change.private => format!("{}  ({kind}, private)", change.path),
+        None if change.binary => format!("{}  ({kind}, binary)", change.path),
+        None => format!("{}  ({kind})", change.path),
+    }
+}

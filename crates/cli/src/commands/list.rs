@@ -1,0 +1,167 @@
+//! `takeback list`: the checkpoints of a workspace.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use takeback_undo::{Failure as Missed, List, RowView, StepView, history};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{self, Cell, Column, Style, Table};
+
+/// List the checkpoints of this workspace, newest first
+///
+/// Each row is a turn of an agent or a checkpoint that you took. Its number, id or name stands for
+/// the state before it: `takeback rollback 2` returns to that.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback                      list the checkpoints of this directory
+  takeback list --steps         with every step of a turn
+  takeback list --json")]
+pub(crate) struct Arguments {
+    /// Show every step of a turn: `takeback rollback 2.3` returns to before a step
+    #[arg(long)]
+    steps: bool,
+}
+
+/// The columns of the list. On a narrow terminal the prompt is shortened last: it says best what a
+/// row is about.
+const COLUMNS: [Column; 12] = [
+    // The number, the id, the time.
+    Column::right().at_least(4),
+    Column::left().shrinks(5, 0),
+    Column::left(),
+    // The reason, and the number of steps.
+    Column::left().at_most(52).shrinks(4, 16),
+    Column::left().shrinks(2, 0),
+    // The counts of files and lines.
+    Column::left().shrinks(7, 0),
+    // The name, and the word "pinned".
+    Column::free().shrinks(8, 8),
+    Column::free().shrinks(3, 0),
+    // The prompt.
+    Column::free().at_most(52).shrinks(9, 12),
+    // The word "late".
+    Column::free(),
+    // The effects.
+    Column::free().shrinks(6, 3),
+    // The number of paths that are not covered.
+    Column::free().shrinks(1, 0),
+];
+
+/// Makes the list of the workspace that the command is about.
+pub(crate) fn view(context: &Context) -> Result<List, Failure> {
+    Ok(history::list_checkpoints(context.opened()?, &context.directory)?)
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    print(arguments.steps, context)
+}
+
+/// Prints the list.
+pub(crate) fn print(with_steps: bool, context: &Context) -> Result<ExitCode, Failure> {
+    let list = view(context)?;
+    if context.globals.json {
+        output::print_json(&list);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = output::tilde(&list.workspace.0, context);
+    if list.checkpoints.is_empty() {
+        println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
+        let elsewhere = history::find_other_workspaces(context.opened()?, &context.directory)?;
+        let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));
+        output::print_section("There are some for", lines, context);
+    } else {
+        println!("Checkpoints for {path}");
+    }
+    print_rows(&list, with_steps);
+    list.failures.iter().for_each(|missed| output::warn(&describe_failure(missed)));
+    list.unreadable.iter().for_each(|reason| output::warn(reason));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says how often checkpoints failed, since when, and why: `3 checkpoints failed since 14:02: disk
+/// full`.
+pub(crate) fn describe_failure(missed: &Missed) -> String {
+    let since = jiff::Timestamp::from_millisecond(missed.since.0).map(output::short_local);
+    let (since, message) = (since.unwrap_or_default(), output::disarm(&missed.message));
+    let count = missed.count as usize;
+    if missed.checkpoint {
+        format!("{} failed since {since}: {message}", output::count(count, "checkpoint"))
+    } else {
+        format!("{} since {since}: {message}", output::count(count, "failure"))
+    }
+}
+
+fn print_rows(list: &List, with_steps: bool) {
+    let mut table = Table::new(COLUMNS);
+    for row in &list.checkpoints {
+        table.add(row_cells(row));
+        for step in row.steps.iter().filter(|_| with_steps) {
+            table.add(step_cells(step));
+        }
+    }
+    table.print();
+}
+
+fn row_cells(row: &RowView) -> [Cell; 12] {
+    let steps = match row.steps.len() {
+        0 | 1 => String::new(),
+        steps => output::count(steps, "step"),
+    };
+    let if_any = |is_any: bool, cell: Cell| if is_any { cell } else { Cell::default() };
+    let not_covered = format!("{} not covered", output::count(row.uncovered.count, "path"));
+    let effects = effect_kinds(row);
+    [
+        Cell::new(row.number.to_string()),
+        Cell::styled(Style::Id, &row.id.to_string()[..7]),
+        Cell::new(output::local_time(&row.time)),
+        Cell::new(&row.reason),
+        Cell::new(steps),
+        Cell::new(counts(row)),
+        row.name.as_deref().map_or(Cell::default(), |name| Cell::new(name).between("[", "]")),
+        if_any(row.pinned, Cell::new("pinned")),
+        row.prompt.as_deref().map_or(Cell::default(), prompt_cell),
+        if_any(row.late, Cell::styled(Style::Warning, "late")),
+        if_any(!effects.is_empty(), Cell::styled(Style::Warning, &effects).between("⚠ ", "")),
+        if_any(row.uncovered.count > 0, Cell::styled(Style::Faint, not_covered)),
+    ]
+}
+
+fn step_cells(step: &StepView) -> [Cell; 12] {
+    let mut cells: [Cell; 12] = Default::default();
+    cells[0] = Cell::new(&step.number);
+    cells[1] = Cell::styled(Style::Faint, &step.id.to_string()[..7]);
+    cells[2] = Cell::new(output::local_time(&step.time));
+    cells[3] = Cell::new(&step.reason).between("  ", "");
+    if step.late {
+        cells[9] = Cell::styled(Style::Warning, "late");
+    }
+    cells
+}
+
+fn prompt_cell(prompt: &str) -> Cell {
+    Cell::new(output::join_lines(prompt)).between("“", "”")
+}
+
+/// Formats the counts of a row: `(3 files, +120/−4)`.
+fn counts(row: &RowView) -> String {
+    match (row.files_changed, row.insertions, row.deletions) {
+        (Some(files), Some(insertions), Some(deletions)) => {
+            format!("({}, +{insertions}/−{deletions})", output::count(files as usize, "file"))
+        }
+        _ => String::new(),
+    }
+}
+
+/// Lists the kinds of a row's effects, each once.
+fn effect_kinds(row: &RowView) -> String {
+    let mut kinds: Vec<&str> = Vec::new();
+    for effect in &row.effects {
+        if !kinds.contains(&effect.kind.as_str()) {
+            kinds.push(&effect.kind);
+        }
+    }
+    kinds.join(", ")
+}

@@ -1,0 +1,152 @@
+//! What a rollback does, did or would do, in words.
+
+use std::process::ExitCode;
+
+use takeback_tree::{BlockedPath, BlockedReason, KeptPath, KeptReason, RelPath};
+use takeback_undo::{Action, Head, RollbackView};
+
+use crate::context::Context;
+use crate::output::{self, Style, paint, print_section};
+
+/// Prints all of it.
+pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context) -> ExitCode {
+    let blocked = !view.blocked.is_empty();
+    let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
+    let code = if blocked || is_left { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    if context.globals.json {
+        output::print_json(view);
+        return code;
+    }
+    if dry_run || blocked {
+        print_plan(view, "Would restore", "Would delete", context);
+    } else {
+        print_plan(view, "Restored", "Deleted", context);
+    }
+    print_warnings(view, context);
+    view.warnings.iter().for_each(|warning| output::warn(warning));
+    if blocked {
+        eprintln!("error: nothing was changed: move what is in the way and repeat");
+    } else if view.safety_checkpoint.is_some() {
+        let back = if view.action == Action::Undo { "redo" } else { "undo" };
+        println!("Done. `takeback rollback {back}` takes this back.");
+    } else if view.restored.is_empty() && view.deleted.is_empty() {
+        if view.conflicts.is_empty() && view.uncertain.is_empty() {
+            println!("Nothing to restore: everything is as it was then.");
+        } else {
+            println!("Nothing was changed.");
+        }
+    }
+    code
+}
+
+pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, context: &Context) {
+    let paths = |paths: &[RelPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
+    print_section(restore, paths(&view.restored), context);
+    print_section(delete, paths(&view.deleted), context);
+    let guarded = "Guarded, left as they are (name them to restore them)";
+    print_section(guarded, paths(&view.guarded), context);
+    print_section("Kept", view.kept.iter().map(kept), context);
+    print_section("Written to meanwhile, kept under these names", paths(&view.saved), context);
+    let blocked = view.blocked.iter().map(blocked);
+    print_section("In the way, and cannot be saved first", blocked, context);
+    let others = "Changed by others since the agent (the safety checkpoint keeps it)";
+    print_section(others, paths(&view.others), context);
+    let (resolved, left): (Vec<_>, Vec<_>) =
+        view.conflicts.iter().partition(|conflict| conflict.resolved);
+    let line =
+        |conflict: &takeback_undo::Conflict| format!("{}  ({})", conflict.path, conflict.reason);
+    print_section("Resolved as asked", resolved.into_iter().map(line), context);
+    let conflicts =
+        "Left alone, because they changed since (--theirs, --ours or --markers decides)";
+    print_section(conflicts, left.into_iter().map(line), context);
+    let uncertain =
+        "Left alone, because others may have changed them (--uncertain takes them back)";
+    print_section(uncertain, paths(&view.uncertain), context);
+    if context.globals.verbose {
+        let lines = view.uncovered.iter().map(output::uncovered_line);
+        print_section("Not covered by the checkpoint", lines, context);
+    } else if !view.uncovered.is_empty() {
+        let count = output::count(view.uncovered.len(), "path");
+        println!("Not covered by the checkpoint: {count} (-v lists them).");
+    }
+}
+
+/// What a person should know besides the files.
+pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
+    let changes = !view.restored.is_empty() || !view.deleted.is_empty();
+    if changes && !view.effects.is_empty() {
+        let mut kinds: Vec<&str> = Vec::new();
+        for effect in &view.effects {
+            if !kinds.contains(&effect.kind.as_str()) {
+                kinds.push(&effect.kind);
+            }
+        }
+        let sign = paint(Style::Warning, "⚠");
+        let title = format!(
+            "{sign} Files will be restored, but these {} changes cannot be reversed",
+            kinds.join("/")
+        );
+        let line = |effect: &takeback_undo::EffectView| {
+            format!("{}: {}", effect.kind, output::disarm(&output::shorten(&effect.command, 100)))
+        };
+        print_section(&title, view.effects.iter().map(line), context);
+    }
+    // One that is gone is a warning.
+    let moved = view.repository.as_ref().filter(|moved| moved.now != Head::default());
+    if let Some(moved) = moved {
+        println!(
+            "The repository was at {} then; it is at {} now.",
+            describe_head(&moved.then),
+            describe_head(&moved.now)
+        );
+        if let Some(command) = &moved.command {
+            println!("  `{}` goes back.", output::disarm(command));
+        }
+    }
+    if view.undone_messages > 0 {
+        println!("Conversation: {} taken back.", output::count(view.undone_messages, "message"));
+    }
+    if let Some(chat) = &view.chat {
+        let lines = chat.prompt.iter().flat_map(|prompt| prompt.trim_end().lines());
+        print_section("The prompt was", lines.map(output::disarm), context);
+        if let Some(resume) = &chat.resume {
+            println!(
+                "To take the agent's own conversation back as well: {}.",
+                output::disarm(resume)
+            );
+        }
+    }
+    if view.redone_messages > 0 {
+        println!("Conversation: {} back.", output::count(view.redone_messages, "message"));
+    }
+}
+
+/// Describes where a repository is: `1234567 on main`.
+pub(crate) fn describe_head(head: &Head) -> String {
+    let commit =
+        head.commit.as_ref().map_or("no commit".to_owned(), |commit| commit[..7].to_owned());
+    match &head.branch {
+        Some(branch) => format!("{commit} on {}", output::disarm(branch)),
+        None => format!("{commit} (detached)"),
+    }
+}
+
+fn kept(kept: &KeptPath) -> String {
+    match kept.reason {
+        KeptReason::NotCovered => format!("{}  (the checkpoint did not cover it)", kept.path),
+        KeptReason::NotSaved => {
+            format!("{}  (not captured now, so nothing in it was touched)", kept.path)
+        }
+        KeptReason::NotEmpty => format!("{}  (not empty)", kept.path),
+    }
+}
+
+fn blocked(blocked: &BlockedPath) -> String {
+    let why = match &blocked.reason {
+        BlockedReason::Uncovered(reason) => output::reason(reason),
+        BlockedReason::Uncapturable => "is never captured".into(),
+        BlockedReason::TooManyFiles => "too many files".into(),
+        BlockedReason::ParentReplaced => "is not a directory any more".into(),
+    };
+    format!("{}  ({})", blocked.path, output::disarm(&why))
+}

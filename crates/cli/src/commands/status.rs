@@ -1,0 +1,140 @@
+//! `takeback status`: the workspace, the store, the agents and what went wrong, on one page.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use takeback_tree::AnyPath;
+use takeback_undo::{Failure as Missed, RowView, retention};
+
+use super::doctor::agents::{self, AgentView};
+use super::list;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{self, Cell, Column, Style, Table};
+
+/// Show the state of this workspace, the store and the agents on one page
+///
+/// `takeback doctor` checks more and says what to do; `takeback checkpoints` lists all workspaces.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback status
+  takeback status --json")]
+pub(crate) struct Arguments {}
+
+/// The state of everything, in short.
+#[derive(Serialize)]
+struct StatusView {
+    /// `None` if the directory is not one that takeback keeps checkpoints of.
+    workspace: Option<AnyPath>,
+    /// False if checkpoints are switched off.
+    enabled: bool,
+    /// The number of checkpoints of the workspace.
+    checkpoints: usize,
+    newest: Option<RowView>,
+    store_bytes: u64,
+    max_bytes: u64,
+    /// The number of workspaces in the store.
+    workspaces: usize,
+    agents: Vec<AgentView>,
+    failures: Vec<Missed>,
+    /// The number of problems that `takeback doctor` explains.
+    problems: usize,
+}
+
+pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let view = look(context)?;
+    if context.globals.json {
+        output::print_json(&view);
+    } else {
+        print(&view, context);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn look(context: &Context) -> Result<StatusView, Failure> {
+    let opened = context.opened()?;
+    let status = retention::read_status(opened)?;
+    // A directory that cannot be a workspace has no list, but everything else can be told.
+    let list = list::view(context).ok();
+    let mut problems = Vec::new();
+    let agents = agents::check_agents(&[], context, &mut problems)?;
+    let workspace = list.as_ref().map(|list| list.workspace.clone());
+    let rows = list.map(|list| list.checkpoints).unwrap_or_default();
+    Ok(StatusView {
+        workspace,
+        enabled: opened.settings().enabled,
+        checkpoints: rows.len(),
+        newest: rows.into_iter().next(),
+        store_bytes: status.store_bytes,
+        max_bytes: status.max_bytes,
+        workspaces: status.workspaces.len(),
+        agents,
+        failures: status.failures,
+        problems: problems.len(),
+    })
+}
+
+fn print(view: &StatusView, context: &Context) {
+    let mut table = Table::new([Column::left(), Column::free().shrinks(0, 20)]);
+    let mut add = |title: &str, cell: Cell| table.add([Cell::new(title), cell]);
+    let workspace = view.workspace.as_ref().map(|path| output::tilde(&path.0, context));
+    add(
+        "Workspace",
+        Cell::new(workspace.as_deref().unwrap_or("none: this directory is no project")),
+    );
+    if !view.enabled {
+        add("", Cell::styled(Style::Warning, "checkpoints are switched off"));
+    }
+    add("Checkpoints", Cell::new(view.checkpoints.to_string()));
+    if let Some(row) = &view.newest {
+        add("Newest", Cell::new(describe_row(row)));
+    }
+    let (used, limit) = (output::bytes(view.store_bytes), output::bytes(view.max_bytes));
+    let workspaces = output::count(view.workspaces, "workspace");
+    add("Store", Cell::new(format!("{used} of at most {limit}; {workspaces}")));
+    if view.agents.is_empty() {
+        add("Agents", Cell::new("none found on this machine"));
+    }
+    let mut title = "Agents";
+    for agent in &view.agents {
+        add(title, describe_agent(agent));
+        title = "";
+    }
+    let mut title = "Failures";
+    for missed in &view.failures {
+        let path = output::tilde(&missed.workspace.0, context);
+        let text = format!("{path}: {}", list::describe_failure(missed));
+        add(title, Cell::styled(Style::Warning, text));
+        title = "";
+    }
+    table.print();
+    if view.problems > 0 {
+        println!("`takeback doctor` explains {}.", output::count(view.problems, "problem"));
+    }
+}
+
+/// Describes a row of the list in one line.
+fn describe_row(row: &RowView) -> String {
+    let time = output::local_time(&row.time);
+    let prompt = row.prompt.as_deref().map(|prompt| format!("  “{}”", output::join_lines(prompt)));
+    format!("{time}  {}{}", row.reason, prompt.unwrap_or_default())
+}
+
+fn describe_agent(agent: &AgentView) -> Cell {
+    let state = match (agent.user, agent.project) {
+        ("absent", "absent") => {
+            let text =
+                format!("{}: not installed (`takeback install {}`)", agent.title, agent.agent);
+            return Cell::new(text);
+        }
+        ("absent", project) => format!("{project} in this project"),
+        (user, _) => user.to_owned(),
+    };
+    let fired = match &agent.last_fired {
+        Some(time) => format!("hook last ran {}", output::local_time(time)),
+        None => "no hook ran yet".to_owned(),
+    };
+    Cell::new(format!("{}: {state}, {fired}", agent.title))
+}

@@ -1,0 +1,127 @@
+//! A workspace that another process uses: commands wait for it, and say for whom.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::agent::rows;
+use crate::session::{Session, first_in};
+
+/// A project with a checkpoint.
+fn with_checkpoint() -> Session {
+    let session = Session::new();
+    session.write("a", "1");
+    assert!(session.output(&["checkpoint"]).status.success());
+    session.write("a", "2");
+    session
+}
+
+/// The file that a process locks while it works on the project.
+fn lock_file(session: &Session) -> File {
+    let store = session.base().join(".takeback/checkpoints/store");
+    File::open(first_in(&store.join("workspaces")).join("lock")).unwrap()
+}
+
+/// Runs takeback while this process has the workspace locked for a while.
+fn run_beside_lock(session: &Session, arguments: &[&str], held: Duration) -> Output {
+    let lock = lock_file(session);
+    lock.lock().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(held);
+            lock.unlock().unwrap();
+        });
+        session.output(arguments)
+    })
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn notice() -> String {
+    match cfg!(target_os = "linux") {
+        true => format!("waiting for another takeback process (pid {}) …\n", std::process::id()),
+        false => "waiting for another takeback process …\n".to_owned(),
+    }
+}
+
+#[test]
+fn a_short_wait_is_not_mentioned() {
+    for arguments in [
+        &["checkpoint"][..],
+        &["rollback", "1"],
+        &["diff", "1"],
+        &["checkpoints", "prune"],
+        &["checkpoints", "clear", "--force"],
+    ] {
+        let session = with_checkpoint();
+        let output = run_beside_lock(&session, arguments, Duration::from_millis(300));
+        assert_eq!(
+            (output.status.code(), said(&output)),
+            (Some(0), String::new()),
+            "{arguments:?}"
+        );
+    }
+}
+
+/// Runs takeback while this process has the workspace locked, until takeback says something.
+fn run_until_notice(session: &Session, arguments: &[&str]) -> (ExitStatus, String) {
+    let lock = lock_file(session);
+    lock.lock().unwrap();
+    let mut command = session.command(arguments);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    stderr.read_line(&mut said).unwrap();
+    lock.unlock().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    (child.wait().unwrap(), said)
+}
+
+#[test]
+fn after_a_second_the_user_hears_for_whom_the_command_waits() {
+    let session = with_checkpoint();
+    let begin = Instant::now();
+    let (status, said) = run_until_notice(&session, &["rollback", "1"]);
+    assert!(begin.elapsed() >= Duration::from_secs(1));
+    assert_eq!((status.code(), said), (Some(0), notice()));
+    assert_eq!(session.read("a"), "1");
+    let (status, said) = run_until_notice(&session, &["checkpoints", "clear", "--force"]);
+    assert_eq!((status.code(), said), (Some(0), notice()));
+    assert_eq!(rows(&session).len(), 0);
+}
+
+#[test]
+fn after_ten_seconds_the_command_gives_up_and_changes_nothing() {
+    let session = with_checkpoint();
+    let begin = Instant::now();
+    let lock = lock_file(&session);
+    lock.lock().unwrap();
+    let output = session.output(&["rollback", "1"]);
+    drop(lock);
+    assert!((10..20).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    assert!(said.starts_with(&notice()), "{said}");
+    assert!(said.contains(") is using this workspace\nhint: nothing was changed; "), "{said}");
+    assert_eq!(session.read("a"), "2");
+}
+
+#[test]
+fn the_store_is_waited_for_while_it_is_cleaned_up() {
+    let session = with_checkpoint();
+    let path = session.base().join(".takeback/checkpoints/store/gc.lock");
+    assert!(session.output(&["checkpoints", "gc"]).status.success());
+    let lock = File::open(path).unwrap();
+    lock.lock().unwrap();
+    let output = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            lock.unlock().unwrap();
+        });
+        session.output(&["checkpoints", "gc"])
+    });
+    assert_eq!((output.status.code(), said(&output)), (Some(0), String::new()));
+}

@@ -1,0 +1,88 @@
+//! Any input is analyzed quickly and without a panic.
+
+use proptest::prelude::*;
+
+use super::analyze;
+
+#[test]
+fn deep_nesting_counts_as_changing() {
+    for (open, close) in [
+        ("( ", " )"),
+        ("(", ")"),
+        ("$(", ")"),
+        ("\"$(", ")\""),
+        ("{ ", "; }"),
+        ("if ", "; then ls; fi"),
+        ("case $(", ") in esac"),
+        ("${x:-", "}"),
+        ("<(", ")"),
+        ("sudo ", ""),
+        ("eval ", ""),
+        ("f() { ", "; }"),
+        ("x=(", ")"),
+        ("$((", "))"),
+        ("! ", ""),
+        ("time ", ""),
+        ("[[ ( ", " ) ]]"),
+        ("`", "`"),
+        ("bash -c \"", "\""),
+        ("find . -exec ", " \\;"),
+        ("xargs ", ""),
+    ] {
+        for count in [10, 47, 48, 49, 100, 10_000] {
+            let script = format!("{}ls{}", open.repeat(count), close.repeat(count));
+            analyze(&script);
+            analyze(&open.repeat(count));
+        }
+    }
+    assert!(analyze(&format!("{}rm x{}", "(".repeat(100), ")".repeat(100))).mutates);
+}
+
+#[test]
+fn long_scripts_end() {
+    for piece in
+        ["ls; ", "a", "\"", "'", "\\", "$", "`ls` ", "\n", "cat <<E\nx\nE\n", "{", "$((", "ls|"]
+    {
+        let script = piece.repeat(1_000_000 / piece.len());
+        analyze(&script);
+    }
+    assert!(analyze(&"ls\n".repeat(1_000_000)).mutates);
+}
+
+#[rustfmt::skip]
+const PIECES: &[&str] = &[
+    "ls", "rm x", " ", "\n", ";", "&", "&&", "||", "|", "(", ")", "{", "}", "$(", "`", "\"", "'",
+    "$'", "${", "$((", "))", "<", ">", "<<E", "\nE\n", "<<'E'", "<(", ">&", "2>", "if ", "then ",
+    "fi", "for x in ", "do ", "done", "case ", " in ", "esac", ";;", "f()", "function ", "[[ ",
+    " ]]", "!", "\\", "\\\n", "#", "=", "x=", "x=(", "$x", "~", "*", "é", "sudo ", "env ", "xargs ",
+    "find . -exec ", "bash -c ", "eval ", "sed ", "awk ", "s/a/b/", "git ", "curl ",
+];
+
+/// Generates random sequences of shell fragments.
+fn random_pieces() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(PIECES);
+    prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_text_has_an_answer(script in "(?s).{0,200}") {
+        analyze(&script);
+    }
+
+    #[test]
+    fn any_bytes_have_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        analyze(&String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn any_pieces_have_an_answer(script in random_pieces()) {
+        analyze(&script);
+    }
+
+    #[test]
+    fn a_changing_command_cannot_hide_behind_a_reading_one(before in "[a-z ]{0,20}") {
+        let script = format!("echo {before}; rm x");
+        prop_assert!(analyze(&script).mutates);
+    }
+}

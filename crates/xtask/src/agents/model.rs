@@ -1,0 +1,94 @@
+//! The scripted model: it writes a file, and then it removes a directory in a shell.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use takeback_script::{Message, Reply, Request, Role};
+
+use super::program::AgentProgram;
+
+/// The prompt before takeback is installed.
+pub(crate) const INTRODUCTION: &str = "Please introduce yourself";
+/// The prompt that asks for the work.
+pub(crate) const WORK: &str = "Please do job-one now";
+/// The prompt after a rollback.
+pub(crate) const GREETING: &str = "Please say hello to visitor-two";
+
+/// The answer of the model when the work is done.
+pub(crate) const DONE: &str = "All of job-one is done";
+
+/// The file that the model writes, and its content.
+pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
+/// The directory that the model removes.
+pub(crate) const DIRECTORY: &str = "src";
+
+/// One side of a pause: it sends to the other side, and receives from it.
+pub(crate) type Side = (Sender<()>, Receiver<()>);
+
+/// A model whose answers depend only on the request.
+#[derive(Clone)]
+pub(crate) struct ScriptedModel {
+    program: &'static AgentProgram,
+    project: PathBuf,
+    pause: Arc<Mutex<Option<Side>>>,
+}
+
+impl ScriptedModel {
+    pub(crate) fn new(program: &'static AgentProgram, project: PathBuf) -> ScriptedModel {
+        ScriptedModel { program, project, pause: Arc::default() }
+    }
+
+    /// Lets the model pause when its work is done. It sends a message then, and waits for one before
+    /// it goes on.
+    pub(crate) fn begin_pause(&self) -> Side {
+        let (begins, begun) = mpsc::channel();
+        let (end, ends) = mpsc::channel();
+        *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = Some((begins, ends));
+        (end, begun)
+    }
+
+    /// Takes the pause, if there is one. Dropping it wakes the thread that waits for it to begin.
+    pub(crate) fn take_pause(&self) -> Option<Side> {
+        self.pause.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn choose_reply(&self, request: &Request) -> Reply {
+        let remove = (self.program.shell)(&format!("rm -r {DIRECTORY}"));
+        let shell = &remove.calls.first().expect("a shell is called").name;
+        // Requests for titles and summaries offer no tools.
+        if !request.has_tool(shell) {
+            return Reply::text("Two jobs");
+        }
+        match calls_since(request, WORK) {
+            Some(0) => {
+                let path = self.project.join(FILE.0);
+                (self.program.write)(&path.display().to_string(), FILE.1)
+            }
+            Some(1) => remove,
+            Some(2) => match self.take_pause() {
+                Some((begins, ends)) => {
+                    // The pause also ends if the other side is gone.
+                    let _ = begins.send(()).map(|()| ends.recv());
+                    (self.program.shell)("ls")
+                }
+                None => Reply::text(DONE),
+            },
+            _ => Reply::text("Hello."),
+        }
+    }
+}
+
+/// Counts the tool calls since this prompt; `None` if another prompt came since.
+fn calls_since(request: &Request, said: &str) -> Option<usize> {
+    let is_said = |message: &Message| message.role == Role::User && message.text.contains(said);
+    let since = request.messages.iter().rposition(is_said)?;
+    let later = &request.messages[since + 1..];
+    let is_answered = |message: &Message| {
+        message.role == Role::Assistant && message.calls.is_empty() && !message.text.is_empty()
+    };
+    match later.iter().any(is_answered) {
+        true => None,
+        false => Some(later.iter().map(|message| message.calls.len()).sum()),
+    }
+}
