@@ -147,7 +147,7 @@ fn a_failed_request_has_a_hint() {
             "inside",
         ),
         ("checkpoint.create", json!({ "cwd": "/" }), "", "directory of a project"),
-        ("sessions.get", json!({ "session": "nobody" }), "there is no session", "lists"),
+        ("sessions.get", json!({ "session": "nobody" }), "no session", "lists"),
     ] {
         let error = client.fail(method, params);
         let (message, with) = (error["message"].as_str(), error["data"]["hint"].as_str());

@@ -88,7 +88,7 @@ No matching messages.
 $ takeback sessions stats
 No sessions yet.
 $ takeback sessions show x
-! error: there is no session \"x\"
+! error: no session \"x\"
 ! hint: `takeback sessions list` lists them
 [exit Some(1)]
 ",
@@ -380,10 +380,10 @@ fn sessions_are_named_by_id_title_or_prefix() {
     session.assert(
         "
 $ takeback sessions show 4f2
-! error: \"4f2\" could be codex:4f2b0000-bbbb or claude-code:4f2a9c01-aaaa
+! error: \"4f2\" is ambiguous: codex:4f2b0000-bbbb or claude-code:4f2a9c01-aaaa
 ! hint: give more of the id
 [exit Some(1)]
-$ takeback sessions rewind \n! error: there is no session \"\"
+$ takeback sessions rewind \n! error: no session \"\"
 ! hint: `takeback sessions list` lists them
 [exit Some(1)]
 ",
@@ -472,12 +472,12 @@ fn titles_are_set_and_removed() {
         "
 $ takeback sessions title codex:4f2b   Notes\tfor\u{202e} users \nSet the title of codex:4f2b0000-bbbb to Notes for users.
 $ takeback sessions title 77 Fix Docker Build
-! error: session claude-code:4f2a9c01-aaaa has the title \"Fix Docker Build\" already
+! error: session claude-code:4f2a9c01-aaaa already has the title \"Fix Docker Build\"
 ! hint: choose another title, or change that one first
 [exit Some(1)]
 $ takeback sessions title Notes for users \nRemoved the title of codex:4f2b0000-bbbb.
 $ takeback sessions title 77 {}
-! error: the title has 101 characters; at most 100 fit
+! error: the title has 101 characters; the limit is 100
 [exit Some(1)]
 ",
         "x".repeat(101)

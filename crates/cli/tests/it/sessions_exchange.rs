@@ -79,8 +79,8 @@ fn a_bad_line_is_reported_and_the_others_are_imported() {
 $ takeback sessions import ~/s.jsonl
 Read 2 sessions, 2 of them new. Added 6 messages.
 ! error: line 2: not a session: EOF while parsing a value at line 2 column 0
-! error: line 5: session claude-code:4f2a9c01-aaaa is here already, and its message 1 is another one
-! error: line 6: not a session: it has no id
+! error: line 5: session claude-code:4f2a9c01-aaaa already exists with a different message 1
+! error: line 6: not a session: missing id
 [exit Some(1)]
 ",
     );
@@ -89,7 +89,7 @@ Read 2 sessions, 2 of them new. Added 6 messages.
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["sessions"], 2);
     assert_eq!(report["new_sessions"], 0);
-    assert_eq!(report["bad"][2], json!({ "line": 6, "message": "not a session: it has no id" }));
+    assert_eq!(report["bad"][2], json!({ "line": 6, "message": "not a session: missing id" }));
 }
 
 #[test]
@@ -148,7 +148,7 @@ $ takeback sessions export
 ! Usage: takeback sessions export <SESSION|--all>
 [exit Some(2)]
 $ takeback sessions export nope
-! error: there is no session \"nope\"
+! error: no session \"nope\"
 ! hint: `takeback sessions list` lists them
 [exit Some(1)]
 $ takeback sessions export --all --format md --json
@@ -220,7 +220,7 @@ fn a_file_is_replaced_only_by_a_complete_one() {
     session.assert(
         "
 $ takeback sessions export nope -o out
-! error: there is no session \"nope\"
+! error: no session \"nope\"
 ! hint: `takeback sessions list` lists them
 [exit Some(1)]
 $ takeback sessions export --all -o out

@@ -73,7 +73,7 @@ $ takeback sessions delete codex:4f2b --yes
 Deleted 1 session:
   codex:4f2b0000-bbbb
 $ takeback sessions delete codex:4f2b
-! error: there is no session \"codex:4f2b\"
+! error: no session \"codex:4f2b\"
 ! hint: `takeback sessions list` lists them
 [exit Some(1)]
 ",
@@ -175,11 +175,11 @@ fn wrong_counts_are_corrected() {
     session.assert(
         "
 $ takeback sessions verify
-Problem: session codex:4f2b0000-bbbb counts 99 messages and 0 tool calls, and has 1 and 0
+Problem: session codex:4f2b0000-bbbb claims 99 messages and 0 tool calls, but has 1 and 0
 Run `takeback sessions repair` to fix what can be fixed.
 [exit Some(1)]
 $ takeback sessions repair
-Note: repaired: session codex:4f2b0000-bbbb counts 99 messages and 0 tool calls, and has 1 and 0
+Note: repaired: session codex:4f2b0000-bbbb claims 99 messages and 0 tool calls, but has 1 and 0
 Rebuilt the counts and the search index of 3 sessions, 7 messages.
 $ takeback sessions verify
 No problems in 3 sessions, 7 messages.
@@ -239,7 +239,7 @@ fn foreign_databases_are_left_alone() {
     session.assert(
         "
 $ takeback sessions
-! error: ~/.takeback/state.db is a database, but not a ledger of takeback
+! error: ~/.takeback/state.db is another program's database, not takeback's ledger
 ! hint: move that file away, or choose another directory with --home
 [exit Some(1)]
 ",
