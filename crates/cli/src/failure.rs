@@ -302,6 +302,7 @@ impl From<MoveHistoryError> for Failure {
             MoveHistoryError::Store(error) | MoveHistoryError::Move(MoveError::Store(error)) => {
                 error.into()
             }
+            MoveHistoryError::Pin(error) => error.into(),
             MoveHistoryError::NoHistory(_) => failure.hint(
                 "`takeback checkpoints` lists the workspaces that have some; name the old place first",
             ),
