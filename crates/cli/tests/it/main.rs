@@ -7,6 +7,7 @@ mod agents;
 mod agents_concurrent;
 mod commands;
 mod doctor;
+mod documents;
 mod hooks;
 mod hooks_concurrent;
 mod hooks_failures;
