@@ -11,7 +11,7 @@ use crate::run::{cargo, is_success, run_step, run_step_with_output};
 /// Programs that the tests run, each with the Debian package it is in.
 const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("setpriv", "util-linux")];
 
-/// Checks and tests everything. The closing lines count the tests, also if some failed.
+/// Checks and tests everything. The closing lines count the tests, even if some failed.
 pub(crate) fn test_everything() -> Result<(), Failure> {
     install_needed_programs()?;
     let mut tally = Tally::default();
@@ -38,8 +38,7 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     run_step(cargo().args(["deny", "check"]))
 }
 
-/// Runs all tests, also after some have failed. nextest comes last, so that its summary stays in
-/// sight.
+/// Runs all tests, even if some fail. nextest comes last, so that its summary stays visible.
 fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
     let mut failures = Vec::new();
     let (output, outcome) =

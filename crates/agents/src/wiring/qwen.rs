@@ -30,7 +30,7 @@ pub(crate) const WIRING: Wiring = Wiring {
     next_step: None,
 };
 
-/// Makes a command file, whose shell command Qwen Code replaces by its output.
+/// Makes a command file, whose shell command Qwen Code replaces with its output.
 fn slash_command(program: &Program, command: &str) -> String {
     let run = program.shell_command(&format!("slash {command} {{{{args}}}}"));
     format!(

@@ -66,7 +66,7 @@ impl Error {
         }
     }
 
-    /// Makes the error for a blocked plan, which names what is in the way.
+    /// Makes the error for a blocked plan, which lists the obstacles.
     pub(super) fn blocked(plan: &impl Serialize) -> Error {
         let hint = "move what is in the way, then repeat";
         Error {

@@ -29,7 +29,7 @@ pub(super) struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ShowFormat {
-    /// Text to read
+    /// Readable text
     Text,
     /// Everything that the ledger has, as JSON
     Json,
@@ -193,7 +193,7 @@ fn format_call(name: &Value, arguments: &Value) -> String {
     format!("→ {}({})", name.as_str().unwrap_or("?"), shorten_arguments(&arguments))
 }
 
-/// Shortens arguments to one line of bearable length: they may be whole files.
+/// Shortens arguments to one line of reasonable length: they may be whole files.
 fn shorten_arguments(text: &str) -> String {
     const WIDTH: usize = 200;
     output::shorten(&text.replace('\n', " "), WIDTH)

@@ -42,8 +42,7 @@ impl PrivateCopy {
         let directory = create_directory(scratch).map_err(|error| failed(scratch, error))?;
         let copy = PrivateCopy { database: directory.join("state.db"), directory };
         let begun = Instant::now();
-        // Another attempt begins at once: right after a change, the time until the next one is
-        // longest.
+        // Retry at once: right after a change, the next one is likely to be furthest away.
         while !try_copy(original, &copy.database).map_err(|error| failed(&copy.database, error))? {
             if begun.elapsed() > PATIENCE {
                 return Err(HermesError::Changing { path: original.to_owned() });
@@ -71,8 +70,8 @@ fn create_directory(scratch: &Path) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Copies the database and its journal. Returns false if they changed meanwhile, so that the
-/// copies do not belong together.
+/// Copies the database and its journal. Returns false if they changed in the meantime, in which
+/// case the copies are inconsistent.
 fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
     let version = SourceVersion::read_settled(original)?;
     let is_unchanged = || Ok(SourceVersion::read(original)? == version);
