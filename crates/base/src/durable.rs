@@ -27,7 +27,7 @@ pub enum Durability {
     Synced,
 }
 
-/// Creates a directory and those above it. Directories that exist already keep their modes.
+/// Creates a directory and its missing parents. Directories that exist already keep their modes.
 pub fn create_directory(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)
 }

@@ -13,7 +13,7 @@ use crate::durable::FileLock;
 /// The time after which the user is told about the wait.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a process waits for a lock, and whom it tells.
+/// The time limit of a wait for a lock, and the callback for long waits.
 #[derive(Clone, Copy, Debug)]
 pub struct LockWait {
     /// The longest time to wait.

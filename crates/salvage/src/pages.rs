@@ -107,7 +107,7 @@ impl Pages {
 
     /// True if the header says that there are pointer maps and page 2, the first of them, is one: a
     /// wrong header must not make pages of trees disappear. Without a header, pointer maps need not
-    /// be recognized, because no other kind of page resembles them.
+    /// be recognized, because they do not look like any page that is searched for.
     fn looks_auto_vacuum(&self) -> bool {
         let said = self.header.as_ref().is_some_and(|header| header.auto_vacuum);
         let Some(page) = self.read_page(2).filter(|_| said) else { return false };

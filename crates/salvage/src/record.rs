@@ -32,7 +32,7 @@ pub(crate) fn judge_local_part(local: &[u8], length: u64) -> Plausibility {
 }
 
 /// Decodes the values of a whole record. `wiped` is a part of the payload that came from a page of
-/// zeros: no text contains zeros, so a record with text there is damaged.
+/// zeros: no text is all zeros, so a record with text there is damaged.
 pub(crate) fn decode_record(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<Value>> {
     let (header_length, _) = read_varint(payload)?;
     let mut at = usize::try_from(header_length).ok()?;

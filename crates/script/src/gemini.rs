@@ -8,7 +8,7 @@ use crate::request::{
     Message, Provider, Request, Role, ToolResult, content_text, list_items, string_value,
 };
 
-/// Parses a request. The path of the request contains the model, and whether to stream.
+/// Parses a request. The path of the request names the model and the streaming mode.
 pub(crate) fn parse_request(model: &str, stream: bool, body: Value) -> Request {
     let declared = list_items(&body["tools"])
         .iter()

@@ -38,8 +38,8 @@ fn start(session: &Session, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Hermes: the snapshot before a rollback failed, the rollback went on all the same, overwrote
-/// everything and said that a snapshot had been saved.
+/// Hermes: the snapshot before a rollback failed, but the rollback continued, overwrote everything
+/// and reported that a snapshot had been saved.
 #[test]
 fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
     let session = Session::new();

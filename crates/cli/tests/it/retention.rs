@@ -388,7 +388,7 @@ fn an_older_layout_is_set_aside_and_can_be_imported() {
     fs::write(old.join("file"), "changed").unwrap();
     run_json(&session, &["-C", old.to_str().unwrap(), "rollback", "1"]);
     assert_eq!(fs::read_to_string(old.join("file")).unwrap(), "old");
-    // Old archives are pruned; the timestamp in the name is their age.
+    // Old archives are pruned; the timestamp in the name shows their age.
     fs::rename(checkpoints.join(name), checkpoints.join("legacy-20200101-000000")).unwrap();
     fs::create_dir(checkpoints.join("legacy-20990101-000000")).unwrap();
     let pruned = run_json(&session, &["checkpoints", "prune"]);

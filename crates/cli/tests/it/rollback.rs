@@ -139,7 +139,7 @@ Guarded, left as they are (name them to restore them):
 In the way, and cannot be saved first:
   thing/.git  (is never captured)
 Not covered by the checkpoint: 1 path (-v lists them).
-! error: nothing was changed: move what is in the way and repeat
+! error: nothing was changed: move the files in the way, then try again
 [exit Some(1)]
 ",
     );

@@ -2,13 +2,13 @@
 //!
 //! Hermes has kept them in two ways, both below `~/.hermes/checkpoints`:
 //!
-//! - **Per project**, the older layout: each working directory has a repository of its own, named
-//!   by 16 hexadecimal digits, whose file `HERMES_WORKDIR` names the directory. `HEAD` leads to the
-//!   newest checkpoint, each commit to the one before. When Hermes switched to the newer layout, it
+//! - **Per project**, the older layout: each working directory has its own repository, named by 16
+//!   hexadecimal digits. Its file `HERMES_WORKDIR` names the directory. `HEAD` leads to the newest
+//!   checkpoint, and each commit to the one before. When Hermes switched to the newer layout, it
 //!   moved these repositories into `legacy-<date>-<time>/`.
 //! - **Shared**: one repository `store` has a ref `refs/hermes/<project>` for the newest checkpoint
-//!   of each project and a file `projects/<project>.json` that names its directory. At its limit
-//!   Hermes drops the oldest checkpoints by writing all others anew: with the same trees and
+//!   of each project and a file `projects/<project>.json` that names its directory. At its limit,
+//!   Hermes drops the oldest checkpoints by rewriting all others, with the same trees and
 //!   reasons, but other ids and times.
 
 use std::collections::BTreeMap;

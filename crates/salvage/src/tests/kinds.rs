@@ -45,7 +45,7 @@ fn pointer_maps_are_no_tree_pages() {
         let pragmas = format!("PRAGMA page_size = 512; PRAGMA auto_vacuum = {mode}");
         let sample = Sample::with_usual_tables(&pragmas, 3000);
         assert_same(&sample, mode);
-        // A damaged header would make this root the second pointer map.
+        // Only the pointer maps themselves are special.
         let salvage = DamagedDatabase::open(&sample.path()).unwrap();
         let second = 2 + 512 / 5 + 1;
         assert!(salvage.pages.is_special(2) && salvage.pages.is_special(second));

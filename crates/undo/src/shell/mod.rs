@@ -9,8 +9,8 @@
 //! see) are recognized by program and verb. They are reported whether or not files change.
 //!
 //! - `parser` reads a script into the tree of `syntax`, and `analyzer` goes through that tree.
-//! - `read_only` knows the programs that only read, and the arguments with which they do: that
-//!   `sed -i` changes files is decided in `read_only/sed.rs`.
+//! - `read_only` knows the programs that only read, and with which arguments. For example,
+//!   `read_only/sed.rs` decides that `sed -i` changes files.
 //! - `nested_commands` finds the commands that a program runs in turn: `sudo`, `xargs`, `bash -c`.
 //! - `effects` recognizes effects, and `outside_paths` finds paths outside the workspace.
 

@@ -49,7 +49,7 @@ pub(crate) enum RollbackCommand {
     /// takeback answers without asking the model.
     Answered {
         typed: &'static str,
-        /// True if the user sees the result without a terminal, too.
+        /// True if the user also sees the result without a terminal.
         is_shown: bool,
     },
     /// The model is told the result.

@@ -114,7 +114,7 @@ impl Subject {
             process::run_to_end(&mut bench.program.checkpoint_command(&warm.home, &tree.root))?;
             let capture = takeback::capture_tree(&warm.store, &tree.root, true)?;
             if matches!(tree.shape, Shape::Source(count) if capture.files != count as u64) {
-                return Err(format!("only {} files were captured", capture.files));
+                return Err(format!("unexpected number of captured files: {}", capture.files));
             }
         }
         rustix::fs::sync();

@@ -118,7 +118,7 @@ pub(crate) fn run_bench(arguments: &[&str]) -> Result<(), Failure> {
     measured
 }
 
-/// The build profile to measure, which is the one of releases.
+/// The build profile to measure: the one that is published.
 const PROFILE: &str = "dist";
 
 fn this_program() -> Result<PathBuf, Failure> {
@@ -130,7 +130,8 @@ fn is_measured_build(this: &Path) -> bool {
     this.parent().is_some_and(|directory| directory.ends_with(PROFILE))
 }
 
-/// Builds takeback and this program with the release profile, and runs the benchmark from there.
+/// Builds the measured packages and this program with that profile, and runs the benchmark from
+/// there.
 fn build_and_bench(packages: &[&str], which: &[&str], arguments: &[&str]) -> Result<(), Failure> {
     let packages = packages.iter().flat_map(|package| ["--package", package]);
     run_step(cargo().args(["build", "--profile", PROFILE]).args(packages))?;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::Failure;
 
-/// How long deleted files slow down the creation of others.
+/// The time during which deleted files slow down the creation of others.
 const AFTERMATH: Duration = Duration::from_secs(300);
 
 pub(crate) struct Scratch {

@@ -161,7 +161,7 @@ fn apply_plans(
     Ok(results)
 }
 
-/// Finds agents by name, each once.
+/// Finds agents by name, without duplicates.
 pub(super) fn find_agents(names: &[String]) -> Result<Vec<&'static Agent>, Failure> {
     let unknown = |name: &str| {
         let failure = Failure::new(format!("takeback cannot be installed into {name:?}"));

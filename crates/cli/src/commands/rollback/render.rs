@@ -25,7 +25,7 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
     print_warnings(view, context);
     view.warnings.iter().for_each(|warning| output::warn(warning));
     if blocked {
-        eprintln!("error: nothing was changed: move what is in the way and repeat");
+        eprintln!("error: nothing was changed: move the files in the way, then try again");
     } else if view.safety_checkpoint.is_some() {
         let back = if view.action == Action::Undo { "redo" } else { "undo" };
         println!("Done. `takeback rollback {back}` takes this back.");
