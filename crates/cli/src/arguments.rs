@@ -91,9 +91,9 @@ enum Named {
 
 /// Puts the names of subcommands before all options, and adds the default ones.
 ///
-/// Clap has no default subcommands. Where a command has both subcommands and arguments of its own,
-/// it looks for subcommands only before all options: `rollback --yes undo` would return to a
-/// checkpoint called `undo`.
+/// Clap has no default subcommands. If a command has both subcommands and arguments, clap looks for
+/// subcommands only before all options: `rollback --yes undo` would return to a checkpoint called
+/// `undo`.
 fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -> Named {
     let (mut command, mut at) = (root, 1);
     loop {

@@ -37,7 +37,7 @@ pub(crate) fn workspace_of(opened: &Opened, directory: &Path) -> PathBuf {
     opened.find_root(directory).unwrap_or_else(|_| directory.to_owned())
 }
 
-/// A report that is being handled in a thread of its own.
+/// A report that is being handled in a separate thread.
 pub(crate) struct PendingReport {
     opened: Arc<Opened>,
     session: String,

@@ -27,7 +27,7 @@ pub(crate) struct ForeignCheckpoint<'a> {
     /// The reason that the other program recorded; may be empty.
     pub(crate) reason: &'a str,
     /// Patterns of files that the other program silently left out. If the checkpoint
-    /// lacks such a file, the file may have existed all the same.
+    /// lacks such a file, the file may still have existed.
     pub(crate) exclude: &'a [String],
 }
 

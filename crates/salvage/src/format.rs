@@ -110,8 +110,8 @@ impl PageSample {
         PageSample { count, pages }
     }
 
-    /// Counts the b-tree pages without contradictions. As a b-tree page is filled from its end, it
-    /// makes no sense in any other size.
+    /// Counts the b-tree pages without contradictions. A b-tree page is filled from its end, so it
+    /// is only valid in its real size.
     fn count_pages_that_add_up(&mut self, format: PageFormat) -> usize {
         let adds_up = |page: &mut Page| {
             page.usable = format.usable;

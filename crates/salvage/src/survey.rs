@@ -11,7 +11,7 @@ use crate::schema::{self, SchemaState};
 use crate::walk::{TreeWalk, WalkDamage};
 use crate::{SalvageReport, SchemaTable};
 
-/// The page where a tree begins, or what is left of one.
+/// The page where a tree, or the rest of one, begins.
 #[derive(Clone, Copy)]
 pub(crate) struct TreeRoot {
     pub(crate) page: u32,

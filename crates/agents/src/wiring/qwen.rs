@@ -17,7 +17,7 @@ pub(crate) const WIRING: Wiring = Wiring {
             events: CLAUDE_HOOKS,
             timeouts: &[],
         }),
-        // Qwen Code has a /rollback of its own, an alias of /rewind.
+        // Qwen Code has its own /rollback, an alias of /rewind.
         text_file("commands/takeback-rollback.md", |program| slash_command(program, "rollback")),
         text_file("commands/takeback-undo.md", |program| slash_command(program, "undo")),
     ],

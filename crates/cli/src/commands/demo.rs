@@ -18,7 +18,7 @@ use crate::failure::Failure;
 #[derive(Args)]
 pub(crate) struct Arguments {}
 
-/// The files of the scratch project. A library in it is a repository of its own.
+/// The files of the scratch project. A library in it is a separate repository.
 const PROJECT: [(&str, &str); 7] = [
     ("src/cart.py", "def total(items):\n    return sum(item.price for item in items)\n"),
     ("src/shop.py", "from cart import total\n"),

@@ -114,7 +114,7 @@ fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> Even
     let Some((opened, failures)) = reporting::open(context) else { return outcome };
     outcome.failures = failures;
     outcome.is_strict |= opened.settings().strict;
-    // An unreadable event may be a call only if the name of the event says so. `generic` exits with
+    // An unreadable event counts as a call only if its name says so. `generic` exits with
     // 1 after any failure.
     outcome.is_refusable =
         agent.name == "generic" || agent.is_before_tool(arguments.event.as_deref());

@@ -11,8 +11,9 @@ use crate::failure::Failure;
 
 /// Take back what the agent changed in its last turn, and keep everything else
 ///
-/// Each file is merged: what the turn changed goes back, what you and other agents changed since
-/// stays. Files in which both changed the same lines are left alone and listed, unless --theirs,
+/// Each file is merged: the turn's changes are taken back, and changes that you and other agents
+/// made since stay. Files in which both changed the same lines are left alone and listed, unless
+/// --theirs,
 /// --ours or --markers says otherwise.
 #[derive(Args)]
 #[command(after_help = "\

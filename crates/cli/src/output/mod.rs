@@ -155,7 +155,7 @@ impl Output {
                 self.note(written);
             }
             Line::Output(_) => {}
-            // If standard error is closed, there is no way left to say so.
+            // If standard error is closed, there is nowhere to report it.
             Line::Error(line) => drop(writeln!(anstream::stderr().lock(), "{line}")),
         }
     }
@@ -306,7 +306,7 @@ pub(crate) fn report_waiting(process: Option<u32>) {
     let _ = writeln!(io::stderr(), "{begin}waiting for another takeback process{id} …");
 }
 
-/// Asks the user whether to go on with what was just shown, and fails if not.
+/// Asks the user to confirm the plan that was just shown, and fails if the answer is no.
 pub(crate) fn go_on() -> Result<(), Failure> {
     match is_agreed("Go on?") {
         true => Ok(()),

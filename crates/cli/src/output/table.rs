@@ -23,7 +23,7 @@ pub(crate) struct Column {
     alignment: Alignment,
     /// The minimum width, even if all cells are shorter.
     at_least: usize,
-    /// The width that longer cells are shortened to, however wide the terminal is.
+    /// The maximum width of cells, even on a wide terminal.
     at_most: usize,
     shrinks: Option<Shrinks>,
     keeps_end: bool,
@@ -278,7 +278,7 @@ impl Table {
         }
     }
 
-    /// Renders a row. If it is still too long, what does not fit is cut off.
+    /// Renders a row. If it is still too long, the rest is cut off.
     fn line(&self, row: &[Cell], widths: &[usize], columns: Option<usize>) -> String {
         let mut left = columns.map_or(usize::MAX, |columns| columns.saturating_sub(self.indent));
         let mut line = String::new();

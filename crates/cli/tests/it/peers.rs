@@ -354,7 +354,7 @@ fn a_checkpoint_of_nothing_can_be_restored() {
     assert_eq!(fs::read_dir(session.project()).unwrap().count(), 0);
 }
 
-/// Hermes: a garbage collection that was cut off left temporary packs, until the store had 24 GB.
+/// Hermes: an interrupted garbage collection left temporary packs, until the store had 24 GB.
 #[test]
 fn what_an_interrupted_gc_leaves_is_swept() {
     let session = Session::new();
@@ -462,7 +462,7 @@ fn commands_that_their_expressions_missed_make_checkpoints() {
     assert_eq!(reasons, missed.map(|command| json!(format!("before Bash: {command}"))));
 }
 
-/// Hermes and Myrm: harmless commands were taken for destructive ones.
+/// Hermes and Myrm: harmless commands were mistaken for destructive ones.
 #[test]
 fn harmless_commands_make_none() {
     let session = Session::new();

@@ -71,7 +71,7 @@ pub enum Kind {
     Call,
     /// Taken after a tool call. Not a row.
     After,
-    /// Taken to tell who changed what: at the end of a turn, or before a call if only turns are
+    /// Taken to find out who changed what: at the end of a turn, or before a call if only turns are
     /// rows. Not a row.
     State,
     /// Taken before a rollback. Not a row.

@@ -217,8 +217,8 @@ fn forget_old_state(
     let _ = opened.failure_log().forget_before(oldest);
 }
 
-/// Waits until no other process uses a workspace. Returns `None` if it stays in use, or if a restore
-/// in it was cut off.
+/// Waits until no other process uses a workspace. Returns `None` if it stays in use, or if a
+/// restore in it was interrupted.
 pub(super) fn wait_for_workspace(
     store: &Store,
     id: &WorkspaceId,

@@ -1,9 +1,9 @@
 //! Decides, before a shell command runs, whether it may change files.
 //!
 //! A command counts as changing files unless every program in it is known to be read-only with
-//! exactly these arguments. The two possible mistakes differ in cost: a harmful command that is
-//! taken for harmless loses the user's work, while a harmless one that is taken for harmful costs a
-//! millisecond. So everything unknown or unusual counts as changing files.
+//! exactly these arguments. The two possible mistakes differ in cost: mistaking a harmful command
+//! for a harmless one loses the user's work, while the opposite mistake costs a millisecond. So
+//! everything unknown or unusual counts as changing files.
 //!
 //! Effects that no checkpoint can undo (in a database, in the cloud, on things that other people
 //! see) are recognized by program and verb. They are reported whether or not files change.

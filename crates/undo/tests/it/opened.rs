@@ -1,4 +1,4 @@
-//! The opened value: what is opened, when, and how often.
+//! The opened value: the store and the ledger are opened late, and once.
 
 use takeback_undo::history;
 

@@ -77,7 +77,7 @@ Examples:
 Examples:
   takeback checkpoints verify")]
     Verify,
-    /// Set damaged packs aside, save what is intact in them, and report what is lost
+    /// Set damaged packs aside, save their intact objects, and report the losses
     #[command(after_help = "\
 Examples:
   takeback checkpoints verify    is there anything to repair?

@@ -82,7 +82,7 @@ fn print_transcript(transcript: &Transcript) {
     transcript.messages.iter().for_each(print_message);
 }
 
-/// Returns what is known about a session, as names and values.
+/// Returns the facts about a session, as names and values.
 fn session_facts(session: &SessionRecord) -> Vec<(&'static str, String)> {
     let or_none = |text: &Option<String>| text.as_deref().map(output::disarm);
     let with = |text: String, more: Option<String>| match more {

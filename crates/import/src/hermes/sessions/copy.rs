@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// The size of the header of a write-ahead log. SQLite changes it whenever the log starts over.
 const LOG_HEADER: u64 = 32;
 
-/// A copy in a directory of its own, which is removed when this is dropped.
+/// A copy in a separate directory, which is removed on drop.
 #[derive(Debug)]
 pub(super) struct PrivateCopy {
     directory: PathBuf,
@@ -87,8 +87,8 @@ fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
 /// A version of the database. Files that are copied while it stays the same belong together.
 ///
 /// With a write-ahead log, a version is one run of the log. Pages that are written to the database
-/// meanwhile come from the log, which is copied afterwards and wins over the database. The log may
-/// grow: its checksums tell SQLite where the last whole transaction ends.
+/// in the meantime come from the log, which is copied afterwards and wins over the database. The
+/// log may grow: its checksums tell SQLite where the last whole transaction ends.
 ///
 /// Without a log, neither the database nor the rollback journal may change.
 #[derive(PartialEq)]

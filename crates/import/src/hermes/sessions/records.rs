@@ -54,7 +54,7 @@ fn default_source() -> String {
     "hermes".to_owned()
 }
 
-/// Determines how a session came out of its parent, as far as the rows tell.
+/// Determines how a session arose from its parent, as far as the rows show.
 ///
 /// Hermes marks branches and delegated work in `model_config`. Old versions did not, and a
 /// compaction copies the mark of delegated work to the next session. So a mark that names exactly
