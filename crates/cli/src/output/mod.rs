@@ -87,7 +87,7 @@ pub(crate) fn set_colors(color: Color) {
 
 /// Sends everything printed from now on to this pager if it is longer than the screen.
 pub(crate) fn use_pager(words: Vec<String>) {
-    // Behind a terminal of unknown size there may be no person.
+    // A terminal of unknown size may not have a user in front of it.
     if let Some(size) = Size::of(io::stdout()) {
         let mut output = output();
         output.pager = Some(words);

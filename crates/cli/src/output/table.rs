@@ -102,7 +102,7 @@ impl Cell {
         Cell { style: Some(style), ..Cell::new(text) }
     }
 
-    /// Puts something before and after the text that stays when the text is shortened.
+    /// Puts text before and after the cell's text, which stays when that is shortened.
     pub(crate) fn between(self, before: &str, after: &str) -> Cell {
         Cell { before: disarm(before), after: disarm(after), ..self }
     }

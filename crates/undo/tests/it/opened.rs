@@ -1,4 +1,4 @@
-//! The opened value: the store and the ledger are opened late, and once.
+//! The opened value: when it opens and closes the store and the ledger.
 
 use takeback_undo::history;
 

@@ -72,7 +72,7 @@ fn write_row(out: &mut String, cells: &[String; 10]) {
     .expect("writing to a string does not fail");
 }
 
-/// Renders every place, by habit.
+/// Renders every occurrence, grouped by habit.
 pub(crate) fn render_list(crates: &[CrateCounts]) -> String {
     let mut out = String::new();
     for habit in Habit::ALL {

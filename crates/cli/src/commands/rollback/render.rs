@@ -146,7 +146,7 @@ fn blocked(blocked: &BlockedPath) -> String {
         BlockedReason::Uncovered(reason) => output::reason(reason),
         BlockedReason::Uncapturable => "is never captured".into(),
         BlockedReason::TooManyFiles => "too many files".into(),
-        BlockedReason::ParentReplaced => "is not a directory any more".into(),
+        BlockedReason::ParentReplaced => "is no longer a directory".into(),
     };
     format!("{}  ({})", blocked.path, output::disarm(&why))
 }
