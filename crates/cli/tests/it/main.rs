@@ -1,4 +1,4 @@
-//! Sessions with the program: what was typed, what came back.
+//! Sessions with the program: commands and their output.
 
 #![allow(clippy::unwrap_used)]
 
