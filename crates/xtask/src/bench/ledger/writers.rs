@@ -59,7 +59,8 @@ pub(crate) fn run_our_writers(
     let written = run_together(commands.collect(), seconds)?;
     let ledger = ours::open_ledger(database)?;
     let count = |number| {
-        let messages = ledger.messages(&session_name(number), Which::All).map_err(explain_error)?;
+        let messages =
+            ledger.messages(&session_name(number), MessageFilter::All).map_err(explain_error)?;
         Ok(messages.len() as u64)
     };
     Ok((written, (0..WRITERS).map(count).collect::<Result<_, Failure>>()?))
