@@ -55,7 +55,7 @@ pub(crate) fn from_response(response: &Value) -> Option<String> {
     }
 }
 
-/// Finds the exit code in the text that an agent made of a shell command's result. It is in the first
+/// Finds the exit code in an agent's text about the result of a shell command. It is in the first
 /// line or among the last lines.
 pub(crate) fn find_exit_code(text: &str) -> Option<i64> {
     const MARKS: [&str; 3] = ["exit code:", "process exited with code", "completed with exit code"];

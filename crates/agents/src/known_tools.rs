@@ -1,4 +1,4 @@
-//! The tools of each agent, by what they may do.
+//! The tools of each agent, grouped by their possible effects.
 
 use crate::agent::KnownTools;
 

@@ -1,8 +1,8 @@
-//! Files and directories of takeback's own.
+//! Takeback's own files and directories.
 //!
-//! Only their owner may read them: files have the mode 0600, directories 0700. A file that is
-//! replaced has its old or its new content at every moment, and with [`Durability::Synced`] also
-//! after a power cut. Locks die with their process.
+//! Only their owner may read them: files have the mode 0600, directories 0700. While a file is
+//! replaced, it always has either its old or its new content; with [`Durability::Synced`], this
+//! holds even after a power cut. Locks die with their process.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ pub enum Durability {
     Synced,
 }
 
-/// Creates a directory and those above it. Directories that exist already keep their modes.
+/// Creates a directory and its missing parents. Directories that exist already keep their modes.
 pub fn create_directory(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)
 }
@@ -37,7 +37,7 @@ pub fn create_new_directory(directory: &Path) -> io::Result<()> {
     DirBuilder::new().mode(DIRECTORY_MODE).create(directory)
 }
 
-/// Opens a file for reading and writing. A missing file is created; a present one keeps its
+/// Opens a file for reading and writing. A missing file is created; an existing one keeps its
 /// content.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
@@ -49,7 +49,7 @@ pub fn append_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(path)
 }
 
-/// Creates an empty file. A present one loses its content but keeps its mode.
+/// Creates an empty file. An existing one loses its content but keeps its mode.
 pub fn create_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)
 }
@@ -82,8 +82,8 @@ pub fn replace_file(path: &Path, content: &[u8], durability: Durability) -> io::
     fill_and_persist(temporary, path, content, durability)
 }
 
-/// Replaces a small file, through a temporary file in a directory that is swept when a process was
-/// killed. That directory must be on the same file system.
+/// Replaces a small file, through a temporary file in a directory that is cleaned up after a
+/// process was killed. That directory must be on the same file system.
 pub fn replace_file_through(
     temporary_directory: &Path,
     path: &Path,
@@ -118,7 +118,7 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// A new file that is removed again unless it is persisted.
+/// A new file that is removed on drop unless it is persisted.
 #[derive(Debug)]
 pub struct Temporary {
     file: File,
@@ -161,8 +161,8 @@ impl Temporary {
         self.persist(destination)
     }
 
-    /// Gives the file its destination, or fails with [`io::ErrorKind::AlreadyExists`]. Of several
-    /// processes that try this at once, exactly one succeeds.
+    /// Moves the file to its destination, or fails with [`io::ErrorKind::AlreadyExists`]. Of
+    /// several processes that try this at once, exactly one succeeds.
     pub fn persist_new(mut self, destination: &Path) -> io::Result<()> {
         match fs::hard_link(&self.path, destination) {
             // Some file systems have no links.
@@ -194,7 +194,7 @@ impl DerefMut for Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.is_persisted {
-            // An empty name beside the others does no harm if this fails.
+            // If this fails, a leftover file does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -268,7 +268,7 @@ pub fn sweep_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A `flock` on a file. The kernel releases it when its process ends, in any way.
+/// A `flock` on a file. The kernel releases it when its process ends, even by a crash.
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
@@ -295,7 +295,7 @@ impl FileLock {
         }
     }
 
-    /// Waits for the lock on a directory itself, which needs no file of its own. Creates the
+    /// Waits for the lock on a directory itself, which needs no separate lock file. Creates the
     /// directory if it is missing.
     pub fn exclusive_on_directory(directory: &Path) -> io::Result<FileLock> {
         create_directory(directory)?;
@@ -328,8 +328,8 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing is not enough while another thread starts a process: until that calls `exec`, it
-        // has the file open, too.
+        // Closing is not enough while another thread starts a process: until the new process calls
+        // `exec`, it has the file open, too.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }

@@ -38,7 +38,7 @@ fn decode_pair(pair: &[u8]) -> Option<u8> {
     u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
-/// True if the text has nothing but digits, of either case. The empty text counts.
+/// True if the text consists only of digits, of either case. This includes the empty text.
 pub fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

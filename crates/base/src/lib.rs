@@ -1,6 +1,6 @@
-//! Ground shared by all crates, one module per subject:
+//! Helpers shared by all crates, one module per subject:
 //!
-//! - [`durable`]: files and directories of takeback's own, which only their owner may read;
+//! - [`durable`]: takeback's own files and directories, which only their owner may read;
 //!   atomic replacement; locks that die with their process
 //! - [`hex`]: hexadecimal digits
 //! - [`errors`]: an error together with its causes, as text

@@ -1,4 +1,4 @@
-//! Waiting for a lock that another process holds: not for ever, and not in silence.
+//! Waiting for a lock that another process holds: with a time limit, and not silently.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crate::durable::FileLock;
 
-/// A wait of this length is worth a word to the user.
+/// The time after which the user is told about the wait.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
 
-/// The patience of a process that needs a lock.
+/// The time limit of a wait for a lock, and the callback for long waits.
 #[derive(Clone, Copy, Debug)]
 pub struct LockWait {
     /// The longest time to wait.
@@ -23,7 +23,7 @@ pub struct LockWait {
 }
 
 impl LockWait {
-    /// Waits for so long without a word.
+    /// Waits for this long without telling the user.
     pub const fn silent(limit: Duration) -> LockWait {
         LockWait { limit, on_wait: |_| {} }
     }
@@ -31,13 +31,13 @@ impl LockWait {
 
 impl FileLock {
     /// Waits for the lock that excludes all others. Returns `None` if another process still holds
-    /// one when the time is over. Creates the file if it is missing.
+    /// one when the time is up. Creates the file if it is missing.
     pub fn exclusive_within(path: &Path, wait: &LockWait) -> io::Result<Option<FileLock>> {
         if let Some(lock) = FileLock::try_exclusive(path)? {
             return Ok(Some(lock));
         }
-        // The kernel gives the lock to those who wait in their order, but knows no time limit. A
-        // thread that comes too late finds no receiver and drops the lock.
+        // The kernel grants the lock in order of arrival, but has no time limit, so a thread waits
+        // for it. A thread that gets the lock too late finds no receiver and drops it.
         let (sender, receiver) = mpsc::channel();
         let waiting = path.to_owned();
         thread::spawn(move || sender.send(FileLock::exclusive(&waiting)));
@@ -57,8 +57,8 @@ impl FileLock {
     }
 }
 
-/// Finds the process that holds a lock on a file. `None` if the system does not tell: only Linux
-/// does, and not about processes of other containers.
+/// Finds the process that holds a lock on a file. `None` if the system does not reveal it: only
+/// Linux does, and not for processes in other containers.
 pub fn find_holder(path: &Path) -> Option<u32> {
     let file = fs::metadata(path).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -72,7 +72,7 @@ pub fn find_holder(path: &Path) -> Option<u32> {
 fn holder_in(locks: &str, device: &str, inode: u64) -> Option<u32> {
     let mut others = None;
     for line in locks.lines() {
-        // Those who wait have an arrow after the number.
+        // Lines of waiting processes have an arrow after the number.
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, "FLOCK", _, _, pid, place, ..] = words[..] else { continue };
         let Some((its_device, its_inode)) = place.rsplit_once(':') else { continue };
@@ -83,7 +83,7 @@ fn holder_in(locks: &str, device: &str, inode: u64) -> Option<u32> {
         if its_device == device {
             return pid;
         }
-        // Some file systems have another device number here than for `stat`.
+        // Some file systems show a different device number here than in `stat`.
         others = pid;
     }
     others
@@ -124,7 +124,7 @@ mod tests {
         release.join().unwrap();
     }
 
-    /// Locks of two open files exclude each other, also in one process.
+    /// Locks of two open files exclude each other, even in one process.
     #[test]
     fn the_holder_is_named_after_a_second() {
         static TOLD: AtomicU32 = AtomicU32::new(0);

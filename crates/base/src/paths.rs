@@ -34,7 +34,7 @@ pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns true if an absolute path exists and contains neither links nor `..`. False only means
-/// that it is not known.
+/// that this is unknown.
 #[cfg(target_os = "linux")]
 fn leads_through_no_link(path: &Path) -> bool {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -61,7 +61,7 @@ pub fn canonicalize_existing(path: &Path) -> PathBuf {
     resolved.unwrap_or_else(|| path.to_owned())
 }
 
-/// Normalises a path and resolves its directory as far as that exists. If the path itself is a
+/// Normalises a path and resolves its directory as far as it exists. If the path itself is a
 /// link, the link is not followed.
 pub fn canonicalize_parent(path: &Path) -> PathBuf {
     let normal = normalize(path);

@@ -1,4 +1,4 @@
-//! The command line: the words that were typed → one command with its options.
+//! The command line: turns the words that were typed into one command with its options.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -61,8 +61,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 3] = [
     ("For agents", &["run", "hook", "rpc"]),
 ];
 
-/// The commands that mean one of their subcommands if none is named. The first one is takeback
-/// itself.
+/// The commands that have a default subcommand. The first one is takeback itself.
 const DEFAULTS: [(&str, &str); 4] =
     [("takeback", "list"), ("rollback", "list"), ("sessions", "list"), ("checkpoints", "status")];
 
@@ -86,15 +85,15 @@ impl Arguments {
 /// Words in an order that clap understands.
 enum Named {
     Words(Vec<OsString>),
-    /// They ask for the help of takeback itself.
+    /// The words ask for the help of takeback itself.
     Help(Vec<OsString>),
 }
 
-/// Puts the names of subcommands before all options, and adds those that are not named.
+/// Puts the names of subcommands before all options, and adds the default ones.
 ///
-/// Clap has no default subcommands. Where a command has both subcommands and arguments of its own, it
-/// looks for subcommands only before all options: `rollback --yes undo` would return to a checkpoint
-/// called `undo`.
+/// Clap has no default subcommands. If a command has both subcommands and arguments, clap looks for
+/// subcommands only before all options: `rollback --yes undo` would return to a checkpoint called
+/// `undo`.
 fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -> Named {
     let (mut command, mut at) = (root, 1);
     loop {
@@ -103,7 +102,7 @@ fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -> Named {
             Found::Help | Found::Other => return Named::Words(words),
             Found::Nothing => {
                 let default = default_of(command);
-                // Options of the command itself ask for the command itself, without a name.
+                // An option of the command itself rules out the default subcommand.
                 let default = default.filter(|_| !has_own_option(&words[at..], command));
                 words.splice(at..at, default.map(OsString::from));
                 return Named::Words(words);
@@ -124,9 +123,9 @@ fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -> Named {
     }
 }
 
-/// The first word that is no option.
+/// The first word that is not an option.
 enum Found<'c> {
-    /// The name of a subcommand, so many words away.
+    /// The name of a subcommand, at this distance in words.
     Subcommand(&'c clap::Command, usize),
     /// Something else, or the end of options.
     Other,
@@ -167,13 +166,13 @@ fn find_name<'c>(
     if asks_for_help { Found::Help } else { Found::Nothing }
 }
 
-/// Returns the subcommand that a command means if none is named.
+/// Returns the default subcommand of a command.
 fn default_of(command: &clap::Command) -> Option<&'static str> {
     let default = DEFAULTS.iter().find(|(name, _)| *name == command.get_name());
     default.map(|(_, default)| *default)
 }
 
-/// True if one of the options is one of the command itself, and not of every command.
+/// True if one of the options belongs to the command itself and is not global.
 fn has_own_option(words: &[OsString], command: &clap::Command) -> bool {
     let own = command.get_arguments().filter(|option| !option.is_global_set());
     let own: Vec<&str> = own.filter_map(clap::Arg::get_long).collect();
@@ -183,13 +182,13 @@ fn has_own_option(words: &[OsString], command: &clap::Command) -> bool {
 
 /// True if the value of an option, given without its first dash, is the next word.
 fn takes_next_word(option: &str, root: &clap::Command, command: &clap::Command) -> bool {
-    // The option may be one of a subcommand that is not known yet.
+    // The option may belong to a subcommand that is not known yet.
     let commands = [root, command].into_iter().chain(command.get_subcommands());
     let options = commands.flat_map(clap::Command::get_arguments);
     let mut options = options.filter(|option| option.get_action().takes_values());
     match option.strip_prefix('-') {
         Some(long) => options.any(|known| known.get_long() == Some(long)),
-        // Flags of one letter may stand together: `-vC DIR`.
+        // Short flags may be combined: `-vC DIR`.
         None => {
             let shorts: Vec<char> = options.filter_map(clap::Arg::get_short).collect();
             option.find(|letter| shorts.contains(&letter)).is_some_and(|at| at + 1 == option.len())
@@ -197,7 +196,7 @@ fn takes_next_word(option: &str, root: &clap::Command, command: &clap::Command) 
     }
 }
 
-/// Changes the help of takeback itself such that its commands stand in groups.
+/// Groups the commands in the help of takeback itself.
 fn group_commands(command: clap::Command) -> clap::Command {
     let heading = Ansi::new().bold().underline();
     let name = Ansi::new().bold();
@@ -237,7 +236,7 @@ impl UsageError {
         !self.error.use_stderr()
     }
 
-    /// Prints the help, or says what is wrong with the command line.
+    /// Prints the help, or reports the error in the command line.
     pub(crate) fn report(&self) -> ExitCode {
         let has_option = |option: &str| self.words.iter().any(|word| word == option);
         let json = has_option("--json");
@@ -271,7 +270,7 @@ impl UsageError {
         ExitCode::from(u8::try_from(self.error.exit_code()).unwrap_or(2))
     }
 
-    /// Says what to type instead, where more is known than clap knows.
+    /// Suggests what to type instead, where takeback knows more than clap.
     fn hint(&self) -> Option<String> {
         let (invalid, suggested) = (ContextKind::InvalidArg, ContextKind::SuggestedSubcommand);
         match (self.error.kind(), self.error.get(invalid), self.error.get(suggested)) {
@@ -301,18 +300,18 @@ impl UsageError {
         named
     }
 
-    /// Names the command that was probably meant, given similar names, the best last.
+    /// Names the command that was probably meant, given similar names with the best one last.
     fn suggest(&self, names: &[String]) -> Option<String> {
         let named = self.named_commands();
         let command = named[named.len() - 1];
-        // A name may be another name of a command.
+        // A name may be an alias.
         let commands = names.iter().rev().filter_map(|name| command.find_subcommand(name));
         let meant = commands.into_iter().find(|command| !command.is_hide_set())?;
         Some(format!("did you mean `{} {}`?", join_names(&named), meant.get_name()))
     }
 
-    /// Says which commands have an option that this one does not have: its neighbours if one of them
-    /// has it, otherwise any.
+    /// Names the commands that have an option that this one lacks: its siblings if one of them has
+    /// it, otherwise any command.
     fn find_owner(&self, typed: &str) -> Option<String> {
         let option = typed.strip_prefix("--")?;
         let has_option = |command: &clap::Command| {
@@ -386,7 +385,7 @@ mod tests {
         check("takeback -v rollback --steps", "takeback -v rollback list --steps");
         check("takeback sessions --limit 5", "takeback sessions list --limit 5");
         check("takeback checkpoints --json", "takeback checkpoints status --json");
-        // Which checkpoint is missing.
+        // The checkpoint is missing.
         check("takeback rollback --dry-run", "takeback rollback --dry-run");
     }
 

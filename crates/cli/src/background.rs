@@ -30,7 +30,7 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
     Ok(())
 }
 
-/// Reaps background processes that have ended. A process that runs for long would otherwise collect
+/// Reaps background processes that have ended. A long-running process would otherwise collect
 /// zombies.
 pub(crate) fn reap_children() {
     while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}

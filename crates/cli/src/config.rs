@@ -9,7 +9,7 @@ use takeback_undo::Settings;
 
 use crate::failure::Failure;
 
-/// All settings. Those that the file does not have are at their defaults.
+/// All settings. Settings that are missing in the file have their defaults.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {

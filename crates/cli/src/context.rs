@@ -36,7 +36,7 @@ pub(crate) struct Globals {
     /// Skip the confirmation
     #[arg(short, long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) yes: bool,
-    /// List all paths, however many
+    /// List all paths instead of the first few
     #[arg(short, long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) verbose: bool,
     /// When to use colours
@@ -53,7 +53,7 @@ pub(crate) struct Globals {
     no_pager: bool,
 }
 
-/// The choices of `--color`. Without docs: they would make every help text long.
+/// The choices of `--color`. Deliberately without docs, which would make every help text long.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
     Auto,
@@ -61,8 +61,8 @@ pub(crate) enum Color {
     Never,
 }
 
-/// Returns the pager's program and arguments. `None` if long output is to be printed at once: the
-/// user says so, or a program reads it, or the terminal cannot show a pager.
+/// Returns the pager's program and arguments. `None` if long output is to be printed directly: the
+/// user asked for that, a program reads the output, or the terminal cannot show a pager.
 pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     let is_dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if is_unwanted || is_dumb || !std::io::stdout().is_terminal() {
@@ -77,30 +77,30 @@ pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     is_pager.then_some(words)
 }
 
-/// The patience of a command that a user waits for with other processes.
+/// The longest time that a command waits for other processes while a user waits for it.
 const LOCK_WAIT: LockWait =
     LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
 
 /// The variable that switches all checkpoints off if it is `0`.
 const SWITCH: &str = "TAKEBACK_CHECKPOINTS";
 
-/// The one who runs a command.
+/// The kind of caller that runs a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// A user, who waits for it.
+    /// A user, who is waiting for it.
     User,
     /// An agent, or takeback itself in the background.
     Agent,
 }
 
-/// The values from outside that a command works with.
+/// The options, directories and environment that a command works with.
 pub(crate) struct Context {
     pub(crate) globals: Globals,
     /// The directory to work in, absolute.
     pub(crate) directory: PathBuf,
     /// The home of takeback: its store, ledger and configuration.
     pub(crate) home: PathBuf,
-    /// True if a user waits for the command, not an agent or nobody.
+    /// True if a user is waiting for the command.
     is_attended: bool,
     pub(crate) places: ForbiddenRoots,
     /// Takeback's home, opened as configured, once a command needed it.
@@ -148,7 +148,7 @@ impl Context {
     }
 
     /// Makes the context of a command that works in another directory, and asks no questions. It
-    /// shares what is open.
+    /// shares the opened home.
     pub(crate) fn in_directory(&self, directory: &Path) -> Context {
         Context { opened: self.opened.clone(), ..self.in_home(directory, &self.home) }
     }
@@ -170,7 +170,7 @@ impl Context {
         Context { globals, directory, home, is_attended, places, opened }
     }
 
-    /// Returns the pager's program and arguments. `None` if long output is to be printed at once.
+    /// Returns the pager's program and arguments. `None` if long output is to be printed directly.
     pub(crate) fn pager(&self) -> Option<Vec<String>> {
         find_pager(self.globals.no_pager || self.globals.json)
     }
@@ -220,7 +220,7 @@ impl Context {
         })
     }
 
-    /// Forgets what is open, because another process changed the configuration or the store.
+    /// Drops the opened home, because another process changed the configuration or the store.
     pub(crate) fn reopen(&mut self) {
         self.opened = OnceLock::new();
     }

@@ -1,4 +1,4 @@
-//! Errors on their way to a person: one place decides hints and exit codes.
+//! Errors as shown to the user: the one place that decides hints and exit codes.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ use takeback_undo::{
 
 use crate::output::{self, Style, paint};
 
-/// Something went wrong, and what to do about it.
+/// An error message, with a hint about what to do.
 #[derive(Debug, Serialize)]
 pub(crate) struct Failure {
     pub(crate) message: String,
@@ -40,12 +40,12 @@ impl Failure {
         self
     }
 
-    /// Adds an error and the errors behind it.
+    /// Adds an error and its causes.
     pub(crate) fn because(mut self, error: &dyn Error) -> Failure {
         let mut next = Some(error);
         while let Some(error) = next {
             let cause = error.to_string();
-            // Some say the same again, perhaps with a number before it.
+            // Some causes repeat the message above, perhaps with an error code in front.
             if !self.causes.last().is_some_and(|last| cause.ends_with(last)) {
                 self.causes.push(cause);
             }
@@ -54,7 +54,7 @@ impl Failure {
         self
     }
 
-    /// Adds something that is known only in words.
+    /// Adds a cause that is only a text.
     pub(crate) fn because_of(mut self, cause: &str) -> Failure {
         self.causes.push(cause.to_owned());
         self
@@ -68,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// Says what is wrong on standard error and gives the exit code.
+    /// Prints the error on standard error and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if json {
             println!("{}", serde_json::json!({ "error": self }));
@@ -83,7 +83,7 @@ impl Failure {
     }
 }
 
-/// An error and the errors behind it, in one line.
+/// Formats an error and its causes as one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let failure = Failure::of(error);
     std::iter::once(failure.message).chain(failure.causes).collect::<Vec<_>>().join(": ")
@@ -135,8 +135,9 @@ impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Failure {
         match error {
             CaptureError::Store(error) => error.into(),
-            CaptureError::TooManyFiles { .. } => Failure::of(&error)
-                .hint("is this the directory of one project? list what can be made again in its .gitignore"),
+            CaptureError::TooManyFiles { .. } => {
+                Failure::of(&error).hint("add build output to .gitignore, or raise max_files")
+            }
             CaptureError::Workspace(_) | CaptureError::Write { .. } => Failure::of(&error),
         }
     }
@@ -159,7 +160,7 @@ impl From<PlanError> for Failure {
             PlanError::Capture(error) => error.into(),
             PlanError::Target(_) => Failure::of(&error).hint(REPAIR),
             PlanError::Unfinished => {
-                Failure::of(&error).hint("put right what is said above and run the command again")
+                Failure::of(&error).hint("fix the problem above, then run it again")
             }
             PlanError::NoSuchPath(_) | PlanError::Io { .. } => Failure::of(&error),
         }
@@ -173,9 +174,9 @@ impl From<RestoreError> for Failure {
             RestoreError::Changed(_) | RestoreError::Outdated => {
                 failure.hint("nothing was restored; look again with `takeback rollback` and repeat")
             }
-            RestoreError::NotReverted { .. } => {
-                failure.hint("free space or fix the permissions; the next takeback command goes on")
-            }
+            RestoreError::NotReverted { .. } => failure.hint(
+                "free space or fix the permissions; the next takeback command finishes the restore",
+            ),
             RestoreError::Object(_) => failure.hint(REPAIR),
             RestoreError::Io { .. } | RestoreError::Unverified(_) => {
                 failure.hint("nothing was changed")
@@ -274,13 +275,15 @@ impl From<RollbackError> for Failure {
             RollbackError::Ledger(error) => error.into(),
             RollbackError::Open(error) => error.into(),
             RollbackError::Changed => failure.hint("look again with --dry-run and repeat"),
-            RollbackError::NoChat(_) => failure.hint("only checkpoints of a session's turn do"),
-            RollbackError::NoIndex(_) => failure.hint("repeat without --index"),
-            RollbackError::Index(IndexError::Busy(_)) => {
-                failure.hint("nothing was changed; wait for git, or remove the file if none runs")
+            RollbackError::NoChat(_) => {
+                failure.hint("only checkpoints of an agent's turn belong to one")
             }
+            RollbackError::NoIndex(_) => failure.hint("repeat without --index"),
+            RollbackError::Index(IndexError::Busy(_)) => failure.hint(
+                "nothing was changed; wait for git, or remove the file if git is not running",
+            ),
             RollbackError::IndexNotRestored(_) => {
-                failure.hint("repeat with --index when the cause is gone")
+                failure.hint("repeat with --index after fixing the cause")
             }
             RollbackError::NoTurn | RollbackError::NotATurn(_) => failure.hint(LIST),
             RollbackError::TurnLost(..) => {
@@ -304,13 +307,13 @@ impl From<MoveHistoryError> for Failure {
             }
             MoveHistoryError::Pin(error) => error.into(),
             MoveHistoryError::NoHistory(_) => failure.hint(
-                "`takeback checkpoints` lists the workspaces that have some; name the old place first",
+                "`takeback checkpoints` lists the workspaces that have some; give the old directory first",
             ),
             MoveHistoryError::Move(MoveError::Unfinished(_)) => {
                 failure.hint("move the directory back, run `takeback rollback` there, and repeat")
             }
             MoveHistoryError::Ledger(_) | MoveHistoryError::Open(_) => {
-                failure.hint("repeat the command when the cause is gone")
+                failure.hint("repeat the command after fixing the cause")
             }
             MoveHistoryError::SamePlace(_) | MoveHistoryError::Move(_) => failure,
         }
@@ -361,11 +364,9 @@ impl From<OpenError> for Failure {
                 failure.hint("move that file away, or choose another directory with --home")
             }
             OpenError::Damaged { .. } => failure.hint(REPAIR_LEDGER),
-            OpenError::Unfinished { .. } => {
-                failure.hint("`takeback sessions repair` goes on with it")
-            }
+            OpenError::Unfinished { .. } => failure.hint("`takeback sessions repair` continues it"),
             OpenError::Network { .. } => failure
-                .hint("end the other processes once, or choose a local directory with --home"),
+                .hint("end the other takeback processes, or choose a local directory with --home"),
         }
     }
 }

@@ -12,7 +12,8 @@ use takeback_undo::LedgerGuard;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The time after which an agent has written the end of a turn: it does so while its hooks run.
+/// The time after which an agent has surely written the end of a turn, which it does while its
+/// hooks run.
 const LAST_WORDS: Duration = Duration::from_millis(1_000);
 
 /// The time that a command waits for other processes before it goes on without new entries.
@@ -21,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The number of recently read logs that a command checks for new entries.
 const RECENT: usize = 64;
 
-/// The number of sessions in databases among them: checking one means to open its database.
+/// The number of these that may be sessions in databases: checking one means opening its database.
 const RECENT_IN_DATABASES: usize = 4;
 
 /// Imports the logs of a session, and once more when the agent has written the end of the turn.
@@ -100,7 +101,7 @@ fn catch_up_recent_logs(ledger: &mut Ledger, context: &Context) {
     }
 }
 
-/// True if a log may have entries behind its bookmark. Of a database, only reading it can tell.
+/// True if a log may have entries behind its bookmark. For a database, only reading it shows that.
 fn has_new_entries(log: &LogRef, bookmark: &Bookmark) -> bool {
     let length = fs::metadata(&log.path).map(|metadata| metadata.len());
     length.is_ok_and(|length| log.session.is_some() || length != bookmark.offset)

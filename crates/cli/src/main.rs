@@ -1,8 +1,8 @@
-//! The program `takeback`: arguments → one call → one rendering.
+//! The program `takeback`: arguments, one call, one rendering.
 
 #![allow(clippy::print_stderr, reason = "this is the one crate that talks to people")]
 
-// Before the others: it defines `println!` and `eprintln!`.
+// This module comes first: it defines `println!` and `eprintln!`.
 #[macro_use]
 mod output;
 
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 fn finish(code: ExitCode) -> ExitCode {
     match output::finish() {
         Ok(()) => code,
-        // In plain text: standard output is what does not work.
+        // Report it as plain text: standard output is broken.
         Err(failure) => failure.report(false),
     }
 }

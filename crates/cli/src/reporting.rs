@@ -1,4 +1,4 @@
-//! Handles the reports of agents, for no longer than an agent waits.
+//! Handles the reports of agents, for as long as the agent waits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) fn workspace_of(opened: &Opened, directory: &Path) -> PathBuf {
     opened.find_root(directory).unwrap_or_else(|_| directory.to_owned())
 }
 
-/// A report that is being handled in a thread of its own.
+/// A report that is being handled in a separate thread.
 pub(crate) struct PendingReport {
     opened: Arc<Opened>,
     session: String,
@@ -52,7 +52,7 @@ pub(crate) struct PendingReport {
 /// The result of waiting for a report to be handled.
 pub(crate) enum Waited {
     Done(Handled),
-    /// The agent has to go on.
+    /// The agent stopped waiting.
     TooLong {
         message: String,
     },
@@ -77,7 +77,7 @@ impl PendingReport {
         let (sender, handled) = mpsc::channel();
         let (worker, work, until) = (opened.clone(), report.clone(), deadline.clone());
         thread::spawn(move || {
-            // The receiver is gone if it took too long and the process does not stay.
+            // The receiver is gone if this took too long and the process is ending.
             let _ = sender.send(hook::handle(&worker, &work, &until));
         });
         let (session, directory) = (report.session_id(), report.directory.clone());
@@ -119,7 +119,7 @@ impl PendingReport {
         Some(handled)
     }
 
-    /// Starts the work that can wait until the agent has gone on. `log` is the log of the agent.
+    /// Starts the work that can wait until the agent has moved on. `log` is the log of the agent.
     pub(crate) fn spawn_follow_up(&self, context: &Context, handled: &Handled, log: Option<&Path>) {
         match &handled.follow_up {
             Some(follow_up) => {

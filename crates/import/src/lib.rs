@@ -1,8 +1,8 @@
-//! Brings in what other programs kept: their sessions, as [transcripts](takeback_ledger::Transcript)
-//! for the ledger, and their checkpoints, as the older history of a workspace.
+//! Imports the data of other programs: their sessions, as
+//! [transcripts](takeback_ledger::Transcript) for the ledger, and their checkpoints, as the older
+//! history of a workspace.
 //!
-//! A program whose formats are read here has a module of its own. Nothing of the other program is
-//! ever written to.
+//! Each program has its own module. The files of the other program are never written to.
 
 pub mod hermes;
 mod older_history;

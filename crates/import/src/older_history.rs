@@ -26,8 +26,8 @@ pub(crate) struct ForeignCheckpoint<'a> {
     pub(crate) time: i64,
     /// The reason that the other program recorded; may be empty.
     pub(crate) reason: &'a str,
-    /// Patterns of files that the other program left out of it without a trace. If the checkpoint
-    /// lacks such a file, the file may have existed all the same.
+    /// Patterns of files that the other program silently left out. If the checkpoint
+    /// lacks such a file, the file may still have existed.
     pub(crate) exclude: &'a [String],
 }
 
@@ -47,11 +47,11 @@ pub struct OlderHistory {
 pub struct SkippedCheckpoint {
     /// The commit in the other program's repository.
     pub id: Oid,
-    /// The error that reading it led to.
+    /// The error from reading it.
     pub problem: String,
 }
 
-/// The error of an import that the store refused.
+/// An import that failed in the store.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -122,7 +122,7 @@ pub(crate) fn add_older_history(
     Ok(OlderHistory { pins, known, skipped })
 }
 
-/// Makes the record of a checkpoint, but for its number.
+/// Makes the record of a checkpoint, without its number.
 fn new_record(directory: &Path, checkpoint: &ForeignCheckpoint<'_>, adopted: Adopted) -> Record {
     let rules = CaptureRules { exclude: checkpoint.exclude.to_vec(), ..CaptureRules::default() };
     let reason = if checkpoint.reason.is_empty() { NO_REASON } else { checkpoint.reason };
@@ -170,8 +170,8 @@ fn find_predecessors(taken: &[NewCheckpoint], pins: &[Pin]) -> Vec<Option<u64>> 
 }
 
 /// The identity of an imported checkpoint: its tree and the first paragraph of its reason, on one
-/// line. Other programs write their commits anew, with other ids and times; this much of them
-/// stays.
+/// line. Other programs rewrite their commits with new ids and times, but these parts stay the
+/// same.
 type Key = (Oid, String);
 
 fn imported_key(pin: &Pin) -> Option<Key> {
@@ -182,7 +182,7 @@ fn imported_key(pin: &Pin) -> Option<Key> {
 fn checkpoint_key(tree: Oid, record: &Record) -> Key {
     let lines = record.reason.lines().map(str::trim_end).take_while(|line| !line.is_empty());
     let subject = lines.collect::<Vec<_>>().join(" ");
-    // Hermes writes a checkpoint without a reason anew as "checkpoint".
+    // When Hermes rewrites a checkpoint without a reason, it calls it "checkpoint".
     let is_unnamed = subject.is_empty() || subject == NO_REASON;
     (tree, if is_unnamed { "checkpoint".to_owned() } else { subject })
 }
@@ -208,7 +208,7 @@ fn match_longest(new: &[&Key], known: &[&Key]) -> Vec<Option<usize>> {
     for row in 0..rest.len() {
         let length = lengths[row * width + column];
         let without = lengths[(row + 1) * width + column];
-        // If the longest one needs this key, it matches as early as possible.
+        // If the longest subsequence needs this key, it matches as early as possible.
         let found = (length > without).then(|| {
             (column..others.len()).find(|at| {
                 rest[row] == others[*at] && lengths[(row + 1) * width + at + 1] + 1 == length

@@ -11,7 +11,7 @@ pub(crate) const LEAF_TABLE: u8 = 0x0d;
 pub(crate) const INTERIOR_INDEX: u8 = 0x02;
 pub(crate) const LEAF_INDEX: u8 = 0x0a;
 
-/// A cell takes at least this much, so that a freeblock has_keys_within in when it goes.
+/// A cell takes at least this many bytes, so that a freeblock fits in its place when it is deleted.
 const SMALLEST_CELL: usize = 4;
 
 /// A cell: a row in a leaf, a child in an interior page.
@@ -32,11 +32,11 @@ pub(crate) struct Cell {
 /// A page of a table b-tree.
 pub(crate) struct TreePage {
     pub(crate) is_leaf: bool,
-    /// The cells that make sense, in the order of the cell pointers.
+    /// The valid cells, in the order of the cell pointers.
     pub(crate) cells: Vec<Cell>,
     /// The last child of an interior page.
     pub(crate) right_child: u32,
-    /// The number of cells that make no sense.
+    /// The number of invalid cells.
     pub(crate) skipped: u64,
     /// True if cells, freeblocks and fragments together are exactly the cell content area.
     pub(crate) adds_up: bool,
@@ -57,7 +57,7 @@ impl Bounds {
     }
 }
 
-/// Parses a page of a table b-tree in a database of `count` pages; `None` if it is no such page.
+/// Parses a page of a table b-tree in a database of `count` pages; `None` if the page is not one.
 pub(crate) fn parse_tree_page(page: &Page, count: u32) -> Option<TreePage> {
     let bytes = page.bytes.get(..page.usable)?;
     let header = page.header_offset();
@@ -180,7 +180,7 @@ impl TreePage {
         }
     }
 
-    /// Drops cells that share bytes: the page does not tell which of them was written.
+    /// Drops cells that share bytes: the page does not show which of them is real.
     fn drop_overlapping(&mut self) {
         let mut extents: Vec<_> = self.cells.iter().map(|cell| cell.extent.clone()).collect();
         extents.sort_by_key(|extent| (extent.start, extent.end));
@@ -211,7 +211,7 @@ impl TreePage {
         self.skipped += (before - self.cells.len()) as u64;
     }
 
-    /// True if most keys are within these bounds, as a parent says of this page.
+    /// True if most keys are within these bounds, which come from the parent.
     pub(crate) fn has_keys_within(&self, bounds: &Bounds) -> bool {
         let within = self.cells.iter().filter(|cell| bounds.contains(cell.key)).count();
         within * 2 >= self.cells.len()
@@ -233,7 +233,7 @@ impl TreePage {
 }
 
 fn longest_ascending(keys: &[i64], bounds: &Bounds) -> Vec<bool> {
-    // For each length the run that ends lowest, by the index of its last key.
+    // For each length, the run that ends lowest, by the index of its last key.
     let mut ends: Vec<usize> = Vec::new();
     let mut before = vec![None; keys.len()];
     for (index, &key) in keys.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The database header, and the page size when the header does not tell it.
+//! The database header, and the page size if the header does not give it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,9 +9,9 @@ use crate::record::{read_u16, read_u32};
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const PAGE_SIZES: [usize; 8] = [4096, 1024, 512, 2048, 8192, 16384, 32768, 65536];
-/// Reserved bytes are rare, and where they are used they are a nonce and a checksum.
+/// The most reserved bytes that are tried. They are rare, and hold a nonce and a checksum if used.
 const MOST_RESERVED: usize = 64;
-/// The number of pages that decide about the page size.
+/// The number of pages that are sampled to find the page size.
 const SAMPLE: u32 = 64;
 
 /// The layout that all pages of a database share.
@@ -34,7 +34,7 @@ pub(crate) struct DatabaseHeader {
 }
 
 impl DatabaseHeader {
-    /// Parses the header; `None` if it is damaged so badly that nothing in it can be believed.
+    /// Parses the header; `None` if it is too damaged to be trusted.
     pub(crate) fn parse(bytes: &[u8; 100]) -> Option<DatabaseHeader> {
         let page_size = match read_u16(bytes, 16)? {
             1 => 65_536,
@@ -58,9 +58,9 @@ impl DatabaseHeader {
     }
 }
 
-/// Finds the format in which pages of the file make sense. That is what the header says, unless no
-/// page agrees with it and some agree with another format. The log's page size is checksummed, so
-/// it is beyond doubt.
+/// Finds the format in which pages of the file make sense. That is the format in the header, unless
+/// no page fits it and some fit another format. The log's page size is checksummed, so it can be
+/// trusted.
 pub(crate) fn find_format(
     file: &File,
     size: u64,
@@ -110,8 +110,8 @@ impl PageSample {
         PageSample { count, pages }
     }
 
-    /// Counts the b-tree pages without contradictions. As a b-tree page is filled from its end, it
-    /// makes no sense in any other size.
+    /// Counts the b-tree pages without contradictions. A b-tree page is filled from its end, so it
+    /// is only valid in its real size.
     fn count_pages_that_add_up(&mut self, format: PageFormat) -> usize {
         let adds_up = |page: &mut Page| {
             page.usable = format.usable;

@@ -27,7 +27,7 @@ impl Freelist {
         list
     }
 
-    /// Adds a page that looks like a trunk. For a list that is not whole, all pages are tried.
+    /// Adds a page that looks like a trunk. If the list is incomplete, all pages are tried.
     pub(crate) fn add_if_trunk(&mut self, pages: &Pages, number: u32) {
         if let Some(trunk) = Trunk::read_at(pages, number)
             && !trunk.leaves.is_empty()

@@ -1,11 +1,12 @@
 //! Reads the rows that are left in a damaged SQLite database, page by page and without SQLite.
 //!
 //! The reference is SQLite's document "Database File Format", and the names are taken from there.
-//! The rows that come back are those that SQLite would have returned, never more: deleted rows stay
-//! deleted as far as the file still shows that they were. README.md says what can be read.
+//! It returns the rows that SQLite would have returned, never more: deleted rows stay deleted, as
+//! far as the file still shows the deletion. README.md says what can be read.
 //!
-//! 1. `pages`, `wal` and `format` find out which pages there are and how large they are.
-//! 2. `survey` and `schema` find out what each page is for. They follow the trees from their roots
+//! 1. `pages`, `wal` and `format` determine the pages and their size.
+//! 2. `survey` and `schema` determine the purpose of each page. They follow the trees from their
+//!    roots
 //!    (`walk`), the freelist and the overflow chains; the leaves that remain are orphaned.
 //! 3. [`SalvagedRows`] follows the same trees again and reads their rows, a leaf at a time.
 
@@ -51,7 +52,7 @@ pub struct SchemaTable {
 pub struct SalvagedRow {
     /// The name of its table; `None` if no root leads to its page.
     pub table: Option<String>,
-    /// The number of the uppermost page that leads to it. Rows of one group are of one table.
+    /// The number of the topmost page that leads to it. Rows of one group belong to one table.
     pub group: u32,
     /// The row's key in its table.
     pub rowid: i64,
@@ -83,7 +84,7 @@ pub struct SalvageReport {
     /// table.
     pub freelist_whole: bool,
     pub free_pages: u32,
-    /// Pages that a tree leads to but that are missing or are something else.
+    /// Pages that a tree leads to, but that are missing or of the wrong kind.
     pub unreadable_pages: u32,
     /// Pages that were read although something in them is wrong.
     pub inconsistent_pages: u32,
@@ -94,8 +95,8 @@ pub struct SalvageReport {
 }
 
 impl DamagedDatabase {
-    /// Opens the database file with the committed frames of its write-ahead log, and finds out
-    /// what each page is for.
+    /// Opens the database file with the committed frames of its write-ahead log, and determines the
+    /// purpose of each page.
     pub fn open(path: &Path) -> io::Result<DamagedDatabase> {
         let pages = Pages::open(path)?;
         let survey = Survey::take(&pages)?;
@@ -107,7 +108,8 @@ impl DamagedDatabase {
         &self.survey.tables
     }
 
-    /// Every readable row once, except those of the schema itself. Rows with a table come first.
+    /// Returns every readable row once, except the rows of the schema itself. Rows with a table
+    /// come first.
     pub fn rows(&self) -> SalvagedRows<'_> {
         SalvagedRows {
             database: self,

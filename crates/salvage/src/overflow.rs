@@ -6,25 +6,25 @@ use crate::btree::Cell;
 use crate::pages::{Page, PageSet, Pages};
 use crate::record::read_u32;
 
-/// The pages that hold overflowing payloads. Each cell is looked at twice: only after all cells
-/// have claimed their pages is it known which chains run into each other.
+/// The pages that hold overflowing payloads. Each cell is visited twice, because only after all
+/// cells have claimed their pages is it known which chains collide.
 pub(crate) struct Overflow {
     /// Pages of cells that a root leads to.
     used: PageSet,
     /// Pages of cells in orphaned leaves. These may be old, so the others take precedence.
     used_by_orphans: PageSet,
-    /// Pages of two cells, one of which must be wrong; the file does not tell which.
+    /// Pages that two cells claim. One of them must be wrong, but the file does not show which.
     shared: PageSet,
-    /// The steps that may still be taken. Each page is needed once; damage makes it some more, and
-    /// a malicious file would make it endless.
+    /// The steps that may still be taken. Each page is needed once. Damage can add a few steps, and
+    /// a malicious file could add endlessly many.
     steps_left: u64,
 }
 
 /// The whole payload of a cell.
 pub(crate) struct Payload {
     pub(crate) bytes: Vec<u8>,
-    /// The part that came from a page full of zeros. Within a chain such a page would be its end,
-    /// so it can only be the last one.
+    /// The part that came from a page full of zeros. Such a page ends a chain, so it can only be
+    /// the last one.
     pub(crate) wiped: Range<usize>,
 }
 

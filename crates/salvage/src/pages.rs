@@ -1,4 +1,4 @@
-//! The pages of a database: those of its file, replaced by those that its log committed.
+//! The pages of a database: the pages of its file, replaced by the ones that its log committed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -63,7 +63,7 @@ impl Pages {
         self.wal.as_ref().map_or(0, |wal| wal.frames)
     }
 
-    /// Reads a page; `None` if it is not there in full.
+    /// Reads a page; `None` if it is not there completely.
     pub(crate) fn read_page(&self, number: u32) -> Option<Page> {
         let mut bytes = vec![0; self.format.page_size];
         let page = |bytes| Page { number, bytes, usable: self.format.usable };
@@ -106,8 +106,8 @@ impl Pages {
     }
 
     /// True if the header says that there are pointer maps and page 2, the first of them, is one: a
-    /// wrong header must not make pages of trees disappear. Without a header pointer maps need not
-    /// be known, because they resemble no page that is looked for.
+    /// wrong header must not make pages of trees disappear. Without a header, pointer maps need not
+    /// be recognized, because they do not look like any page that is searched for.
     fn looks_auto_vacuum(&self) -> bool {
         let said = self.header.as_ref().is_some_and(|header| header.auto_vacuum);
         let Some(page) = self.read_page(2).filter(|_| said) else { return false };
@@ -127,7 +127,7 @@ impl Pages {
             return false;
         }
         let distance = u32::try_from(self.format.usable / 5 + 1).expect("pages are small");
-        // One that would be the lock-byte page is the page after it.
+        // A pointer map that would fall on the lock-byte page is moved to the next page.
         let place = if number - 1 == self.lock_byte_page() { number - 1 } else { number };
         (place - 2) % distance == 0
     }

@@ -7,12 +7,12 @@ use crate::Value;
 /// More columns than SQLite can be compiled for.
 const MAX_COLUMNS: usize = 32_767;
 
-/// The answer to: is the beginning of a payload that of a record of a certain length?
+/// The result of checking whether a payload begins like a record of a certain length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plausibility {
     No,
     Yes,
-    /// The record's header goes on in an overflow page.
+    /// The record's header continues in an overflow page.
     Unknown,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn judge_local_part(local: &[u8], length: u64) -> Plausibility {
 }
 
 /// Decodes the values of a whole record. `wiped` is a part of the payload that came from a page of
-/// zeros: no text looks like that, so a record with text there is not what was written.
+/// zeros: no text is all zeros, so a record with text there is damaged.
 pub(crate) fn decode_record(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<Value>> {
     let (header_length, _) = read_varint(payload)?;
     let mut at = usize::try_from(header_length).ok()?;
@@ -111,7 +111,7 @@ fn decode_integer(content: &[u8]) -> i64 {
     content.iter().fold(if negative { -1 } else { 0 }, |n, &byte| (n << 8) | i64::from(byte))
 }
 
-/// Reads a variable-length integer; gives it and the number of its bytes.
+/// Reads a variable-length integer; returns it and its number of bytes.
 pub(crate) fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0;
     for (at, &byte) in bytes.iter().take(9).enumerate() {

@@ -1,4 +1,4 @@
-//! The schema: which tables there are and where their trees begin.
+//! The schema: the tables, and the pages where their trees begin.
 
 use crate::Value;
 
@@ -67,7 +67,7 @@ pub(crate) fn read_tables(
     (schema, drop_contradictions(&tables))
 }
 
-/// Finds leaves with nothing but rows of a schema, when the way to them is lost.
+/// Finds leaves that contain only rows of a schema, when no path leads to them.
 fn leaves_without_root(pages: &Pages, walk: &TreeWalk<'_>) -> Vec<u32> {
     let lost = |&number: &u32| {
         let is_leaf = pages.first_byte(number) == Some(LEAF_TABLE);
@@ -115,7 +115,7 @@ fn read_entry(pages: &Pages, page: &Page, cell: &Cell, overflow: &Overflow) -> S
 }
 
 /// Drops tables that are said to have two roots. Leaves that were found without a root may be old,
-/// so neither root can be believed.
+/// so neither root can be trusted.
 fn drop_contradictions(tables: &[SchemaTable]) -> Vec<SchemaTable> {
     let mut known: Vec<SchemaTable> = Vec::new();
     for table in tables {

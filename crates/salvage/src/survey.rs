@@ -1,4 +1,4 @@
-//! The purpose of each page, found out before any row is read.
+//! The purpose of each page, determined before any row is read.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,7 +11,7 @@ use crate::schema::{self, SchemaState};
 use crate::walk::{TreeWalk, WalkDamage};
 use crate::{SalvageReport, SchemaTable};
 
-/// The page where a tree begins, or what is left of one.
+/// The page where a tree, or the rest of one, begins.
 #[derive(Clone, Copy)]
 pub(crate) struct TreeRoot {
     pub(crate) page: u32,
@@ -23,7 +23,7 @@ pub(crate) struct TreeRoot {
 pub(crate) struct Survey {
     pub(crate) tables: Vec<SchemaTable>,
     pub(crate) roots: Vec<TreeRoot>,
-    /// Pages that no parent is believed to lead to: two claim to, or the page is free.
+    /// Pages that are visited from no parent: two parents claim them, or they are free.
     pub(crate) closed: PageSet,
     pub(crate) overflow: Overflow,
     pub(crate) report: SalvageReport,
@@ -102,8 +102,8 @@ impl Survey {
         self.follow_orphans(pages, tops.into_iter().chain(leaves));
     }
 
-    /// Finds the free pages. Where a tree leads to a page of the freelist, the tree is believed, as
-    /// SQLite does.
+    /// Finds the free pages. If a tree leads to a page of the freelist, the tree wins, as in
+    /// SQLite.
     fn find_free_pages(&mut self, pages: &Pages, last: u32) -> PageSet {
         let mut freelist = Freelist::read(pages);
         let contradicted = |number| freelist.pages.contains(number) && !self.is_unknown(number);
@@ -123,7 +123,7 @@ impl Survey {
         free
     }
 
-    /// The last page of the database. Behind the end that the header names there may be old pages;
+    /// The last page of the database. There may be old pages beyond the end that the header gives;
     /// but if a tree leads there, the header is wrong.
     fn last_page(&self, pages: &Pages) -> u32 {
         let told = pages.header.as_ref().and_then(|header| header.page_count);
@@ -188,7 +188,8 @@ fn is_without_rowid(pages: &Pages, table: &SchemaTable) -> bool {
     matches!(pages.first_byte(table.root), Some(LEAF_INDEX | INTERIOR_INDEX))
 }
 
-/// Finds, among interior pages that nothing leads to, those that none of the others leads to.
+/// Finds the topmost of the interior pages that nothing leads to: the ones that no other of them
+/// leads to.
 fn find_topmost(pages: &Pages, interiors: &[u32]) -> Vec<u32> {
     let known: HashSet<u32> = interiors.iter().copied().collect();
     let mut below = HashSet::new();

@@ -1,4 +1,4 @@
-//! SQLite makes the databases and says which row lives on which page; the tests break them.
+//! SQLite creates the databases and shows which row is on which page; the tests damage them.
 
 mod cells;
 mod damage;
@@ -46,7 +46,7 @@ impl Sample {
         Sample { dir, connection }
     }
 
-    /// Makes tables of all kinds with rows that say where they belong, and with free pages.
+    /// Makes tables of all kinds, with rows that name their table, and with free pages.
     fn with_usual_tables(pragmas: &str, rows: usize) -> Sample {
         let sample = Sample::new(pragmas);
         sample.run_sql(
@@ -151,7 +151,7 @@ impl Sample {
     }
 }
 
-/// The rows that need each page, by SQLite's own account.
+/// The rows that need each page, according to SQLite.
 struct Residence {
     /// The rows that are lost with each page.
     rows: BTreeMap<usize, BTreeSet<Content>>,
@@ -244,7 +244,7 @@ impl Salvaged {
         self.rows.iter().filter(|row| row.table.is_none()).collect()
     }
 
-    /// All rows, sorted; one that came twice is there twice.
+    /// Returns all rows, sorted. A row that was returned twice appears twice.
     fn sorted_contents(&self) -> Vec<Content> {
         let mut rows: Vec<_> =
             self.rows.iter().map(|row| row_content(row.rowid, &row.values)).collect();

@@ -10,7 +10,7 @@ use crate::record::read_u32;
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// The magic number without its last bit, which says if the checksums are of big-endian words.
+/// The magic number without its last bit, which shows whether the checksums use big-endian words.
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
 
@@ -73,7 +73,8 @@ impl Wal {
     }
 }
 
-/// The chain that each frame has to continue: the log's salts and the checksum of all before it.
+/// The chain that each frame has to continue: the log's salts and the checksum of all frames before
+/// it.
 struct FrameChain {
     page_size: usize,
     salts: [u8; 8],
@@ -95,8 +96,8 @@ impl FrameChain {
         (valid && chain.sum == (read_u32(header, 24)?, read_u32(header, 28)?)).then_some(chain)
     }
 
-    /// Checks a frame and goes on to the next. Gives its page, and the size of the database if it
-    /// is a commit, otherwise 0.
+    /// Checks a frame and advances to the next. Returns its page, and the size of the database if
+    /// it is a commit, otherwise 0.
     fn accept_frame(&mut self, frame: &[u8]) -> Option<(u32, u32)> {
         self.add_to_sum(frame.get(..8)?);
         self.add_to_sum(frame.get(FRAME_HEADER..)?);

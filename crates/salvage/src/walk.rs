@@ -1,4 +1,4 @@
-//! The way from a root down to the leaves.
+//! Walks from a root down to the leaves.
 
 use crate::btree::{self, Bounds, TreePage};
 use crate::pages::{Page, PageSet, Pages};
@@ -6,7 +6,7 @@ use crate::pages::{Page, PageSet, Pages};
 /// A walk over the leaves of trees.
 pub(crate) struct TreeWalk<'a> {
     pages: &'a Pages,
-    /// Pages that no parent is believed to lead to.
+    /// Pages that are visited from no parent.
     closed: &'a PageSet,
     pub(crate) visited: PageSet,
     /// The branches that are still to be visited, the next one last.
@@ -14,7 +14,7 @@ pub(crate) struct TreeWalk<'a> {
     pub(crate) damage: WalkDamage,
 }
 
-/// The damage that was met on the way.
+/// The damage that was found on the way.
 #[derive(Default)]
 pub(crate) struct WalkDamage {
     /// Children that cannot be read or are not what the parent says.
@@ -40,12 +40,12 @@ impl<'a> TreeWalk<'a> {
         TreeWalk { pages, closed, visited, stack: Vec::new(), damage: WalkDamage::default() }
     }
 
-    /// Goes on with the tree that begins at a page.
+    /// Continues with the tree that begins at a page.
     pub(crate) fn start_at(&mut self, root: u32) {
         self.stack.push(Branch { page: root, bounds: Bounds::NONE, is_root: true });
     }
 
-    /// The next leaf, with the cells that can be where they are.
+    /// Returns the next leaf, with the cells whose keys are plausible there.
     pub(crate) fn next_leaf(&mut self) -> Option<(Page, TreePage)> {
         while let Some(branch) = self.stack.pop() {
             let Some((page, mut tree)) = self.visit_page(&branch) else { continue };
@@ -90,8 +90,8 @@ impl<'a> TreeWalk<'a> {
             self.damage.inconsistent += 1;
             self.damage.links_lost = true;
         }
-        // From the last child to the first, which is then on top of the stack. Keys that cannot be
-        // right bound no child.
+        // From the last child to the first, which is then on top of the stack. Implausible keys are
+        // not used as bounds.
         let mut page = tree.right_child;
         let mut up_to = bounds.up_to;
         for (cell, in_order) in tree.cells.iter().zip(in_order).rev() {

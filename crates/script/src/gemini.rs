@@ -8,7 +8,7 @@ use crate::request::{
     Message, Provider, Request, Role, ToolResult, content_text, list_items, string_value,
 };
 
-/// Parses a request. The path of the request names the model, and says whether to stream.
+/// Parses a request. The path of the request names the model and the streaming mode.
 pub(crate) fn parse_request(model: &str, stream: bool, body: Value) -> Request {
     let declared = list_items(&body["tools"])
         .iter()
@@ -44,7 +44,7 @@ fn parse_message(content: &Value) -> Message {
     }
 }
 
-/// Returns all texts in the response of a tool: that is what the model reads of it.
+/// Returns all texts in the response of a tool, which is the part that the model reads.
 fn response_text(response: &Value) -> String {
     match response {
         Value::String(text) => text.clone(),

@@ -62,7 +62,7 @@ fn read_more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<bool> {
     Ok(count > 0)
 }
 
-/// Parses the head of a request, and returns where it ends. Returns `None` if it is incomplete.
+/// Parses the head of a request, and also returns its end. Returns `None` if it is incomplete.
 fn parse_head(bytes: &[u8]) -> io::Result<Option<(HttpRequest, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut parsed = httparse::Request::new(&mut headers);

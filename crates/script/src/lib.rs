@@ -3,7 +3,8 @@
 //! It implements the APIs of Anthropic (Messages), OpenAI (Responses and Chat Completions) and
 //! Gemini, with and without streaming. The script gets requests of all APIs in one form,
 //! [`Request`], and the server logs them. Agents also ask for titles, quotas and the like at any
-//! time, so a script should decide by the content of a request, never by how many came before.
+//! time, so a script should decide by the content of a request, never by the number of requests
+//! before it.
 //!
 //! ```
 //! use takeback_script::{Reply, Server};

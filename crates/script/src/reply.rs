@@ -14,7 +14,7 @@ pub struct Reply {
     pub calls: Vec<ToolCall>,
     /// The number of tokens that the reply reports.
     pub usage: Usage,
-    /// A gate that is asked before each event of a stream.
+    /// A gate that is called before each event of a stream.
     pub gate: Option<StreamGate>,
 }
 
@@ -22,7 +22,7 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ToolCall {
-    /// The id of the call. The server makes one up if it is empty.
+    /// The id of the call. The server generates one if it is empty.
     pub id: String,
     /// The name of the tool.
     pub name: String,

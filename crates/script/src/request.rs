@@ -83,7 +83,7 @@ impl Request {
         self.messages.iter().rev().find(has_text).map_or("", |message| &message.text)
     }
 
-    /// Counts how often a text occurs in what the model reads.
+    /// Counts the occurrences of a text in everything that the model reads.
     pub fn count_text(&self, text: &str) -> usize {
         let count_in_results = |message: &Message| -> usize {
             message.results.iter().map(|result| result.text.matches(text).count()).sum()

@@ -61,7 +61,7 @@ impl Workspace<'_> {
 
 /// The reason why a pin was not made.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum PinError {
     /// The message contains NUL.
     #[error("the message of a pin must not contain NUL")]

@@ -47,7 +47,7 @@ pub struct OpenOptions {
     pub redact: bool,
     /// The clock that all times come from.
     pub clock: fn() -> SystemTime,
-    /// Called with the result if a restore that was cut off is finished or reverted.
+    /// Called with the result when an interrupted restore is finished or reverted.
     pub on_recovery: fn(&Recovery),
     /// Describes how the agent of a session takes back its own copy of the conversation.
     pub resume_hint: fn(&str) -> Option<String>,
@@ -253,7 +253,7 @@ impl Opened {
         CaptureOptions { rules, named, now: (self.clock)() }
     }
 
-    /// Locks a workspace. A restore that was cut off is finished or reverted first, and reported.
+    /// Locks a workspace. An interrupted restore is finished or reverted first, and reported.
     pub(crate) fn lock<'w>(&self, workspace: &'w Workspace<'w>) -> Result<Lock<'w>, StoreError> {
         let lock = workspace.lock()?;
         if let Some(recovery) = lock.recovery() {
@@ -288,7 +288,7 @@ impl Opened {
         self.failure_log().all()
     }
 
-    /// The file that says when the store was last pruned.
+    /// The file with the time of the last prune.
     pub(crate) fn last_prune(&self) -> PathBuf {
         self.checkpoints_directory().join(".last_prune")
     }

@@ -13,7 +13,7 @@ pub struct Settings {
     pub enabled: bool,
     /// The moments of a turn at which a checkpoint is taken.
     pub granularity: Granularity,
-    /// The number of rows that a workspace keeps, and the number of steps besides.
+    /// The number of rows that a workspace keeps, and the number of additional steps.
     pub max_snapshots: usize,
     /// The size up to which the store may grow.
     pub max_total_size_mb: u64,

@@ -11,12 +11,12 @@ pub(crate) fn is_installed() -> bool {
     is_success(cargo().args(["nextest", "--version"]))
 }
 
-/// Runs all tests that the arguments select, also after one has failed. Returns the results of
+/// Runs all tests that the arguments select, even if some fail. Returns the results of
 /// those that ran, and a failure if nextest reports one.
 pub(crate) fn run_tests(arguments: &[&str]) -> (Vec<TestResult>, Result<(), Failure>) {
-    // Where `.config/nextest.toml` has it.
+    // The path that `.config/nextest.toml` sets.
     let report = target_directory().join("nextest/default/junit.xml");
-    // A report of an earlier run must not be taken for that of this one.
+    // The report of an earlier run must not be mistaken for this one's.
     let _ = fs::remove_file(&report);
     let mut command = cargo();
     command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"]);

@@ -18,7 +18,7 @@ pub(crate) struct TestResult {
 
 /// Reads the results from a report in JUnit's format, as nextest writes it.
 pub(crate) fn parse_junit(xml: &str) -> Vec<TestResult> {
-    // The text of the report has no `<` of its own: they are escaped.
+    // Text in the report contains no `<`: it is escaped.
     let cases = xml.split("<testcase").skip(1);
     let parse_case = |case: &str| {
         let body = case.split("</testcase>").next().unwrap_or_default();
@@ -83,7 +83,7 @@ impl Tally {
         self.reasons.push(format!("{name}: {reason}"));
     }
 
-    /// Adds a test. One that failed counts as failed, whatever else it left out.
+    /// Adds a test. A failed test counts as failed, even if it left something out.
     pub(crate) fn add_result(&mut self, result: &TestResult) {
         match (result.failed, &result.skipped[..]) {
             (true, _) => self.add_failed(),
@@ -92,8 +92,8 @@ impl Tally {
         }
     }
 
-    /// Adds what cargo's own test runner wrote: the sum at the end of each of its programs, and
-    /// the reasons of tests that left something out. Those are no part of its sum.
+    /// Adds the output of cargo's own test runner: the totals of each test program, and the reasons
+    /// of tests that left something out, which the totals do not include.
     pub(crate) fn add_cargo_output(&mut self, output: &str) {
         for line in output.lines() {
             let Some((_, sum)) = line.split_once("test result: ") else { continue };

@@ -14,7 +14,7 @@ pub(crate) fn repository() -> PathBuf {
     here.ancestors().nth(2).expect("this crate is in crates/ of the repository").to_owned()
 }
 
-/// The directory that cargo builds in. This program is in a directory of it.
+/// The directory that cargo builds in. This program is in one of its subdirectories.
 pub(crate) fn target_directory() -> PathBuf {
     let this = std::env::current_exe().ok();
     let target = this.as_deref().and_then(|this| this.ancestors().nth(2));

@@ -14,7 +14,7 @@ const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("setpriv", "util-linux")];
 /// The targets with tests, except for doc tests, which cargo cannot build ahead.
 const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
 
-/// Checks and tests everything. The closing lines count the tests, also if some failed.
+/// Checks and tests everything. The closing lines count the tests, even if some failed.
 pub(crate) fn test_everything() -> Result<(), Failure> {
     install_needed_programs()?;
     let mut tally = Tally::default();
@@ -47,8 +47,7 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     run_step(cargo().args(["deny", "check"]))
 }
 
-/// Runs all tests, also after some have failed. nextest comes last, so that its summary stays in
-/// sight.
+/// Runs all tests, even if some fail. nextest comes last, so that its summary stays visible.
 fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
     let mut failures = Vec::new();
     let (output, outcome) =

@@ -31,7 +31,7 @@ impl Installer<'_> {
         for change in &plan.changes {
             restore_file(&mut record, change).map_err(InstallError::io(&change.path))??;
         }
-        // Forget the files that contain nothing of takeback any more. If the whole project is
+        // Forget the files that no longer contain anything of takeback's. If the whole project is
         // missing, keep what is known about it: its disk may only be unmounted.
         let remaining = self.plan_uninstall(plan.agent, &plan.scope)?;
         let project = plan.scope.project();

@@ -38,7 +38,7 @@ impl Installer<'_> {
         let (Some(hooks), Some(directory)) = (hooks, self.config_directory(agent, scope)) else {
             return Ok(None);
         };
-        // Reviews are in the user's configuration, also those of a project's hooks.
+        // Reviews are in the user's configuration, even for a project's hooks.
         let Some(user) = self.config_directory(agent, &InstallScope::User) else {
             return Ok(None);
         };

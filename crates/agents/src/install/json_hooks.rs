@@ -176,7 +176,7 @@ fn update_fields(element: &CstNode, entry: &HookEntry) -> bool {
     node_value(element) == entry.to_json()
 }
 
-/// Removes takeback's commands from an event, and the event itself if it is empty then.
+/// Removes takeback's commands from an event, and the event itself if nothing else is left in it.
 fn remove_from_event(event: &CstObjectProp, mark: &CommandMark<'_>) -> bool {
     let Some(list) = event.array_value() else { return false };
     let ours = list.elements().into_iter().filter(|element| mark.is_in(&node_value(element)));

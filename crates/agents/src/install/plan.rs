@@ -193,8 +193,8 @@ impl InstallPlan {
         }
     }
 
-    /// Plans the removal of takeback from a file. If `is_own`, the file is either takeback's as a
-    /// whole or none of its business.
+    /// Plans the removal of takeback from a file. If `is_own`, the file either belongs to takeback
+    /// entirely or is left alone.
     fn remove_from_file(
         &mut self,
         record: &InstallRecord,

@@ -98,14 +98,14 @@ impl InstallRecord {
         self.files().filter(|(_, file)| is_wanted(file)).map(|(path, _)| path.clone()).collect()
     }
 
-    /// Reads the copy of a content and checks that it is intact.
+    /// Reads the copy with this digest and checks that it is intact.
     pub(super) fn read_copy(&self, digest: &str) -> io::Result<Vec<u8>> {
         let bytes = fs::read(self.directory.join(digest))?;
         let is_intact = content_digest(&bytes) == digest;
         is_intact.then_some(bytes).ok_or_else(|| io::Error::other("the copy is damaged"))
     }
 
-    /// Keeps a copy of a content and returns its digest.
+    /// Stores a copy of a file's content and returns its digest.
     pub(super) fn keep_copy(&self, bytes: &[u8]) -> io::Result<String> {
         let name = content_digest(bytes);
         if self.read_copy(&name).is_err() {

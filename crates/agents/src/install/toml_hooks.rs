@@ -127,7 +127,7 @@ fn put_entry(list: &mut ArrayOfTables, entry: &HookEntry, mark: &CommandMark<'_>
     }
 }
 
-/// Removes takeback's commands from an event, and the event itself if it is empty then.
+/// Removes takeback's commands from an event, and the event itself if nothing else is left in it.
 fn remove_from_event(hooks: &mut Table, event: &str, mark: &CommandMark<'_>) -> bool {
     let Some(list) = hooks.get_mut(event).and_then(Item::as_array_of_tables_mut) else {
         return false;

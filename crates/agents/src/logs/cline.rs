@@ -52,8 +52,8 @@ struct CompactionSummary {
     text: String,
 }
 
-/// Reads the latest summary, if it is new. It is in a file of its own; the messages that it stands for
-/// stay in the log.
+/// Reads the latest summary, if it is new. It is in a separate file; the messages that it stands
+/// for stay in the log.
 fn read_new_summary(session: &str, context: &mut ReadContext<'_>) -> Option<CompactionSummary> {
     let compaction = read_file_beside(context, ".compaction.json");
     let is_summary = |message: &&Value| message["metadata"]["kind"] == SUMMARY_KIND;

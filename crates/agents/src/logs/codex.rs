@@ -43,8 +43,8 @@ fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
     })
 }
 
-/// Reads the session of the log. Only the first record counts: a fork also contains that of its
-/// origin.
+/// Reads the session of the log. Only the first record counts: a fork also contains the record of
+/// its origin.
 fn read_session(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
     if context.state.session.is_some() {
         return;

@@ -1,4 +1,4 @@
-//! Logs of Droid: messages in Anthropic's format, mixed with those of hooks.
+//! Logs of Droid: messages in Anthropic's format, mixed with messages of hooks.
 
 use std::fs;
 

@@ -20,8 +20,8 @@ const PAGE_SIZE: u64 = 4 << 20;
 /// The size of the longest line that is parsed.
 const MAX_LINE: u64 = 32 << 20;
 
-/// Reads the next page of a log. If the log is not the one of the bookmark any more, reads from its
-/// beginning.
+/// Reads the next page of a log. If the log is no longer the one that the bookmark is for, reads
+/// from the beginning.
 pub(super) fn read_page(
     agent: &'static str,
     path: &Path,
@@ -48,8 +48,8 @@ pub(super) fn read_page(
                 None if line.is_blank() => {}
                 // The agent is still writing this line.
                 None if !line.is_complete() && !line.is_too_long() => break,
-                // The rest of a line that is already too long makes it no better, so an incomplete
-                // one is not read again either.
+                // A line that is already too long will not become valid, so it is skipped even if
+                // it is incomplete.
                 None => bad_lines.push(state.line + 1),
             }
             offset += line.length();
@@ -120,8 +120,8 @@ impl LogLine {
         matches!(self, LogLine::TooLong { .. })
     }
 
-    /// Parses a record. Only an object is one: the beginning of an object is never valid JSON, so a
-    /// line that parses is complete.
+    /// Parses a record. Only an object is a record: the beginning of an object is never valid JSON,
+    /// so a line that parses is complete.
     fn parse(&self) -> Option<Value> {
         let LogLine::Whole(bytes) = self else { return None };
         let value = serde_json::from_slice::<Value>(bytes)

@@ -1,4 +1,4 @@
-//! Reads agents' own logs of their conversations into the ledger, from where the last reading
+//! Reads agents' own logs of their conversations into the ledger, starting where the last reading
 //! stopped.
 //!
 //! The formats are a table, [`LOG_FORMATS`]. A line that is not complete yet is left for the next
@@ -255,7 +255,7 @@ impl LogFormat {
                     *directory = root(Path::new(directory)).display().to_string();
                 }
             }
-            // If another process has moved the bookmark meanwhile, go on from there.
+            // If another process has moved the bookmark in the meantime, continue from there.
             let Some(taken_in) = ledger.take_in_page(&read.page, now)? else { continue };
             caught_up.bad_lines.extend(read.bad_lines);
             caught_up.taken_in.add(taken_in);

@@ -62,7 +62,7 @@ fn read_session(
     let connection = connection.transaction()?;
     let mut state = from.as_ref().map(ReaderState::from_bookmark).unwrap_or_default();
     let mut out = EntryWriter::new(agent);
-    // Each time, because opencode sets the title late, perhaps after the last message.
+    // This is read each time, because opencode sets the title late, perhaps after the last message.
     if let Some((began, facts)) = query_facts(&connection, session)? {
         state.learn_facts(&facts);
         out.push_session(session, Some(began), facts);

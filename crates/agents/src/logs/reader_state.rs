@@ -34,7 +34,7 @@ pub(super) struct ReaderState {
     /// The id of the last summary that was read from the file beside a document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<String>,
-    /// The latest token counts, by the id of what was counted.
+    /// The latest token counts, by the id of the counted entry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) counted: Vec<(String, Tokens)>,
     /// The tools of the latest calls, by the id of the call.
@@ -74,8 +74,8 @@ impl ReaderState {
         is_news
     }
 
-    /// Selects the entries of a document that are new, with their indexes: those after the last one
-    /// that was read, and those of the latest before it that have changed since.
+    /// Selects the entries of a document that are new, with their indexes: the entries after the
+    /// last one that was read, and recent earlier ones that have changed.
     pub(super) fn take_new_entries<'v>(&mut self, entries: &'v [Value]) -> Vec<(usize, &'v Value)> {
         let digest = |entry: &Value| content_identity(entry.to_string().as_bytes());
         let last = self.last.as_ref();

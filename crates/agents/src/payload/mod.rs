@@ -25,7 +25,7 @@ pub(crate) use self::json_object::JsonObject;
 use crate::agent::{Agent, Signal};
 use crate::slash_command::{SlashCommand, split_words};
 
-/// A hook payload, understood.
+/// A parsed hook payload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParsedPayload {
     /// Something happened in a session.

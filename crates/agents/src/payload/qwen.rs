@@ -6,8 +6,8 @@ use crate::agent::Signal;
 
 /// Reads a payload of Qwen Code.
 ///
-/// After each tool, Qwen Code reports an empty prompt: that is no new turn. Its prompt ids are
-/// numbers that start again when a session is resumed, so they do not identify turns.
+/// After each tool, Qwen Code reports an empty prompt, which does not begin a new turn. Its prompt
+/// ids are numbers that start again when a session is resumed, so they do not identify turns.
 pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPayload> {
     let payload = read_shared_fields(object, signal);
     let is_blank = payload.prompt.as_deref().unwrap_or_default().trim().is_empty();

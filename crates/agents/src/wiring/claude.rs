@@ -29,7 +29,7 @@ pub(crate) const WIRING: Wiring = Wiring {
             timeouts: &[],
         }),
         text_file("commands/rollback.md", |_| answered_command("rollback", "rollback")),
-        // Claude Code has a /undo of its own, an alias of /rewind.
+        // Claude Code has its own /undo, an alias of /rewind.
         text_file("commands/takeback-undo.md", |_| answered_command("takeback-undo", "undo")),
     ],
     off_switch: Some(OffSwitch {

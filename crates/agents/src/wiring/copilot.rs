@@ -1,4 +1,4 @@
-//! The wiring of Copilot CLI: a hook file of its own.
+//! The wiring of Copilot CLI: a separate hook file.
 
 use serde_json::json;
 

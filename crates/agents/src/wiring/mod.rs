@@ -18,7 +18,7 @@ mod slash_file;
 
 pub use self::program::Program;
 
-/// The time that an agent waits for a hook, in seconds. A hook has a much shorter limit of its own,
+/// The time that an agent waits for a hook, in seconds. A hook has its own, much shorter limit,
 /// except for a rollback that the user asked for.
 pub(crate) const HOOK_TIMEOUT: u64 = 120;
 

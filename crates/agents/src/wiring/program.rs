@@ -37,7 +37,7 @@ impl Program {
         format!("{} {arguments}", words.join(" "))
     }
 
-    /// Returns a shell command that does nothing if takeback is not installed, or no longer.
+    /// Returns a shell command that does nothing if takeback is not installed.
     pub(crate) fn guarded_command(&self, arguments: &str) -> String {
         let command = self.shell_command(arguments);
         let test = match self.is_shared {

@@ -17,7 +17,7 @@ pub(crate) const WIRING: Wiring = Wiring {
             events: CLAUDE_HOOKS,
             timeouts: &[],
         }),
-        // Qwen Code has a /rollback of its own, an alias of /rewind.
+        // Qwen Code has its own /rollback, an alias of /rewind.
         text_file("commands/takeback-rollback.md", |program| slash_command(program, "rollback")),
         text_file("commands/takeback-undo.md", |program| slash_command(program, "undo")),
     ],
@@ -30,7 +30,7 @@ pub(crate) const WIRING: Wiring = Wiring {
     next_step: None,
 };
 
-/// Makes a command file, whose shell command Qwen Code replaces by its output.
+/// Makes a command file, whose shell command Qwen Code replaces with its output.
 fn slash_command(program: &Program, command: &str) -> String {
     let run = program.shell_command(&format!("slash {command} {{{{args}}}}"));
     format!(

@@ -1,4 +1,4 @@
-//! Copies of the captured logs, and what reading them finds.
+//! Copies of the captured logs, and the entries read from them.
 
 use std::collections::HashSet;
 use std::fs;
@@ -89,7 +89,7 @@ impl LogCopy {
     }
 }
 
-/// The entries that the ledger would have: each once.
+/// Returns the entries that the ledger would have, without duplicates.
 #[derive(Default, Debug, PartialEq)]
 pub(crate) struct SeenEntries {
     pub(crate) entries: Vec<LogEntry>,

@@ -87,7 +87,7 @@ fn a_rewritten_log_is_read_from_its_beginning() {
     let bytes = fs::read(source).unwrap();
     let (mut whole, mut seen) = (SeenEntries::default(), SeenEntries::default());
     let end = copy.read_to_end(&mut whole, None);
-    // One that is shorter, and one of the same length with other content.
+    // The log is replaced by a shorter one, and by one of the same length with other content.
     let last = bytes.iter().rposition(|byte| *byte == b'{').unwrap();
     for rewritten in [
         bytes[..last].to_vec(),
@@ -181,7 +181,7 @@ fn a_document_is_read_from_its_last_message_on() {
     assert!(copy.format.read_page(&copy.log, Some(first.page.to.clone())).is_err());
     fs::write(&copy.log.path, whole.to_string()).unwrap();
     let second = copy.read_page(Some(first.page.to.clone()));
-    // An entry that was deleted from the ledger meanwhile must not come back.
+    // An entry that was deleted from the ledger in the meantime must not come back.
     let is_known = |entry: &LogEntry| first.page.entries.iter().any(|known| known == entry);
     assert!(!second.page.entries.iter().any(is_known));
     let mut parts = SeenEntries::default();

@@ -96,7 +96,7 @@ impl OldMachine {
         }
     }
 
-    /// All files but takeback's own.
+    /// Returns all files except takeback's own.
     fn files(&self) -> FileTree {
         let mut files = read_tree(self.root.path());
         files.retain(|path, _| !path.starts_with("takeback"));

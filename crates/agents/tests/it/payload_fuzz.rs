@@ -85,7 +85,8 @@ pub(crate) fn mutate_value(value: &mut Value, at: &mut usize, with: Option<&Valu
     *at == usize::MAX
 }
 
-/// Checks that only typed commands are answered, and that no notice is printed where it does harm.
+/// Checks that only typed commands are answered, and that no notice is printed where it would do
+/// harm.
 fn check_harmless(
     agent: &Agent,
     parsed: Option<&ParsedPayload>,

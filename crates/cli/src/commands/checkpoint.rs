@@ -1,4 +1,4 @@
-//! `takeback checkpoint`: take one now.
+//! `takeback checkpoint`: takes a checkpoint now.
 
 use std::process::ExitCode;
 
@@ -22,18 +22,18 @@ Examples:
   takeback checkpoint --reason 'before the big refactoring'
   takeback checkpoint --name good --pin      `takeback rollback good` returns to it; never pruned")]
 pub(crate) struct Arguments {
-    /// Why, for the list
+    /// The reason to show in the list
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// What to call it
+    /// A name for the checkpoint
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Keep it whatever the limits say
+    /// Never prune it
     #[arg(long)]
     pin: bool,
 }
 
-/// What was taken.
+/// The checkpoint that was taken.
 #[derive(Serialize)]
 pub(crate) struct View {
     id: Oid,
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes one, and starts to look after the store if that is due.
+/// Takes a checkpoint, and starts the maintenance of the store if it is due.
 pub(crate) fn take(wish: &CheckpointOptions, context: &Context) -> Result<View, Failure> {
     let opened = context.opened()?;
     super::refuse_if_off(opened, context)?;

@@ -1,4 +1,4 @@
-//! `takeback config`: what is in force, and where it comes from.
+//! `takeback config`: the settings in force, and where each comes from.
 
 use std::process::ExitCode;
 
@@ -41,7 +41,7 @@ pub(crate) struct View {
     settings: Vec<Item>,
 }
 
-/// What is in force.
+/// The settings in force.
 pub(crate) fn view(context: &Context) -> Result<View, Failure> {
     let config = Config::read(&context.home)?;
     let text = config::read_text(&context.home)?;
@@ -87,7 +87,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-/// The keys that the file sets, and in which line.
+/// Returns the keys that the file sets, each with its line.
 fn lines_of_keys(text: &str) -> Vec<(String, usize)> {
     let Ok(table) = DeTable::parse(text) else { return Vec::new() };
     let mut keys = Vec::new();

@@ -14,11 +14,11 @@ use crate::commands::{list, rollback};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// See it work on a scratch project
+/// Watch takeback work on a scratch project
 #[derive(Args)]
 pub(crate) struct Arguments {}
 
-/// The files of the scratch project. A library in it is a repository of its own.
+/// The files of the scratch project. A library in it is a separate repository.
 const PROJECT: [(&str, &str); 7] = [
     ("src/cart.py", "def total(items):\n    return sum(item.price for item in items)\n"),
     ("src/shop.py", "from cart import total\n"),
@@ -29,7 +29,7 @@ const PROJECT: [(&str, &str); 7] = [
     ("deploy.sh", "#!/bin/sh\necho deploying\n"),
 ];
 
-/// What the scripted agent is told, and what it does about it.
+/// The prompt of the scripted agent, and the commands it runs.
 const PROMPT: &str = "tidy up the project";
 const AGENT: [&str; 6] = [
     "rm -rf src vendor",
@@ -83,7 +83,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     let after = look(&project).map_err(failed)?;
     after.iter().for_each(|line| println!("  {line}"));
     if after != before || staged(&project) != staged_before {
-        return Err(Failure::new("the project is not what it was: please report this"));
+        return Err(Failure::new("the project was not restored exactly: please report this"));
     }
     println!(
         "\nEverything is back, byte for byte: the nested repository's files, .env, file modes"
@@ -96,7 +96,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
             "(git is not installed, so nothing was staged)."
         }
     );
-    println!("\nNext, in a project of yours:");
+    println!("\nNext, in your own project:");
     println!("  takeback install              protect the agents on this machine");
     println!("  takeback run -- <command>     protect an agent that has no hooks");
     println!("  takeback checkpoint           take a checkpoint by hand");
@@ -155,7 +155,7 @@ fn shell(directory: &Path, line: &str) -> Command {
     command
 }
 
-/// Stages a change, if git is here.
+/// Stages a change, if git is installed.
 fn stage_something(project: &Path) -> bool {
     let line = "git init -q && git add src/cart.py && git add -f deploy.sh";
     let status = shell(project, line).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -168,7 +168,7 @@ fn staged(project: &Path) -> String {
     text.unwrap_or_default().replace('\n', " ")
 }
 
-/// A directory that is gone when the demonstration is over.
+/// A directory that is deleted when the demonstration is over.
 struct Scratch {
     path: PathBuf,
 }
@@ -198,8 +198,8 @@ fn make_project(project: &Path) -> io::Result<()> {
     fs::set_permissions(project.join("deploy.sh"), fs::Permissions::from_mode(0o755))
 }
 
-/// A line per file: mode, path, and the beginning of its content. Repositories' own data is left
-/// out: it is not what takeback restores.
+/// A line per file: mode, path, and the beginning of its content. The data of repositories is left
+/// out, because takeback does not restore it.
 fn look(project: &Path) -> io::Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut pending = vec![project.to_owned()];

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Only these files and directories: names, not patterns
     #[arg(value_name = "PATH", last = true)]
     paths: Vec<PathBuf>,
-    /// Show all of the diff
+    /// Show the whole diff
     #[arg(long)]
     full: bool,
 }

@@ -1,4 +1,4 @@
-//! `takeback explain`: what takeback makes of a shell command.
+//! `takeback explain`: analyzes a shell command.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-/// Say what takeback makes of a shell command: does it change files, what can't be undone
+/// Explain a shell command: whether it changes files, and what cannot be undone
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     command: String,
 }
 
-/// What the command is taken for, in the directory that counts.
+/// Analyzes a command in the current directory.
 pub(crate) fn analyse(command: &str, context: &Context) -> Result<ScriptAnalysis, Failure> {
     let opened = context.opened()?;
     let directory = std::fs::canonicalize(&context.directory).unwrap_or(context.directory.clone());

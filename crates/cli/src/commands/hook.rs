@@ -1,7 +1,7 @@
 //! `takeback hook`: handles an event that an agent reports.
 //!
-//! No failure may disturb the agent: the exit code is 0, and standard output has only what the model
-//! must be told.
+//! No failure may disturb the agent: the exit code is 0, and standard output has nothing but
+//! messages for the model.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -47,7 +47,7 @@ const MAX_INPUT: u64 = 256 << 20;
 /// The result of handling an event.
 struct EventOutcome {
     failures: Vec<String>,
-    /// True if the user wants a call refused rather than unprotected.
+    /// True if the user prefers a refused call to an unprotected one.
     is_strict: bool,
     /// True if the event is a call that can still be refused.
     is_refusable: bool,
@@ -114,7 +114,7 @@ fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> Even
     let Some((opened, failures)) = reporting::open(context) else { return outcome };
     outcome.failures = failures;
     outcome.is_strict |= opened.settings().strict;
-    // An unreadable event may be a call only if the name of the event says so. `generic` exits with
+    // An unreadable event counts as a call only if its name says so. `generic` exits with
     // 1 after any failure.
     outcome.is_refusable =
         agent.name == "generic" || agent.is_before_tool(arguments.event.as_deref());
@@ -131,7 +131,7 @@ fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> Even
         opened.note_failure(&workspace_of(&opened, &directory), failure);
     };
     outcome.failures.iter().for_each(note);
-    // Without a report, the event is unreadable, or this version does not know it.
+    // There is no report if the event is unreadable or unknown to this version.
     let Some(ParsedPayload::Report { report, event, log }) = heard else { return outcome };
     outcome.is_refusable |= matches!(report.event, ReportedEvent::BeforeTool(_));
     let unknown = || Turn { id: TurnId::Number(0), number: 0 };

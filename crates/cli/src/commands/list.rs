@@ -25,8 +25,8 @@ pub(crate) struct Arguments {
     steps: bool,
 }
 
-/// The columns of the list. On a narrow terminal the prompt is shortened last: it says best what a
-/// row is about.
+/// The columns of the list. On a narrow terminal the prompt is shortened last: it describes a row
+/// best.
 const COLUMNS: [Column; 12] = [
     // The number, the id, the time.
     Column::right().at_least(4),
@@ -50,7 +50,7 @@ const COLUMNS: [Column; 12] = [
     Column::free().shrinks(1, 0),
 ];
 
-/// Makes the list of the workspace that the command is about.
+/// Lists the checkpoints of the workspace that the command is about.
 pub(crate) fn view(context: &Context) -> Result<List, Failure> {
     Ok(history::list_checkpoints(context.opened()?, &context.directory)?)
 }
@@ -71,7 +71,7 @@ pub(crate) fn print(with_steps: bool, context: &Context) -> Result<ExitCode, Fai
         println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
         let elsewhere = history::find_other_workspaces(context.opened()?, &context.directory)?;
         let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));
-        output::print_section("There are some for", lines, context);
+        output::print_section("There are checkpoints for", lines, context);
     } else {
         println!("Checkpoints for {path}");
     }

@@ -56,7 +56,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Says whether a user waits for the command.
+    /// Tells whether a user is waiting for the command.
     pub(crate) fn caller(&self) -> Caller {
         match self {
             Command::Hook(_) | Command::Rpc(_) => Caller::Agent,
@@ -65,8 +65,8 @@ impl Command {
         }
     }
 
-    /// True if long output of the command goes into a pager. Agents and other programs read the
-    /// output of the others, or it comes while they run.
+    /// True if long output of the command goes into a pager. The other commands are read by agents
+    /// and programs, or print while they run.
     pub(crate) fn is_paged(&self) -> bool {
         !matches!(
             self,
@@ -111,9 +111,9 @@ fn refuse_if_off(opened: &Opened, context: &Context) -> Result<(), Failure> {
         return Ok(());
     }
     let hint = if context.is_switched_off() {
-        "TAKEBACK_CHECKPOINTS=0 in the environment says so"
+        "unset TAKEBACK_CHECKPOINTS to switch them on"
     } else {
-        "`enabled = false` in config.toml says so"
+        "remove `enabled = false` from config.toml to switch them on"
     };
     Err(Failure::new("checkpoints are switched off").hint(hint))
 }

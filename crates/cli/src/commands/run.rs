@@ -59,15 +59,15 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             Failure::new(format!("cannot run {program}"))
                 .because(&error)
                 .report(context.globals.json);
-            // As a shell has it.
+            // These are the exit codes that a shell uses.
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
         }
     }
 }
 
-/// Runs the command. Signals from the terminal go to the command as well: whatever it makes of
-/// them, what it changed is captured. Those to this process alone are passed on.
+/// Runs the command. The command gets signals from the terminal, too; its changes are captured
+/// however it reacts. Signals to this process alone are forwarded.
 fn execute(arguments: &Arguments, context: &Context) -> io::Result<ExitStatus> {
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     let mut command = Command::new(&arguments.command[0]);
@@ -82,7 +82,7 @@ fn execute(arguments: &Arguments, context: &Context) -> io::Result<ExitStatus> {
                 SIGHUP => Signal::HUP,
                 _ => continue,
             };
-            // It may be gone already.
+            // The command may already be gone.
             let _ = rustix::process::kill_process(pid, signal);
         }
     });
@@ -92,7 +92,7 @@ fn execute(arguments: &Arguments, context: &Context) -> io::Result<ExitStatus> {
     status
 }
 
-/// A command as a session of its own.
+/// A command that is recorded as a session.
 struct Work {
     report: Report,
     call: ToolCall,
@@ -134,7 +134,7 @@ impl Work {
         )
     }
 
-    /// Nothing is run unprotected: who wants that need not ask for takeback.
+    /// Fails if nothing could be protected: a user who accepts that does not need takeback.
     fn begin(&self, opened: &Opened) -> Result<(), Failure> {
         let _progress = Progress::new("taking a checkpoint");
         self.tell(opened, ReportedEvent::TurnStart { prompt: Some(self.line.clone()) });
@@ -143,7 +143,7 @@ impl Work {
             Some(failure) => {
                 Err(Failure::new("no checkpoint could be taken; the command was not run")
                     .because_of(failure)
-                    .hint("put that right, or run the command without takeback"))
+                    .hint("fix the problem above, or run the command without takeback"))
             }
             None => Ok(()),
         }
@@ -169,7 +169,7 @@ impl Work {
     }
 }
 
-/// As a shell has it: a signal counts from 128 on.
+/// Returns the exit code that a shell would: 128 plus the number of a signal.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct ShowView {
     id: Oid,
-    /// Its number in the list: `2`, or `2.3` for a step.
+    /// The number in the list: `2`, or `2.3` for a step.
     number: Option<String>,
     time: String,
     /// `turn`, `step`, `manual`, or `safety` for a checkpoint that was taken before a rollback.
@@ -50,7 +50,7 @@ struct ShowView {
     turn: Option<TurnId>,
     tool: Option<String>,
     prompt: Option<String>,
-    /// The number of files and symlinks that it has.
+    /// The number of files and symlinks in it.
     files: Option<u64>,
     repository: Option<Head>,
     steps: Vec<StepView>,
@@ -97,7 +97,7 @@ fn is_part(row: &RowView, checkpoint: &Checkpoint) -> bool {
 }
 
 impl ShowView {
-    /// Makes a view of what the record says.
+    /// Makes a view from the record.
     fn new(checkpoint: &Checkpoint) -> ShowView {
         let record = &checkpoint.record;
         let call = record.call.as_ref();
@@ -128,13 +128,13 @@ impl ShowView {
         }
     }
 
-    /// Adds what is known of the turn that a step belongs to.
+    /// Adds the details of the turn that a step belongs to.
     fn with_turn(self, row: RowView) -> ShowView {
         let step = row.steps.into_iter().find(|step| step.id == self.id);
         ShowView { number: step.map(|step| step.number), prompt: row.prompt, ..self }
     }
 
-    /// Adds what is known of a row of the list.
+    /// Adds the details of a row of the list.
     fn with_row(self, row: RowView, changes: Vec<TreeChange>) -> ShowView {
         ShowView {
             number: Some(row.number.to_string()),
@@ -177,7 +177,7 @@ fn print(view: &ShowView) {
     print_list("Not covered", view.uncovered.iter().map(output::uncovered_line));
 }
 
-/// Prints the facts of a few words, each with its title.
+/// Prints the short facts, each with its title.
 fn print_facts(view: &ShowView) {
     let mut table = Table::new([Column::left(), Column::free().shrinks(0, 20)]).indented(2);
     let session = view.session.as_ref().zip(view.turn.as_ref()).map(|(session, turn)| match turn {
@@ -189,7 +189,10 @@ fn print_facts(view: &ShowView) {
         ("reason", Some(view.reason.clone())),
         ("name", view.name.clone()),
         ("pinned", view.pinned.then(|| "yes: it is never pruned".to_owned())),
-        ("late", view.late.then(|| "yes: the agent had gone on before it was complete".to_owned())),
+        (
+            "late",
+            view.late.then(|| "yes: the agent had moved on before it was complete".to_owned()),
+        ),
         ("session", session),
         ("tool", view.tool.clone()),
         ("covers", files),

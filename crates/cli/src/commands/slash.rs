@@ -1,5 +1,5 @@
-//! `/rollback` and `/undo`, typed inside an agent: the command that was typed is run by a second
-//! process, and what that says is the answer.
+//! `/rollback` and `/undo`, typed inside an agent: runs the typed command in a second process and
+//! prints its output.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -13,8 +13,8 @@ use crate::output;
 
 /// Run what was typed as `/rollback …` or `/undo …` inside an agent
 ///
-/// For the command files that `takeback install` writes. Nobody is asked, nothing is coloured, and
-/// errors are printed like everything else, because an agent shows only that.
+/// For the command files that `takeback install` writes. Asks no questions, uses no colours, and
+/// prints errors on standard output, because an agent shows only that.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// `rollback` or `undo`
@@ -30,13 +30,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         words => words.to_vec(),
     };
     let slash = SlashCommand::new(&arguments.command, rest)
-        .ok_or_else(|| Failure::new(format!("there is no /{}", arguments.command)))?;
+        .ok_or_else(|| Failure::new(format!("unknown command /{}", arguments.command)))?;
     println!("{}", answer(&slash, &context.directory, context));
-    // An agent that sees another code shows nothing else.
+    // With any other code, an agent would hide the output.
     Ok(ExitCode::SUCCESS)
 }
 
-/// What takeback says to that.
+/// Returns the output of takeback for that command.
 pub(crate) fn answer(slash: &SlashCommand, directory: &Path, context: &Context) -> String {
     let program = std::env::current_exe();
     let output = program.and_then(|program| {

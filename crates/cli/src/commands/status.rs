@@ -26,7 +26,7 @@ pub(crate) struct Arguments {}
 /// The state of everything, in short.
 #[derive(Serialize)]
 struct StatusView {
-    /// `None` if the directory is not one that takeback keeps checkpoints of.
+    /// `None` if the directory cannot be a workspace.
     workspace: Option<AnyPath>,
     /// False if checkpoints are switched off.
     enabled: bool,
@@ -56,7 +56,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
 fn look(context: &Context) -> Result<StatusView, Failure> {
     let opened = context.opened()?;
     let status = retention::read_status(opened)?;
-    // A directory that cannot be a workspace has no list, but everything else can be told.
+    // A directory that cannot be a workspace has no list, but everything else can be shown.
     let list = list::view(context).ok();
     let mut problems = Vec::new();
     let agents = agents::check_agents(&[], context, &mut problems)?;
@@ -82,7 +82,7 @@ fn print(view: &StatusView, context: &Context) {
     let workspace = view.workspace.as_ref().map(|path| output::tilde(&path.0, context));
     add(
         "Workspace",
-        Cell::new(workspace.as_deref().unwrap_or("none: this directory is no project")),
+        Cell::new(workspace.as_deref().unwrap_or("none: this directory is not a project")),
     );
     if !view.enabled {
         add("", Cell::styled(Style::Warning, "checkpoints are switched off"));
@@ -134,7 +134,7 @@ fn describe_agent(agent: &AgentView) -> Cell {
     };
     let fired = match &agent.last_fired {
         Some(time) => format!("hook last ran {}", output::local_time(time)),
-        None => "no hook ran yet".to_owned(),
+        None => "no hook has run yet".to_owned(),
     };
     Cell::new(format!("{}: {state}, {fired}", agent.title))
 }

@@ -11,8 +11,9 @@ use crate::failure::Failure;
 
 /// Take back what the agent changed in its last turn, and keep everything else
 ///
-/// Each file is merged: what the turn changed goes back, what you and other agents changed since
-/// stays. Files in which both changed the same lines are left alone and listed, unless --theirs,
+/// Each file is merged: the turn's changes are taken back, and changes that you and other agents
+/// made since stay. Files in which both changed the same lines are left alone and listed, unless
+/// --theirs,
 /// --ours or --markers says otherwise.
 #[derive(Args)]
 #[command(after_help = "\
@@ -20,8 +21,8 @@ Examples:
   takeback undo                 the last turn that changed files
   takeback undo --turn 3        the turn of row 3 of `takeback rollback`
   takeback undo --dry-run       show what would happen
-  takeback undo --theirs        where you changed the same: what was there before the turn
-  takeback rollback undo        take the undo back")]
+  takeback undo --theirs        in conflicts, restore the lines from before the turn
+  takeback rollback undo        undo the undo")]
 pub(crate) struct Arguments {
     /// The turn of this row of `takeback rollback`
     #[arg(long, value_name = "N")]
@@ -29,16 +30,17 @@ pub(crate) struct Arguments {
     /// Show what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Where both changed the same: what was there before the turn
+    /// In conflicts, restore the lines from before the turn
     #[arg(long, group = "conflicts")]
     theirs: bool,
-    /// Where both changed the same: what is there now
+    /// In conflicts, keep the present lines
     #[arg(long, group = "conflicts")]
     ours: bool,
-    /// Where both changed the same: both, between markers
+    /// In conflicts, write both versions between markers
     #[arg(long, group = "conflicts")]
     markers: bool,
-    /// Also what others may have changed: while their calls overlapped, or without a known end
+    /// Also take back changes that others may have made, because calls overlapped or have no known
+    /// end
     #[arg(long)]
     uncertain: bool,
     // Refused with a hint.

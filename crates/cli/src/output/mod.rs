@@ -45,7 +45,7 @@ use crate::failure::{self, Failure};
 use self::pager::Pager;
 use self::terminal::Size;
 
-/// The way of lines to the user.
+/// The state of the output.
 struct Output {
     sink: Sink,
     /// The pager's program and arguments.
@@ -59,7 +59,7 @@ enum Sink {
     Direct,
     /// Lines wait until it is known whether they fit on the screen.
     Waiting { size: Size, rows: usize, lines: Vec<Line> },
-    /// There are more lines than fit. Errors wait until the pager is gone.
+    /// There are more lines than fit. Errors wait until the pager is closed.
     Paged { size: Size, pager: Pager, errors: Vec<String> },
 }
 
@@ -71,11 +71,11 @@ enum Line {
 static OUTPUT: Mutex<Output> = Mutex::new(Output { sink: Sink::Direct, pager: None, error: None });
 
 fn output() -> MutexGuard<'static, Output> {
-    // A panic while a line was written leaves nothing half done that matters.
+    // A panic while a line was written leaves no state that matters half changed.
     OUTPUT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Decides about colours.
+/// Decides whether to use colours.
 pub(crate) fn set_colors(color: Color) {
     let choice = match color {
         Color::Auto => anstream::ColorChoice::Auto,
@@ -85,9 +85,9 @@ pub(crate) fn set_colors(color: Color) {
     choice.write_global();
 }
 
-/// Puts what is printed from now on into this pager if it is longer than the screen.
+/// Sends everything printed from now on to this pager if it is longer than the screen.
 pub(crate) fn use_pager(words: Vec<String>) {
-    // A terminal that does not know its size may be no terminal with a person before it.
+    // A terminal of unknown size may not have a user in front of it.
     if let Some(size) = Size::of(io::stdout()) {
         let mut output = output();
         output.pager = Some(words);
@@ -107,12 +107,13 @@ pub(crate) fn write_error_line(line: Arguments<'_>) {
     output().write(Line::Error(line.to_string()));
 }
 
-/// Writes everything that is still waiting. If it is in a pager, returns when that is gone.
+/// Writes everything that is still waiting. If there is a pager, waits until it is closed.
 pub(crate) fn flush() {
     output().flush();
 }
 
-/// Ends all output, and fails if some of it did not arrive. A reader that went away has seen enough.
+/// Ends all output, and fails if some of it did not arrive. A reader that went away is not an
+/// error.
 pub(crate) fn finish() -> Result<(), Failure> {
     let mut output = output();
     output.flush();
@@ -154,7 +155,7 @@ impl Output {
                 self.note(written);
             }
             Line::Output(_) => {}
-            // If standard error is closed, there is no way left to say so.
+            // If standard error is closed, there is nowhere to report it.
             Line::Error(line) => drop(writeln!(anstream::stderr().lock(), "{line}")),
         }
     }
@@ -195,7 +196,7 @@ impl Output {
             }
             Sink::Paged { size, pager, errors } => {
                 pager.end();
-                // The user left the pager; what comes now is something else.
+                // The user closed the pager, so its broken pipe does not concern later output.
                 self.error.take_if(|error| error.kind() == ErrorKind::BrokenPipe);
                 errors.into_iter().for_each(|line| self.write_now(&Line::Error(line)));
                 self.sink = Sink::Waiting { size, rows: 0, lines: Vec::new() };
@@ -246,7 +247,7 @@ pub(crate) fn print_json(value: &impl Serialize) {
     for character in json.chars() {
         match character {
             '\n' => out.push('\n'),
-            // Only strings have any, and there the escape means the same.
+            // Such characters occur only in strings, where the escape means the same.
             _ if text::is_armed(character) => {
                 out.push_str(&format!("\\u{:04x}", u32::from(character)));
             }
@@ -277,16 +278,16 @@ pub(crate) fn print_section(
     }
 }
 
-/// Prints something that the user should know although the command goes on.
+/// Prints a warning. The command goes on.
 pub(crate) fn warn(text: &str) {
     eprintln!("{} {}", paint(Style::Warning, "warning:"), disarm(text));
 }
 
-/// Says what became of a restore that was cut off.
+/// Reports how an interrupted restore was recovered.
 pub(crate) fn report_recovery(recovery: &Recovery) {
     let (what, left) = match recovery {
-        Recovery::Finished(left) => ("was interrupted and is finished now", left),
-        Recovery::Reverted(left) => ("was interrupted and is taken back now", left),
+        Recovery::Finished(left) => ("was interrupted and has been finished", left),
+        Recovery::Reverted(left) => ("was interrupted and has been reverted", left),
         Recovery::Failed(error) => {
             let error = failure::chain(error);
             return warn(&format!("an interrupted restore could not be finished: {error}"));
@@ -296,15 +297,16 @@ pub(crate) fn report_recovery(recovery: &Recovery) {
     left.iter().for_each(|path| eprintln!("  left as it is, because it changed meanwhile: {path}"));
 }
 
-/// Says that another process keeps the user waiting.
+/// Tells the user that another process holds up the command.
 pub(crate) fn report_waiting(process: Option<u32>) {
     let id = process.map(|id| format!(" (pid {id})")).unwrap_or_default();
-    // At once, not in the order of other lines: the wait is now. A progress may be in the way.
+    // Print this at once, ahead of buffered lines: the user is waiting now. It may have to replace
+    // a progress line.
     let begin = if io::stderr().is_terminal() { "\r\u{1b}[K" } else { "" };
     let _ = writeln!(io::stderr(), "{begin}waiting for another takeback process{id} …");
 }
 
-/// Asks the user whether to go on with what was just shown, and fails if not.
+/// Asks the user to confirm the plan that was just shown, and fails if the answer is no.
 pub(crate) fn go_on() -> Result<(), Failure> {
     match is_agreed("Go on?") {
         true => Ok(()),
@@ -314,7 +316,7 @@ pub(crate) fn go_on() -> Result<(), Failure> {
 
 /// Asks the user a question.
 pub(crate) fn is_agreed(question: &str) -> bool {
-    // The user has to see what the question is about.
+    // The user must see the output that the question is about.
     flush();
     let mut stderr = io::stderr().lock();
     let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());

@@ -11,7 +11,7 @@ use signal_hook::consts::SIGINT;
 /// A pager that is running.
 pub(super) struct Pager {
     child: Child,
-    /// `None` once everything was said.
+    /// `None` once all output is written.
     input: Option<AutoStream<Box<dyn Write + Send>>>,
     is_over: Arc<AtomicBool>,
 }
@@ -20,7 +20,8 @@ impl Pager {
     /// Starts a pager, given its program and arguments. `None` if there is no such program.
     pub(super) fn start(words: &[String]) -> Option<Pager> {
         let (program, arguments) = words.split_first()?;
-        // Ctrl-C means the pager, which goes on. Once the pager is gone it means takeback again.
+        // Ctrl-C is for the pager, which handles it. Once the pager is closed, it is for takeback
+        // again.
         let is_over = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&is_over)).ok()?;
         let mut command = Command::new(program);
@@ -55,7 +56,7 @@ impl Pager {
     }
 }
 
-/// Returns whether standard output gets colours: the pager shows them for it.
+/// Returns the colour choice for standard output, which also holds for the pager.
 fn color_choice() -> ColorChoice {
     AutoStream::choice(&io::stdout())
 }

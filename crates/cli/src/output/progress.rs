@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use super::terminal::Size;
 use super::text::{disarm, shorten, width_of};
 
-/// Nothing is shown about what is done sooner.
+/// Nothing is shown for work that ends sooner.
 const DELAY: Duration = Duration::from_secs(1);
 
 const REFRESH: Duration = Duration::from_millis(200);
 
-/// Shows on standard error how long something has been going on, or how far it is. Ends with the
-/// value.
+/// Shows on standard error how long something has taken, or how far it has come. The display ends
+/// when the value is dropped.
 pub(crate) struct Progress {
     counts: Arc<Counts>,
     /// Dropped to end the thread.
@@ -33,12 +33,12 @@ struct Counts {
 }
 
 impl Progress {
-    /// Shows how long something has been going on.
+    /// Shows how long something has taken.
     pub(crate) fn new(what: &str) -> Progress {
         Progress::start(what, None)
     }
 
-    /// Shows how many there are already, as [`Progress::step`] says.
+    /// Shows the count that [`Progress::step`] sets.
     pub(crate) fn counting(what: &str, noun: &'static str) -> Progress {
         Progress::start(what, Some(noun))
     }
@@ -66,7 +66,7 @@ impl Progress {
         Progress { counts, running: Some(running), thread: Some(thread) }
     }
 
-    /// Says how many are done, and of how many if that is known.
+    /// Sets how many are done, and the total if it is known.
     pub(crate) fn step(&self, done: u64, total: Option<u64>) {
         self.counts.done.store(done, Ordering::Relaxed);
         self.counts.total.store(total.unwrap_or(0), Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Counts {
     }
 }
 
-/// Replaces a line of so many columns, and returns the width of the new one.
+/// Replaces a line of the given width, and returns the width of the new one.
 fn show(text: &str, shown: usize) -> usize {
     if text.is_empty() && shown == 0 {
         return 0;

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Cells disarm their text, so callers need not. Columns that do not fit are shortened in the order
-//! of their ranks, the lowest rank first; what has no rank is shortened only if everything else was.
+//! of their ranks, the lowest rank first; columns without a rank are shortened only after all
+//! others.
 
 use super::style::{Style, paint};
 use super::terminal;
@@ -16,13 +17,13 @@ use super::text::{disarm, shorten, shorten_start, width_of};
 /// The space between two columns.
 const GAP: usize = 2;
 
-/// A column and what may happen to it if the terminal is narrow.
+/// A column, and how it may shrink on a narrow terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     alignment: Alignment,
-    /// The width that it has even if all its cells are shorter.
+    /// The minimum width, even if all cells are shorter.
     at_least: usize,
-    /// The width that longer cells are shortened to, however wide the terminal is.
+    /// The maximum width of cells, even on a wide terminal.
     at_most: usize,
     shrinks: Option<Shrinks>,
     keeps_end: bool,
@@ -101,7 +102,7 @@ impl Cell {
         Cell { style: Some(style), ..Cell::new(text) }
     }
 
-    /// Puts something before and after the text that stays when the text is shortened.
+    /// Puts text before and after the cell's text, which stays when that is shortened.
     pub(crate) fn between(self, before: &str, after: &str) -> Cell {
         Cell { before: disarm(before), after: disarm(after), ..self }
     }
@@ -155,7 +156,7 @@ impl Table {
         Table { columns: columns.into_iter().collect(), rows: Vec::new(), indent: 0 }
     }
 
-    /// Puts so many spaces before each row.
+    /// Indents each row by this many spaces.
     pub(crate) fn indented(self, indent: usize) -> Table {
         Table { indent, ..self }
     }
@@ -188,7 +189,7 @@ impl Table {
         whole.map(|line| format!("{indent}{line}").trim_end().to_owned()).collect()
     }
 
-    /// Returns the width of a column: that of its widest cell. A column without text has none.
+    /// Returns the width of a column: the width of its widest cell, or 0 without text.
     fn widest(&self, at: usize) -> usize {
         match self.rows.iter().map(|row| row[at].width()).max() {
             Some(widest) if widest > 0 => widest.max(self.columns[at].at_least),
@@ -196,8 +197,8 @@ impl Table {
         }
     }
 
-    /// Shortens columns, in the order of their ranks, until every row fits. Then gives back what
-    /// leaving out whole columns freed beyond need.
+    /// Shortens columns, in the order of their ranks, until every row fits. Then gives back any
+    /// width that leaving out whole columns freed in excess.
     fn fit(&mut self, widths: &mut [usize], columns: usize) {
         let full = (self.rows.clone(), widths.to_vec());
         let mut ranked: Vec<(u8, usize, usize)> = (0..self.columns.len())
@@ -229,8 +230,8 @@ impl Table {
         }
     }
 
-    /// Gives a column another width, computed from the present one: for all rows alike, or for each
-    /// row if the cells of the column are free.
+    /// Changes the width of a column, computed from the present one: for all rows alike, or for
+    /// each row separately if the column is free.
     fn resize(
         &mut self,
         at: usize,
@@ -277,7 +278,7 @@ impl Table {
         }
     }
 
-    /// Renders a row. If it is still too long, what does not fit is cut off.
+    /// Renders a row. If it is still too long, the rest is cut off.
     fn line(&self, row: &[Cell], widths: &[usize], columns: Option<usize>) -> String {
         let mut left = columns.map_or(usize::MAX, |columns| columns.saturating_sub(self.indent));
         let mut line = String::new();
@@ -358,7 +359,7 @@ mod tests {
             plain(table(&ROWS), Some(28)),
             [" 1  write t…  “make it work”", "22  run       “go on”", " 3"]
         );
-        // What is freed beyond need is given back.
+        // Width that was freed in excess is given back.
         assert_eq!(
             plain(table(&[["1", "a reason", "a long mark", ""]]), Some(12)),
             ["1  a reason"]

@@ -12,7 +12,7 @@ pub(crate) struct Size {
 
 impl Size {
     /// Returns the size of the terminal behind a stream. `None` if the stream is not a terminal, or
-    /// is one that does not know its size.
+    /// the terminal does not report a size.
     pub(crate) fn of(stream: impl AsFd) -> Option<Size> {
         let (width, height) = terminal_size::terminal_size_of(stream)?;
         Some(Size { columns: usize::from(width.0), rows: usize::from(height.0) })

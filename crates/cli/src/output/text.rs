@@ -40,8 +40,8 @@ pub(crate) fn width_of(text: &str) -> usize {
     text.width()
 }
 
-/// Shortens a text to so many columns, with `…` for the end that is missing. Characters that are
-/// shown as one are kept or left out together.
+/// Shortens a text to this many columns, with `…` for the missing end. Characters that are
+/// displayed as one are kept or dropped together.
 pub(crate) fn shorten(text: &str, columns: usize) -> String {
     // Shortening has to be cheap for text of any length, so it stops where the columns end.
     let Some(end) = end_of_prefix(text.graphemes(true), columns) else { return text.to_owned() };
@@ -49,7 +49,7 @@ pub(crate) fn shorten(text: &str, columns: usize) -> String {
     if columns == 0 { String::new() } else { format!("{}…", &text[..kept]) }
 }
 
-/// Shortens a text to so many columns, with `…` for the beginning that is missing. The end of a path
+/// Shortens a text to this many columns, with `…` for the missing beginning. The end of a path
 /// says more than its beginning.
 pub(crate) fn shorten_start(text: &str, columns: usize) -> String {
     if columns == 0 || width_of(text) <= columns {
@@ -59,7 +59,7 @@ pub(crate) fn shorten_start(text: &str, columns: usize) -> String {
     format!("…{}", &text[text.len() - kept..])
 }
 
-/// Returns how many bytes of these graphemes fit into so many columns. `None` if all do.
+/// Returns how many bytes of these graphemes fit into this many columns. `None` if all do.
 fn end_of_prefix<'t>(graphemes: impl Iterator<Item = &'t str>, columns: usize) -> Option<usize> {
     let (mut end, mut used) = (0, 0);
     for grapheme in graphemes {

@@ -13,11 +13,11 @@ use crate::session::Session;
 /// One session of an agent.
 pub(crate) struct Agent {
     base: PathBuf,
-    /// Where it works.
+    /// The directory that it works in.
     pub(crate) cwd: PathBuf,
-    /// What every event of it has.
+    /// The fields of all its events.
     pub(crate) fields: Value,
-    /// Whether its calls have ids.
+    /// True if its calls have ids.
     pub(crate) names_calls: bool,
     calls: usize,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Call {
 }
 
 impl Agent {
-    /// The agent `mine`, in the project.
+    /// Makes a session of the agent `mine` in the project.
     pub(crate) fn new(session: &Session, name: &str) -> Agent {
         Agent {
             base: session.base(),
@@ -40,7 +40,7 @@ impl Agent {
         }
     }
 
-    /// Reports something; whatever it is, the agent must not notice.
+    /// Reports an event, which must not disturb the agent. Returns standard error.
     pub(crate) fn report(&self, event: Value) -> String {
         let output = hook(&self.base, &["hook", "generic"], &self.event(event));
         assert_eq!(output.status.code(), Some(0));
@@ -48,12 +48,12 @@ impl Agent {
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// Reports something of which nothing may go wrong.
+    /// Reports an event, which must cause no failure.
     pub(crate) fn tell(&self, event: Value) {
         assert_eq!(self.report(event), "");
     }
 
-    /// An event with what all events have.
+    /// Makes an event with the fields that all events have.
     pub(crate) fn event(&self, mut event: Value) -> Vec<u8> {
         let all = event.as_object_mut().unwrap();
         all.entry("cwd").or_insert(json!(self.cwd));
@@ -63,12 +63,12 @@ impl Agent {
         event.to_string().into_bytes()
     }
 
-    /// The user says something: a turn begins.
+    /// Begins a turn with a prompt of the user.
     pub(crate) fn hears(&self, prompt: &str) {
         self.tell(json!({ "event": "turn_start", "prompt": prompt }));
     }
 
-    /// What a call has besides its event.
+    /// Makes the fields of a new call.
     pub(crate) fn call(&mut self, tool: &str, input: Value) -> Call {
         self.calls += 1;
         let mut fields = json!({ "tool": tool });
@@ -89,7 +89,7 @@ impl Agent {
         self.tell(call.event("after_tool"));
     }
 
-    /// Writes a file with a tool for it.
+    /// Writes a file with a tool call.
     pub(crate) fn writes(&mut self, path: &str, content: &str) {
         let call = self.begins("Write", json!({ "path": path, "content": content }));
         let path = self.cwd.join(path);
@@ -98,7 +98,7 @@ impl Agent {
         self.finishes(&call);
     }
 
-    /// Runs a command in a real shell.
+    /// Runs a command in a real shell, as a tool call.
     pub(crate) fn runs(&mut self, command: &str) {
         let call = self.begins("Bash", json!({ "command": command }));
         let mut shell = Command::new("/bin/sh");
@@ -107,18 +107,18 @@ impl Agent {
         self.finishes(&call);
     }
 
-    /// Says that it runs a command that is better not run.
+    /// Reports a command without running it.
     pub(crate) fn pretends(&mut self, command: &str) {
         let call = self.begins("Bash", json!({ "command": command }));
         self.finishes(&call);
     }
 
-    /// The turn is over.
+    /// Ends the turn.
     pub(crate) fn is_done(&self) {
         self.tell(json!({ "event": "turn_end" }));
     }
 
-    /// A whole turn that writes one file.
+    /// Plays a whole turn that writes one file.
     pub(crate) fn turn(&mut self, prompt: &str, path: &str, content: &str) {
         self.hears(prompt);
         self.writes(path, content);
@@ -134,12 +134,12 @@ impl Call {
     }
 }
 
-/// What takeback makes of an event.
+/// Runs a hook with an event.
 pub(crate) fn hook(base: &Path, arguments: &[&str], event: &[u8]) -> Output {
     hook_with(base, arguments, event, &[])
 }
 
-/// The same in another environment.
+/// Runs a hook with an event and these environment variables.
 pub(crate) fn hook_with(
     base: &Path,
     arguments: &[&str],
@@ -158,22 +158,22 @@ pub(crate) fn hook_with(
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It need not read what it has no use for.
+    // The hook may ignore its input.
     let _ = child.stdin.take().unwrap().write_all(event);
     child.wait_with_output().unwrap()
 }
 
-/// The rows of a workspace's list.
+/// Returns the rows of a workspace's list.
 pub(crate) fn rows(session: &Session) -> Vec<Value> {
     session.json(&["rollback"])["checkpoints"].as_array().unwrap().clone()
 }
 
-/// The reasons of a row's steps.
+/// Returns the reasons of a row's steps.
 pub(crate) fn steps(row: &Value) -> Vec<&str> {
     row["steps"].as_array().unwrap().iter().map(|step| step["reason"].as_str().unwrap()).collect()
 }
 
-/// Asks until the answer is yes: for what happens in the background.
+/// Waits until a condition holds: for work in the background.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..3_000 {
         if is_so() {
@@ -190,12 +190,12 @@ pub(crate) fn configure(session: &Session, text: &str) {
     fs::write(session.base().join(".takeback/config.toml"), text).unwrap();
 }
 
-/// The ledger itself.
+/// Opens the database of the ledger.
 pub(crate) fn ledger(session: &Session) -> rusqlite::Connection {
     rusqlite::Connection::open(session.base().join(".takeback/state.db")).unwrap()
 }
 
-/// Bytes that no compression makes smaller.
+/// Returns bytes that do not compress.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -206,7 +206,7 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Everything below a directory: paths, modes, contents.
+/// Reads everything below a directory: paths, modes, contents.
 pub(crate) fn everything(path: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(path).unwrap() {

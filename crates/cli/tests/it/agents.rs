@@ -331,7 +331,7 @@ fn files_changed_since_the_rollback_are_not_in_the_notice() {
     assert!(text.starts_with("takeback restored this file in"), "{text}");
     assert!(text.ends_with("\n- written.txt (deleted)"), "{text}");
 
-    // The rollback is undone, so nothing of it is left to tell.
+    // The rollback is undone, so there is no notice about it.
     let scene = Scene::new("claude");
     scene.turn(story_of("claude"));
     for command in [&["rollback", "1", "--yes"][..], &["rollback", "undo", "--yes"]] {

@@ -106,7 +106,7 @@ fn three_agents_in_one_workspace_are_told_apart() {
     gemini.hears("ask gemini");
     claude.writes("a", "claude");
     codex.writes("b", "codex");
-    // The calls overlap; one is a shell command, which does not name what it changes.
+    // The calls overlap; one is a shell command, which does not name the files it changes.
     let (mine, theirs) = (codex.write("b2"), gemini.write("c"));
     codex.begins(&mine);
     gemini.begins(&theirs);

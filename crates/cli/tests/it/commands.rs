@@ -1,4 +1,4 @@
-//! The commands and their options: what each takes, what it refuses, what it prints.
+//! The commands and their options: accepted arguments, refusals and output.
 
 use serde_json::json;
 
@@ -461,7 +461,7 @@ $ takeback checkpoint --name list
 #[test]
 fn the_status_is_one_page() {
     let mut session = with_two_turns();
-    // How large the store is depends on how long its paths are.
+    // The size of the store depends on the length of its paths.
     session.replace(|line| match line.split_once(" of at most 2.1 GB") {
         Some((_, rest)) => format!("Store        <size> of at most 2.1 GB{rest}"),
         None => line.to_owned(),
@@ -479,7 +479,7 @@ Newest       <time>  before Bash: sed -i s/old/new/ config.py  “rename the set
 Store        <size> of at most 2.1 GB; 1 workspace
 Agents       none found on this machine
 $ takeback -C .. status
-Workspace    none: this directory is no project
+Workspace    none: this directory is not a project
 Checkpoints  0
 Store        <size> of at most 2.1 GB; 1 workspace
 Agents       none found on this machine
@@ -536,8 +536,8 @@ Looking after:
   sessions     List, show, search and edit the sessions of all agents
   checkpoints  Maintain the store of all checkpoints
   config       Show the settings in force and where each comes from
-  explain      Say what takeback makes of a shell command: does it change files, what can't be undone
-  demo         See it work on a scratch project
+  explain      Explain a shell command: whether it changes files, and what cannot be undone
+  demo         Watch takeback work on a scratch project
 
 For agents:
   run          Run a command between two checkpoints: for agents without hooks

@@ -53,7 +53,7 @@ fn an_installed_agent_is_checked() {
     let output = session.output(&["doctor"]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("the hooks in Claude Code are of another version"), "{text}");
+    assert!(text.contains("the hooks in Claude Code are from another version"), "{text}");
     fs::write(&path, "{").unwrap();
     let view = session.json(&["doctor"]);
     assert_eq!(find_agent(&view, "claude").unwrap()["user"], "unreadable");

@@ -122,7 +122,7 @@ fn granularity_turn_makes_no_steps() {
     agent.writes("b", "1");
     agent.is_done();
     assert_eq!(steps(&rows(&session)[0]), ["before Write a"]);
-    // The changes of the turn are known all the same.
+    // The changes of the turn are known nevertheless.
     session.write("c", "mine");
     session.output(&["undo"]);
     assert_eq!((session.read("a"), session.read("c")), ("1".into(), "mine".into()));

@@ -179,7 +179,7 @@ fn a_workspace_is_found_from_below() {
     );
 }
 
-/// A home directory is never captured as a whole, whatever an agent reports.
+/// A home directory is never captured as a whole, no matter what an agent reports.
 #[test]
 fn work_in_the_home_directory_protects_the_files_that_are_named() {
     let session = Session::new();

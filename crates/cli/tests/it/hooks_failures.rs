@@ -1,4 +1,5 @@
-//! Failures of a hook are never fatal and never silent; secrets and control characters stay in.
+//! Failures of a hook are never fatal and never silent; secrets and control characters never leak
+//! into output.
 
 use std::fs;
 use std::path::Path;

@@ -220,7 +220,7 @@ Would restore:
   a
 Would delete:
   notes
-Changed by others since the agent (the safety checkpoint keeps it):
+Edited since the agent, by you or others (kept in the safety checkpoint):
   notes
 Conversation: 1 message taken back.
 The prompt was:

@@ -1,5 +1,5 @@
-//! What somebody could have lost: files that came into view, files that are gone altogether, and
-//! calls that nobody protected.
+//! Ways to lose files: files that became covered, workspaces that are gone, and calls that were not
+//! protected.
 
 use std::fs;
 use std::path::Path;
@@ -101,7 +101,7 @@ fn a_single_file_that_is_gone_comes_back() {
     assert_eq!(read(&file), "mine");
 }
 
-/// `rm -rf` of the project that the agent works in: what takeback is for.
+/// The agent runs `rm -rf` on the project that it works in.
 #[test]
 fn a_workspace_that_is_gone_comes_back() {
     let session = Session::new();
@@ -126,13 +126,13 @@ fn a_workspace_that_is_gone_comes_back() {
         (&done["restored"], read(&gone.join("src/lib.rs"))),
         (&planned["restored"], "mine".into())
     );
-    // And work goes on in it.
+    // The restored workspace can be used as before.
     agent.turn("once more", "src/lib.rs", "yours");
     session.json(&["-C", name, "undo"]);
     assert_eq!(read(&gone.join("src/lib.rs")), "mine");
 }
 
-/// Made anew by hand, it is no project any more, but one above it is.
+/// Recreated by hand, the directory is no longer a project, but one above it is.
 #[test]
 fn a_workspace_that_is_known_by_its_path_is_meant_by_it() {
     let session = Session::new();
@@ -264,7 +264,8 @@ fn what_a_call_named_in_an_excluded_directory_is_undone() {
     assert_eq!((session.read("build/x"), &undone["restored"]), ("old".into(), &json!(["build/x"])));
 }
 
-/// `cd ../other && …` in a shell that stays: the end of the call comes from somewhere else.
+/// After `cd ../other && …` in a persistent shell, the end of the call is reported from another
+/// directory.
 #[test]
 fn a_call_ends_where_it_began() {
     let session = Session::new();
@@ -287,7 +288,7 @@ fn a_call_ends_where_it_began() {
     assert_eq!(read(&other.join("a")), "0");
 }
 
-/// Something that the turn made, and that somebody removed since, is no obstacle.
+/// A file that the turn created and the user has removed since is no obstacle.
 #[test]
 fn what_the_turn_made_and_is_gone_since_is_in_nobodys_way() {
     let session = Session::new();

@@ -1,4 +1,4 @@
-//! Where files, conversation and what is said could have told different stories.
+//! Cases in which files, conversation and messages could contradict each other.
 
 use std::fs;
 use std::io::Read;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, configure, eventually, ledger, rows, steps};
 use crate::session::{Session, first_in};
 
-/// What is left of a conversation.
+/// Returns the messages that are not undone.
 fn conversation(session: &Session) -> Vec<String> {
     let connection = ledger(session);
     let mut statement =
@@ -19,12 +19,12 @@ fn conversation(session: &Session) -> Vec<String> {
     contents.collect::<Result<_, _>>().unwrap()
 }
 
-/// Where the store keeps the only workspace.
+/// Returns the directory of the only workspace in the store.
 fn workspace(session: &Session) -> PathBuf {
     first_in(&session.base().join(".takeback/checkpoints/store/workspaces"))
 }
 
-/// Somebody who uses the workspace until this is dropped.
+/// A process that uses the workspace until this is dropped.
 struct User(Child);
 
 impl User {
@@ -141,7 +141,7 @@ fn own_numbers_of_turns_are_none_of_the_agents() {
     assert_eq!(session.read("a"), "4");
 }
 
-/// Agents that count anew in each process, and those that count from where a rollback went to.
+/// Some agents restart their count in each process, or after a rollback.
 #[test]
 fn a_turn_whose_name_comes_again_is_another_one() {
     let session = Session::new();
@@ -185,7 +185,7 @@ fn rollbacks_of_files_and_of_the_conversation_alone_are_undone_one_by_one() {
     assert_eq!((session.read("a"), conversation(&session).len()), ("2".into(), 1));
 }
 
-/// What could not be written into the ledger in time waits in the spool.
+/// Events that could not be written into the ledger in time wait in the spool.
 #[test]
 fn a_turn_that_the_ledger_learns_of_late_is_the_one_that_goes_back() {
     let session = Session::new();
@@ -357,7 +357,7 @@ fn a_rollback_that_is_killed_has_its_files_and_its_conversation_at_one_place() {
         child.kill().unwrap();
         child.wait().unwrap();
         let next = session.output(&["checkpoint"]);
-        finished += usize::from(said(&next).contains("is finished now"));
+        finished += usize::from(said(&next).contains("has been finished"));
         let first = session.read(&names[0]);
         assert!(names.iter().all(|name| session.read(name) == first), "a mixed tree");
         let left = if first == "1\n" { vec!["1"] } else { vec!["1", "2"] };

@@ -1,4 +1,4 @@
-//! Sessions with the program: what was typed, what came back.
+//! Sessions with the program: commands and their output.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,6 +7,7 @@ mod agents;
 mod agents_concurrent;
 mod commands;
 mod doctor;
+mod documents;
 mod hooks;
 mod hooks_concurrent;
 mod hooks_failures;

@@ -1,6 +1,6 @@
-//! A home directory that takeback 0.1 wrote is read by the program of today.
+//! A home directory that takeback 0.1 wrote can be read by the current version.
 //!
-//! `tests/fixtures/make-home-0.1.sh` made the archive; what it did is what is expected here. Only
+//! `tests/fixtures/make-home-0.1.sh` made the archive, and the tests expect what it did. Only
 //! JSON is compared, because texts may change while formats may not.
 
 use std::fs;
@@ -18,7 +18,7 @@ use crate::session::Session;
 /// The directory in which the archive was made.
 pub(crate) const OLD: &str = "/tmp/takeback-fixture";
 
-/// Unpacks the archive as it is: the history belongs to a directory that is gone.
+/// Unpacks the archive unchanged: the history belongs to a directory that is gone.
 pub(crate) fn unpacked_home() -> Session {
     let session = Session::new();
     let archive =
@@ -43,8 +43,8 @@ pub(crate) fn moved_home() -> Session {
     session
 }
 
-/// Returns the paths and contents of the project, without `.git`. Of a link, its target is the
-/// content; of a directory, nothing is.
+/// Returns the paths and contents of the project, without `.git`. The content of a link is its
+/// target; a directory has none.
 fn project_files(session: &Session) -> Vec<(String, String)> {
     fn walk(root: &Path, at: &Path, files: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(at).unwrap() {
@@ -336,7 +336,7 @@ fn the_rollback_and_the_undo_of_0_1_are_undone_and_redone() {
 #[test]
 fn turns_of_the_old_history_are_undone() {
     let session = moved_home();
-    // The newest that changed files and is not undone yet.
+    // The newest turn that changed files and is not undone yet.
     let undone = session.json(&["undo"]);
     assert_eq!((&undone["deleted"], &undone["restored"]), (&json!(["late.txt"]), &json!([])));
     let undone = session.json(&["undo", "--turn", "5"]);

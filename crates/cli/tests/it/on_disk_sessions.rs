@@ -1,4 +1,4 @@
-//! A ledger that takeback 0.1 wrote, and what waits in its spool, is read by the program of today.
+//! A ledger that takeback 0.1 wrote, including its spool, can be read by the current version.
 
 use std::fs;
 use std::io::Write;
@@ -49,7 +49,7 @@ fn events_in_the_old_spool_are_taken_in() {
 
 #[test]
 fn old_notices_are_taken_once() {
-    // Without a move: notices say where the files were.
+    // The history is not moved here: notices name the old paths.
     let session = unpacked_home();
     let mut client = Client::new(&session);
     let mut take = || client.call("notices.take", json!({ "agent": "mine", "session": "s2" }));

@@ -1,5 +1,5 @@
-//! The ways in which other tools are known to lose data, each as a promise not to: those of
-//! `hermes.md` and of `myrm.md` that concern checkpoints.
+//! Known ways in which Hermes and Myrm lose checkpoint data. Each test shows that takeback does
+//! not.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -38,8 +38,8 @@ fn start(session: &Session, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Hermes: the snapshot before a rollback failed, the rollback went on all the same, overwrote
-/// everything and said that a snapshot had been saved.
+/// Hermes: the snapshot before a rollback failed, but the rollback continued, overwrote everything
+/// and reported that a snapshot had been saved.
 #[test]
 fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
     let session = Session::new();
@@ -71,7 +71,7 @@ fn a_nested_repository_is_captured_like_any_other_directory() {
     assert_eq!(everything(&session.project().join("vendor/lib/.git")), before);
 }
 
-/// Hermes: what was ignored, excluded by default or too large did not come back, without a word.
+/// Hermes: files that were ignored, excluded by default or too large were silently not restored.
 #[test]
 fn what_is_not_protected_is_said_and_secrets_are_protected() {
     let mut session = Session::new();
@@ -113,8 +113,8 @@ Done. `takeback rollback undo` takes this back.
     assert_eq!(session.read(".env"), "KEY=1");
 }
 
-/// Hermes: attributes of the project and of the user, and variables of git's, changed bytes or
-/// broke the store.
+/// Hermes: attributes of the project and of the user, and git's environment variables, changed
+/// bytes or broke the store.
 #[test]
 fn bytes_in_are_bytes_out_whatever_git_is_told() {
     let session = Session::new();
@@ -160,8 +160,8 @@ fn empty_directories_and_all_permission_bits_come_back() {
     assert_eq!((mode(&session, "secret"), mode(&session, "tool")), (0o600, 0o751));
 }
 
-/// Hermes: a checkpoint that was killed left a lock file, and all later ones failed, silently:
-/// 1,666 times in five weeks.
+/// Hermes: a checkpoint that was killed left a lock file, and all later ones failed silently: 1,666
+/// times in five weeks.
 #[test]
 fn a_checkpoint_that_is_killed_is_in_nobodys_way() {
     let session = Session::new();
@@ -171,7 +171,7 @@ fn a_checkpoint_that_is_killed_is_in_nobodys_way() {
     let mut agent = Agent::new(&session, "s1");
     for tries in 0..8 {
         let mut child = start(&session, &["checkpoint"]);
-        // From before it has begun until after it is done.
+        // The kills range from before it has begun until after it is done.
         for _ in 0..tries * 2000 {
             std::hint::black_box(std::process::id());
             std::thread::yield_now();
@@ -221,14 +221,14 @@ fn a_restore_that_is_killed_is_finished_or_taken_back() {
     assert!(interrupted > 0, "no restore was killed in time");
 }
 
-/// Hermes: one unreadable file, and there was no checkpoint at all.
+/// Hermes: a single unreadable file prevented every checkpoint.
 #[test]
 fn an_unreadable_file_costs_nothing_but_itself() {
     let session = Session::new();
     session.write("a", "1");
     session.write("locked", "1");
     fs::set_permissions(session.project().join("locked"), Permissions::from_mode(0o000)).unwrap();
-    // Nothing is unreadable for root.
+    // For root, nothing is unreadable.
     for path in ["", "project", "project/a", "project/locked"] {
         let _ = chown(session.base().join(path), Some(65534), Some(65534));
     }
@@ -291,7 +291,7 @@ fn the_oldest_checkpoint_at_the_limit_can_be_restored() {
     assert_eq!(session.read("a"), "5");
 }
 
-/// Hermes: pruning wrote all commits anew, so ids shown earlier were gone and dates changed.
+/// Hermes: pruning rewrote all commits, so earlier ids became invalid and dates changed.
 #[test]
 fn ids_and_times_outlive_pruning() {
     let session = Session::new();
@@ -354,7 +354,7 @@ fn a_checkpoint_of_nothing_can_be_restored() {
     assert_eq!(fs::read_dir(session.project()).unwrap().count(), 0);
 }
 
-/// Hermes: a garbage collection that was cut off left temporary packs, until the store had 24 GB.
+/// Hermes: an interrupted garbage collection left temporary packs, until the store had 24 GB.
 #[test]
 fn what_an_interrupted_gc_leaves_is_swept() {
     let session = Session::new();
@@ -415,7 +415,8 @@ fn a_single_file_keeps_the_conversation() {
     assert_eq!(left, 1);
 }
 
-/// Hermes: every model call was a "turn", where its documents say every user message.
+/// Hermes: every model call counted as a "turn", although its documentation says every user
+/// message.
 #[test]
 fn a_turn_is_one_user_message_and_all_its_work() {
     let session = Session::new();
@@ -431,7 +432,7 @@ fn a_turn_is_one_user_message_and_all_its_work() {
 }
 
 /// Hermes: a regular expression for destructive commands missed 38 of 50 real ones. Myrm's missed
-/// what has no telling name at all.
+/// all commands without a telling name.
 #[test]
 fn commands_that_their_expressions_missed_make_checkpoints() {
     let session = Session::new();
@@ -461,7 +462,7 @@ fn commands_that_their_expressions_missed_make_checkpoints() {
     assert_eq!(reasons, missed.map(|command| json!(format!("before Bash: {command}"))));
 }
 
-/// Hermes and Myrm: harmless commands were taken for destructive ones.
+/// Hermes and Myrm: harmless commands were mistaken for destructive ones.
 #[test]
 fn harmless_commands_make_none() {
     let session = Session::new();

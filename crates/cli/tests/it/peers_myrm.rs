@@ -1,4 +1,5 @@
-//! What Myrm's page promises about checkpoints, and what really has to hold for that.
+//! Promises that Myrm makes about checkpoints, and that takeback keeps. Each test names Myrm's own
+//! behaviour.
 
 use std::fs;
 
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, configure, eventually, ledger, rows};
 use crate::session::Session;
 
-/// There: after the time limit the tool ran while the snapshot went on, so it could capture the
+/// Myrm: after the time limit the tool ran while the snapshot went on, so it could capture the
 /// state after the command.
 #[test]
 fn a_checkpoint_that_may_have_come_too_late_says_so() {
@@ -23,7 +24,7 @@ fn a_checkpoint_that_may_have_come_too_late_says_so() {
     assert_eq!(rows(&session)[0]["late"], true);
 }
 
-/// There: a checkpoint that is complete before the tool runs is the exception.
+/// Myrm: only some checkpoints are complete before the tool runs.
 #[test]
 fn a_checkpoint_is_complete_before_the_tool_runs() {
     let session = Session::new();
@@ -37,7 +38,7 @@ fn a_checkpoint_is_complete_before_the_tool_runs() {
     assert_eq!(session.read("a"), "1");
 }
 
-/// There: repair looked whether HEAD existed, and deleted the whole store otherwise.
+/// Myrm: repair deleted the whole store if HEAD was missing.
 #[test]
 fn damage_costs_only_what_is_damaged() {
     let session = Session::new();
@@ -61,7 +62,7 @@ fn damage_costs_only_what_is_damaged() {
     assert_eq!(session.read("a"), "1");
 }
 
-/// There: choosing a file that was added later aborted half-way, with earlier files changed.
+/// Myrm: selecting a file that was added later aborted half-way, with some files already changed.
 #[test]
 fn a_selection_is_restored_whole_or_not_at_all() {
     let session = Session::new();
@@ -78,7 +79,7 @@ fn a_selection_is_restored_whole_or_not_at_all() {
     assert_eq!(session.read("a"), "2");
 }
 
-/// There: files made since survived.
+/// Myrm: files created after the checkpoint survived.
 #[test]
 fn everything_is_restored_exactly() {
     let session = Session::new();
@@ -93,7 +94,8 @@ fn everything_is_restored_exactly() {
     assert_eq!(names, ["a"]);
 }
 
-/// There: a list of the process, for ten minutes, given to the next turn of any chat.
+/// Myrm: notices were a list in memory, kept for ten minutes and given to the next turn of any
+/// chat.
 #[test]
 fn notices_are_kept_per_session_with_path_and_content() {
     let session = Session::new();
@@ -115,8 +117,8 @@ fn notices_are_kept_per_session_with_path_and_content() {
     assert!(body["files"][0]["content"].is_string());
 }
 
-/// There: effects warned only on commands that the expression for files matched, too, once per
-/// turn, and older checkpoints did not show newer effects.
+/// Myrm: it warned of effects only if the pattern for files matched the command, too, and only once
+/// per turn. Older checkpoints did not show newer effects.
 #[test]
 fn every_effect_since_a_checkpoint_is_shown() {
     let session = Session::new();
@@ -143,7 +145,7 @@ fn every_effect_since_a_checkpoint_is_shown() {
     assert_eq!(shown, Value::from(expected));
 }
 
-/// There: any word counted, so `echo psql` warned and `git push` did not.
+/// Myrm: it matched any word, so `echo psql` caused a warning and `git push` did not.
 #[test]
 fn effects_are_found_by_program_and_verb() {
     let session = Session::new();
@@ -164,7 +166,7 @@ fn effects_are_found_by_program_and_verb() {
     }
 }
 
-/// There: counts were made per request, against the live tree.
+/// Myrm: changes were counted on each request, against the live tree.
 #[test]
 fn counts_are_of_the_turn_whatever_happened_since() {
     let session = Session::new();

@@ -1,4 +1,4 @@
-//! The workspace's own repository: git says what became of it. And diffs, which git reads back.
+//! The workspace's own repository, checked with git, and diffs that git can apply.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::agent::{Agent, everything, rows};
 use crate::session::Session;
 
-/// What git says in the project.
+/// Runs git in the project and returns its output.
 fn git(session: &Session, arguments: &[&str]) -> String {
     let output = Command::new("git")
         .args(["-c", "user.name=x", "-c", "user.email=x@y", "-c", "init.defaultBranch=main"])
@@ -23,7 +23,7 @@ fn git(session: &Session, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A repository with a commit, a staged change and another one that is not.
+/// Makes a repository with a commit, a staged change and an unstaged one.
 fn repository() -> Session {
     let session = Session::new();
     git(&session, &["init", "-q"]);
@@ -157,7 +157,7 @@ fn a_diff_is_short_unless_one_wants_all() {
     assert_eq!(rows(&session).len(), 1, "a diff makes no row");
 }
 
-/// As a rollback does: a mistyped path must not look as if nothing had changed.
+/// A mistyped path must not look as if nothing had changed, as in a rollback.
 #[test]
 fn a_diff_of_a_path_that_is_nowhere_says_so() {
     let session = Session::new();
@@ -168,7 +168,7 @@ fn a_diff_of_a_path_that_is_nowhere_says_so() {
     assert_eq!(session.output(&["rollback", "diff", "1", "mistyped"]).status.code(), Some(1));
 }
 
-/// A call named it, so the checkpoint has it; the rules leave it out otherwise.
+/// The checkpoint has the file only because a call named it: the rules exclude it.
 #[test]
 fn a_diff_knows_what_only_a_call_named() {
     let session = Session::new();
@@ -183,7 +183,8 @@ fn a_diff_knows_what_only_a_call_named() {
     assert_eq!(session.read("node_modules/pkg/x"), "2\n");
 }
 
-/// The note says which checkpoint keeps the copy; a number can become that of another one.
+/// The state file names the checkpoint that keeps the copy by its number, which another one can get
+/// later.
 #[test]
 fn a_copy_of_the_index_that_nobody_keeps_is_made_anew() {
     let session = Session::new();

@@ -95,7 +95,7 @@ fn workspaces_unused_for_long_are_pruned() {
     assert_eq!((count_checkpoints(&session, &old), count_checkpoints(&session, &recent)), (1, 1));
     let pruned = run_json(&session, &["checkpoints", "prune"]);
     assert_eq!(pruned["workspaces"][0]["path"], json!(old));
-    assert_eq!(pruned["workspaces"][0]["because"], "not touched for long");
+    assert_eq!(pruned["workspaces"][0]["because"], "unused for too long");
     assert_eq!((count_checkpoints(&session, &old), count_checkpoints(&session, &recent)), (0, 1));
     run_json(&session, &["checkpoints", "prune", "--retention-days", "28"]);
     assert_eq!(count_checkpoints(&session, &recent), 0);
@@ -121,7 +121,7 @@ fn an_orphan_is_kept_for_the_retention_period() {
     assert_eq!(count_checkpoints(&session, &old), 1);
     configure(&session, "");
     let pruned = run_json(&session, &["checkpoints", "prune"]);
-    assert_eq!(pruned["workspaces"][0]["because"], "gone for long");
+    assert_eq!(pruned["workspaces"][0]["because"], "gone for too long");
     assert_eq!([&gone, &old, &seen].map(|path| count_checkpoints(&session, path)), [1, 0, 1]);
     fs::rename(gone.with_extension("unmounted"), &gone).unwrap();
     fs::write(gone.join("file"), "2").unwrap();
@@ -374,7 +374,7 @@ fn an_older_layout_is_set_aside_and_can_be_imported() {
     let session = Session::new();
     let old = old_workspace(&session, "old", 0);
     session.output(&["checkpoints", "clear", "-f"]);
-    // As takeback finds it on its first start.
+    // The layout that takeback finds on its first start.
     let checkpoints = session.base().join(".takeback/checkpoints");
     fs::remove_dir_all(&checkpoints).unwrap();
     fs::create_dir(&checkpoints).unwrap();
@@ -393,7 +393,7 @@ fn an_older_layout_is_set_aside_and_can_be_imported() {
     fs::write(old.join("file"), "changed").unwrap();
     run_json(&session, &["-C", old.to_str().unwrap(), "rollback", "1"]);
     assert_eq!(fs::read_to_string(old.join("file")).unwrap(), "old");
-    // Old archives are pruned; the timestamp in the name is their age.
+    // Old archives are pruned; the timestamp in the name shows their age.
     fs::rename(checkpoints.join(name), checkpoints.join("legacy-20200101-000000")).unwrap();
     fs::create_dir(checkpoints.join("legacy-20990101-000000")).unwrap();
     let pruned = run_json(&session, &["checkpoints", "prune"]);
@@ -408,7 +408,7 @@ fn a_busy_workspace_is_left_for_the_next_run() {
     let one = workspace_with_checkpoints(&session, "one", &[b"1".to_vec()]);
     let workspaces = fs::read_dir(store_path(&session).join("workspaces")).unwrap();
     let lock = workspaces.map(|entry| entry.unwrap().path().join("lock")).next().unwrap();
-    // A file lock, which ends with its process.
+    // This holds a file lock, which ends with its process.
     let mut user = Command::new("flock")
         .arg("--no-fork")
         .arg(&lock)

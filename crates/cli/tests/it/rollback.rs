@@ -1,4 +1,4 @@
-//! Checkpoints and the way back, as a person sees them.
+//! Checkpoints and rollbacks, as a user sees them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -139,7 +139,7 @@ Guarded, left as they are (name them to restore them):
 In the way, and cannot be saved first:
   thing/.git  (is never captured)
 Not covered by the checkpoint: 1 path (-v lists them).
-! error: nothing was changed: move what is in the way and repeat
+! error: nothing was changed: move the files in the way, then try again
 [exit Some(1)]
 ",
     );
@@ -311,7 +311,7 @@ fn an_interrupted_restore_is_reported() {
         "
 $ takeback checkpoint
 Checkpoint <id> of 1 file.
-! note: a restore was interrupted and is finished now
+! note: a restore was interrupted and has been finished
 ",
     );
     assert!(!workspace.join("journal").exists());
@@ -331,7 +331,7 @@ fn demo() {
     );
 }
 
-/// What the last line of a rollback says to do to take it back.
+/// Returns the subcommand that the last line of a rollback names for undoing it.
 fn way_back(session: &Session, arguments: &[&str]) -> String {
     let text = String::from_utf8(session.output(arguments).stdout).unwrap();
     let line = text.lines().last().unwrap();
@@ -361,7 +361,7 @@ fn a_rollback_that_failed_is_none_to_undo() {
     session.output(&["checkpoint"]);
     session.write("a", "2");
     session.output(&["rollback", "1", "a"]);
-    // Something that no rollback can replace comes in the way.
+    // An obstacle appears that no rollback can replace.
     fs::remove_file(session.project().join("thing")).unwrap();
     session.write("thing/.git/HEAD", "x");
     assert!(!session.output(&["rollback", "1"]).status.success());

@@ -185,7 +185,8 @@ fn changed_project(files: usize) -> Session {
     session
 }
 
-/// Kills a rollback when `is_so` holds or a file is restored, and checks what the next process finds.
+/// Kills a rollback when `is_so` holds or a file is restored, and checks the state that the next
+/// process finds.
 fn kill_when(is_so: impl Fn(&Session) -> bool) {
     const FILES: usize = 400;
     let session = changed_project(FILES);

@@ -97,7 +97,7 @@ fn a_signal_ends_the_command_and_what_it_changed_is_captured() {
     assert!(!session.project().join("ready").exists());
 }
 
-/// `timeout 10 takeback run …` and supervisors end what they started, not its children.
+/// `timeout 10 takeback run …` and supervisors end the process they started, not its children.
 #[test]
 fn a_request_to_end_reaches_the_command() {
     let session = Session::new();
@@ -155,7 +155,7 @@ fn its_effects_are_known() {
     session.write("a", "1");
     session.output(&["checkpoint"]);
     session.write("a", "2");
-    // There is no such thing here; that it was tried is what counts.
+    // Neither command succeeds here; the attempt is enough.
     run(&session, "psql -c 'drop table x' 2>/dev/null; git push 2>/dev/null");
     let effects = session.json(&["rollback", "2", "--dry-run"])["effects"].clone();
     let kinds: Vec<_> = effects.as_array().unwrap().iter().map(|effect| &effect["kind"]).collect();
@@ -174,7 +174,7 @@ fn without_a_checkpoint_nothing_is_run() {
 $ takeback run /bin/rm a
 ! error: no checkpoint could be taken; the command was not run
 !   because: ~/project: the workspace has more than 1 files to capture
-! hint: put that right, or run the command without takeback
+! hint: fix the problem above, or run the command without takeback
 [exit Some(1)]
 ",
     );

@@ -1,4 +1,4 @@
-//! A person at a terminal, as text.
+//! A user's session at a terminal, as text.
 
 use std::fs;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::transcript;
 
-/// A scratch directory with a home and a project, and the transcript of what is done there.
+/// A scratch directory with a home and a project, and a transcript of the commands run there.
 pub(crate) struct Session {
     directory: tempfile::TempDir,
     transcript: String,
@@ -54,12 +54,12 @@ impl Session {
         self.command(arguments).output().unwrap()
     }
 
-    /// Replaces what differs from run to run in each line of the transcript from now on.
+    /// Replaces text that differs between runs, in every further line of the transcript.
     pub(crate) fn replace(&mut self, replace: fn(&str) -> String) {
         self.replace = replace;
     }
 
-    /// Runs `takeback` and adds to the transcript what was seen.
+    /// Runs `takeback` and adds its output to the transcript.
     pub(crate) fn takeback(&mut self, arguments: &[&str]) {
         let output = self.output(arguments);
         let words = [&["$", "takeback"], arguments].concat();
@@ -84,7 +84,7 @@ impl Session {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stdout)))
     }
 
-    /// Compares the transcript with what is expected. With `UPDATE=1` in the environment, writes it
+    /// Compares the transcript with the expected one. With `UPDATE=1` in the environment, writes it
     /// into the test instead.
     #[track_caller]
     pub(crate) fn assert(&mut self, expected: &str) {
@@ -98,7 +98,7 @@ impl Session {
         }
     }
 
-    /// Ids, times and directories are never the same twice.
+    /// Replaces ids, times and directories, which differ in every run.
     fn normalize(&self, text: &str) -> String {
         let text = text.replace(&*self.base().to_string_lossy(), "~");
         let mut out = String::new();
@@ -125,7 +125,7 @@ impl Session {
     }
 }
 
-/// The first thing in a directory.
+/// Returns the first entry of a directory.
 pub(crate) fn first_in(directory: &Path) -> PathBuf {
     fs::read_dir(directory).unwrap().next().unwrap().unwrap().path()
 }

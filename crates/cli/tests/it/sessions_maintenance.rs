@@ -119,7 +119,7 @@ fn the_ledger_is_private() {
     let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(session.base().join(".takeback")), 0o700);
     assert_eq!(mode(ledger_path(&session)), 0o600);
-    // Another home has a ledger of its own.
+    // Another home has its own ledger.
     let home = session.base().join("other");
     let list = session.json(&["--home", home.to_str().unwrap(), "sessions"]);
     assert_eq!(list, json!({ "sessions": [] }));

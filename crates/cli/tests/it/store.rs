@@ -1,4 +1,4 @@
-//! Looking after the store, as a person sees it.
+//! Maintenance of the store, as a user sees it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ fn damage_is_found_repaired_and_named() {
     session.write("small", "2");
     session.write("dir/large", "small now");
     session.output(&["checkpoint"]);
-    // In the middle of the one large object of the first pack.
+    // The damage is in the middle of the only large object of the first pack.
     let pack = packs(&session).pop().unwrap();
     let mut bytes = fs::read(&pack).unwrap();
     let middle = bytes.len() / 2;
@@ -68,7 +68,7 @@ fn damage_is_found_repaired_and_named() {
     assert_eq!(report["now"]["checkpoints"][0]["lost"], serde_json::json!(["dir/large"]));
     assert_eq!(report["now"]["packs"], serde_json::json!([]));
 
-    // What is left of it can still be restored, and what is lost says so.
+    // The intact files can still be restored, and the lost ones are reported.
     session.takeback(&["rollback", "2", "small"]);
     session.takeback(&["rollback", "2", "dir/large"]);
     assert_eq!(
@@ -97,7 +97,7 @@ fn many_checkpoints_leave_few_packs() {
         session.write("file", &number.to_string());
         assert!(session.output(&["checkpoint"]).status.success());
     }
-    // Merging happens in the background: ask until it is done.
+    // Merging happens in the background: wait until it is done.
     let few =
         (0..500).any(|_| session.json(&["rollback"]).is_object() && packs(&session).len() < 60);
     assert!(few, "{} packs", packs(&session).len());

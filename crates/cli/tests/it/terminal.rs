@@ -78,7 +78,7 @@ fn clearing_is_asked_about() {
     assert_eq!((rows(&session).len(), code), (0, Some(0)), "{seen}");
 }
 
-/// While somebody thinks, an agent goes on working; what was planned is not what would be done.
+/// While the user decides, an agent keeps working, so the plan no longer fits.
 #[test]
 fn what_changed_while_somebody_thought_is_not_overwritten() {
     let session = worked();
@@ -193,7 +193,7 @@ fn a_row_is_never_wider_than_the_terminal() {
     for columns in [24, 40, 64, 80, 100, 160] {
         let terminal = Terminal { columns, rows: 50, variables: &[("NO_COLOR", "1")] };
         let Some(seen) = terminal.show(&session, "rollback --steps", "") else { return };
-        // The title is no row.
+        // The title is not a row.
         for line in seen.lines().skip(1) {
             assert!(line.width() <= columns, "{columns}: {line}");
         }

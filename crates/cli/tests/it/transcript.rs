@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::panic::Location;
 use std::path::Path;
 
-/// Replaces the expected transcript in the source of a test, near the place that expects it. False
-/// if the source does not have it literally, because it is put together from parts.
+/// Replaces the expected transcript in the source of a test, near the place that expects it.
+/// Returns false if the source does not contain it literally, because it is assembled from parts.
 pub(crate) fn replace(place: &Location<'_>, expected: &str, seen: &str) -> bool {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = workspace.join(place.file());
@@ -15,7 +15,7 @@ pub(crate) fn replace(place: &Location<'_>, expected: &str, seen: &str) -> bool 
     let source = fs::read_to_string(&path).unwrap();
     let updated = replace_nearest(&source, place.line() as usize, expected, seen);
     if let Some(updated) = &updated {
-        // In place: the lock is one of this very file.
+        // Write in place, because this file itself is locked.
         fs::write(&path, updated).unwrap();
     }
     updated.is_some()
@@ -24,7 +24,7 @@ pub(crate) fn replace(place: &Location<'_>, expected: &str, seen: &str) -> bool 
 fn replace_nearest(source: &str, line: usize, expected: &str, seen: &str) -> Option<String> {
     let (old, new) = (escape(expected), escape(seen));
     let line_of = |at: usize| source[..at].matches('\n').count() + 1;
-    // What comes before and after keeps a short text from being found in the middle of another.
+    // The surrounding text keeps a short transcript from matching in the middle of another.
     let is_whole = |at: &usize| {
         source[..*at].ends_with(['"', '\n']) && source[at + old.len()..].starts_with('"')
     };
@@ -33,7 +33,7 @@ fn replace_nearest(source: &str, line: usize, expected: &str, seen: &str) -> Opt
     Some(format!("{}{new}{}", &source[..nearest], &source[nearest + old.len()..]))
 }
 
-/// Writes a text as it stands in a string literal of several lines.
+/// Formats a text as a string literal of several lines.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }

@@ -1,4 +1,4 @@
-//! `takeback undo` inside one file: what the turn changed goes, what others changed stays.
+//! `takeback undo` inside one file: the turn's changes are removed, and those of others stay.
 
 use std::fs;
 use std::process::Command;
@@ -125,7 +125,7 @@ fn clean_files_are_undone_although_others_conflict() {
     );
 }
 
-/// The referee: `git merge-file` with the same three versions.
+/// Merges the same three versions with `git merge-file`, for comparison.
 #[test]
 fn it_merges_as_git_does() {
     let before = (1..=40).map(|number| format!("line {number}\n")).collect::<String>();

@@ -1,4 +1,4 @@
-//! Which turn an undo takes back, what it says besides; settings that act by themselves.
+//! The turn that an undo takes back, the messages about it, and automatic pruning.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ fn what_a_rollback_has_taken_back_is_not_undone_again() {
     session.json(&["rollback", "2"]);
     let undone = session.json(&["undo"]);
     assert_eq!((&undone["row"], &undone["deleted"]), (&json!(3), &json!(["b"])), "{undone}");
-    // Once the rollback is undone, its turns are there again.
+    // Once the rollback is undone, its turns can be undone again.
     session.json(&["rollback", "undo"]);
     session.json(&["rollback", "undo"]);
     assert_eq!(session.read("a"), "2\n");
@@ -71,7 +71,7 @@ fn old_checkpoints_go_by_themselves() {
     assert_eq!(rows(&session).len(), 4, "not before it is due");
     fs::write(session.base().join(".takeback/checkpoints/.last_prune"), "0").unwrap();
     agent.turn("5", "a", "5");
-    // The last one may come after it.
+    // The last checkpoint may be taken after the prune.
     eventually("old rows are gone", || rows(&session).len() <= 3);
 }
 

@@ -1,4 +1,4 @@
-//! A workspace that another process uses: commands wait for it, and say for whom.
+//! A workspace that another process uses: commands wait for it, and name the process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

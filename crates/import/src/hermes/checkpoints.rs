@@ -2,13 +2,13 @@
 //!
 //! Hermes has kept them in two ways, both below `~/.hermes/checkpoints`:
 //!
-//! - **Per project**, the older layout: each working directory has a repository of its own, named
-//!   by 16 hexadecimal digits, whose file `HERMES_WORKDIR` names the directory. `HEAD` leads to the
-//!   newest checkpoint, each commit to the one before. When Hermes switched to the newer layout, it
+//! - **Per project**, the older layout: each working directory has its own repository, named by 16
+//!   hexadecimal digits. Its file `HERMES_WORKDIR` names the directory. `HEAD` leads to the newest
+//!   checkpoint, and each commit to the one before. When Hermes switched to the newer layout, it
 //!   moved these repositories into `legacy-<date>-<time>/`.
 //! - **Shared**: one repository `store` has a ref `refs/hermes/<project>` for the newest checkpoint
-//!   of each project and a file `projects/<project>.json` that names its directory. At its limit
-//!   Hermes drops the oldest checkpoints by writing all others anew: with the same trees and
+//!   of each project and a file `projects/<project>.json` that names its directory. At its limit,
+//!   Hermes drops the oldest checkpoints by rewriting all others, with the same trees and
 //!   reasons, but other ids and times.
 
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ pub struct ProjectSurvey {
 pub struct ProjectHistories {
     /// The working directory of the project, canonical if it exists.
     pub directory: PathBuf,
-    /// The histories, oldest first. There are several if Hermes changed its layout meanwhile.
+    /// The histories, oldest first. There are several if Hermes changed its layout in between.
     pub histories: Vec<RepositoryHistory>,
 }
 
@@ -233,7 +233,7 @@ fn is_archive(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_bytes().starts_with(ARCHIVE.as_bytes()))
 }
 
-/// Reads which working directory a project of a shared store has.
+/// Reads the working directory of a project in a shared store.
 fn read_project_directory(repository: &Path, project: &str) -> Result<PathBuf, ReadProblem> {
     #[derive(Deserialize)]
     struct Metadata {
@@ -246,8 +246,8 @@ fn read_project_directory(repository: &Path, project: &str) -> Result<PathBuf, R
     require_absolute(&path, metadata.workdir)
 }
 
-/// Reads which working directory a repository of its own belongs to: from Hermes's file, or else
-/// from git's configuration.
+/// Reads the working directory of a per-project repository: from Hermes's file, or else from git's
+/// configuration.
 fn read_work_directory(repository: &ForeignRepository) -> Result<PathBuf, ReadProblem> {
     let path = repository.directory().join("HERMES_WORKDIR");
     match (fs::read(&path), repository.work_tree()) {
@@ -299,7 +299,7 @@ struct Repository {
     exclude: Vec<String>,
 }
 
-/// Reads which checkpoints a project has. Their trees are not read yet.
+/// Lists the checkpoints of a project, without reading their trees.
 pub fn read_project(found: &ProjectHistories) -> HermesProject {
     let mut project = HermesProject {
         directory: found.directory.clone(),
@@ -378,7 +378,7 @@ impl HermesProject {
     }
 }
 
-/// Reads the patterns that a repository itself excludes.
+/// Reads the exclude patterns of a repository.
 fn read_exclude(repository: &Path) -> Vec<String> {
     let text = fs::read(repository.join("info/exclude")).unwrap_or_default();
     let lines = text.lines().map(|line| line.to_str_lossy().into_owned());

@@ -22,7 +22,7 @@ use takeback_undo::Record;
 /// The prefix of a shared store's refs.
 const REFS: &str = "refs/hermes/";
 
-/// Hermes's directory of checkpoints, some projects, and an empty store of takeback's.
+/// Hermes's directory of checkpoints, some projects, and an empty takeback store.
 struct ImportFixture {
     directory: tempfile::TempDir,
     store: Store,
@@ -70,7 +70,7 @@ impl ImportFixture {
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
-    /// Takes a checkpoint in the older layout, in a repository of the project's own.
+    /// Takes a checkpoint in the older layout, in the project's own repository.
     fn commit_per_project(&self, repository: &Path, project: &Path, reason: &str) -> Oid {
         let settings = [("GIT_DIR", repository), ("GIT_WORK_TREE", project)];
         if !repository.exists() {
@@ -121,7 +121,7 @@ impl ImportFixture {
         commit.parse().unwrap()
     }
 
-    /// Drops the oldest checkpoints of a project as Hermes does, by writing the others anew.
+    /// Drops the oldest checkpoints of a project as Hermes does, by rewriting the others.
     fn drop_oldest(&self, project: &Path, keep: usize) {
         let store = self.checkpoints().join("store");
         let (settings, hash) = ([("GIT_DIR", &*store)], project_hash(project));
@@ -176,7 +176,7 @@ impl ImportFixture {
     }
 }
 
-/// Returns a name for a project. Hermes takes a hash of its path; any other name is as good.
+/// Returns a name for a project. Hermes uses a hash of its path, but any name will do.
 fn project_hash(project: &Path) -> String {
     let name = project.file_name().unwrap().to_string_lossy();
     let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();

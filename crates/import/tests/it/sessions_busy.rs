@@ -54,7 +54,7 @@ fn a_copy_of_a_busy_database_is_consistent() {
         while begun.elapsed() < MINIMUM || seen.first() == seen.last() {
             assert!(begun.elapsed() < MAXIMUM, "{mode}: the database never changed: {seen:?}");
             let database = match home.open() {
-                // Allowed with a rollback journal: there may be no quiet moment.
+                // This is allowed with a rollback journal, because there may be no quiet moment.
                 Err(HermesError::Changing { .. }) => continue,
                 opened => opened.unwrap(),
             };

@@ -137,7 +137,7 @@ fn fill_database(python: &Path, home: &HermesHome) -> Value {
     let output = Command::new(python)
         .arg(script)
         .arg(home.file())
-        // Keeps the configuration of the user who runs the tests out.
+        // This keeps out the configuration of the user who runs the tests.
         .env("HERMES_HOME", home.file().with_file_name("home"))
         .env_remove("PYTHONPATH")
         .output()
@@ -152,7 +152,7 @@ fn find_python() -> Option<PathBuf> {
     let kept = target.join(format!("hermes-venv-{RELEASE}"));
     let python = kept.join("bin/python");
     if !python.exists() {
-        // Installed under another name first: an incomplete one is never used.
+        // It is installed under another name first, so that an incomplete one is never used.
         let aside = target.join(format!("hermes-venv-{RELEASE}.{}", process::id()));
         let made = install_hermes(&aside) && (fs::rename(&aside, &kept).is_ok() || python.exists());
         let _ = fs::remove_dir_all(&aside);

@@ -96,9 +96,9 @@ fn a_wrong_rowid_costs_one_row() {
     assert_eq!(salvage_rowids(&bytes), [1, 3, 4]);
 }
 
-/// Makes rows with chains of several pages; gives the offset of the link of each to its chain.
+/// Makes rows with chains of several pages; returns the offset of each row's link to its chain.
 fn with_chains() -> (Sample, Vec<usize>) {
-    // Little of it stays in the leaf.
+    // Only a little of the payload stays in the leaf.
     let long = "replace(hex(zeroblob(1607)), '00', 'xy')";
     let sample = leaf_with(&[long, long, "'short'", long]);
     let bytes = sample.bytes();
@@ -149,7 +149,8 @@ fn a_child_must_have_the_keys_that_its_parent_says() {
     let count = read_be(&bytes, 1024 + 3, 2);
     let child = |bytes: &[u8], index: usize| 1024 + read_be(bytes, 1024 + 12 + 2 * index, 2);
     assert!(bytes[1024] == 0x05 && count > 3);
-    // The first child is said to be the third: it is still the third, and the first is orphaned.
+    // The first link now points to the third child, which stays the third; the first child is
+    // orphaned.
     let (first, third) = (child(&bytes, 0), child(&bytes, 2));
     let orphan = read_be(&bytes, first, 4);
     bytes.copy_within(third..third + 4, first);

@@ -45,7 +45,7 @@ fn pointer_maps_are_no_tree_pages() {
         let pragmas = format!("PRAGMA page_size = 512; PRAGMA auto_vacuum = {mode}");
         let sample = Sample::with_usual_tables(&pragmas, 3000);
         assert_same(&sample, mode);
-        // A root that is said to be the second pointer map.
+        // Only the pointer maps themselves are special.
         let salvage = DamagedDatabase::open(&sample.path()).unwrap();
         let second = 2 + 512 / 5 + 1;
         assert!(salvage.pages.is_special(2) && salvage.pages.is_special(second));
@@ -65,7 +65,7 @@ fn reserved_bytes_are_left_alone() {
     }
 }
 
-/// SQLite has no SQL for it: an empty database is changed by hand.
+/// SQL cannot set this, so an empty database is edited by hand.
 fn with_reserved_bytes(reserved: u8) -> Sample {
     let Sample { dir, connection } = Sample::new("PRAGMA page_size = 1024; VACUUM");
     drop(connection);

@@ -33,7 +33,7 @@ fn known_database() -> &'static KnownDatabase {
     })
 }
 
-/// Asserts everything that must hold whatever the bytes are.
+/// Asserts everything that must hold for any bytes.
 fn assert_sane(bytes: &[u8]) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("damaged.db");
@@ -47,7 +47,7 @@ fn assert_sane(bytes: &[u8]) {
         }
         size += row.values.iter().map(value_size).sum::<usize>();
     }
-    // Text that is not UTF-8 grows to the threefold.
+    // Text that is not UTF-8 can become three times as long.
     assert!(size <= 3 * bytes.len(), "{size} bytes out of {}", bytes.len());
 }
 

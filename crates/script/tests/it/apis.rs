@@ -1,4 +1,4 @@
-//! Has the same conversation through each API.
+//! Plays the same conversation through each API.
 
 use serde_json::{Value, json};
 use takeback_script::{Provider, Reply, Request, Role, Server, Usage};

@@ -71,7 +71,7 @@ pub struct FoundCheckpoint<'h> {
     pub is_step: bool,
 }
 
-/// A number, name or id that does not say which checkpoint is meant.
+/// A number, name or id that does not identify a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum FindError {

@@ -71,7 +71,7 @@ pub enum Kind {
     Call,
     /// Taken after a tool call. Not a row.
     After,
-    /// Taken to tell who changed what: at the end of a turn, or before a call if only turns are
+    /// Taken to find out who changed what: at the end of a turn, or before a call if only turns are
     /// rows. Not a row.
     State,
     /// Taken before a rollback. Not a row.
@@ -147,13 +147,13 @@ pub struct RollbackRecord {
     /// The safety checkpoint of the rollback that this one reverses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverses: Option<Oid>,
-    /// True if files were restored; false if only the conversation went back.
+    /// True if files were restored; false if only the conversation was taken back.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub files: bool,
-    /// True if the repository's index went back as well.
+    /// True if the repository's index was restored as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub index: bool,
-    /// The conversation that went back with the files.
+    /// The conversation that was taken back with the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
 }

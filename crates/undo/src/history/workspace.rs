@@ -74,7 +74,7 @@ pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRe
     Ok(WorkspaceRef::of(&open_workspace(opened, path)?))
 }
 
-/// Opens the workspace that the user means, to restore files in it: the one at this very path if
+/// Opens the workspace that the user means, to restore files in it: the one at exactly this path if
 /// it has a history, otherwise the one that the path belongs to. A directory that is gone is
 /// recreated; keep the second value for as long as the workspace is used.
 pub fn revive_workspace<'o>(

@@ -1,4 +1,4 @@
-//! The tool call that a report is about: which one, in which turn, and what it may do.
+//! The tool call that a report is about: its identity, its turn, and its possible effects.
 
 use std::path::{Path, PathBuf};
 

@@ -118,7 +118,7 @@ pub(super) fn capture_after(
 /// Remembers that hook state could not be written. That costs accuracy, but no checkpoint.
 fn note_lost_state(opened: &Opened, workspace: &Workspace<'_>, written: std::io::Result<()>) {
     if let Err(error) = written {
-        let message = format!("cannot remember the call: {error}");
+        let message = format!("cannot record the call: {error}");
         opened.note_failure(workspace.path(), &message);
     }
 }

@@ -20,7 +20,7 @@ const MAX_OUTSIDE_PATHS: usize = 16;
 /// The number of files up to which a directory outside any project is captured.
 const MAX_OUTSIDE_FILES: u64 = 2_000;
 
-/// A directory or a single file that is captured as a workspace of its own.
+/// A directory or a single file that is captured as a separate workspace.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum PathKind {
     Directory(AnyPath),
@@ -75,8 +75,8 @@ pub(super) fn find_protected_paths(
     (remove_duplicates(protected), left_out)
 }
 
-/// Finds what to protect instead of a workspace that is too large: the project in it that the call
-/// works in, and each path that the call names.
+/// Finds the paths to protect instead of a workspace that is too large: the inner project that the
+/// call works in, and each path that the call names.
 pub(super) fn find_substitutes(
     opened: &Opened,
     failed: &ProtectedPath,

@@ -144,7 +144,7 @@ impl ReportingSession {
         if self.stored.as_ref() != Some(&self.state)
             && let Err(error) = opened.set_session_state(&self.state)
         {
-            let message = format!("cannot remember the turn: {error}");
+            let message = format!("cannot record the turn: {error}");
             handled.fail(opened, &self.state.workspace.0, &message);
         }
     }

@@ -143,7 +143,7 @@ fn prune_workspace(
     let is_orphan = !workspace.path.exists();
     let is_kept = is_orphan && (options.keep_orphans || !opened.settings.delete_orphans);
     let (doomed, because) = if workspace.last_seen < oldest && !is_kept {
-        let because = if is_orphan { "gone for long" } else { "not touched for long" };
+        let because = if is_orphan { "gone for too long" } else { "unused for too long" };
         (workspace.history.all.iter().collect(), because)
     } else {
         (workspace.exceeding(opened.settings.max_snapshots), "more than max_snapshots")
@@ -217,8 +217,8 @@ fn forget_old_state(
     let _ = opened.failure_log().forget_before(oldest);
 }
 
-/// Waits until no other process uses a workspace. Returns `None` if it stays in use, or if a restore
-/// in it was cut off.
+/// Waits until no other process uses a workspace. Returns `None` if it stays in use, or if a
+/// restore in it was interrupted.
 pub(super) fn wait_for_workspace(
     store: &Store,
     id: &WorkspaceId,

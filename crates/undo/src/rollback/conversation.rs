@@ -1,4 +1,4 @@
-//! The conversation that goes back with the files, in the ledger.
+//! The conversation in the ledger, which is taken back together with the files.
 
 use std::time::Duration;
 

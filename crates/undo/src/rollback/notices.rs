@@ -81,7 +81,7 @@ pub(super) fn leave(
     Ok(())
 }
 
-/// Leaves the notices of a rollback that was cut off and is finished now.
+/// Leaves the notices of a rollback that was interrupted and is finished now.
 pub(super) fn leave_after_recovery(
     opened: &Opened,
     workspace: &Workspace<'_>,

@@ -20,7 +20,7 @@ use crate::history::{History, WorkspaceRef, effects_of_row};
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
     let (workspace, _revived) = revive_workspace(opened, &request.directory)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
-    // A rollback that was cut off is finished or reverted by the lock, before the history is read.
+    // Taking the lock finishes or reverts an interrupted rollback, before the history is read.
     let mut lock = opened.lock(&workspace)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let mut planner = Planner { opened, workspace: &workspace, history: &history };

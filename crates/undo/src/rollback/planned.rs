@@ -35,7 +35,7 @@ pub(super) struct PlannedWork {
     pub(super) sessions: BTreeSet<String>,
 }
 
-/// The state to return to, and what else has to be done.
+/// The state to return to, and everything else that has to be done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Goal {
     pub(super) action: Action,

@@ -1,4 +1,4 @@
-//! The rest of a rollback that was cut off: its conversation and its notices.
+//! The rest of an interrupted rollback: its conversation and its notices.
 
 use takeback_base::errors::error_chain;
 use takeback_tree::{Recovery, Workspace};

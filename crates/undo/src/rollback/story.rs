@@ -42,8 +42,8 @@ pub(super) fn effects_since(
     views
 }
 
-/// Finds the files among those to be restored or deleted that the checkpoint's session was not the
-/// last to change.
+/// Finds the files to be restored or deleted that were last changed by something other than the
+/// checkpoint's session.
 pub(super) fn find_others_changes(
     workspace: &Workspace<'_>,
     history: &History,

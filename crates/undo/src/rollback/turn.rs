@@ -56,8 +56,8 @@ pub(super) struct FoundTurn<'h> {
     made: Vec<RelPath>,
 }
 
-/// Finds the turn that a request means: the one of a row, or the last that changed files and was
-/// not taken back.
+/// Finds the turn that a request means: the turn of the given row, or else the last turn that
+/// changed files and was not taken back.
 pub(super) fn find_turn<'h>(
     workspace: &Workspace<'_>,
     history: &'h History,

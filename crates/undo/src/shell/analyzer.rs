@@ -15,8 +15,8 @@ use super::{Effect, ScriptAnalysis, ScriptContext, effects, outside_paths};
 /// The number of commands that are looked at, in all scripts within scripts.
 const MAX_COMMANDS: usize = 20_000;
 
-/// The number of levels that a script within a script counts for: its text is read once more for
-/// each script around it.
+/// The number of nesting levels that a nested script counts as, because its text is read once more
+/// for each script around it.
 const SCRIPT_LEVELS: usize = 6;
 
 pub(super) struct Analyzer<'a> {

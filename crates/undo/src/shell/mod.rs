@@ -1,16 +1,16 @@
 //! Decides, before a shell command runs, whether it may change files.
 //!
 //! A command counts as changing files unless every program in it is known to be read-only with
-//! exactly these arguments. The two possible mistakes differ in cost: a harmful command that is
-//! taken for harmless loses the user's work, while a harmless one that is taken for harmful costs a
-//! millisecond. So everything unknown or unusual counts as changing files.
+//! exactly these arguments. The two possible mistakes differ in cost: mistaking a harmful command
+//! for a harmless one loses the user's work, while the opposite mistake costs a millisecond. So
+//! everything unknown or unusual counts as changing files.
 //!
 //! Effects that no checkpoint can undo (in a database, in the cloud, on things that other people
 //! see) are recognized by program and verb. They are reported whether or not files change.
 //!
 //! - `parser` reads a script into the tree of `syntax`, and `analyzer` goes through that tree.
-//! - `read_only` knows the programs that only read, and the arguments with which they do: that
-//!   `sed -i` changes files is decided in `read_only/sed.rs`.
+//! - `read_only` knows the programs that only read, and with which arguments. For example,
+//!   `read_only/sed.rs` decides that `sed -i` changes files.
 //! - `nested_commands` finds the commands that a program runs in turn: `sudo`, `xargs`, `bash -c`.
 //! - `effects` recognizes effects, and `outside_paths` finds paths outside the workspace.
 

@@ -197,7 +197,8 @@ fn find_xargs_command(args: &[Arg]) -> NestedCommand {
     NestedCommand::Program { args: command, is_exact: before.is_some() }
 }
 
-/// Finds the commands after `-exec` and its variants. The last one is find itself, without them.
+/// Finds the commands after `-exec` and its variants. The last command is find itself, without
+/// these options.
 fn find_exec_commands(args: &[Arg]) -> Option<Vec<NestedCommand>> {
     let runs = |arg: &Arg| matches!(arg.known(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
     if !args.iter().any(runs) {

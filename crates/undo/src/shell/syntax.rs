@@ -43,7 +43,7 @@ pub(super) struct Assignment {
     pub(super) value: Word,
 }
 
-/// Lists of commands that may run. Which of them do is decided when the script runs.
+/// Lists of commands that may run. The script decides at run time which of them do.
 #[derive(Debug, Default)]
 pub(super) struct CompoundCommand {
     pub(super) kind: CompoundKind,
@@ -60,7 +60,7 @@ pub(super) enum CompoundKind {
     /// `{ … }`: always runs, in the shell itself.
     #[default]
     Group,
-    /// `( … )`: runs in a process of its own.
+    /// `( … )`: runs in a separate process.
     Subshell,
     /// `if`, `case` and loops: lists that run sometimes, or more than once.
     Branches,

@@ -1,4 +1,4 @@
-//! The opened value: what is opened, when, and how often.
+//! The opened value: when it opens and closes the store and the ledger.
 
 use takeback_undo::history;
 

@@ -23,7 +23,7 @@ pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
 /// The directory that the model removes.
 pub(crate) const DIRECTORY: &str = "src";
 
-/// One side of a pause: it sends to the other side, and receives from it.
+/// One side of a pause, with a channel to the other side and one from it.
 pub(crate) type Side = (Sender<()>, Receiver<()>);
 
 /// A model whose answers depend only on the request.
@@ -39,8 +39,8 @@ impl ScriptedModel {
         ScriptedModel { program, project, pause: Arc::default() }
     }
 
-    /// Lets the model pause when its work is done. It sends a message then, and waits for one before
-    /// it goes on.
+    /// Lets the model pause when its work is done. It then sends a message, and waits for one
+    /// before it continues.
     pub(crate) fn begin_pause(&self) -> Side {
         let (begins, begun) = mpsc::channel();
         let (end, ends) = mpsc::channel();
@@ -79,7 +79,7 @@ impl ScriptedModel {
     }
 }
 
-/// Counts the tool calls since this prompt; `None` if another prompt came since.
+/// Counts the tool calls since this prompt; `None` if another prompt followed.
 fn calls_since(request: &Request, said: &str) -> Option<usize> {
     let is_said = |message: &Message| message.role == Role::User && message.text.contains(said);
     let since = request.messages.iter().rposition(is_said)?;

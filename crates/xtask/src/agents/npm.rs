@@ -17,13 +17,13 @@ const NODE_MAJOR: u32 = 22;
 /// The directory with the agents, and the Node that runs them.
 pub(crate) struct AgentCache {
     directory: PathBuf,
-    /// A Node of its own, if that of this machine is too old.
+    /// A separate Node, if the machine's own is too old.
     node: Option<PathBuf>,
 }
 
 /// The reason why an agent could not be fetched.
 pub(crate) enum FetchError {
-    /// It cannot be fetched on this machine at this time.
+    /// The agent cannot be fetched on this machine right now.
     Unavailable(&'static str),
     Failed(Failure),
 }
@@ -36,7 +36,7 @@ impl AgentCache {
         Ok(AgentCache { directory, node: None }.with_node())
     }
 
-    /// Fetches a Node if the one of this machine is too old. If that fails, the agents that need it
+    /// Fetches a Node if the machine's own is too old. If that fails, the agents that need it
     /// will report it.
     fn with_node(mut self) -> AgentCache {
         if node_major().is_none_or(|major| major < NODE_MAJOR)
@@ -47,7 +47,7 @@ impl AgentCache {
         self
     }
 
-    /// The directory in which scratch files may be made, too.
+    /// The directory of the cache, in which scratch files may also be created.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -75,8 +75,8 @@ impl AgentCache {
         Ok((version, installed))
     }
 
-    /// Looks up the number of a version. To install from a registry that it cannot reach, npm tries
-    /// for minutes; so it is asked for the version first.
+    /// Looks up the number of a version. If npm cannot reach the registry, an install takes minutes
+    /// to fail, so this asks for the version first.
     fn look_up(&self, package: &str, version: &str) -> Result<String, FetchError> {
         let mut npm = self.npm_command(&self.directory);
         npm.args(["--fetch-retries=0", "--fetch-timeout=15000"]);
@@ -108,7 +108,7 @@ impl AgentCache {
         eprintln!("installing {package} {version} …");
         // The directory gets its final name when it is complete.
         let partial = self.directory.join(format!("{name}-{version}.part"));
-        // Some packages are completed by a script. Newer versions of npm run it only if it is allowed
+        // Some packages need an install script. Newer versions of npm run it only if it is allowed
         // by name.
         let manifest = json!({
             "private": true,

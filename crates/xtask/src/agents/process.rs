@@ -47,10 +47,10 @@ pub(crate) fn run_with_limit(
     logs: &Path,
     name: &str,
 ) -> Result<ProgramOutput, Failure> {
-    let failed = |error: std::io::Error| format!("{name} cannot be run: {error}");
+    let failed = |error: std::io::Error| format!("cannot run {name}: {error}");
     let stdout = File::create(log_file(logs, name, "stdout")).map_err(failed)?;
     let stderr = File::create(log_file(logs, name, "stderr")).map_err(failed)?;
-    // It gets a process group, so that the processes it starts can be ended with it.
+    // The program gets its own process group, so that its children can be ended with it.
     let spawned =
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0).spawn();
     let mut child = spawned.map_err(failed)?;
@@ -64,7 +64,7 @@ pub(crate) fn run_with_limit(
         Ok(Err(error)) => Err(failed(error)),
         Err(_) => {
             if let Some(group) = group {
-                // This fails if it has just ended by itself.
+                // This fails if the program has just ended by itself.
                 let _ = kill_process_group(group, Signal::KILL);
             }
             Err(format!("{name} did not end within {} s:\n{}", LIMIT.as_secs(), said().all_text()))

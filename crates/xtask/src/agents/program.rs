@@ -13,12 +13,12 @@ pub(crate) struct AgentProgram {
     pub(crate) version: &'static str,
     /// The files in the user's home before takeback is installed. They name the address of the model.
     pub(crate) configuration: fn(url: &str, project: &Path) -> Vec<(String, String)>,
-    /// The environment variables that name the address of the model, and keep the agent from using
-    /// the network otherwise.
+    /// The environment variables that name the address of the model, and keep the agent from any
+    /// other use of the network.
     pub(crate) environment: fn(url: &str) -> Vec<(&'static str, String)>,
     /// The arguments for a turn without a terminal and without questions about permissions.
     pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
-    /// The arguments that end the processes which the agent leaves running.
+    /// The arguments that end the processes that the agent leaves running.
     pub(crate) leave: &'static [&'static str],
     /// The arguments for each step of checking the package that takeback makes for the agent. `{}`
     /// stands for the package's directory.
@@ -33,7 +33,7 @@ pub(crate) struct AgentProgram {
     pub(crate) command: RollbackCommand,
 }
 
-/// A turn of the user's.
+/// A turn that the user begins.
 #[derive(Clone, Copy)]
 pub(crate) enum Turn<'a> {
     /// A prompt in a new conversation.
@@ -49,7 +49,7 @@ pub(crate) enum RollbackCommand {
     /// takeback answers without asking the model.
     Answered {
         typed: &'static str,
-        /// True if the user sees the result without a terminal, too.
+        /// True if the user also sees the result without a terminal.
         is_shown: bool,
     },
     /// The model is told the result.

@@ -36,7 +36,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
                 ("ANTHROPIC_API_KEY", KEY.to_owned()),
                 ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
                 ("DISABLE_AUTOUPDATER", "1".to_owned()),
-                // As root it skips permissions only in a sandbox.
+                // As root, it skips permission checks only in a sandbox.
                 ("IS_SANDBOX", "1".to_owned()),
             ]
         },
@@ -169,8 +169,8 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         },
         environment: |url| {
             vec![
-                // Before its first plugin runs, it gets a library for plugins, which ours does
-                // without. That may fail, but it may not take a minute.
+                // Before its first plugin runs, it fetches a plugin library that ours does not
+                // need. That may fail, but it must not take a minute.
                 ("NPM_CONFIG_REGISTRY", url.to_owned()),
                 ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),
                 ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
@@ -276,8 +276,8 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         environment: |url| {
             vec![
                 ("FACTORY_API_KEY", "fk-not-a-secret".to_owned()),
-                // The scripted model answers there with "not found", and only then the conversation
-                // is continued.
+                // The scripted model answers there with "not found", and only then does the agent
+                // continue the conversation.
                 ("FACTORY_API_BASE_URL", url.to_owned()),
                 ("DROID_AUTO_UPDATE_ENABLED", "false".to_owned()),
             ]
@@ -371,7 +371,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
     },
 ];
 
-/// Makes a call of Codex's only tool. Newer models write programs in it that use other tools.
+/// Makes a call of Codex's only tool. Newer models pass it programs that use other tools.
 fn codex_program(javascript: &str) -> Reply {
     Reply::call("exec", Value::String(javascript.to_owned()))
 }

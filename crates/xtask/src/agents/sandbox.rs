@@ -1,4 +1,4 @@
-//! The sandbox in which an agent is tested: a home, a project and a model of its own.
+//! The sandbox in which an agent is tested: with its own home, project and model.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -93,12 +93,12 @@ impl Sandbox {
         self.directory.join("home")
     }
 
-    /// Reads the project, but not its repository.
+    /// Reads the project, except for its repository.
     pub(crate) fn snapshot_project(&self) -> Result<Snapshot, Failure> {
         Snapshot::take(&self.project(), ".git")
     }
 
-    /// Reads the home directory, but not takeback's own directory in it.
+    /// Reads the home directory, except for takeback's own directory in it.
     pub(crate) fn snapshot_home(&self) -> Result<Snapshot, Failure> {
         Snapshot::take(&self.home(), ".takeback")
     }

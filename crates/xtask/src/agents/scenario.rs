@@ -37,7 +37,7 @@ pub(crate) fn play_scenario(sandbox: &Sandbox) -> Result<(), Failure> {
     sandbox.stop_agent()?;
     played?;
     uninstall_takeback(sandbox)?;
-    // At other paths the agent itself has written meanwhile.
+    // At other paths, the agent itself has written in the meantime.
     let touched = |snapshot: Snapshot| snapshot.where_differ(&plain, &wired);
     let left = touched(sandbox.snapshot_home()?);
     left.must_be(&touched(plain.clone()), "the configuration at the end")?;
@@ -75,15 +75,15 @@ fn do_work(sandbox: &Sandbox) -> Result<Steps, Failure> {
     check_steps(sandbox, start)
 }
 
-/// Runs the turn with a rollback in the middle of it. An agent whose conversations cannot be
-/// continued can be told something at no other time.
+/// Runs the turn with a rollback in the middle of it. If an agent cannot continue conversations,
+/// this is the only time to give it a notice.
 fn do_work_with_pause(sandbox: &Sandbox) -> Result<Steps, Failure> {
     let start = sandbox.snapshot_project()?;
     let (end, begun) = sandbox.model.begin_pause();
     thread::scope(|scope| {
         let turn = scope.spawn(|| {
             let turn = sandbox.run_turn(Turn::First(WORK), "work");
-            // If the model was not asked to the end of its work, its pause never begins.
+            // If the agent stops asking the model too early, the pause never begins.
             drop(sandbox.model.take_pause());
             turn
         });
@@ -153,7 +153,7 @@ fn check_notice(sandbox: &Sandbox) -> Result<(), Failure> {
 }
 
 /// Fails unless this request has the notice once. Later requests repeat the conversation, so they
-/// may have it, too, but not twice.
+/// may have it as well, but not twice.
 fn must_be_told_once(asked: &Request, all: &[Request]) -> Result<(), Failure> {
     let told = asked.count_text(NOTICE);
     if told != 1 {

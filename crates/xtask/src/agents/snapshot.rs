@@ -33,7 +33,7 @@ impl Snapshot {
         self
     }
 
-    /// Takes over the state of one path from another snapshot.
+    /// Copies the state of one path from another snapshot.
     pub(crate) fn with_path_of(mut self, path: &str, other: &Snapshot) -> Snapshot {
         let thing = other.0.get(Path::new(path)).cloned();
         self.0.extend(thing.map(|thing| (PathBuf::from(path), thing)));
@@ -54,7 +54,7 @@ impl Snapshot {
         matches!(thing, Some(FileState::File { content, .. }) if content == wanted.as_bytes())
     }
 
-    /// Fails unless it equals the wanted snapshot, and names the differences.
+    /// Fails unless it equals the wanted snapshot, and lists the differences.
     pub(crate) fn must_be(&self, wanted: &Snapshot, what: &str) -> Result<(), Failure> {
         let mut differences = Vec::new();
         for (path, thing) in &self.0 {

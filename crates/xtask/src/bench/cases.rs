@@ -15,14 +15,14 @@ pub(crate) const GIT4: &str = "git4";
 pub(crate) const PROGRAM: &str = "takeback";
 /// A checkpoint by the library, in this process.
 pub(crate) const LIBRARY: &str = "library";
-/// A capture by the library without a ref that keeps it, as in a later call of a turn in which
-/// nothing changed.
+/// A capture by the library without a ref that keeps it, as in a later call of a turn when nothing
+/// has changed.
 pub(crate) const CAPTURE: &str = "capture";
 pub(crate) const CP: &str = "cp -a";
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const DURABLE_FLOOR: &str = "floor+sync";
 pub(crate) const GIT_RESTORE: &str = "git read-tree";
-/// The restore with everything before it.
+/// The restore, including the steps before it.
 pub(crate) const WITH_SAFETY: &str = "library, with safety";
 pub(crate) const GIT_VERSION: &str = "git --version";
 
@@ -108,13 +108,13 @@ impl Subject {
                 warm.insert(WarmStores { shadow, home, store })
             }
         };
-        // The second capture reads files again that were too new to be trusted in the first.
+        // The second capture rereads files that were too new to be trusted in the first.
         for _ in 0..2 {
             warm.shadow.save_checkpoint()?;
             process::run_to_end(&mut bench.program.checkpoint_command(&warm.home, &tree.root))?;
             let capture = takeback::capture_tree(&warm.store, &tree.root, true)?;
             if matches!(tree.shape, Shape::Source(count) if capture.files != count as u64) {
-                return Err(format!("{} files were captured, not all", capture.files));
+                return Err(format!("unexpected number of captured files: {}", capture.files));
             }
         }
         rustix::fs::sync();
@@ -217,8 +217,8 @@ fn measure_changed(bench: &mut Bench, on: &mut Subject, count: usize) -> Result<
     Ok(())
 }
 
-/// Lets each contender in turn capture two edits in a row. The second capture counts: it includes
-/// files of the first edit that are still too new to be trusted. Then the others catch up.
+/// Lets each contender in turn capture two edits in a row. Only the second capture is measured: it
+/// includes files of the first edit that are still too new to be trusted. Then the others catch up.
 pub(crate) fn take_turns_editing(
     rounds: usize,
     tree: &mut Tree,

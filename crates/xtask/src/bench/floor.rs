@@ -1,4 +1,4 @@
-//! The least work that has to be done, with nothing around it.
+//! A lower bound: the minimum work that has to be done, and nothing else.
 
 use std::fs::{self, File};
 use std::io::Write;

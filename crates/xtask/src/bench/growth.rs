@@ -11,7 +11,7 @@ const CHECKPOINTS: usize = 1_000;
 
 /// A store with one checkpoint.
 pub(crate) const NEW: &str = "new store";
-/// A store with a thousand checkpoints, each in a pack of its own.
+/// A store with a thousand checkpoints, each in its own pack.
 pub(crate) const OLD: &str = "1000 before";
 /// A store with a thousand checkpoints that are packed together.
 pub(crate) const OLD_PACKED: &str = "1000 before, gc";

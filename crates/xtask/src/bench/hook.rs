@@ -1,4 +1,4 @@
-//! Measures the time for which an agent waits: the whole hook, from the start of its process to its
+//! Measures how long an agent waits: the whole hook, from the start of its process to its
 //! end, with its entry in the ledger.
 
 use std::io::Write;
@@ -22,13 +22,13 @@ pub(crate) const BEFORE: &str = "before";
 const AFTER: &str = "after";
 /// The hook before a call that only reads.
 const READING: &str = "before, reading";
-/// A request before a call that may change files, to a process that stays.
+/// A request before a call that may change files, to a long-running process.
 const RPC: &str = "before, rpc";
 
 pub(crate) fn measure_hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let agent = Agent { bench, home: Home::new(&bench.scratch)?, tree: &on.tree.root };
     agent.send_event(&json!({ "event": "turn_start", "prompt": "make it faster" }))?;
-    // Twice, because files that are too new are not trusted the first time.
+    // This runs twice, because files that are too new are not trusted the first time.
     for call in ["first", "second"] {
         agent.send_call("before_tool", call, "make")?;
         agent.send_call("after_tool", call, "make")?;

@@ -1,4 +1,4 @@
-//! Measures time. Contenders take turns, round by round, so that all meet the same conditions.
+//! Measures time. Contenders take turns, round by round, so that all run under the same conditions.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl Times {
         self.rounds.iter().map(|time| time.as_secs_f64() * 1000.0)
     }
 
-    /// The shortest time in milliseconds. A busy machine disturbs it least.
+    /// The shortest time in milliseconds, which is least affected by a busy machine.
     pub(crate) fn fastest(&self) -> f64 {
         self.rounds().fold(f64::INFINITY, f64::min)
     }
@@ -54,7 +54,8 @@ pub(crate) fn measure_time<T>(
     Ok(start.elapsed())
 }
 
-/// Runs all contenders in turn, for this many rounds. Before each, the disk becomes idle.
+/// Runs all contenders in turn, for this many rounds. Waits for the disk to become idle before each
+/// run.
 pub(crate) fn take_turns(
     rounds: usize,
     mut contenders: Vec<Contender<'_>>,

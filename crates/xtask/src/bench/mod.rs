@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: measures time and space, next to git and to the best that the machine can
-//! do. Ratios on the same tree in the same run count; milliseconds only illustrate. It reports, and
-//! never fails because of a number.
+//! `cargo xtask bench`: measures time and space, compared with git and with the best that the
+//! machine can do. Only ratios on the same tree in the same run are meaningful; milliseconds are an
+//! illustration. It reports, and never fails because of a number.
 
 mod cases;
 mod floor;
@@ -118,19 +118,20 @@ pub(crate) fn run_bench(arguments: &[&str]) -> Result<(), Failure> {
     measured
 }
 
-/// The profile that is measured: the one that is published.
+/// The build profile to measure: the one that is published.
 const PROFILE: &str = "dist";
 
 fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))
 }
 
-/// True if this program was built like what it measures.
+/// True if this program was built with the same profile as the program it measures.
 fn is_measured_build(this: &Path) -> bool {
     this.parent().is_some_and(|directory| directory.ends_with(PROFILE))
 }
 
-/// Builds what is measured, and this program, as they are published, and runs the benchmark there.
+/// Builds the measured packages and this program with that profile, and runs the benchmark from
+/// there.
 fn build_and_bench(packages: &[&str], which: &[&str], arguments: &[&str]) -> Result<(), Failure> {
     let packages = packages.iter().flat_map(|package| ["--package", package]);
     run_step(cargo().args(["build", "--profile", PROFILE]).args(packages))?;

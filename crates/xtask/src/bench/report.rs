@@ -50,7 +50,7 @@ impl Report {
     }
 
     fn write_text(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "\nMedians in milliseconds, and how many times the first that is")?;
+        writeln!(out, "\nMedians in milliseconds, and as multiples of the first")?;
         for (tree, case, times) in &self.times {
             write!(out, "  {tree:<14} {case:<15}")?;
             let first = times.first().map_or(f64::NAN, Times::median);

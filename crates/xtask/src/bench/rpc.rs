@@ -39,7 +39,7 @@ pub(crate) fn measure_rpc(bench: &mut Bench, on: &mut Subject) -> Result<(), Fai
             json!({ "call": calls.to_string(), "tool": "Bash", "input": { "command": "make" } });
         client.request_report("tool.before", &with_agent(&call, &on.tree.root))
     };
-    // Twice, because files that are too new are not trusted the first time.
+    // This runs twice, because files that are too new are not trusted the first time.
     call_before()?;
     call_before()?;
     let contenders: Vec<Contender<'_>> = vec![
@@ -90,7 +90,7 @@ fn measure_misses(client: &mut RpcClient, count: usize) -> Result<Times, Failure
 
 /// The agent's side of `takeback rpc`.
 pub(crate) struct RpcClient {
-    /// The process ends when its input does.
+    /// The input; closing it ends the process.
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }

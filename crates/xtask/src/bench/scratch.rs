@@ -1,7 +1,7 @@
 //! The directory in which everything is measured.
 //!
-//! Nothing is deleted before the end of a run: for some minutes ext4 avoids the inodes that were
-//! just freed, and everything that creates files becomes up to three times slower.
+//! Nothing is deleted before the end of a run: for a few minutes, ext4 avoids inodes that were just
+//! freed, and everything that creates files becomes up to three times slower.
 
 use std::cell::Cell;
 use std::fs;
@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use crate::Failure;
 
-/// The time for which deleted files slow down others.
+/// The time during which deleted files slow down the creation of others.
 const AFTERMATH: Duration = Duration::from_secs(300);
 
 pub(crate) struct Scratch {
     directory: PathBuf,
-    /// A file whose time is that of the last deletion.
+    /// A file whose modification time is the time of the last deletion.
     deleted: PathBuf,
     keep: bool,
     next: Cell<u32>,

@@ -47,8 +47,8 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Makes a home with an empty store. A store is made once for all workspaces, so making it does
-    /// not count.
+    /// Makes a home with an empty store. A store is made once for all workspaces, so creating it is
+    /// not measured.
     pub(crate) fn new(scratch: &Scratch) -> Result<Home, Failure> {
         let home = Home { directory: scratch.fresh_path("home") };
         let store = home.store_directory();
@@ -73,7 +73,7 @@ pub(crate) fn explain_error(error: impl std::error::Error) -> Failure {
     text
 }
 
-/// Captures a tree as a new process would, starting from what is on the disk.
+/// Captures a tree as a new process would, starting from the state on disk.
 pub(crate) fn capture_tree(store: &Path, tree: &Path, pin: bool) -> Result<Capture, Failure> {
     let now = SystemTime::now();
     let store = Store::open(store).map_err(explain_error)?;

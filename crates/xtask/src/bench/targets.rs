@@ -66,8 +66,8 @@ impl Target {
         }
     }
 
-    /// Returns the figure that was reached, if it was measured, and whether it is good enough. `of`
-    /// makes one number of a contender's rounds.
+    /// Returns the figure, if it was measured, and true if it reaches the target. `of` reduces a
+    /// contender's rounds to one number.
     pub(crate) fn reached(&self, report: &Report, of: fn(&Times) -> f64) -> Option<(f64, bool)> {
         let time = |who| report.times_of(self.tree, self.case, who).map(of);
         Some(match self.goal {

@@ -64,14 +64,14 @@ impl Tree {
             },
         };
         files.sort();
-        // This makes it a workspace of its own, even if it is within a repository.
+        // This makes it a separate workspace, even inside a repository.
         let mark = root.join(".hg");
         fs::create_dir_all(&mark).map_err(io_failure("create", &mark))?;
         rustix::fs::sync();
         Ok(Some(Tree { shape, root, files, random, edits: 0, next_edit: 0 }))
     }
 
-    /// Changes a line in this many files, each time in other ones.
+    /// Changes a line in this many files, different ones each time.
     pub(crate) fn edit_files(&mut self, count: usize) -> Result<(), Failure> {
         for _ in 0..count {
             // A prime step through all files.
@@ -108,14 +108,14 @@ impl Random {
         (self.next_number() % limit as u64) as usize
     }
 
-    /// Returns a length in bytes. Half of all are below 3.5 KB, a few are far longer.
+    /// Returns a length in bytes. Half of them are below 3.5 KB, and a few are far longer.
     fn random_length(&mut self) -> usize {
         self.log_normal(3_500.0, 1.0).clamp(40.0, 200_000.0) as usize
     }
 
     /// Returns a number around the median, rarely far above it.
     pub(crate) fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
-        // Twelve uniform numbers make a good enough normal one.
+        // The sum of twelve uniform numbers is close enough to a normal distribution.
         let normal =
             (0..12).map(|_| self.below(1 << 20) as f64).sum::<f64>() / f64::from(1 << 20) - 6.0;
         median * (sigma * normal).exp()

@@ -65,7 +65,7 @@ pub(crate) struct Occurrence {
 pub(crate) struct Counts {
     pub(crate) files: usize,
     pub(crate) docs: usize,
-    /// The functions whose names count: those in implementations of traits do not, because the
+    /// The functions whose names count: functions in trait implementations do not, because the
     /// trait decides their names.
     pub(crate) named_functions: usize,
     pub(crate) occurrences: Vec<Occurrence>,
@@ -186,7 +186,7 @@ struct Function<'s> {
     is_of_trait_impl: bool,
 }
 
-/// The item whose body a pair of braces is.
+/// The item whose body is in a pair of braces.
 #[derive(Clone, Copy)]
 enum Block {
     TraitImpl,
@@ -236,8 +236,8 @@ fn find_functions<'s>(pieces: &[Piece<'s>]) -> Vec<Function<'s>> {
     functions
 }
 
-/// Finds the end of the head of a function or an implementation: the index behind its `{`, or
-/// behind its `;` if it has no body.
+/// Finds the end of the head of a function or an implementation: the index after its `{`, or after
+/// its `;` if it has no body.
 fn end_of_head(pieces: &[Piece<'_>], from: usize) -> (usize, bool) {
     let mut depth = 0_usize;
     for (offset, piece) in pieces[from..].iter().enumerate() {

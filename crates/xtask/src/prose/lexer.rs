@@ -1,5 +1,5 @@
 //! Splits Rust source into comments, string literals and tokens. It knows just enough of the
-//! language not to take a string for a comment or a lifetime for a character.
+//! language not to mistake a string for a comment or a lifetime for a character.
 
 /// A piece of source, with the number of its first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ struct Lexer<'s> {
 }
 
 impl<'s> Lexer<'s> {
-    /// Consumes the next piece, and returns it if it is one that counts.
+    /// Consumes the next piece, and returns it unless its kind is left out.
     fn next_piece(&mut self, next: char) -> Option<Kind<'s>> {
         if self.rest.starts_with("//") {
             Some(self.take_line_comment())

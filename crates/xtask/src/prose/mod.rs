@@ -1,4 +1,4 @@
-//! `cargo xtask prose`: counts habits that make comments and names hard to read. It is a report:
+//! `cargo xtask prose`: counts habits that make comments and names hard to read. It only reports:
 //! it fails only if it cannot read a file.
 
 mod habits;
@@ -39,7 +39,7 @@ pub(crate) fn report_prose(options: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The counts of one crate, its tests apart.
+/// The counts of one crate, with its tests counted separately.
 #[derive(Default)]
 struct CrateCounts {
     name: String,

@@ -37,7 +37,7 @@ pub(crate) fn render_table(crates: &[CrateCounts]) -> String {
             nobody: somebody/nobody/anybody/whoever in comments and strings.\n\
             1-word fn: share of function names without an underscore; names that a trait decides \
             do not count.\n\
-            no tests: all of them, but for tests.rs and everything in a directory tests.\n";
+            no tests: all crates, without tests.rs and directories named tests.\n";
     out
 }
 
@@ -72,7 +72,7 @@ fn write_row(out: &mut String, cells: &[String; 10]) {
     .expect("writing to a string does not fail");
 }
 
-/// Renders every place, by habit.
+/// Renders every occurrence, grouped by habit.
 pub(crate) fn render_list(crates: &[CrateCounts]) -> String {
     let mut out = String::new();
     for habit in Habit::ALL {

@@ -33,8 +33,8 @@ pub(super) fn run(
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Finds the directories to import: the one that was typed, or else the one of Hermes and the
-/// archives of older layouts.
+/// Finds the directories to import: the given one, or else Hermes's own and the archives of older
+/// layouts.
 fn find_directories(
     opened: &Opened,
     path: Option<&Path>,

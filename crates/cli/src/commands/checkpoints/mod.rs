@@ -26,7 +26,7 @@ Examples:
   takeback checkpoints import             import the checkpoints of Hermes
   takeback checkpoints verify             check every checkpoint")]
 pub(crate) struct Arguments {
-    // `status` if none is named: see `arguments.rs`.
+    // Defaults to `status`: see `arguments.rs`.
     #[command(subcommand)]
     command: CheckpointsCommand,
 }
@@ -65,9 +65,9 @@ Examples:
 Examples:
   mv ~/old ~/new && takeback checkpoints move ~/old ~/new")]
     Move {
-        /// The directory in which the workspace was
+        /// The old directory of the workspace
         old: PathBuf,
-        /// The directory in which it is now
+        /// The new directory
         new: PathBuf,
     },
     /// Read every object of every checkpoint and check that it is intact
@@ -77,7 +77,7 @@ Examples:
 Examples:
   takeback checkpoints verify")]
     Verify,
-    /// Set damaged packs aside, save what is intact in them, and report what is lost
+    /// Set damaged packs aside, save their intact objects, and report the losses
     #[command(after_help = "\
 Examples:
   takeback checkpoints verify    is there anything to repair?
@@ -96,7 +96,8 @@ Examples:
   takeback checkpoints import
   takeback checkpoints import /mnt/old/.hermes/checkpoints")]
     Import {
-        /// Its directory, or one repository [default: ~/.hermes/checkpoints and archives of takeback]
+        /// The directory of Hermes, or one repository [default: ~/.hermes/checkpoints and archives
+        /// of takeback]
         path: Option<PathBuf>,
     },
     /// Capture a workspace in the background at the beginning of a session
@@ -166,7 +167,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
                 session,
                 takeback_ledger::Time(*ended),
             );
-            // Each of these is worth doing even if the one before it failed.
+            // Each of these runs even if the one before it failed.
             let caught_up = logs::catch_up_session(session, log.as_deref(), context);
             let maintained = maintain_store(opened);
             tended?;

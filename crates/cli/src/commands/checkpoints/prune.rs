@@ -19,7 +19,7 @@ Examples:
   takeback checkpoints prune --dry-run
   takeback checkpoints prune --retention-days 7 --max-size-mb 500")]
 pub(super) struct PruneArguments {
-    /// Delete the history of workspaces that were not used for this many days
+    /// Delete the history of workspaces that have not been used for this many days
     #[arg(long, value_name = "N")]
     retention_days: Option<u64>,
     /// Limit the size of the store to this many MB
@@ -115,7 +115,7 @@ pub(super) fn run_clear(
     }
     for path in &cleared.busy {
         let path = output::tilde(&path.0, context);
-        output::warn(&format!("another process is using {path}, which keeps its checkpoints"));
+        output::warn(&format!("kept the checkpoints of {path}: another process is using it"));
     }
     Ok(if cleared.busy.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

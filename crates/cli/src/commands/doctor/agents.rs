@@ -15,7 +15,8 @@ use crate::output;
 pub(crate) struct AgentView {
     pub(crate) agent: &'static str,
     pub(crate) title: &'static str,
-    /// True if the hooks were tested with the real program, not only written by its documentation.
+    /// True if the hooks were tested with the real program, not just written from its
+    /// documentation.
     pub(crate) proven: bool,
     pub(crate) found: bool,
     /// The state in the user's configuration: `installed`, `partly`, `outdated`, `absent` or
@@ -130,7 +131,7 @@ impl ScopeCheck<'_> {
         let option = if *scope == InstallScope::User { "" } else { " --project" };
         let install = format!("`takeback install{option} {}`", agent.name);
         if state == WiringState::Outdated {
-            let message = format!("the hooks in {} are of another version", agent.title);
+            let message = format!("the hooks in {} are from another version", agent.title);
             problems.push(Problem::new(message, format!("{install} updates them")));
         }
         if state == WiringState::Partial

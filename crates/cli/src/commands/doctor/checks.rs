@@ -46,7 +46,7 @@ pub(super) fn check_store(
     if status.store_bytes > status.max_bytes {
         let size = output::bytes(status.store_bytes);
         let limit = output::bytes(status.max_bytes);
-        let message = format!("the store has {size}, more than its limit of {limit}");
+        let message = format!("the store takes {size}, more than its limit of {limit}");
         let hint = "`takeback checkpoints prune` deletes the oldest checkpoints";
         problems.push(Problem::new(message, hint));
     }
@@ -79,7 +79,7 @@ pub(super) fn check_store(
 pub(super) struct LedgerView {
     pub(super) bytes: u64,
     pub(super) sessions: usize,
-    /// The number of files in the spool that wait to be taken in.
+    /// The number of files in the spool that are not in the ledger yet.
     pub(super) spool: usize,
 }
 
@@ -113,7 +113,7 @@ fn count_spool(context: &Context) -> usize {
 
 #[derive(Serialize)]
 pub(super) struct HookSpeed {
-    /// The time that the process of a hook takes at least.
+    /// The minimum time that the process of a hook takes.
     pub(super) hook_ms: f64,
     /// The time to capture this workspace. Null if it has no checkpoints.
     pub(super) capture_ms: Option<f64>,
@@ -173,7 +173,7 @@ fn measure_capture(opened: &Opened, context: &Context, problems: &mut Vec<Proble
     let root = opened.find_root(&context.directory).ok()?;
     let root = fs::canonicalize(root).ok()?;
     let status = takeback_undo::retention::read_status(opened).ok()?;
-    // A check must not start a history.
+    // A check must not create a history.
     if !opened.settings().enabled || !status.workspaces.iter().any(|known| known.path.0 == root) {
         return None;
     }

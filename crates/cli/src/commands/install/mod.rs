@@ -23,7 +23,7 @@ use crate::output;
 /// Install takeback into agents: hooks, and a /rollback command
 ///
 /// Without arguments, lists the agents that are found on this machine. Configuration files of agents
-/// are edited in place: takeback only adds entries of its own, and keeps the original, so that
+/// are edited in place: takeback only adds its own entries, and keeps the original, so that
 /// `takeback uninstall` can restore it.
 #[derive(Args)]
 #[command(after_help = "\
@@ -161,7 +161,7 @@ fn apply_plans(
     Ok(results)
 }
 
-/// Finds agents by name, each once.
+/// Finds agents by name, without duplicates.
 pub(super) fn find_agents(names: &[String]) -> Result<Vec<&'static Agent>, Failure> {
     let unknown = |name: &str| {
         let failure = Failure::new(format!("takeback cannot be installed into {name:?}"));

@@ -9,7 +9,7 @@ use crate::output;
 
 /// The past conversations of an agent, and whether they were imported.
 pub(super) enum PastConversations {
-    /// The agent has this many logs, and the user has not asked for them.
+    /// The agent has this many logs, and the user did not ask to import them.
     Offered(usize),
     Imported(ImportView),
     Failed(String),

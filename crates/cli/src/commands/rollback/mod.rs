@@ -14,11 +14,11 @@ use crate::failure::Failure;
 use crate::logs;
 use crate::output::{self, Progress};
 
-/// Return to a checkpoint, or undo that
+/// Return to a checkpoint, or undo a rollback
 ///
-/// Returns the workspace to a checkpoint, and the conversation to before that turn; or only the given
-/// files and directories. The present state is saved first, so `takeback rollback undo` brings it
-/// back. Without arguments, lists the checkpoints.
+/// Returns the workspace to a checkpoint, and the conversation to before that turn; or only the
+/// given files and directories. The present state is saved first, so `takeback rollback undo`
+/// brings it back. Without arguments, lists the checkpoints.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -130,13 +130,13 @@ impl Arguments {
     }
 }
 
-/// Plans what is asked for, shows it, asks, does it, and says what was done.
+/// Plans the request, shows the plan, asks for confirmation, applies it, and reports the result.
 pub(crate) fn carry_out(
     request: &Request,
     dry_run: bool,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    // The agent's own log says how far the conversation is.
+    // The agent's own log shows how far the conversation has come.
     logs::catch_up_ledger(context);
     let opened = context.opened()?;
     let progress = Progress::new("comparing the workspace");

@@ -1,4 +1,4 @@
-//! What a rollback does, did or would do, in words.
+//! Prints what a rollback did or would do.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use takeback_undo::{Action, Head, RollbackView};
 use crate::context::Context;
 use crate::output::{self, Style, paint, print_section};
 
-/// Prints all of it.
+/// Prints the whole summary.
 pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context) -> ExitCode {
     let blocked = !view.blocked.is_empty();
     let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
@@ -25,7 +25,7 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
     print_warnings(view, context);
     view.warnings.iter().for_each(|warning| output::warn(warning));
     if blocked {
-        eprintln!("error: nothing was changed: move what is in the way and repeat");
+        eprintln!("error: nothing was changed: move the files in the way, then try again");
     } else if view.safety_checkpoint.is_some() {
         let back = if view.action == Action::Undo { "redo" } else { "undo" };
         println!("Done. `takeback rollback {back}` takes this back.");
@@ -49,7 +49,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     print_section("Written to meanwhile, kept under these names", paths(&view.saved), context);
     let blocked = view.blocked.iter().map(blocked);
     print_section("In the way, and cannot be saved first", blocked, context);
-    let others = "Changed by others since the agent (the safety checkpoint keeps it)";
+    let others = "Edited since the agent, by you or others (kept in the safety checkpoint)";
     print_section(others, paths(&view.others), context);
     let (resolved, left): (Vec<_>, Vec<_>) =
         view.conflicts.iter().partition(|conflict| conflict.resolved);
@@ -71,7 +71,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     }
 }
 
-/// What a person should know besides the files.
+/// Prints what the user should know besides the files.
 pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
     let changes = !view.restored.is_empty() || !view.deleted.is_empty();
     if changes && !view.effects.is_empty() {
@@ -91,7 +91,7 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
         };
         print_section(&title, view.effects.iter().map(line), context);
     }
-    // One that is gone is a warning.
+    // A repository that is gone is reported as a warning.
     let moved = view.repository.as_ref().filter(|moved| moved.now != Head::default());
     if let Some(moved) = moved {
         println!(
@@ -111,7 +111,7 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
         print_section("The prompt was", lines.map(output::disarm), context);
         if let Some(resume) = &chat.resume {
             println!(
-                "To take the agent's own conversation back as well: {}.",
+                "To take back the agent's own conversation as well: {}.",
                 output::disarm(resume)
             );
         }
@@ -146,7 +146,7 @@ fn blocked(blocked: &BlockedPath) -> String {
         BlockedReason::Uncovered(reason) => output::reason(reason),
         BlockedReason::Uncapturable => "is never captured".into(),
         BlockedReason::TooManyFiles => "too many files".into(),
-        BlockedReason::ParentReplaced => "is not a directory any more".into(),
+        BlockedReason::ParentReplaced => "is no longer a directory".into(),
     };
     format!("{}  ({})", blocked.path, output::disarm(&why))
 }

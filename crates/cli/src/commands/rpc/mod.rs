@@ -72,7 +72,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     let (sender, events) = mpsc::sync_channel(1);
     let stopped = Arc::new(AtomicBool::new(false));
     end_on_signals(sender.clone(), stopped.clone())
-        .map_err(|error| Failure::new("cannot listen to signals").because(&error))?;
+        .map_err(|error| Failure::new("cannot listen for signals").because(&error))?;
     thread::spawn(move || read_lines(&sender));
     let server = Server::new(context);
     let mut ended = Ok(());
@@ -108,7 +108,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     }
     server.late.wait_for_all();
     match ended {
-        // The agent is gone, which is a normal end.
+        // The agent is gone, which is a normal way to end.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(Failure::new("cannot talk to the agent").because(&error)),
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -153,10 +153,10 @@ fn send_line(response: &str) -> io::Result<()> {
     output.flush()
 }
 
-/// The state that stays from one request to the next: what is open, and the reports that are late.
+/// The state that is kept between requests: the opened home, and the late reports.
 struct Server {
     context: RefCell<Context>,
-    /// The files that what is open was made from.
+    /// The files that the home was opened from.
     stamp: Cell<Option<Stamp>>,
     late: LateReports,
 }
@@ -197,7 +197,7 @@ impl Server {
             .unwrap_or_else(|_| Err(Error::internal()))
     }
 
-    /// Opens takeback's home, or opens it anew if the configuration or the store was replaced.
+    /// Opens takeback's home, or reopens it if the configuration or the store was replaced.
     fn refresh(&self) {
         let mut context = self.context.borrow_mut();
         let stamp = read_stamp(&context.home);
@@ -209,7 +209,7 @@ impl Server {
         let _ = context.opened();
     }
 
-    /// Closes the ledger while no request comes, so that other processes can repair it.
+    /// Closes the ledger while the server is idle, so that other processes can repair it.
     fn rest(&self) {
         self.context.borrow().close_ledger();
     }

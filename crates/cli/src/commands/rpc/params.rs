@@ -33,7 +33,7 @@ impl From<Named> for Name {
 /// The parameters that have not been taken yet.
 pub(super) struct Params {
     fields: BTreeMap<String, Box<RawValue>>,
-    /// The names of all parameters of the method so far.
+    /// The names of all parameters that the method has asked for so far.
     known: Vec<&'static str>,
 }
 
@@ -83,7 +83,7 @@ impl Params {
         self.fields.remove(name)
     }
 
-    /// Fails if a parameter is left: a misspelt name must not be ignored.
+    /// Fails if a parameter is left over: a misspelt name must not be ignored.
     pub(super) fn end(self) -> Result<(), Error> {
         match self.fields.keys().next() {
             None => Ok(()),

@@ -13,11 +13,11 @@ const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
-/// A code of takeback: the operation failed; `data` has the causes and a hint.
+/// Takeback's own code: the operation failed; `data` has the causes and a hint.
 const FAILED: i64 = -32000;
-/// A code of takeback: the plan differs from the one that was shown.
+/// Takeback's own code: the plan differs from the one that was shown.
 const CHANGED: i64 = -32001;
-/// A code of takeback: something is in the way of a rollback.
+/// Takeback's own code: something blocks a rollback.
 const BLOCKED: i64 = -32002;
 
 /// The result of a method, as JSON, or its error.
@@ -66,9 +66,9 @@ impl Error {
         }
     }
 
-    /// Makes the error for a blocked plan, which names what is in the way.
+    /// Makes the error for a blocked plan, which lists the obstacles.
     pub(super) fn blocked(plan: &impl Serialize) -> Error {
-        let hint = "move what is in the way, then repeat";
+        let hint = "move the obstacles away, then try again";
         Error {
             data: Some(serde_json::json!({ "hint": hint, "plan": plan })),
             ..Error::new(BLOCKED, "nothing was changed: something is in the way")

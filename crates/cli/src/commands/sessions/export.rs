@@ -133,7 +133,7 @@ impl Export<'_> {
         }
         for id in self.ids {
             let transcript = match self.read_transcript(id) {
-                // Another process has deleted the session meanwhile.
+                // Another process has deleted the session in the meantime.
                 Err(LedgerError::NoSuchSession(_)) => continue,
                 other => other?,
             };

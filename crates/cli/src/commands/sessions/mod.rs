@@ -35,7 +35,7 @@ Examples:
   takeback sessions export --all -o all.jsonl
   takeback sessions import all.jsonl")]
 pub(crate) struct Arguments {
-    // `list` if none is named: see `arguments.rs`.
+    // Defaults to `list`: see `arguments.rs`.
     #[command(subcommand)]
     command: SessionsCommand,
 }
@@ -53,7 +53,7 @@ Examples:
     Tree(tree::Arguments),
     Title(edit::TitleArguments),
     Fork(edit::ForkArguments),
-    // "undo" takes back files as well, so taking back only messages has a word of its own.
+    // "undo" takes back files as well, so taking back only messages has a different name.
     #[command(alias = "undo")]
     Rewind(edit::RewindArguments),
     #[command(alias = "redo")]

@@ -114,7 +114,7 @@ pub(super) fn run_delete(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns these sessions and those of their subagents, each once.
+/// Returns these sessions and their subagents' sessions, without duplicates.
 fn with_subagents(ledger: &Ledger, ids: &[String]) -> Result<Vec<String>, Failure> {
     let mut doomed: Vec<String> = Vec::new();
     let mut known: BTreeSet<String> = BTreeSet::new();

@@ -31,7 +31,7 @@ pub(super) struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ShowFormat {
-    /// Text to read
+    /// Readable text
     Text,
     /// Everything that the ledger has, as JSON
     Json,
@@ -84,7 +84,7 @@ fn print_transcript(transcript: &Transcript) {
     transcript.messages.iter().for_each(print_message);
 }
 
-/// Returns what is known about a session, as names and values.
+/// Returns the facts about a session, as names and values.
 fn session_facts(session: &SessionRecord) -> Vec<(&'static str, String)> {
     let or_none = |text: &Option<String>| text.as_deref().map(output::disarm);
     let with = |text: String, more: Option<String>| match more {
@@ -195,7 +195,7 @@ fn format_call(name: &Value, arguments: &Value) -> String {
     format!("→ {}({})", name.as_str().unwrap_or("?"), shorten_arguments(&arguments))
 }
 
-/// Shortens arguments to one line of bearable length: they may be whole files.
+/// Shortens arguments to one line of reasonable length: they may be whole files.
 fn shorten_arguments(text: &str) -> String {
     const WIDTH: usize = 200;
     output::shorten(&text.replace('\n', " "), WIDTH)

@@ -50,14 +50,14 @@ pub(super) fn format_dollars(amount: f64) -> String {
     }
 }
 
-/// All ids of sessions, to find for each one the shortest beginning that fits no other.
+/// All ids of sessions, to find the shortest unambiguous beginning of each.
 pub(super) struct ShortIds {
     /// Every id, and every id without the name of its agent, sorted.
     known: Vec<String>,
 }
 
 impl ShortIds {
-    /// Shorter beginnings would soon fit several sessions.
+    /// Shorter beginnings would soon become ambiguous.
     const SHORTEST: usize = 8;
 
     pub(super) fn new(ledger: &Ledger) -> Result<ShortIds, Failure> {

@@ -3,7 +3,7 @@
 use jiff::{Span, Timestamp, Zoned, civil};
 use takeback_ledger::Time;
 
-/// The forms that are understood, for error messages.
+/// The accepted forms, for error messages.
 pub(crate) const FORMS: &str =
     "give a time span like 30m, 12h, 7d, 3w, 6mo or 1y, or a date like 2026-01-31";
 
@@ -24,8 +24,7 @@ fn resolve(text: &str, now: &Zoned) -> Option<Time> {
     Some(Time(moment.as_millisecond()))
 }
 
-/// Parses a span that counts backwards, with or without `ago`. Months and years are those of the
-/// calendar.
+/// Parses a span that counts backwards, with or without `ago`. Months and years are calendar units.
 fn parse_span(text: &str) -> Option<Span> {
     let text = text.trim();
     let text = text.strip_suffix("ago").unwrap_or(text);
@@ -48,7 +47,7 @@ mod tests {
         check("30m", Some("2026-03-31T09:30:00Z"));
         check("12h", Some("2026-03-30T22:00:00Z"));
         check("1d", Some("2026-03-30T10:00:00Z"));
-        // Across the change to summer time the clock shows the same.
+        // A span across a daylight saving change keeps the time of day.
         check("1w", Some("2026-03-24T11:00:00Z"));
         check("1mo", Some("2026-02-28T11:00:00Z"));
         check("1y", Some("2025-03-31T10:00:00Z"));

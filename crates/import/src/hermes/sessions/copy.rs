@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// The size of the header of a write-ahead log. SQLite changes it whenever the log starts over.
 const LOG_HEADER: u64 = 32;
 
-/// A copy in a directory of its own, which is removed when this is dropped.
+/// A copy in a separate directory, which is removed on drop.
 #[derive(Debug)]
 pub(super) struct PrivateCopy {
     directory: PathBuf,
@@ -42,8 +42,7 @@ impl PrivateCopy {
         let directory = create_directory(scratch).map_err(|error| failed(scratch, error))?;
         let copy = PrivateCopy { database: directory.join("state.db"), directory };
         let begun = Instant::now();
-        // Another attempt begins at once: right after a change, the time until the next one is
-        // longest.
+        // Retry at once: right after a change, the next one is likely to be furthest away.
         while !try_copy(original, &copy.database).map_err(|error| failed(&copy.database, error))? {
             if begun.elapsed() > PATIENCE {
                 return Err(HermesError::Changing { path: original.to_owned() });
@@ -71,8 +70,8 @@ fn create_directory(scratch: &Path) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Copies the database and its journal. Returns false if they changed meanwhile, so that the
-/// copies do not belong together.
+/// Copies the database and its journal. Returns false if they changed in the meantime, in which
+/// case the copies are inconsistent.
 fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
     let version = SourceVersion::read_settled(original)?;
     let is_unchanged = || Ok(SourceVersion::read(original)? == version);
@@ -88,8 +87,8 @@ fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
 /// A version of the database. Files that are copied while it stays the same belong together.
 ///
 /// With a write-ahead log, a version is one run of the log. Pages that are written to the database
-/// meanwhile come from the log, which is copied afterwards and wins over the database. The log may
-/// grow: its checksums tell SQLite where the last whole transaction ends.
+/// in the meantime come from the log, which is copied afterwards and wins over the database. The
+/// log may grow: its checksums tell SQLite where the last whole transaction ends.
 ///
 /// Without a log, neither the database nor the rollback journal may change.
 #[derive(PartialEq)]

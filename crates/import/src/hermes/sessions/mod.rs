@@ -188,7 +188,7 @@ fn open_connection(copy: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(copy, flags)?;
     // Hermes is known to break the definitions of its search tables. With writable_schema, SQLite
-    // reads the other tables all the same.
+    // still reads the other tables.
     connection.execute_batch("PRAGMA writable_schema = ON; PRAGMA trusted_schema = OFF;")?;
     Ok(connection)
 }

@@ -54,12 +54,12 @@ fn default_source() -> String {
     "hermes".to_owned()
 }
 
-/// Determines how a session came out of its parent, as far as the rows tell.
+/// Determines how a session arose from its parent, as far as the rows show.
 ///
 /// Hermes marks branches and delegated work in `model_config`. Old versions did not, and a
-/// compaction copies the mark of delegated work to the next session. So a mark that names this very
-/// parent decides; then the way in which the parent ended; and then any mark. A child without any
-/// of these is delegated work, which is also what Hermes takes it for.
+/// compaction copies the mark of delegated work to the next session. So a mark that names exactly
+/// this parent decides first, then the way in which the parent ended, then any mark. A child
+/// without any of these counts as delegated work, as it does in Hermes.
 pub(super) fn parent_kind(
     session: &SessionRecord,
     parent: Option<&SessionRecord>,

@@ -4,9 +4,9 @@ use rusqlite::Connection;
 
 use super::row::Cell;
 
-/// Returns what a database lacks to be one of Hermes; `None` if it is one.
+/// Returns the part that a database lacks to be one of Hermes's; `None` if it is one.
 ///
-/// The table of sessions or that of versions may be lost, but not both.
+/// Either the table of sessions or the table of versions may be missing, but not both.
 pub(super) fn find_missing_part(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
     let messages = list_columns(connection, "messages")?;
     if messages.is_empty() {

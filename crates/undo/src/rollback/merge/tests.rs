@@ -128,7 +128,7 @@ impl Random {
 enum Text {
     /// A few different lines, repeated over and over.
     Letters(u64),
-    /// Something like a program.
+    /// Lines that resemble a program.
     Code,
 }
 

@@ -19,7 +19,7 @@ pub(super) fn is_sending(command: &Invocation<'_>) -> bool {
     }
 }
 
-/// True if the method may change something. An unknown one may.
+/// True if the method may change something, or is unknown.
 fn is_changing_method(method: &str) -> bool {
     !["GET", "HEAD", "OPTIONS", "TRACE"].iter().any(|read| method.eq_ignore_ascii_case(read))
 }

@@ -27,7 +27,7 @@ impl Parser<'_> {
             end.push_str(text);
             quoted |= is_quoted;
         }
-        // A backslash that escapes nothing is not in the word any more, but it still quotes.
+        // A backslash that escapes nothing is no longer in the word, but it still quotes.
         quoted |= raw.contains(['\'', '"', '\\']);
         let body = Rc::default();
         self.pending.push(PendingHereDocument { end, quoted, strip_tabs, body: Rc::clone(&body) });

@@ -92,7 +92,7 @@ impl Parser<'_> {
         let Some(&(sign, operator)) = found else { return Ok(None) };
         if sign.starts_with('&') || sign == "<<<" {
             if digits > 0 {
-                // The digits are a word of their own.
+                // The digits are a separate word.
                 return Ok(None);
             }
             self.require_bash()?;

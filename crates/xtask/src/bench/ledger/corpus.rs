@@ -1,5 +1,5 @@
-//! Generates messages that resemble those of coding agents: English with words as frequent as in
-//! real texts, Chinese, Japanese and Korean, source code, logs, tool calls.
+//! Generates messages that resemble those of coding agents: English with realistic word
+//! frequencies, Chinese, Japanese and Korean, source code, logs, tool calls.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ impl Message {
     }
 }
 
-/// The number of conversations at the same time.
+/// The number of simultaneous conversations.
 const AT_ONCE: usize = 4;
 
 /// The average number of messages in a conversation.
@@ -47,7 +47,7 @@ const IN_SESSION: usize = 200;
 /// and logs.
 const FOREIGN: usize = 33;
 
-/// An endless stream of messages, always the same.
+/// An endless stream of messages, the same in every run.
 pub(crate) struct Corpus {
     random: Random,
     vocabulary: Vocabulary,
@@ -143,7 +143,7 @@ impl Corpus {
         }
     }
 
-    /// Returns a length in bytes. Once in five hundred times it is that of a whole file or a long log.
+    /// Returns a length in bytes. One in five hundred is as long as a whole file or a long log.
     fn random_length(&mut self, median: f64, sigma: f64) -> usize {
         if self.random.below(500) == 0 {
             return 20_000 + self.random.below(80_000);

@@ -34,7 +34,7 @@ impl Latencies {
         Latencies(milliseconds)
     }
 
-    /// Returns the time that this many of a thousand operations did not exceed.
+    /// Returns the time within which this many of a thousand operations were done.
     pub(crate) fn per_mille(&self, part: usize) -> f64 {
         let place = (self.0.len() * part).div_ceil(1_000).max(1) - 1;
         self.0.get(place).copied().unwrap_or(f64::NAN)
@@ -98,7 +98,7 @@ impl Target {
         }
     }
 
-    /// Returns the figure that was reached, if it was measured, and whether it is good enough.
+    /// Returns the figure, if it was measured, and true if it reaches the target.
     fn reached(&self, figures: &Figures) -> Option<(f64, bool)> {
         let ours = figures.value(self.stage, TAKEBACK, self.what)?;
         Some(match self.goal {
@@ -203,7 +203,7 @@ impl Figures {
     }
 }
 
-/// Formats a number with three digits, or all digits before its point.
+/// Formats a number with three digits, or with all digits before the decimal point.
 fn format_number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -48,7 +48,7 @@ impl Vocabulary {
         }
     }
 
-    /// Picks an English word, but no function word.
+    /// Picks an English word that is not a function word.
     pub(crate) fn pick_noun(&self, random: &mut Random) -> &str {
         pick_frequent(random, &self.english[FUNCTION_WORDS.len()..])
     }
@@ -162,11 +162,11 @@ fn make_english_words(random: &mut Random) -> Vec<String> {
     })
 }
 
-/// Makes a word of one to three of 3,000 characters. Most have two.
+/// Makes a word of one to three characters, out of 3,000. Most words have two.
 fn make_han_word(random: &mut Random, _: usize) -> String {
     let length = [1, 2, 2, 2, 2, 2, 2, 3][random.below(8)];
     let character = |random: &mut Random| {
-        // A prime step through the block: frequent characters are all over it.
+        // A prime step spreads the frequent characters over the whole block.
         let place = (random_rank(random, 3_000) * 7_919) % 20_000;
         char::from_u32(0x4e00 + place as u32).unwrap_or('一')
     };
@@ -181,7 +181,7 @@ fn make_katakana_word(random: &mut Random, _: usize) -> String {
     (0..3 + random.below(4)).map(|_| kana[random.below(kana.len())]).collect()
 }
 
-/// Makes a word of two or three of 1,200 syllables.
+/// Makes a word of two or three syllables, out of 1,200.
 fn make_korean_word(random: &mut Random, _: usize) -> String {
     let syllable = |random: &mut Random| {
         let place = (random_rank(random, 1_200) * 7_919) % 11_172;
@@ -190,7 +190,7 @@ fn make_korean_word(random: &mut Random, _: usize) -> String {
     (0..2 + random.below(2)).map(|_| syllable(random)).collect()
 }
 
-/// Adds words until there are `count`, none twice. `make` is told the number of words so far.
+/// Adds distinct words until there are `count`. `make` gets the number of words so far.
 fn make_distinct_words(
     random: &mut Random,
     count: usize,

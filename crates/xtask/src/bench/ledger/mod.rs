@@ -32,7 +32,7 @@ struct Amounts {
     fill: usize,
     append: usize,
     /// A smaller number, because Hermes is slow. It merges its indexes after every thousandth append,
-    /// so a thousand appends include this as often as in real use.
+    /// so a thousand appends include one merge, as in real use.
     append_hermes: usize,
     seconds: u64,
     /// The number of messages to which the ledger grows for the last searches.

@@ -38,7 +38,7 @@ pub(crate) fn now() -> Time {
     SystemTime::now().into()
 }
 
-/// Appends messages one by one, and measures each with everything that the library does besides.
+/// Appends messages one by one, and measures each, including all other work that the library does.
 pub(crate) fn append_each(ledger: &mut Ledger, messages: &[Message]) -> Result<Latencies, Failure> {
     let mut sessions: Vec<&str> = messages.iter().map(|message| &*message.session).collect();
     sessions.sort_unstable();

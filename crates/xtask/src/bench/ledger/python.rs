@@ -75,5 +75,6 @@ impl Contender {
 /// Runs the driver and returns its answer.
 pub(crate) fn read_answer(command: &mut Command) -> Result<Value, Failure> {
     let said = process::read_output(command)?;
-    serde_json::from_str(&said).map_err(|error| format!("{said:?} is no answer: {error}"))
+    serde_json::from_str(&said)
+        .map_err(|error| format!("cannot parse the answer {said:?}: {error}"))
 }

@@ -79,7 +79,7 @@ impl<'m> Words<'m> {
         make: fn(&mut Words<'m>) -> Option<String>,
     ) -> Vec<String> {
         let mut queries = Vec::with_capacity(count);
-        // Some data yields none at all.
+        // Some data yields no query at all.
         for _ in 0..count * 1_000 {
             queries.extend(make(self));
             if queries.len() == count {
@@ -106,7 +106,7 @@ impl<'m> Words<'m> {
         (5..=self.texts.len() / 20).contains(&frequency).then_some((word, text))
     }
 
-    /// Picks a telling word, a frequent one, or two words.
+    /// Picks a distinctive word, a frequent one, or two words.
     fn pick_one_or_two(&mut self) -> Option<String> {
         match self.random.below(4) {
             0 => {

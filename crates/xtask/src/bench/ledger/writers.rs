@@ -30,8 +30,8 @@ pub(crate) struct WriterReports {
 }
 
 impl WriterReports {
-    /// Adds the reports to the figures. `counts` has the number of messages of each writer that are
-    /// really in the database.
+    /// Adds the reports to the figures. `counts` has the number of messages of each writer that
+    /// actually arrived in the database.
     pub(crate) fn add_to(&self, figures: &mut Figures, who: &'static str, counts: &[u64]) {
         let lost =
             self.stored.iter().zip(counts).map(|(stored, count)| stored.saturating_sub(*count));

@@ -60,7 +60,7 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
         let wrong = match message.role.as_str() {
             "" => "role is missing",
             // The prompt would be recorded twice, and begin a turn without checkpoints.
-            "user" => "messages of the user are the prompts of turn.start",
+            "user" => "messages of the user are reported as prompts of turn.start",
             _ => continue,
         };
         return Err(Error::invalid_params(format!("messages[{number}]: {wrong}")));

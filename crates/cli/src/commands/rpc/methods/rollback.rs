@@ -53,7 +53,7 @@ fn reverse(to: Destination, context: &Context, mut params: Params) -> Answer {
 }
 
 fn make_plan(context: &Context, request: &Request) -> Result<Planned, Failure> {
-    // New entries in the log of the agent belong to the conversation that goes back.
+    // New entries in the log of the agent belong to the conversation that is taken back.
     logs::catch_up_ledger(context);
     Ok(rollback::plan(context.opened()?, request)?)
 }

@@ -1,0 +1,79 @@
+//! The documents of the repository: their links lead somewhere, and their commands exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::session::Session;
+
+/// Lists the documents: those at the root of the repository, in `docs`, and of the crates.
+fn documents() -> Vec<PathBuf> {
+    let root = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+    let crates = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let directories = [root.clone(), root.join("docs")].into_iter().chain(crates);
+    let files = directories.flat_map(|directory| fs::read_dir(directory).unwrap());
+    let files = files.map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
+/// Returns the targets of the links in a document.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+/// Returns the anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |line: &str| {
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        for link in links(&text).filter(|link| !link.starts_with("https://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => document.clone(),
+                file => document.parent().unwrap().join(file),
+            };
+            assert!(target.exists(), "{}: {link}", document.display());
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(target).unwrap();
+                assert!(anchors(&text).contains(anchor), "{}: {link}", document.display());
+            }
+        }
+    }
+}
+
+/// Returns the commands that a document shows: the words after `takeback`, in code.
+fn commands(text: &str) -> BTreeSet<Vec<&str>> {
+    let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let starts = ["`takeback ", "$ takeback "];
+    let shown = starts.iter().flat_map(|start| text.split(start).skip(1));
+    let words = shown.map(|rest| {
+        let code = rest.split(['`', '\n']).next().unwrap_or_default();
+        let words: Vec<&str> = code.split_whitespace().take_while(is_name).collect();
+        let has_subcommands = matches!(words.first(), Some(&("sessions" | "checkpoints")));
+        words.into_iter().take(if has_subcommands { 2 } else { 1 }).collect()
+    });
+    words.filter(|words: &Vec<&str>| !words.is_empty()).collect()
+}
+
+#[test]
+fn every_command_in_the_documents_exists() {
+    let session = Session::new();
+    let texts: Vec<String> =
+        documents().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let all: BTreeSet<Vec<&str>> = texts.iter().flat_map(|text| commands(text)).collect();
+    assert!(all.len() > 20, "{all:?}");
+    for words in all {
+        let output = session.output(&[&words[..], &["--help"]].concat());
+        assert!(output.status.success(), "{words:?}");
+    }
+}
