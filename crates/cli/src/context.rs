@@ -27,7 +27,7 @@ pub(crate) struct Globals {
     /// Work as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
     directory: Option<PathBuf>,
-    /// The home of takeback [default: $TAKEBACK_HOME or ~/.takeback]
+    /// Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
     #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
     home: Option<PathBuf>,
     /// Print one JSON document instead of text

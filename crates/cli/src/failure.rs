@@ -305,6 +305,7 @@ impl From<MoveHistoryError> for Failure {
             MoveHistoryError::Store(error) | MoveHistoryError::Move(MoveError::Store(error)) => {
                 error.into()
             }
+            MoveHistoryError::Pin(error) => error.into(),
             MoveHistoryError::NoHistory(_) => failure.hint(
                 "`takeback checkpoints` lists the workspaces that have some; give the old directory first",
             ),

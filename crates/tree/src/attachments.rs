@@ -3,11 +3,11 @@
 //! An attachment is a commit with a tree of a single file. It is the only parent of the pin's
 //! commit, so that git and gc see that the pin needs it. Pins with the same bytes share it.
 
+use crate::lock::{Lock, PinError};
 use crate::object::{self, Commit, Mode, ObjectKind, TreeEntry};
 use crate::oid::Oid;
 use crate::pack::MAX_OBJECT;
 use crate::store::{ObjectError, Store};
-use crate::workspace::{Lock, PinError};
 
 /// The name of the single file in an attachment's tree.
 const NAME: &[u8] = b"attachment";

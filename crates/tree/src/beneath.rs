@@ -125,7 +125,7 @@ impl Root {
         Ok(Root { fd: rustix::fs::open(path, flags, Permissions::empty())? })
     }
 
-    /// Returns device and inode, which identify the directory whatever its path.
+    /// Returns device and inode, which identify the directory regardless of its path.
     #[allow(clippy::unnecessary_cast, reason = "the kernel's types differ between platforms")]
     pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
         let stat = rustix::fs::fstat(&self.fd)?;

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::lock::Lock;
 use crate::object::{self, Mode, ObjectKind, TreeEntry};
 use crate::oid::Oid;
 use crate::pack::MAX_OBJECT;
 use crate::path::{self, RelPath};
 use crate::store::{ObjectError, Store};
-use crate::workspace::Lock;
 
 /// An edit of one path of a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

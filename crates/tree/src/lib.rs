@@ -21,9 +21,11 @@ mod fault;
 mod forbidden;
 mod gc;
 pub mod git;
+mod lock;
 mod object;
 mod oid;
 mod pack;
+mod pack_rewrite;
 mod packs;
 mod path;
 mod pins;
@@ -55,6 +57,7 @@ pub use gc::{GcError, GcOutcome};
 pub use git::{
     ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository, GitDirectory,
 };
+pub use lock::{Lock, PinError};
 pub use object::{Mode, ObjectKind};
 pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;
@@ -68,5 +71,5 @@ pub use restore::{
 pub use rules::{CaptureRules, Filter};
 pub use store::{ObjectError, Store, StoreError};
 pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};
-pub use workspace::{Lock, PinError, Workspace, WorkspaceError, WorkspaceInfo};
+pub use workspace::{Workspace, WorkspaceError, WorkspaceInfo};
 pub use workspaces::{MoveError, WorkspaceGuard};

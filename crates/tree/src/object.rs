@@ -164,7 +164,7 @@ pub(crate) fn is_valid_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b".." | b".git") && !name.contains(&b'/')
 }
 
-/// Splits the first entry off a tree that another program may have made, whatever its name.
+/// Splits the first entry off a tree that another program may have made, with any name.
 pub(crate) fn split_foreign_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
     let space = tree.iter().take(8).position(|byte| *byte == b' ')?;
     let mode = u32::from_str_radix(std::str::from_utf8(&tree[..space]).ok()?, 8).ok()?;

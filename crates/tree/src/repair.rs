@@ -10,12 +10,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::gc::PackRewrite;
 use crate::object::{self, ObjectKind};
 use crate::oid::Oid;
 use crate::pack::midx;
 use crate::pack::read::ObjectContent;
 use crate::pack::write::PackWriter;
+use crate::pack_rewrite::PackRewrite;
 use crate::packs::{is_damage, list_pack_names};
 use crate::reachability::{self, CommitLinks};
 use crate::salvage::DamagedPack;

@@ -11,10 +11,11 @@ use takeback_base::hex;
 use takeback_base::lock_wait::{LockWait, find_holder};
 
 use crate::fault;
+use crate::lock::{read_seq, write_seq};
 use crate::pins::{PinName, SEQ_END, WorkspaceId};
 use crate::restore;
 use crate::store::{Store, StoreError};
-use crate::workspace::{Workspace, read_seq, write_seq};
+use crate::workspace::Workspace;
 
 /// The right to change a workspace's pins, whether its directory exists or not. No other process
 /// captures or restores it meanwhile.

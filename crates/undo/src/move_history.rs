@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use takeback_ledger::{LedgerError, OpenError};
-use takeback_tree::{MoveError, StoreError, WorkspaceError};
+use takeback_tree::{MoveError, PinError, StoreError, WorkspaceError};
 
 use crate::Opened;
 use crate::history::workspace::find_known_path;
@@ -32,6 +32,8 @@ pub enum MoveHistoryError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
+    Pin(#[from] PinError),
+    #[error(transparent)]
     Move(#[from] MoveError),
     #[error("the checkpoints are moved, but the ledger still has the old path")]
     Ledger(#[source] LedgerError),
@@ -55,6 +57,9 @@ pub fn move_history(
     if from == to.path() {
         return Err(MoveHistoryError::SamePlace(from));
     }
+    // The store must know the new path before it has pins: a workspace that it knows only by its old
+    // path counts as gone, and loses its history when it is pruned.
+    opened.lock(&to)?.finish(opened.system_time())?;
     let checkpoints = store.move_workspace(&store.workspace_id(&from), &to)?;
     if let Some(mut ledger) = opened.ledger().map_err(MoveHistoryError::Open)? {
         let (from, to) = (from.display().to_string(), to.path().display().to_string());

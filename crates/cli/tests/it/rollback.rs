@@ -423,7 +423,7 @@ fn a_journal_of_another_version_or_directory_is_left_alone() {
     let output = session.output(&["checkpoint"]);
     assert!(output.status.success());
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("it is of another version of takeback"), "{said}");
+    assert!(said.contains("another version of takeback wrote it"), "{said}");
     assert!(workspace.join("journal").exists());
     assert!(!session.output(&["rollback", "1"]).status.success());
 

@@ -284,12 +284,12 @@ fn settings_are_read_for_each_request() {
 
 #[test]
 fn every_method_is_documented() {
-    let spec = include_str!("../../../../SPEC.md");
+    let protocol = include_str!("../../../../docs/protocol.md");
     let session = Session::new();
     let about = Client::new(&session).call("initialize", json!({}));
     for method in about["methods"].as_array().unwrap() {
         let name = format!("`{}`", method.as_str().unwrap());
-        assert!(spec.contains(&name), "{name}");
+        assert!(protocol.contains(&name), "{name}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Git makes the repositories that are taken over, and judges what comes of it.
+//! Git makes the repositories that are adopted, and checks the result.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,9 +7,14 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
+use super::pins::PinNumbers;
 use super::*;
 use crate::git::ForeignError;
+use crate::lock::{read_seq, write_seq};
+use crate::object::Commit;
+use crate::pins::{PinName, WorkspaceId};
 use crate::testing::{Bench, Ending, Files, child, file, harm, kill_at, text};
 
 /// A repository beside a store, with a work tree.
@@ -63,7 +68,7 @@ impl Repository {
         fs::write(path, content).unwrap();
     }
 
-    /// Commits everything; returns the tree.
+    /// Commits everything and returns the tree.
     fn commit(&self, message: &str) -> Oid {
         self.git(&["add", "-A"]);
         self.git(&["commit", "-q", "--allow-empty", "-m", message]);
@@ -96,25 +101,26 @@ impl Repository {
     }
 }
 
-/// Takes trees over as the oldest history of a workspace; returns what was made of each.
+/// Adopts trees as the oldest history of a workspace.
 fn adopt_trees(bench: &Bench, foreign: &ForeignRepository, trees: &[Oid]) -> Vec<Adopted> {
     let mut adoption = bench.store.adopt().unwrap();
     let taken: Vec<Adopted> =
         trees.iter().map(|tree| adoption.take_tree(foreign, *tree).unwrap()).collect();
     let lock = adoption.lock(Path::new("/gone/project")).unwrap();
-    let late: Vec<OlderPin> =
+    let older: Vec<OlderPin> =
         taken.iter().map(|taken| OlderPin { after: 0, tree: taken.tree, time: 5 }).collect();
-    lock.finish(&late, SystemTime::now(), &mut |index, seq| format!("{index} is {seq}\n")).unwrap();
+    lock.finish(&older, SystemTime::now(), &mut |index, seq| format!("{index} is {seq}\n"))
+        .unwrap();
     taken
 }
 
-/// What git lists in a tree, without links to other repositories.
+/// Parses git's listing of a tree, without links to other repositories.
 fn listing(text: &[u8]) -> Vec<Vec<u8>> {
     let lines = text.split(|byte| *byte == 0).filter(|line| !line.starts_with(b"160000"));
     lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// Git sees the same files in both.
+/// Checks that git sees the same files in both repositories.
 fn assert_same_files(bench: &Bench, repository: &Repository, trees: &[Oid], taken: &[Adopted]) {
     bench.fsck();
     assert_eq!(trees.len(), taken.len());
@@ -130,7 +136,7 @@ fn uncovered(path: &str, reason: UncoveredReason) -> Uncovered {
     Uncovered { path: RelPath::new(path).unwrap(), reason }
 }
 
-/// The messages of a workspace's pins, oldest first, with their numbers.
+/// Lists the messages of a workspace's pins, oldest first, with their numbers.
 fn messages(store: &Store, workspace: &WorkspaceId) -> Vec<(u64, String)> {
     let names = store.pin_names(workspace).unwrap();
     let pins = names.iter().map(|name| store.pin(name).unwrap().unwrap());
@@ -231,7 +237,7 @@ fn packs_deltas_packed_refs_and_alternates_are_read() {
     assert_eq!(bench.listing(), packs, "what is here is not written again");
 }
 
-/// The one pack of a repository.
+/// Returns the name of the only pack of a repository.
 fn pack(repository: &Repository) -> String {
     let directory = repository.directory.join(".git/objects/pack");
     let name = crate::packs::list_pack_names(&directory).pop().unwrap();
@@ -274,9 +280,9 @@ fn a_missing_or_damaged_object_costs_only_what_needs_it() {
     let (trees, taken): (Vec<Oid>, Vec<Adopted>) =
         trees.iter().zip(taken).filter_map(|(tree, taken)| Some((*tree, taken.ok()?))).unzip();
     let lock = adoption.lock(Path::new("/gone/project")).unwrap();
-    let late: Vec<OlderPin> =
+    let older: Vec<OlderPin> =
         taken.iter().map(|taken| OlderPin { after: 0, tree: taken.tree, time: -1 }).collect();
-    let pins = lock.finish(&late, SystemTime::now(), &mut |_, _| "x".into()).unwrap();
+    let pins = lock.finish(&older, SystemTime::now(), &mut |_, _| "x".into()).unwrap();
     assert_eq!((pins.len(), trees.len()), (2, 2));
     assert_same_files(&bench, &repository, &trees, &taken);
 }
@@ -373,11 +379,11 @@ fn formats_that_cannot_be_read_are_refused() {
 
 #[test]
 fn existing_numbers_change_only_where_they_must() {
-    let late = |after: &[u64]| -> Vec<OlderPin> {
+    let older = |after: &[u64]| -> Vec<OlderPin> {
         after.iter().map(|after| OlderPin { after: *after, tree: Oid::ZERO, time: 0 }).collect()
     };
     let check = |existing: &[u64], after: &[u64], new: &[u64], moved: &[u64]| {
-        let numbers = PinNumbers::assign(existing, &late(after));
+        let numbers = PinNumbers::assign(existing, &older(after));
         assert_eq!(numbers.older, new);
         let moves: Vec<(u64, u64)> = existing.iter().copied().zip(moved.iter().copied()).collect();
         assert_eq!(numbers.moves, moves);
@@ -390,7 +396,7 @@ fn existing_numbers_change_only_where_they_must() {
     check(&[5], &[0, 0], &[1, 2], &[5]);
 }
 
-/// Takes over what is not there yet, as whoever imports does: by what the messages say.
+/// Adopts the states that are missing, as an import does: it knows them by their messages.
 fn adopt_missing_states(store: &Store) {
     let foreign = ForeignRepository::open(&store.directory().with_file_name("foreign")).unwrap();
     let mut trees = Vec::new();
@@ -404,29 +410,29 @@ fn adopt_missing_states(store: &Store) {
         trees.iter().map(|tree| adoption.take_tree(&foreign, *tree).unwrap()).collect();
     let lock = adoption.lock(Path::new("/gone/project")).unwrap();
     let pins = lock.pins().unwrap();
-    let (mut late, mut which, mut after) = (Vec::new(), Vec::new(), 0);
+    let (mut older, mut which, mut after) = (Vec::new(), Vec::new(), 0);
     for (index, taken) in taken.iter().enumerate() {
         let message = format!("imported {index}");
         match pins.iter().find(|pin| pin.message == message) {
             Some(pin) => after = pin.name.seq,
             None => {
-                late.push(OlderPin { after, tree: taken.tree, time: 1 });
+                older.push(OlderPin { after, tree: taken.tree, time: 1 });
                 which.push(message);
             }
         }
     }
-    lock.finish(&late, SystemTime::now(), &mut |index, _| which[index].clone()).unwrap();
+    lock.finish(&older, SystemTime::now(), &mut |index, _| which[index].clone()).unwrap();
 }
 
-/// Pins some states under a path that need not be there.
+/// Pins some states under a path that need not exist.
 fn pin_states(store: &Store, path: &Path, messages: &[&str]) {
     let mut adoption = store.adopt().unwrap();
     let foreign = ForeignRepository::open(&store.directory().with_file_name("foreign")).unwrap();
     let taken = adoption.take_tree(&foreign, Oid::EMPTY_TREE).unwrap();
     let lock = adoption.lock(path).unwrap();
     let last = lock.pins().unwrap().last().map_or(0, |pin| pin.name.seq);
-    let late = vec![OlderPin { after: last, tree: taken.tree, time: 9 }; messages.len()];
-    lock.finish(&late, SystemTime::now(), &mut |index, _| messages[index].to_owned()).unwrap();
+    let older = vec![OlderPin { after: last, tree: taken.tree, time: 9 }; messages.len()];
+    lock.finish(&older, SystemTime::now(), &mut |index, _| messages[index].to_owned()).unwrap();
 }
 
 const KILL_TEST: &str = "adopt::tests::an_adoption_killed_anywhere_is_completed_by_the_next";
@@ -452,7 +458,7 @@ fn an_adoption_killed_anywhere_is_completed_by_the_next() {
         let own: Vec<&str> =
             seen.iter().map(|(_, said)| &**said).filter(|said| said.starts_with("own")).collect();
         assert_eq!(own, ["own 0", "own 1"], "killed at {nth}: {seen:?}");
-        // What is captured before it is completed is the newest.
+        // A state that is captured before the adoption is completed is the newest.
         pin_newest(&bench.store, project);
         adopt_missing_states(&bench.store);
         adopt_missing_states(&bench.store);
@@ -468,7 +474,7 @@ fn an_adoption_killed_anywhere_is_completed_by_the_next() {
     }
 }
 
-/// Pins as a capture does: with the next number.
+/// Pins a state with the next number, as a capture does.
 fn pin_newest(store: &Store, project: &Path) {
     let workspace = store.workspace_id(project);
     let _lock = store.lock_directory(&workspace).unwrap();
@@ -510,13 +516,13 @@ fn a_captured_workspace_gets_older_history() {
     let mut adoption = bench.store.adopt().unwrap();
     let taken = adoption.take_tree(&repository.open(), tree).unwrap();
     let lock = adoption.lock(&root).unwrap();
-    let late = [OlderPin { after: 0, tree: taken.tree, time: 1 }];
-    let refused = lock.finish(&late, SystemTime::now(), &mut |_, _| "with \0".into());
+    let older = [OlderPin { after: 0, tree: taken.tree, time: 1 }];
+    let refused = lock.finish(&older, SystemTime::now(), &mut |_, _| "with \0".into());
     assert!(matches!(refused, Err(PinError::Message)));
     let mut adoption = bench.store.adopt().unwrap();
     adoption.take_tree(&repository.open(), tree).unwrap();
     let lock = adoption.lock(&root).unwrap();
-    let pins = lock.finish(&late, SystemTime::now(), &mut |_, _| "old".into()).unwrap();
+    let pins = lock.finish(&older, SystemTime::now(), &mut |_, _| "old".into()).unwrap();
     assert_eq!(pins[0].name.seq, 1);
     pin("4", "own 2");
     let workspace = bench.store.workspace_id(&root);

@@ -19,7 +19,7 @@ pub(crate) struct Coverage {
     named: Vec<RelPath>,
     /// Takeback's own directory, if it is inside the workspace.
     own: Option<RelPath>,
-    /// The single file of the workspace, which is captured whatever the rules say.
+    /// The single file of the workspace, which is captured regardless of the rules.
     only: Option<Vec<u8>>,
     index: Option<PathBuf>,
     tracked: OnceLock<TrackedPaths>,

@@ -43,7 +43,7 @@ use sink::ObjectSink;
 pub struct CaptureOptions<'a> {
     /// The rules that decide what is captured.
     pub rules: &'a CaptureRules,
-    /// Files and directories that are captured whatever the rules say.
+    /// Files and directories that are captured regardless of the rules.
     pub named: &'a [RelPath],
     /// The time, taken before the capture begins. The next capture reads all files again that are
     /// as new as this.

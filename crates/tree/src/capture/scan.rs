@@ -71,7 +71,7 @@ pub(crate) struct Scanner<'a> {
     known: Option<&'a KnownState>,
     /// The cutoff of the known state: nothing that is newer is trusted.
     known_cutoff: Cutoff,
-    /// The cutoff of this scan: whatever is newer may be in the middle of a write.
+    /// The cutoff of this scan: anything newer may be in the middle of a write.
     present_cutoff: Cutoff,
     results: Mutex<ScanResults>,
     gitignores: AppliedGitignores,

@@ -13,12 +13,12 @@ use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use serde::{Serialize, Serializer};
 
 use crate::capture::{CaptureError, CaptureOptions};
+use crate::lock::Lock;
 use crate::object::Mode;
 use crate::oid::Oid;
 use crate::path::{RelPath, join};
 use crate::rules::{CaptureRules, Matcher};
 use crate::store::{ObjectError, Store};
-use crate::workspace::Lock;
 
 pub use text::UnifiedDiff;
 

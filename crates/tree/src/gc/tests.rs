@@ -1,9 +1,10 @@
-//! git is the referee of everything here.
+//! Git checks the result of every gc.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use proptest::prelude::*;
 
@@ -16,7 +17,7 @@ use crate::testing::{
     text, workspace,
 };
 
-/// What git finds reachable, and what it finds at all.
+/// Lists the objects that git finds reachable, and all objects that it finds.
 fn reachable_and_all(bench: &Bench) -> (Vec<String>, Vec<String>) {
     let sorted = |text: String| {
         let ids = text.lines().map(|line| line.split(' ').next().unwrap_or("").to_owned());
@@ -107,7 +108,7 @@ fn histories_become_deltas_of_limited_depth() {
         let deltas: Vec<u32> = depths.lines().filter_map(depth).collect();
         assert!(deltas.len() > 350, "{}", deltas.len());
         assert!(deltas.iter().all(|depth| *depth <= MAX_DEPTH));
-        // The newest state is what is asked for most.
+        // The newest state is read most often.
         let newest = Commit::parse(
             &bench
                 .store
@@ -120,7 +121,7 @@ fn histories_become_deltas_of_limited_depth() {
         assert_eq!(depth(line), None, "{line}");
         bench.fsck();
         if round == 0 {
-            // The chains shift when newer states come.
+            // The chains shift when newer states are added.
             for round in 0..40 {
                 files.insert(b"edited".to_vec(), file(text(round, 6000)));
                 pins.insert(bench.capture(1, &files), files.clone());
@@ -320,7 +321,7 @@ fn half_packs_are_removed_when_nothing_is_missing() {
     bench.assert_whole(&pins);
 }
 
-/// A store in which gc and merge have everything to do.
+/// Makes a store in which gc and merge have everything to do.
 fn untidy_store() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 4);
@@ -346,7 +347,7 @@ fn kill_everywhere(test: &str, work: fn(&Store)) {
         bench.reopen();
         bench.fsck();
         bench.assert_whole(&pins);
-        // Who trusts that an object is there can tell that it may be gone.
+        // A process that relies on an object must be able to tell that it may be gone.
         let all = |bench: &Bench| bench.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
         if all(&bench) != all(&whole) {
             assert_ne!(bench.store.generation(), whole.store.generation(), "{nth}");
@@ -410,7 +411,7 @@ fn a_capture_between_preparation_and_lock_loses_nothing() {
     let unpinned = bench.capture(1, &files);
     bench.store.unpin(&unpinned).unwrap();
 
-    // A capture has begun and relies on what nothing pins.
+    // A capture has begun and relies on objects that no pin needs.
     let lock = bench.store.lock_shared().unwrap();
     let pins = std::thread::scope(|scope| {
         let directory = bench.store.directory();
@@ -450,7 +451,7 @@ fn captures_during_gc_lose_nothing() {
                     let mut random = Random(u64::from(number));
                     let mut pins = BTreeMap::new();
                     for round in 0..25 {
-                        // States come back, so captures rely on objects that nothing pins.
+                        // States come back, so captures rely on objects that no pin needs.
                         let files: Files = (0..4)
                             .map(|index| {
                                 let seed = random.below(6);
@@ -469,7 +470,7 @@ fn captures_during_gc_lose_nothing() {
             })
             .collect();
         let reader = scope.spawn(|| {
-            // Reads without any lock, with packs opened long ago.
+            // Reads without any lock, from packs that were opened long ago.
             let store = Store::open(&directory).unwrap();
             let pin = PinName { workspace: workspace(9), seq: 1 };
             for _ in 0..300 {

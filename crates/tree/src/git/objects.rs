@@ -324,7 +324,7 @@ fn add_database(directory: PathBuf, depth: usize, databases: &mut Vec<ObjectData
     }
 }
 
-/// Parses a commit, whatever program made it: signatures and other fields are skipped.
+/// Parses a commit of any program: signatures and other fields are skipped.
 fn parse_commit(content: &[u8]) -> Option<ForeignCommit> {
     let (head, message) = match content.find("\n\n") {
         Some(end) => (&content[..end], &content[end + 2..]),

@@ -27,7 +27,7 @@ fn a_whole_store_needs_no_repair() {
     assert_eq!(bench.listing(), listing);
 }
 
-/// The first half of the history is one pack with deltas, the other half many packs.
+/// Makes a store whose first half of history is one pack with deltas, and the other half many packs.
 fn half_packed_store() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 12);
@@ -84,7 +84,7 @@ fn a_pack_that_a_capture_set_aside_comes_back() {
     assert!(report.now.is_whole(), "{:?}", report.now);
     bench.assert_whole(&pins);
     bench.fsck();
-    // What was set aside stays there and is not taken back twice.
+    // The pack that was set aside stays there, and its objects are not salvaged twice.
     let listing = bench.listing();
     assert_eq!(listing.keys().filter(|name| name.starts_with("quarantine/")).count(), 10);
     assert_eq!(bench.store.repair(&ignore_progress).unwrap().salvaged, 0);
@@ -118,7 +118,7 @@ fn captures_restore_lost_objects_that_are_still_in_the_workspace() {
     let report = bench.store.repair(&ignore_progress).unwrap();
     assert!(matches!(report.now.pins[0].state, PinState::Lost { .. }));
     assert!(bench.store.gc().is_err());
-    // The same state again, pinned by the same commit.
+    // The same state is captured again, and pinned by the same commit.
     let ref_path = bench.store.directory().join(pin.to_string());
     let id = fs::read(&ref_path).unwrap();
     fs::remove_file(&ref_path).unwrap();
@@ -162,7 +162,7 @@ fn a_damaged_ref_stays_and_is_reported() {
     assert_eq!(fs::read(&path).unwrap(), b"damaged");
 }
 
-/// Some damage to some file of a pack.
+/// Some damage to a file of a pack.
 #[derive(Clone, Debug)]
 enum Harm {
     Flip(prop::sample::Index),
@@ -181,7 +181,7 @@ fn any_harm() -> impl Strategy<Value = Harm> {
 }
 
 impl Harm {
-    /// Does it, and says which bytes are gone.
+    /// Damages the file. Returns the range of bytes that are gone.
     fn apply(&self, path: &Path) -> std::ops::Range<u64> {
         let mut gone = 0..0;
         match self {
@@ -210,7 +210,7 @@ impl Harm {
     }
 }
 
-/// The objects that can be lost at most: those whose entries were hit, and what builds on them.
+/// Finds the objects that can be lost at most: those whose entries were hit, and their deltas.
 fn find_hit_objects(origin: &SourcePack, gone: &std::ops::Range<u64>) -> HashSet<Oid> {
     let ends = origin.objects.iter().skip(1).map(|next| next.offset).chain([origin.file.end()]);
     let mut hit = HashSet::new();
@@ -278,14 +278,15 @@ proptest! {
     }
 }
 
-/// Two packs are damaged; what was lost is in the quarantine and in a pack without index.
+/// Makes a store with two damaged packs, whose objects are in the quarantine and in a pack without
+/// index.
 fn damaged_store() -> (Bench, BTreeMap<PinName, Files>) {
     let (mut bench, pins) = half_packed_store();
     let packs = list_pack_names(&bench.packs());
     bench.store.quarantine_pack(&packs[0]).unwrap();
     fs::remove_file(bench.packs().join(format!("{}.idx", packs[1]))).unwrap();
     harm(&bench.packs().join(format!("{}.idx", packs[2])), |bytes| bytes[100] ^= 1);
-    // Only the checksum at its end.
+    // Only the checksum at its end is damaged.
     let pack = bench.packs().join(format!("{}.pack", packs[3]));
     harm(&pack, |bytes| *bytes.last_mut().unwrap() ^= 1);
     bench.reopen();
@@ -357,7 +358,7 @@ fn captures_during_repair_lose_nothing() {
         });
         while !captures.is_finished() {
             bench.store.repair(&ignore_progress).unwrap();
-            // Something new to repair.
+            // There is something new to repair.
             if let Some(pack) = list_pack_names(&bench.packs()).first() {
                 let _lock = bench.store.lock_shared().unwrap();
                 let _ = fs::remove_file(bench.packs().join(format!("{pack}.idx")));

@@ -23,11 +23,11 @@ use super::{Plan, RestoreError, RestoreOutcome, Step};
 use crate::beneath::{self, Root, Stat};
 use crate::compare::Node;
 use crate::fault;
+use crate::lock::Lock;
 use crate::object::{Mode, ObjectKind};
 use crate::oid::Oid;
 use crate::path::{RelPath, split};
 use crate::store::{Store, StoreError};
-use crate::workspace::Lock;
 
 /// The number of staged files or directories that are open at a time.
 const BATCH: usize = 128;

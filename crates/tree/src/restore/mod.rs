@@ -21,12 +21,12 @@ use serde::{Deserialize, Serialize};
 use crate::beneath::Stat;
 use crate::capture::{CaptureError, Uncovered, UncoveredReason};
 use crate::compare::Node;
+use crate::lock::Lock;
 use crate::oid::Oid;
 use crate::path::RelPath;
 use crate::pins::Pin;
 use crate::rules::Filter;
 use crate::store::{ObjectError, StoreError};
-use crate::workspace::Lock;
 
 /// True if a restore was cut off in the workspace to which this directory of the store belongs.
 pub(crate) fn is_unfinished(directory: &Path) -> bool {
@@ -50,8 +50,8 @@ pub struct RestoreTarget<'a> {
     pub silent: bool,
 }
 
-/// What a restore will do, complete in itself: it borrows nothing and holds nothing open, so it can
-/// be kept, also as JSON, while a person thinks.
+/// The plan of a restore. It is complete in itself: it borrows nothing and holds nothing open, so it
+/// can be kept, also as JSON, while a person thinks.
 ///
 /// Another process may change the workspace meanwhile. [`Lock::apply`] therefore wants a capture
 /// under its own lock, and refuses the plan if that capture is not the state the plan starts from.

@@ -10,9 +10,9 @@ use super::{BlockedPath, BlockedReason, Plan, PlanError, Recovery, RestoreTarget
 use crate::beneath::{self, Root, Stat};
 use crate::capture::{Capture, CaptureError, CaptureOptions};
 use crate::compare::{Difference, Node, compare_trees, find_node};
+use crate::lock::Lock;
 use crate::object::Mode;
 use crate::path::{RelPath, split};
-use crate::workspace::Lock;
 
 impl Lock<'_> {
     /// Plans to return the workspace to `target`: all of it, or these files and directories.
@@ -177,7 +177,8 @@ impl<'a> Planner<'a, '_> {
                 && !self.is_asked_by_name(path)
                 && !ancestors(path).any(|above| swaps.contains(&above))
                 && target_guard.is_guarded(path)?;
-            if !is_left_alone && !(stat.is_directory() && to.mode.is_directory()) {
+            let are_directories = stat.is_directory() && to.mode.is_directory();
+            if !is_left_alone && !are_directories {
                 in_the_way.push(path.clone());
             }
         }

@@ -12,9 +12,9 @@ use super::{RestoreError, Step};
 use crate::beneath;
 use crate::compare::Node;
 use crate::fault;
+use crate::lock::Lock;
 use crate::path::RelPath;
 use crate::store::StoreError;
-use crate::workspace::Lock;
 
 impl Lock<'_> {
     /// Finishes or reverts a restore that was cut off.

@@ -232,7 +232,7 @@ fn a_lost_attachment_is_reported_beside_lost_paths() {
         };
         assert_eq!(told, count);
         bench.assert_told(&report, &pins);
-        // Nothing can be had back, and nothing more is lost.
+        // Nothing can be salvaged, and nothing more is lost.
         assert!(!bench.store.repair(&ignore_progress).unwrap().now.is_whole());
         bench.assert_told(&bench.store.verify(&ignore_progress).unwrap(), &pins);
     }

@@ -8,7 +8,7 @@ use crate::testing::{Bench, Files, file, harm, text, workspace};
 
 use super::*;
 
-/// The same by way of git: what is reachable, and how much room it takes.
+/// Weighs pins with git: lists the reachable objects and their sizes on disk.
 fn weigh_by_git(bench: &Bench, pins: &[PinName]) -> Vec<u64> {
     let format = "--batch-check=%(objectname) %(objectsize:disk)";
     let sizes: HashMap<String, u64> = bench
@@ -47,7 +47,7 @@ fn weights_agree_with_git() {
         let weights = bench.store.weigh_pins(&names).unwrap();
         assert_eq!(weights, weigh_by_git(&bench, &names));
         assert!(weights.iter().all(|weight| *weight > 0));
-        // In any order, and twice.
+        // The order does not matter, nor does a pin that is listed twice.
         names.sort_by_key(|name| name.seq * 7 % 5);
         names.push(names[0].clone());
         assert_eq!(bench.store.weigh_pins(&names).unwrap(), weigh_by_git(&bench, &names));
@@ -60,7 +60,7 @@ fn weights_agree_with_git() {
         .map(|(_, bytes)| bytes)
         .sum();
     let all: u64 = bench.store.weigh_pins(&newest_first(&pins)).unwrap().iter().sum();
-    // But for head and checksum.
+    // The head and the checksum of the pack belong to no object.
     assert_eq!(all, packs - 32);
     assert!(bench.store.measure_size().unwrap() > packs);
 }
@@ -93,7 +93,7 @@ fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
     let weights = harmed.store.weigh_pins(&order).unwrap();
     assert_eq!(weights, [expected[0], 0, 0, expected[1]]);
 
-    // Only a directory of it is lost, and all above that is met before.
+    // Only a directory of it is lost; everything above that is met before.
     let harmed = bench.copy();
     let tree = bench.store.pin(&damaged).unwrap().unwrap().tree;
     let (_, lost) = bench.store.find_entry(&tree, &RelPath::new("lost").unwrap()).unwrap().unwrap();

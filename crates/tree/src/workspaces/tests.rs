@@ -11,7 +11,7 @@ use crate::forbidden::ForbiddenRoots;
 use crate::oid::Oid;
 use crate::testing::{Bench, Ending, alone, child, kill_at};
 
-/// The directory of a workspace beside the store.
+/// Makes the directory of a workspace beside the store.
 fn make_root(store: &Store, name: &str) -> PathBuf {
     let path = fs::canonicalize(store.directory().parent().unwrap()).unwrap().join(name);
     fs::create_dir_all(&path).unwrap();
@@ -41,7 +41,7 @@ fn remove_pins(store: &Store, name: &str, seqs: &[u64]) {
     }
 }
 
-/// The numbers and messages of a workspace's pins.
+/// Lists the numbers and messages of a workspace's pins.
 fn list_pins(store: &Store, name: &str) -> Vec<(u64, String)> {
     let names = store.pin_names(open_workspace(store, name).id()).unwrap();
     let read = |name: &PinName| {
@@ -99,7 +99,7 @@ fn pins_move_into_a_workspace_that_was_never_captured() {
     remove_pins(store, "old", &[2, 5]);
     assert_eq!(move_pins(store).unwrap(), 3);
     assert_eq!(list_pins(store, "new"), expected_pins(&[(1, "old1"), (3, "old3"), (4, "old4")]));
-    // The number of a pin that is gone is not given again.
+    // The number of a deleted pin is not given out again.
     make_pins(store, "new", 1);
     assert_eq!(list_pins(store, "new").last().unwrap(), &(6, "new6".to_owned()));
 }
@@ -140,7 +140,7 @@ fn impossible_moves_are_refused() {
     }
     assert_eq!(list_messages(store, "old"), ["old1", "old2"]);
 
-    // Numbers that no pin may have.
+    // No pin may have such numbers.
     make_pins(store, "new", 1);
     let directory = store.refs_of(old.id());
     let huge = (SEQ_END - 1).to_string();
@@ -164,7 +164,7 @@ fn a_move_killed_anywhere_loses_no_pin() {
     let ids =
         |bench: &Bench| ["old", "new"].map(|name| open_workspace(&bench.store, name).id().clone());
     let complete = bench.copy();
-    // The copy is at another path, where workspaces have other ids.
+    // The copy is at another path, so its workspaces have other ids.
     rename_workspaces(&bench, &complete, &ids);
     move_pins(&complete.store).unwrap();
     let expected = list_pins(&complete.store, "new");
@@ -174,7 +174,7 @@ fn a_move_killed_anywhere_loses_no_pin() {
         let killed = bench.copy();
         rename_workspaces(&bench, &killed, &ids);
         let ending = kill_at(TEST, point, &killed.store);
-        // All pins are there, in their order.
+        // All pins exist and are in order.
         let all =
             [list_messages(&killed.store, "old"), list_messages(&killed.store, "new")].concat();
         let sorted: Vec<&str> = expected.iter().map(|(_, message)| message.as_str()).collect();
@@ -192,7 +192,7 @@ fn a_move_killed_anywhere_loses_no_pin() {
     assert!(point > 10, "{point}");
 }
 
-/// Renames the workspaces of a copied store to what they are called at its place.
+/// Gives the workspaces of a copied store the ids that they have at its path.
 fn rename_workspaces(from: &Bench, to: &Bench, ids: &dyn Fn(&Bench) -> [WorkspaceId; 2]) {
     for (old, new) in ids(from).iter().zip(ids(to)) {
         for (old, new) in [
@@ -292,7 +292,7 @@ fn workspaces_without_pins_are_forgotten() {
     assert!(store.forget_workspace(new.id()).unwrap());
     assert_eq!(store.workspaces().unwrap(), [old.id().clone()]);
 
-    // Without its directory, as long as it has pins or refs.
+    // It may have no directory, as long as it has pins or refs.
     fs::remove_dir_all(store.workspace_directory(old.id())).unwrap();
     let guard = store.try_lock_workspace(old.id()).unwrap().unwrap();
     assert!(!guard.has_unfinished_restore());
@@ -306,7 +306,7 @@ fn workspaces_without_pins_are_forgotten() {
     assert_eq!(list_messages(store, "old"), ["old1"]);
 }
 
-/// Nobody ever has a lock that does not keep the others out.
+/// No thread ever has a lock that does not exclude the others.
 #[test]
 fn a_lock_excludes_others_even_while_the_workspace_is_forgotten() {
     let bench = Bench::new();
@@ -363,7 +363,7 @@ proptest! {
         let whole = grow(&seqs, count, 0);
         prop_assert!(whole.iter().all(|seq| *seq > room));
         prop_assert!(whole.windows(2).all(|pair| pair[0] < pair[1]));
-        // Cut off after some, it goes on where it was.
+        // If it is cut off half way, the next call continues there.
         let partly = grow(&seqs, count, cut.min(count));
         let rest = count_raised(&partly, room);
         prop_assert_eq!(grow(&partly, rest, 0), whole.clone());

@@ -1,4 +1,4 @@
-//! What a capture holds, as git reads it.
+//! The content of a capture, as git reads it.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use takeback_tree::{
     Capture, CaptureError, CaptureRules, ForbiddenRoots, Store, UncoveredReason, WorkspaceError,
 };
 
-use crate::support::{Scratch, git, look, rel};
+use crate::support::{Scratch, git, read_directory, rel};
 
-/// Git's reading of a tree is exactly what is in the directory.
+/// Checks that git reads from the tree exactly the content of the directory.
 fn assert_complete(scratch: &Scratch, capture: &Capture) {
     let listed = scratch.raw_tree(capture.tree);
     let names = scratch.ls_tree(capture.tree);
     assert_eq!(listed.keys().collect::<Vec<_>>(), names.keys().collect::<Vec<_>>());
-    let present = look(&scratch.root);
+    let present = read_directory(&scratch.root);
     assert_eq!(listed.keys().collect::<Vec<_>>(), present.keys().collect::<Vec<_>>());
     for (path, (mode, object)) in listed {
         let (expected, content) = &present[&path];
@@ -106,7 +106,7 @@ fn the_tree_id_is_the_identity_of_the_state() {
 #[test]
 fn a_very_deep_path_is_captured() {
     let scratch = Scratch::new();
-    // Far beyond what one system call takes.
+    // One system call accepts far shorter paths.
     let mut fd =
         rustix::fs::open(&scratch.root, rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())
             .unwrap();
@@ -156,14 +156,14 @@ fn nested_repositories_are_captured_as_files() {
     git(&scratch.path("empty-repository"), &["init", "-q"]);
     scratch.write("submodule/.git", "gitdir: ../.git/modules/submodule\n");
     scratch.write("submodule/code", "2");
-    let before = look(&scratch.path(".git"));
+    let before = read_directory(&scratch.path(".git"));
     let capture = scratch.capture();
     assert_complete(&scratch, &capture);
     assert_eq!(
         scratch.files(capture.tree),
         ["empty-repository/kept", "submodule/code", "vendor/lib/src.c"]
     );
-    assert_eq!(look(&scratch.path(".git")), before);
+    assert_eq!(read_directory(&scratch.path(".git")), before);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn ignored_files_are_guarded_up_to_a_size() {
         Some(&UncoveredReason::TooLarge { size: (1 << 20) + 1 })
     );
     assert_eq!(reason(&capture, "logs"), Some(&UncoveredReason::Ignored));
-    // It shrinks, and is guarded.
+    // Once it shrinks, it is guarded.
     scratch.write("large.db", "small now");
     assert_eq!(
         scratch.files(scratch.capture().tree),

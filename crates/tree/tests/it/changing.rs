@@ -10,7 +10,7 @@ use takeback_tree::{Capture, ObjectKind, Oid, UncoveredReason};
 
 use crate::support::{Scratch, rel};
 
-/// Does `work` while another thread goes on with `disturb`, again and again.
+/// Runs `work` while another thread runs `disturb` again and again.
 fn while_disturbed(disturb: impl Fn(usize) + Sync, work: impl FnOnce()) {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
@@ -32,7 +32,7 @@ fn while_disturbed(disturb: impl Fn(usize) + Sync, work: impl FnOnce()) {
     });
 }
 
-/// The content of a file at the top of a tree.
+/// Reads a file at the top of a tree.
 fn read_file_at_top(scratch: &Scratch, tree: Oid, name: &str) -> Option<Vec<u8>> {
     let (kind, entries) = scratch.store.read_object(&tree).unwrap();
     assert_eq!(kind, ObjectKind::Tree);
@@ -47,15 +47,15 @@ fn is_changing(capture: &Capture, name: &str) -> bool {
     uncovered.any(|found| found.path == rel(name) && found.reason == UncoveredReason::Changing)
 }
 
-/// Where the kernel tells every write from the one before, and where a whole second of writes
-/// looks the same.
+/// Makes two workspaces: on a file system that tells every write from the one before, and on one
+/// where a whole second of writes looks the same.
 fn fine_and_coarse() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::in_memory()), Scratch::in_whole_seconds()].into_iter().flatten()
 }
 
 /// Each version is one byte, repeated. The kernel writes from front to back, so at any moment the
-/// file is one version, or starts with one and ends with the one before it. Anything else is made
-/// of several moments.
+/// file is one version, or starts with one and ends with the one before it. Any other content would
+/// mix several moments.
 #[test]
 fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
     const SIZE: usize = 1_000_000;
@@ -66,7 +66,7 @@ fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
         let file = fs::OpenOptions::new().write(true).open(scratch.path("f")).unwrap();
         let rewrite = |round: usize| {
             file.write_all_at(&vec![(round % VERSIONS) as u8; SIZE], 0).unwrap();
-            // At times there is a moment's rest.
+            // Sometimes the writer rests for a moment.
             (0..round % 7 * 300).for_each(|_| std::hint::spin_loop());
         };
         while_disturbed(rewrite, || {
@@ -91,7 +91,7 @@ fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
     }
 }
 
-/// Programs that save by truncating or by renaming: what is captured is some moment's content.
+/// Programs save by truncating or by renaming. The captured content is that of one moment.
 #[test]
 fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
     for scratch in fine_and_coarse() {
@@ -119,7 +119,7 @@ fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
 
 const OUTSIDE: &[u8] = b"this is outside of the workspace";
 
-/// No object of the store has anything from outside.
+/// Checks that no object of the store has content from outside of the workspace.
 fn assert_nothing_from_outside(scratch: &Scratch) {
     let everything = scratch.git(&["cat-file", "--batch-all-objects", "--batch"]);
     assert!(!everything.windows(OUTSIDE.len()).any(|bytes| bytes == OUTSIDE));
@@ -130,7 +130,7 @@ fn exchange_files(one: &Path, other: &Path) {
 }
 
 /// Files and directories turn into links to the outside and back. The names are the same on both
-/// sides, so whoever goes by names gets the wrong content.
+/// sides, so a program that follows them gets the wrong content.
 #[test]
 fn links_that_lead_outside_are_never_followed() {
     let scratch = Scratch::in_memory();
@@ -148,7 +148,7 @@ fn links_that_lead_outside_are_never_followed() {
     }
     scratch.write("d/swapped", "inside");
     scratch.write("d/.gitignore", "nothing\n");
-    // The other side of each exchange is where no capture looks.
+    // The other side of each exchange is outside of the workspace.
     let aside = scratch.directory.path().join("aside");
     fs::create_dir(&aside).unwrap();
     symlink(&outside, aside.join("d")).unwrap();
@@ -157,7 +157,7 @@ fn links_that_lead_outside_are_never_followed() {
     symlink(outside.join(".gitignore"), aside.join(".gitignore")).unwrap();
     let swap = |round: usize| {
         let d = scratch.path("d");
-        // Twice each, so that the next one finds its place.
+        // Each is exchanged twice, so that the next one finds its place.
         for _ in 0..2 {
             match round % 4 {
                 0 => exchange_files(&d, &aside.join("d")),
@@ -170,7 +170,7 @@ fn links_that_lead_outside_are_never_followed() {
     };
     while_disturbed(swap, || {
         for round in 0..150 {
-            // So that there is always something to read.
+            // This way there is always something to read.
             scratch.write("d-changes", round.to_string());
             scratch.capture_only();
         }
@@ -180,7 +180,7 @@ fn links_that_lead_outside_are_never_followed() {
     scratch.fsck();
 }
 
-/// Directories come and go: each capture succeeds, and afterwards nothing is believed that was
+/// While directories come and go, each capture succeeds. Afterwards, nothing is trusted that was
 /// seen on the way.
 #[test]
 fn directories_that_come_and_go_are_looked_at_again() {
@@ -213,8 +213,8 @@ fn directories_that_come_and_go_are_looked_at_again() {
     }
 }
 
-/// The rules of a capture and the `.gitignore` that it holds may be of different moments: then
-/// the next capture must not take the one for the other.
+/// The rules that a capture applied and the `.gitignore` that it holds may be of different moments.
+/// Then the next capture must not take the one for the other.
 #[test]
 fn a_gitignore_that_changes_meanwhile_is_applied_by_the_next_capture() {
     let scratch = Scratch::in_memory();
@@ -237,7 +237,7 @@ fn a_gitignore_that_changes_meanwhile_is_applied_by_the_next_capture() {
     }
 }
 
-/// The workspace itself is deleted, or becomes another, under a lock.
+/// The workspace itself is deleted or replaced while it is locked.
 #[test]
 fn a_workspace_that_vanishes_is_an_error() {
     let scratch = Scratch::new();
@@ -248,14 +248,14 @@ fn a_workspace_that_vanishes_is_an_error() {
     let mut lock = workspace.lock().unwrap();
     let rules = &scratch.rules;
     let options = || takeback_tree::CaptureOptions { rules, named: &[], now: scratch.now() };
-    // Moved away, it is still the workspace that was locked.
+    // A directory that is moved away is still the workspace that was locked.
     let moved = scratch.directory.path().join("moved");
     fs::rename(&scratch.root, &moved).unwrap();
     fs::create_dir(&scratch.root).unwrap();
     scratch.write("another", "1");
     assert_eq!(lock.capture(&options()).unwrap(), first);
     fs::remove_dir_all(&moved).unwrap();
-    // An empty state would be a lie.
+    // An empty state would be wrong.
     let error = lock.capture(&options()).unwrap_err();
     assert!(matches!(error, takeback_tree::CaptureError::Workspace(_)), "{error}");
     lock.finish(scratch.now()).unwrap();

@@ -15,7 +15,7 @@ fn edit(scratch: &Scratch, tree: Oid, edits: &[TreeEdit]) -> Result<Oid, EditErr
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let tree = lock.edit_tree(tree, edits)?;
-    // It can be read at once, by others too.
+    // It can be read at once, by other processes too.
     Store::open(scratch.store.directory()).unwrap().find_entry(&tree, &RelPath::root()).unwrap();
     lock.pin(tree, SystemTime::now(), "edited\n").unwrap();
     lock.finish(SystemTime::now()).unwrap();
@@ -35,7 +35,7 @@ fn remove(path: &str) -> TreeEdit {
     TreeEdit { path: rel(path), to: None }
 }
 
-/// `mode path content-or-nothing` of everything in a tree, as git reads it.
+/// Lists `mode path content-or-nothing` of everything in a tree, as git reads it.
 fn listing(scratch: &Scratch, tree: Oid) -> Vec<String> {
     let entries = scratch.raw_tree(tree).into_iter();
     let line = |(path, (mode, oid)): (Vec<u8>, (String, String))| {
@@ -108,7 +108,7 @@ fn directories_go_when_nothing_is_left_in_them() {
     assert_eq!(list(&[remove("d/e/f")]), ["40755 empty"]);
     assert_eq!(list(&[remove("empty")]).len(), 4);
     assert_eq!(list(&[remove("d"), remove("empty")]), [""; 0]);
-    // What comes into its place keeps a directory as it is.
+    // A directory stays as it is if another file comes into it.
     assert_eq!(
         list(&[remove("d/e/f/file"), write("d/e/other", "2"), remove("empty")]),
         ["40755 d", "40700 d/e", "100644 d/e/other 2"]
@@ -219,10 +219,10 @@ fn paths_of_any_depth_can_be_edited() {
     assert_eq!(edit(&scratch, deep, &[remove(&path)]).unwrap(), Oid::EMPTY_TREE);
 }
 
-/// What a plain map makes of edits.
+/// A plain map on which edits act.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
-    /// Directories have no content.
+    /// The mode and content by path. Directories have no content.
     entries: BTreeMap<String, (Mode, Option<String>)>,
     born_empty: BTreeSet<String>,
 }
@@ -254,7 +254,7 @@ impl Model {
         self.born_empty.retain(|other| stays(other));
     }
 
-    /// False if something is in the way.
+    /// Puts an entry at a path. Returns false if something is in the way.
     fn place(&mut self, path: &str, what: &Model, mode: Mode, content: Option<String>) -> bool {
         for (end, _) in path.match_indices('/') {
             let parent = &path[..end];
@@ -296,13 +296,13 @@ impl Model {
 enum Act {
     Write(String, u32, String),
     Link(String, String),
-    /// The directory (or root) of the first tree at the second path goes to the first.
+    /// The directory of the first tree at the second path is put at the first path.
     Copy(String, Option<String>),
     Remove(String),
 }
 
 fn any_path() -> impl Strategy<Value = String> {
-    // Names around the slash in the order of bytes, so that git's order of trees matters.
+    // Some names sort just before or after a slash, so that git's order of trees matters.
     let name = prop::sample::select(vec!["a", "a.b", "a0", "b", "c"]);
     prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"))
 }
@@ -319,7 +319,8 @@ fn any_acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..12)
 }
 
-/// The edit that an act is, and what the model makes of it: whether that is possible.
+/// Turns an act into an edit, and applies it to the model. Returns the edit and whether it is
+/// possible.
 fn act(scratch: &Scratch, tree: Oid, model: &mut Model, act: &Act) -> Option<(TreeEdit, bool)> {
     let done = match act {
         Act::Write(path, mode, text) => {
@@ -384,7 +385,7 @@ proptest! {
             let edited = edited.unwrap();
             model.prune();
             prop_assert_eq!(&Model::read(&scratch, edited).entries, &model.entries);
-            // Git lists the same files.
+            // Git must list the same files.
             let files: Vec<String> = model.entries.iter()
                 .filter(|(_, (mode, _))| !mode.is_directory())
                 .map(|(path, _)| path.clone())
@@ -399,7 +400,7 @@ proptest! {
     }
 }
 
-/// The changed paths are those that differ in plain listings.
+/// Checks that the changed paths are those that differ in plain listings.
 fn check_changes(scratch: &Scratch, from: Oid, to: Oid) -> Result<(), TestCaseError> {
     let plain = |tree: Oid| -> BTreeMap<RelPath, (Mode, Oid)> {
         let entries = scratch.raw_tree(tree).into_iter();
@@ -416,7 +417,7 @@ fn check_changes(scratch: &Scratch, from: Oid, to: Oid) -> Result<(), TestCaseEr
     for path in paths {
         let (from, to) = (one.get(path).copied(), other.get(path).copied());
         let same = match (from, to) {
-            // What is in a directory is named for itself.
+            // Paths in a directory are listed separately.
             (Some(from), Some(to)) if from.0.is_directory() => from.0 == to.0,
             _ => from == to,
         };

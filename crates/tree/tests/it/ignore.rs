@@ -1,4 +1,4 @@
-//! `.gitignore` means what it means to git, at every level and after every change.
+//! `.gitignore` files mean what they mean to git, at every level and after every change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -11,9 +11,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use takeback_tree::{Capture, RelPath, UncoveredReason};
 
-use crate::support::{Scratch, git, look, rel};
+use crate::support::{Scratch, git, read_directory, rel};
 
-/// Names that mean something in patterns, none of which a built-in exclude matches.
+/// A name with characters that are special in patterns. No built-in exclude matches it.
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
     let names: Vec<&[u8]> = vec![
         b"a",
@@ -69,7 +69,7 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Part of a pattern between slashes.
+/// A part of a pattern between slashes.
 fn any_part() -> impl Strategy<Value = Vec<u8>> {
     let wild: Vec<&[u8]> = vec![
         b"*",
@@ -227,7 +227,7 @@ fn any_path() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(any_name(), 1..5)
 }
 
-/// A directory: its files, and which directories on the way to them have which `.gitignore`.
+/// A directory with its files, and the `.gitignore` files on the way to them.
 #[derive(Clone, Debug)]
 struct Sample {
     files: Vec<Vec<Vec<u8>>>,
@@ -271,7 +271,7 @@ fn try_write(root: &Path, path: &[u8], content: &[u8]) {
 
 impl Sample {
     fn make(&self, root: &Path) {
-        // A `.gitignore` directly in here in most cases: the others lie on the way to a file.
+        // Most samples have a `.gitignore` at the top. The others are on the way to a file.
         fs::create_dir_all(root).unwrap();
         for file in &self.files {
             try_write(root, &join_names(file), b"x");
@@ -320,7 +320,7 @@ fn assert_like_git(scratch: &Scratch) {
             ignore_files(&scratch.root)
         );
     }
-    // What is left out is said.
+    // Files that are left out are reported.
     for uncovered in &capture.uncovered {
         assert!(matches!(
             uncovered.reason,
@@ -330,7 +330,7 @@ fn assert_like_git(scratch: &Scratch) {
 }
 
 fn ignore_files(root: &Path) -> String {
-    let all = look(root);
+    let all = read_directory(root);
     let ignores: BTreeMap<_, _> =
         all.iter().filter(|(path, _)| path.ends_with(b".gitignore")).collect();
     let lines = ignores
@@ -377,32 +377,32 @@ proptest! {
         scratch.capture_only();
         for (change, trusting) in changes {
             change.make(&mut scratch);
-            // With the clock an hour ahead, nothing is looked at again because it is new.
+            // With the clock an hour ahead, nothing is read again for being new.
             scratch.ahead = Duration::from_secs(if trusting { 3600 } else { 0 });
             prop_assert_eq!(scratch.capture_only(), scratch.fresh(), "{:?}", change);
         }
     }
 }
 
-/// Something that happens to a workspace.
+/// A change of a workspace.
 #[derive(Clone, Debug)]
 enum WorkspaceChange {
-    /// A file is written, in its place or as a new one.
+    /// Writes a file, new or not.
     Write(Vec<Vec<u8>>, Vec<u8>),
-    /// The `.gitignore` of some directory is written.
+    /// Writes the `.gitignore` of a directory.
     Ignore(prop::sample::Index, Vec<u8>),
-    /// Some file or directory is deleted.
+    /// Deletes a file or directory.
     Remove(prop::sample::Index),
-    /// Some file or directory becomes another.
+    /// Renames a file or directory, perhaps over another.
     Rename(prop::sample::Index, prop::sample::Index),
-    /// A link in some directory leads to another path.
+    /// Makes a link in a directory.
     Link(prop::sample::Index, Vec<u8>),
     Chmod(prop::sample::Index),
-    /// From now on the caller names these paths.
+    /// Lets the caller name these paths from now on.
     Name(Vec<Vec<Vec<u8>>>),
-    /// Git starts (or stops) to track a path.
+    /// Lets git start or stop to track a path.
     Track(prop::sample::Index, bool),
-    /// Larger files are uncovered from now on.
+    /// Sets the size above which files are uncovered from now on.
     Limit(u64),
 }
 
@@ -427,7 +427,7 @@ fn any_change() -> impl Strategy<Value = (WorkspaceChange, bool)> {
 
 impl WorkspaceChange {
     fn make(&self, scratch: &mut Scratch) {
-        let everything = look(&scratch.root);
+        let everything = read_directory(&scratch.root);
         let is_directory = |(_, (mode, _)): &(&Vec<u8>, &(u32, Vec<u8>))| mode >> 12 == 4;
         let mut directories: Vec<Vec<u8>> =
             everything.iter().filter(is_directory).map(|(path, _)| path.clone()).collect();
@@ -439,10 +439,10 @@ impl WorkspaceChange {
         };
         match self {
             WorkspaceChange::Write(path, content) => {
-                try_write(&scratch.root, &join_names(path), content)
+                try_write(&scratch.root, &join_names(path), content);
             }
             WorkspaceChange::Ignore(at, text) => {
-                drop(fs::write(in_directory(at, b".gitignore"), text))
+                drop(fs::write(in_directory(at, b".gitignore"), text));
             }
             WorkspaceChange::Link(at, name) => {
                 drop(std::os::unix::fs::symlink(OsStr::from_bytes(name), in_directory(at, name)));
@@ -475,7 +475,7 @@ impl WorkspaceChange {
     }
 }
 
-/// Patterns of all kinds, one by one, so that a failure names the kind.
+/// Each kind of pattern is tested separately, so that a failure names the kind.
 #[test]
 fn each_kind_of_pattern_matches_as_in_git() {
     let files = [
@@ -536,7 +536,8 @@ fn each_kind_of_pattern_matches_as_in_git() {
     for (number, pattern) in patterns.iter().enumerate() {
         let files = files.iter().enumerate();
         for (variant, file) in files {
-            // Apart from each other, because a name is a file for some and a directory for others.
+            // Each has a workspace of its own, because a name is a file for some and a directory for
+            // others.
             scratch.write(format!("p{number}/v{variant}/{file}"), "x");
             scratch.write(format!("p{number}/v{variant}/.gitignore"), pattern);
         }
@@ -544,7 +545,7 @@ fn each_kind_of_pattern_matches_as_in_git() {
     assert_like_git(&scratch);
 }
 
-/// A `.gitignore` that is itself left out still says what is ignored, so its changes count.
+/// A `.gitignore` that is not captured itself still decides what is ignored, so its changes count.
 #[test]
 fn a_gitignore_that_is_not_captured_still_counts() {
     let setups: [fn(&mut Scratch); 5] = [
@@ -579,7 +580,7 @@ fn a_gitignore_that_is_not_captured_still_counts() {
     }
 }
 
-/// Being tracked counts only as long as the rules would say something else.
+/// That a file is tracked counts only while the rules would not capture it.
 #[test]
 fn a_tracked_file_is_captured_whatever_its_size_was() {
     let mut scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! `kill -9` during a restore, at every step and at random moments: the next command finishes it
-//! or puts everything back.
+//! `kill -9` during a restore, at every step and at random moments: the next command finishes or
+//! reverts it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,16 +11,17 @@ use std::time::Duration;
 use takeback_tree::fault::{self, Fault};
 use takeback_tree::{Capture, Recovery};
 
-use crate::support::{Scratch, look};
+use crate::support::{Scratch, read_directory};
 
 type Looks = BTreeMap<Vec<u8>, (u32, Vec<u8>)>;
 
-/// Where a child finds the scratch directory.
+/// The variable that tells a child the scratch directory.
 const DIRECTORY: &str = "TAKEBACK_KILL_DIRECTORY";
-/// At which point it is to be killed; nothing for a child that is killed from outside.
+/// The variable that tells a child the point at which it is killed; unset if it is killed from
+/// outside.
 const POINT: &str = "TAKEBACK_KILL_POINT";
 
-/// A workspace in one state, with a capture of another.
+/// Makes a workspace in one state, with a capture of another. Returns both states.
 fn wrecked_workspace() -> (Scratch, Looks, Looks) {
     let scratch = Scratch::new();
     scratch.write("keep", "same");
@@ -32,7 +33,7 @@ fn wrecked_workspace() -> (Scratch, Looks, Looks) {
     scratch.mkdir("empty");
     scratch.chmod("empty", 0o711);
     scratch.link("keep", "link");
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     let capture = scratch.capture();
     scratch.write("edit", "2");
     scratch.chmod("keep", 0o600);
@@ -45,12 +46,12 @@ fn wrecked_workspace() -> (Scratch, Looks, Looks) {
     scratch.remove("link");
     scratch.link("edit", "link");
     scratch.write("new/file", "x");
-    let after = look(&scratch.root);
+    let after = read_directory(&scratch.root);
     write_target(&scratch, &capture);
     (scratch, before, after)
 }
 
-/// Says what a child is to restore.
+/// Writes the target for a child.
 fn write_target(scratch: &Scratch, capture: &Capture) {
     let target = serde_json::json!({
         "tree": capture.tree, "filter": capture.filter, "uncovered": capture.uncovered,
@@ -58,7 +59,7 @@ fn write_target(scratch: &Scratch, capture: &Capture) {
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
 }
 
-/// Restores in a process that is killed at this point, if it gets there.
+/// Restores in a process that is killed at this point, if it reaches it.
 pub fn killed_restore(scratch: &Scratch, capture: &Capture, point: usize) {
     write_target(scratch, capture);
     let _ =
@@ -86,14 +87,14 @@ fn spawn_child(test: &str, scratch: &Scratch, point: Option<usize>) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// True if the child was killed, false if it came to its end.
+/// True if the child was killed, false if it ended by itself.
 fn was_killed(mut child: Child) -> bool {
     let status = child.wait().unwrap();
     assert!(status.success() || status.signal() == Some(9), "{status:?}");
     status.signal() == Some(9)
 }
 
-/// The scratch directory, if this process is such a child.
+/// Opens the scratch directory, if this process is such a child.
 fn as_child() -> Option<Scratch> {
     let directory = std::env::var_os(DIRECTORY)?;
     let scratch = Scratch::at(Path::new(&directory));
@@ -103,7 +104,7 @@ fn as_child() -> Option<Scratch> {
     Some(scratch)
 }
 
-/// The next command leads to one of the two states, and leaves nothing behind.
+/// Checks that the next command leads to one of the two states and leaves nothing behind.
 fn assert_settled(scratch: &Scratch, before: &Looks, after: &Looks, point: usize) {
     let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
     let lock = workspace.lock().unwrap();
@@ -111,12 +112,12 @@ fn assert_settled(scratch: &Scratch, before: &Looks, after: &Looks, point: usize
         panic!("point {point}: {error}");
     }
     drop(lock);
-    let now = look(&scratch.root);
+    let now = read_directory(&scratch.root);
     assert!(now == *before || now == *after, "point {point}: {now:#?}");
     scratch.fsck();
     let capture = read_target(scratch.directory.path());
     scratch.restore(&capture, &[]);
-    assert_eq!(look(&scratch.root), *before, "point {point}");
+    assert_eq!(read_directory(&scratch.root), *before, "point {point}");
 }
 
 #[test]
@@ -176,13 +177,13 @@ fn a_restore_killed_at_random_moments_is_settled() {
     let (scratch, before, after) = wrecked_workspace();
     for round in 0..20u64 {
         let mut child = spawn_child(TEST, &scratch, None);
-        // The moment is the point of the test; nothing waits for anything.
+        // The random moment is the purpose of this pause; it waits for nothing.
         std::thread::sleep(Duration::from_micros(3_000 + round * 2_711 % 40_000));
         child.kill().unwrap();
         child.wait().unwrap();
         let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
         drop(workspace.lock().unwrap());
-        let now = look(&scratch.root);
+        let now = read_directory(&scratch.root);
         assert!(now == before || now == after, "round {round}: {now:#?}");
     }
     scratch.fsck();

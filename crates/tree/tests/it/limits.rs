@@ -1,4 +1,4 @@
-//! Restores that the system does not allow: a clear error, and the workspace as it was.
+//! Restores that the system does not allow end with a clear error and leave the workspace as it was.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,11 +7,11 @@ use std::process::Command;
 
 use takeback_tree::{Capture, RestoreError};
 
-use crate::support::{Failure, Scratch, look, rel, tell_skipped};
+use crate::support::{RestoreFailure, Scratch, read_directory, rel, tell_skipped};
 
 const DIRECTORY: &str = "TAKEBACK_LIMITS_DIRECTORY";
 
-/// Runs a test of this file again, as somebody else.
+/// Runs a test of this file again, as another user.
 fn run_as_nobody(test: &str, directory: &Path) {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
@@ -45,15 +45,15 @@ fn a_directory_of_another_user_stays_as_it_was() {
             uncovered: Vec::new(),
             filter: serde_json::from_value(part("filter")).unwrap(),
         };
-        let before = look(&scratch.root);
+        let before = read_directory(&scratch.root);
         match scratch.try_restore(&capture, &[]) {
-            Err(Failure::Restore(RestoreError::Io { path, source })) => {
+            Err(RestoreFailure::Restore(RestoreError::Io { path, source })) => {
                 assert!(path.starts_with(&rel("theirs")), "{path}");
                 assert_eq!(source.kind(), std::io::ErrorKind::PermissionDenied);
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(look(&scratch.root), before);
+        assert_eq!(read_directory(&scratch.root), before);
         assert!(!scratch.journal());
         // The rest can be restored.
         scratch.restore(&capture, &["a", "mine"]);
@@ -76,7 +76,7 @@ fn a_directory_of_another_user_stays_as_it_was() {
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
     change_owner(scratch.directory.path(), 65534);
     std::os::unix::fs::chown(scratch.path("theirs"), Some(0), Some(0)).unwrap();
-    // Not even its owner could write there without changing its mode first.
+    // Not even its owner could write there without a change of its mode.
     scratch.chmod("theirs", 0o555);
     scratch.chmod("mine", 0o555);
     fs::set_permissions(scratch.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -87,7 +87,8 @@ fn a_directory_of_another_user_stays_as_it_was() {
 struct Tmpfs(std::path::PathBuf);
 
 impl Tmpfs {
-    /// `None` where the machine does not allow it; the random test injects full disks everywhere.
+    /// Mounts one. Returns `None` where the machine does not allow it; the random test injects full
+    /// disks everywhere.
     fn mount(path: &Path, size: &str) -> Option<Tmpfs> {
         let status = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
@@ -120,15 +121,15 @@ fn a_full_disk_leaves_the_workspace_as_it_was() {
     scratch.write("large", "gone");
     scratch.write("small", "2");
     scratch.write("filler", vec![7; 800 << 10]);
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     match scratch.try_restore(&capture, &["large", "small"]) {
-        Err(Failure::Restore(RestoreError::Io { path, source })) => {
+        Err(RestoreFailure::Restore(RestoreError::Io { path, source })) => {
             assert_eq!(path, rel("large"));
             assert_eq!(source.kind(), std::io::ErrorKind::StorageFull);
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(look(&scratch.root), before);
+    assert_eq!(read_directory(&scratch.root), before);
     scratch.remove("filler");
     scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("small"), "1");

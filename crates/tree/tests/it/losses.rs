@@ -1,11 +1,11 @@
-//! The ways in which other tools are known to lose data. Each is a promise not to.
+//! Ways in which other tools are known to lose data. Each test is a promise not to.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use takeback_tree::{CaptureError, CaptureOptions, PlanError, RestoreTarget, UncoveredReason};
 
-use crate::support::{Failure, Scratch, git, look, rel};
+use crate::support::{RestoreFailure, Scratch, git, read_directory, rel};
 
 #[test]
 fn a_rollback_whose_safety_checkpoint_fails_changes_nothing() {
@@ -16,13 +16,13 @@ fn a_rollback_whose_safety_checkpoint_fails_changes_nothing() {
     for name in ["a", "b", "c", "d", "e"] {
         scratch.write(name, "precious");
     }
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     let failure = scratch.try_restore(&capture, &[]).unwrap_err();
     assert!(matches!(
         failure,
-        Failure::Plan(PlanError::Capture(CaptureError::TooManyFiles { .. }))
+        RestoreFailure::Plan(PlanError::Capture(CaptureError::TooManyFiles { .. }))
     ));
-    assert_eq!(look(&scratch.root), before);
+    assert_eq!(read_directory(&scratch.root), before);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A random state machine drives the engine against a plain model of what it promises.
+//! A random state machine compares captures and restores with a plain model of what they promise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,26 +11,26 @@ use takeback_tree::fault::{self, Fault};
 use takeback_tree::{Capture, RestoreError};
 
 use crate::kill::killed_restore;
-use crate::support::{Failure, Scratch, in_own_process};
+use crate::support::{RestoreFailure, Scratch, in_own_process};
 
-/// What is at a path.
+/// A file, link or directory of the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Thing {
     File(u32, String),
     Directory(u32),
     Link(String),
-    /// A repository's own data: never looked into, never touched.
+    /// The own data of a repository: never read, never touched.
     Repository,
 }
 
 type State = BTreeMap<String, Thing>;
 
-/// What coverage means for a path.
+/// The coverage of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cover {
     Plain,
     Guarded,
-    /// The topmost path of something not covered.
+    /// The topmost path of something that is not covered.
     Uncovered,
     Below,
     Never,
@@ -54,9 +54,9 @@ enum Action {
     Capture,
     Restore(prop::sample::Index),
     RestorePath(prop::sample::Index, String),
-    /// The nth step fails; with `true`, all later ones too.
+    /// A restore whose nth step fails; with `true`, all later steps too.
     FailingRestore(prop::sample::Index, usize, bool),
-    /// The process is killed at the nth step.
+    /// A restore whose process is killed at the nth step.
     KilledRestore(prop::sample::Index, usize),
 }
 
@@ -118,7 +118,7 @@ fn name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// The paths above a path, nearest first.
+/// Lists the paths above a path, nearest first.
 fn list_above(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(parent, _)| parent))
         .skip(1)
@@ -128,7 +128,7 @@ fn is_directory(thing: Option<&Thing>) -> bool {
     matches!(thing, Some(Thing::Directory(_)))
 }
 
-/// The rules, written down once more and as simply as possible.
+/// Applies the rules, written down once more and as simply as possible.
 fn model_coverage(state: &State) -> BTreeMap<String, Cover> {
     let ignored = |path: &str, is_directory: bool| {
         list_above(path).chain([""]).any(|directory| {
@@ -166,7 +166,7 @@ fn model_coverage(state: &State) -> BTreeMap<String, Cover> {
     covers
 }
 
-/// What a restore of everything (or of what `asks` for) must lead to; `None` if it is blocked.
+/// Predicts the state after a restore of everything that `asks` for; `None` if it is blocked.
 fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<State> {
     let (now_covers, then_covers) = (model_coverage(now), model_coverage(then));
     let captured = |covers: &BTreeMap<String, Cover>, path: &str| {
@@ -177,7 +177,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
             .chain(list_above(path))
             .any(|path| then_covers.get(path) == Some(&Cover::Uncovered))
     };
-    // By the rules of that time, for a path that did not exist then.
+    // The rules of that time apply, also to a path that did not exist then.
     let guarded_then = |path: &str| {
         let mut hypothetical = then.clone();
         let mut places: Vec<&str> = list_above(path).collect();
@@ -207,7 +207,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
             continue;
         }
         if is_directory(present) && !is_directory(Some(thing)) {
-            // A directory in the way goes with all that is in it, unless that is never captured.
+            // A directory in the way goes with its content, unless some of it is never captured.
             let below: Vec<String> = result
                 .keys()
                 .filter(|other| list_above(other).any(|above| above == path))
@@ -232,7 +232,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
             result.remove(path);
         }
     }
-    // Directories that only the present has go if nothing is left in them.
+    // Directories that only the present has go if they become empty.
     let directories: Vec<&String> =
         now.keys().rev().filter(|path| asks(path) && is_directory(now.get(*path))).collect();
     for path in directories {
@@ -245,7 +245,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
             result.remove(path);
         }
     }
-    // What was below something that is not a directory any more is gone.
+    // Everything below a path that is not a directory any more is gone.
     let gone: Vec<String> = result
         .keys()
         .filter(|path| list_above(path).any(|above| !is_directory(result.get(above))))
@@ -265,7 +265,7 @@ impl Machine {
         Machine { scratch: Scratch::new(), captures: Vec::new() }
     }
 
-    /// Does something to the workspace, if the paths allow it.
+    /// Applies an action to the workspace, if the paths allow it.
     fn apply(&mut self, action: &Action) {
         let scratch = &self.scratch;
         match action {
@@ -362,7 +362,8 @@ impl Machine {
             path.is_none_or(|path| candidate == path || candidate.starts_with(&format!("{path}/")))
         };
         if let Some(path) = path {
-            // Single paths: only where nothing on the way is guarded, uncovered or in the way.
+            // Single paths are restored only if nothing on the way is guarded, uncovered or in the
+            // way.
             let plain = |state: &State| {
                 let covers = model_coverage(state);
                 covers.iter().all(|(path, cover)| !asks(path) || *cover == Cover::Plain)
@@ -381,7 +382,7 @@ impl Machine {
             (Ok(_), Some(expected)) => {
                 assert_eq!(read_state(&self.scratch), expected, "now {now:#?} then {then:#?}");
             }
-            (Err(Failure::Restore(RestoreError::Blocked(_))), None) => {
+            (Err(RestoreFailure::Restore(RestoreError::Blocked(_))), None) => {
                 assert_eq!(read_state(&self.scratch), now);
             }
             (result, expected) => {
@@ -408,7 +409,7 @@ impl Machine {
         drop(lock);
         match result {
             Err(RestoreError::NotReverted { .. }) => {
-                // The next command finishes or reverts it.
+                // The next command finishes or reverts the restore.
                 drop(workspace.lock().unwrap());
                 let after = read_state(&self.scratch);
                 assert!(after == now || Some(after) == expected);
@@ -439,7 +440,7 @@ impl Machine {
         );
     }
 
-    /// Git agrees with the model about what was captured.
+    /// Checks that git agrees with the model about everything that was captured.
     fn finish(&self) {
         self.scratch.fsck();
         let Some((capture, state)) = self.captures.last() else { return };
@@ -475,7 +476,7 @@ impl Machine {
 
 #[test]
 fn random_histories_agree_with_the_model() {
-    // Failures are injected into the whole process, so it has to be one of its own.
+    // Faults concern the whole process, so the test needs one of its own.
     in_own_process("model::random_histories_agree_with_the_model", || {
         let cases = std::env::var("TAKEBACK_MODEL_CASES")
             .ok()

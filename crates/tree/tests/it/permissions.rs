@@ -1,21 +1,24 @@
-//! What a user may not read or write. Permissions do not bind root, so as root these tests run
-//! themselves again as somebody else.
+//! Files that a user may not read or write. Permissions do not bind root, so as root these tests run
+//! again as another user.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use takeback_base::errors::error_chain;
 use takeback_tree::{
     Capture, CaptureOptions, CaptureRules, ForbiddenRoots, Store, UncoveredReason, WorkspaceError,
 };
 
-use crate::support::{Scratch, again, look, rel, story, succeed, tell_skipped, told};
+use crate::support::{
+    Scratch, child_variable, read_directory, rel, rerun_test, succeed, tell_skipped,
+};
 
 /// Runs the body as a user whom permissions bind.
 fn as_bound_user(test: &str, body: impl FnOnce()) {
     if rustix::process::geteuid().is_root() {
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-        succeed(again(&format!("permissions::{test}"), "setpriv", &nobody));
+        succeed(rerun_test(&format!("permissions::{test}"), "setpriv", &nobody));
     } else {
         body();
     }
@@ -58,7 +61,7 @@ fn a_file_that_cannot_be_read_is_reported() {
     });
 }
 
-/// Whether it can be read depends on who asks: nothing about the file itself changes.
+/// The file itself does not change; another user tries to read it.
 #[test]
 fn a_file_of_another_user_is_read_again_when_that_is_possible() {
     let capture = |directory: &Path| {
@@ -67,14 +70,14 @@ fn a_file_of_another_user_is_read_again_when_that_is_possible() {
             store.workspace(&directory.join("work"), &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let rules = CaptureRules::default();
-        // So late that nothing is looked at again for being new.
+        // The clock is so far ahead that nothing is read again for being new.
         let now = SystemTime::now() + Duration::from_secs(3600);
         let options = CaptureOptions { rules: &rules, named: &[], now };
         let capture = lock.capture(&options).unwrap();
         lock.finish(now).unwrap();
         capture
     };
-    if let Some(directory) = told("DIRECTORY") {
+    if let Some(directory) = child_variable("DIRECTORY") {
         let capture = capture(Path::new(&directory));
         assert_eq!((capture.files, reason_of(&capture, "theirs")), (1, Some(&denied_reason())));
     } else if rustix::process::geteuid().is_root() {
@@ -88,7 +91,7 @@ fn a_file_of_another_user_is_read_again_when_that_is_possible() {
             chmod(path, 0o777);
         }
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-        let mut command = again(
+        let mut command = rerun_test(
             "permissions::a_file_of_another_user_is_read_again_when_that_is_possible",
             "setpriv",
             &nobody,
@@ -105,7 +108,7 @@ fn a_file_of_another_user_is_read_again_when_that_is_possible() {
 #[test]
 fn directories_that_cannot_be_read_are_reported() {
     as_bound_user("directories_that_cannot_be_read_are_reported", || {
-        // Neither listed nor entered; entered but not listed.
+        // One can be neither listed nor entered, the other entered but not listed.
         for mode in [0, 0o100, 0o300] {
             let scratch = Scratch::new();
             for path in ["a", "d/b", "d/deep/er/c", "e/f"] {
@@ -131,7 +134,7 @@ fn directories_that_cannot_be_read_are_reported() {
     });
 }
 
-/// Its names are known but nothing can be said of them: none of them is passed over in silence.
+/// Its names are known but cannot be looked at. None of them is left out silently.
 #[test]
 fn every_name_in_a_directory_that_cannot_be_entered_is_reported() {
     as_bound_user("every_name_in_a_directory_that_cannot_be_entered_is_reported", || {
@@ -145,7 +148,7 @@ fn every_name_in_a_directory_that_cannot_be_entered_is_reported() {
             for _ in 0..2 {
                 let capture = scratch.capture();
                 assert_eq!(scratch.files(capture.tree), ["a", "e/f"]);
-                // By itself or with the whole directory.
+                // It is reported by itself or with the whole directory.
                 for path in ["d/.gitignore", "d/b", "d/deep", "d/link"] {
                     let found = reason_of(&capture, path).or_else(|| reason_of(&capture, "d"));
                     assert_eq!(found, Some(&denied_reason()), "{path}");
@@ -186,10 +189,10 @@ fn a_read_only_workspace_is_captured() {
         scratch.chmod("d/a", 0o444);
         scratch.chmod("d", 0o555);
         scratch.chmod("", 0o555);
-        let before = look(&scratch.root);
+        let before = read_directory(&scratch.root);
         let capture = scratch.capture();
         assert_eq!((capture.files, &capture.uncovered[..]), (1, &[][..]));
-        assert_eq!(look(&scratch.root), before);
+        assert_eq!(read_directory(&scratch.root), before);
         scratch.chmod("d", 0o755);
         scratch.chmod("", 0o755);
     });
@@ -204,7 +207,7 @@ fn a_workspace_that_cannot_be_opened_is_an_error() {
         for mode in [0, 0o111] {
             scratch.chmod("", mode);
             let error = match scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()) {
-                Err(error @ WorkspaceError::Open { .. }) => story(&error),
+                Err(error @ WorkspaceError::Open { .. }) => error_chain(&error),
                 _ => panic!("opened"),
             };
             assert!(error.contains("work") && error.contains("Permission denied"), "{error}");
@@ -214,7 +217,7 @@ fn a_workspace_that_cannot_be_opened_is_an_error() {
     });
 }
 
-/// Its permissions are taken away between two captures of one lock.
+/// Its permissions are removed between two captures under one lock.
 #[test]
 fn a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty() {
     as_bound_user("a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty", || {
@@ -227,7 +230,7 @@ fn a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty() {
         let options = || CaptureOptions { rules, named: &[], now: scratch.now() };
         let first = lock.capture(&options()).unwrap();
         scratch.chmod("", 0);
-        // Either refused or everything reported: never an empty state without a word.
+        // The capture fails or reports everything. It is never an empty state without a report.
         if let Ok(capture) = lock.capture(&options()) {
             assert_eq!(capture.files, 0);
             assert_eq!(reason_of(&capture, "a"), Some(&denied_reason()));
@@ -244,11 +247,11 @@ fn a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty() {
 fn a_store_that_cannot_be_written_is_an_error() {
     as_bound_user("a_store_that_cannot_be_written_is_an_error", || {
         for closed in ["", "objects/pack", "tmp", "workspaces", "refs/takeback", "lock"] {
-            // Before this workspace is known to the store, and afterwards.
+            // The workspace is new to the store, or known.
             for known in [false, true] {
                 let scratch = Scratch::new();
                 scratch.write("a", "1");
-                // The lock is there once somebody locked.
+                // A known workspace has a lock file.
                 fs::write(scratch.store.directory().join("lock"), "").unwrap();
                 if known {
                     scratch.capture();
@@ -257,14 +260,14 @@ fn a_store_that_cannot_be_written_is_an_error() {
                 let store = scratch.store.directory().to_owned();
                 let path = store.join(closed);
                 chmod(&path, if path.is_dir() { 0o555 } else { 0o444 });
-                let before = look(&store.join("refs"));
+                let before = read_directory(&store.join("refs"));
                 match scratch.try_capture_and_pin() {
                     Err(error) => {
                         assert!(error.contains(&store.display().to_string()), "{closed}: {error}");
                         assert!(error.contains("Permission denied"), "{closed}: {error}");
-                        assert_eq!(look(&store.join("refs")), before, "{closed}");
+                        assert_eq!(read_directory(&store.join("refs")), before, "{closed}");
                     }
-                    // Nothing had to be made in there.
+                    // Nothing had to be created in this directory.
                     Ok(_) if closed.is_empty() => {}
                     Ok(_) => assert!(known && closed != "tmp" && closed != "lock", "{closed}"),
                 }
@@ -284,7 +287,7 @@ fn a_store_that_cannot_be_made_is_an_error() {
         chmod(directory.path(), 0o555);
         let path = directory.path().join("takeback/store");
         let Err(error) = Store::open(&path) else { panic!("made") };
-        let error = story(&error);
+        let error = error_chain(&error);
         assert!(error.contains(&path.display().to_string()), "{error}");
         assert!(error.contains("Permission denied"), "{error}");
     });

@@ -8,19 +8,20 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use takeback_base::errors::error_chain;
 use takeback_tree::fault::{Fault, arm, disarm};
 use takeback_tree::{CaptureOptions, CaptureRules, ForbiddenRoots, Pin, Store};
 
-use crate::support::{Scratch, again, story, succeed, told};
+use crate::support::{Scratch, child_variable, rerun_test, succeed};
 
-/// One of these tests in a process of its own, told where the scratch directory is.
+/// Runs one of these tests in a process of its own, with the scratch directory.
 fn child_command(test: &str, directory: &Path) -> Command {
-    let mut command = again(&format!("processes::{test}"), "env", &[]);
+    let mut command = rerun_test(&format!("processes::{test}"), "env", &[]);
     command.env("DIRECTORY", directory);
     command
 }
 
-/// Captures the workspace of that name and pins it, as any process would.
+/// Captures the workspace of that name and pins it, as another process would.
 fn capture(directory: &Path, workspace: &str, message: &str) -> Pin {
     let store = Store::open(directory.join("store")).unwrap();
     capture_into(&store, &directory.join(workspace), message)
@@ -37,7 +38,7 @@ fn capture_into(store: &Store, root: &Path, message: &str) -> Pin {
     pin
 }
 
-/// Content that does not compress.
+/// Makes content that does not compress.
 fn make_noise(size: usize, seed: u64) -> Vec<u8> {
     let mut state = seed << 1 | 1;
     let mut bytes = Vec::with_capacity(size + 8);
@@ -54,11 +55,11 @@ fn make_noise(size: usize, seed: u64) -> Vec<u8> {
 const PROCESSES: usize = 4;
 const CAPTURES: usize = 10;
 
-/// Each process changes and captures a workspace of all and one of its own. No pin is lost, none
-/// has the number of another, and each holds what its maker had written by then.
+/// Each process changes and captures a shared workspace and one of its own. No pin is lost, no two
+/// have the same number, and each holds everything that its process had written by then.
 #[test]
 fn many_processes_lose_no_pin() {
-    if let (Some(directory), Some(own)) = (told("DIRECTORY"), told("OWN")) {
+    if let (Some(directory), Some(own)) = (child_variable("DIRECTORY"), child_variable("OWN")) {
         let directory = Path::new(&directory);
         for round in 0..CAPTURES {
             for workspace in ["work", &own] {
@@ -123,7 +124,7 @@ fn many_threads_share_one_store() {
     scratch.fsck();
 }
 
-/// After whatever happened: nothing is lost, nothing is left, and all goes on.
+/// Checks that nothing is lost, that no files are left over, and that captures work.
 fn assert_sound(scratch: &Scratch, earlier: &[Pin]) {
     scratch.fsck();
     let pins = scratch.pins();
@@ -138,8 +139,8 @@ fn assert_sound(scratch: &Scratch, earlier: &[Pin]) {
     scratch.fsck();
 }
 
-/// Ways to begin: a workspace that is new to the store, one that is known, and one with so much
-/// that is new that a pack does not stay in memory.
+/// Lists starting points: a workspace that is new to the store, one that is known, and one with so
+/// much new content that a pack does not stay in memory.
 fn beginnings() -> [fn() -> Scratch; 3] {
     fn new() -> Scratch {
         let scratch = Scratch::in_memory();
@@ -164,7 +165,7 @@ fn beginnings() -> [fn() -> Scratch; 3] {
 
 #[test]
 fn captures_killed_at_every_point_lose_nothing() {
-    if let (Some(directory), Some(point)) = (told("DIRECTORY"), told("POINT")) {
+    if let (Some(directory), Some(point)) = (child_variable("DIRECTORY"), child_variable("POINT")) {
         arm(point.parse().unwrap(), Fault::Kill, false);
         capture(Path::new(&directory), "work", "from a child");
         return;
@@ -191,26 +192,26 @@ fn captures_killed_at_every_point_lose_nothing() {
     }
 }
 
-/// What a caller may do after an error.
+/// An action that a caller may take after an error.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Afterwards {
-    /// Leave it.
+    /// Drop the lock.
     Drop,
-    /// End the work properly.
+    /// Call `finish`.
     Finish,
-    /// Try again, with the trouble over.
+    /// Capture again, without further errors.
     Retry,
     /// Pin the same tree again.
     PinAgain,
-    /// Pin what was captured under the same lock before.
+    /// Pin a tree that was captured under the same lock before.
     PinEarlier,
 }
 
-/// Errors of the system at every point. In a process of its own, because points are counted for
-/// a process as a whole.
+/// The system fails at every point. The test needs a process of its own, because fault points are
+/// counted for the whole process.
 #[test]
 fn captures_that_fail_at_every_point_lose_nothing() {
-    if told("DIRECTORY").is_none() {
+    if child_variable("DIRECTORY").is_none() {
         succeed(child_command("captures_that_fail_at_every_point_lose_nothing", Path::new("/")));
         return;
     }
@@ -234,7 +235,7 @@ fn captures_that_fail_at_every_point_lose_nothing() {
             assert!(point >= 7, "only {point} points were passed");
         }
     }
-    // The points that such a pack has more come first.
+    // The additional points of such a pack come first.
     for (error, lasting, afterwards) in &cases[..3] {
         for point in 0..3 {
             assert!(error_at(&large(), (point, *error, *lasting), *afterwards));
@@ -242,7 +243,7 @@ fn captures_that_fail_at_every_point_lose_nothing() {
     }
 }
 
-/// Returns whether the point was reached.
+/// Lets the system fail at a point. Returns true if the point was reached.
 fn error_at(
     scratch: &Scratch,
     (point, (number, name), lasting): (usize, (i32, &str), bool),
@@ -262,9 +263,9 @@ fn error_at(
     arm(point, Fault::Errno(number), lasting);
     let captured = lock.capture(&options);
     let tree = captured.as_ref().ok().map(|capture| capture.tree);
-    let mut error = captured.err().map(|error| story(&error));
+    let mut error = captured.err().map(|error| error_chain(&error));
     if let Some(tree) = tree {
-        error = lock.pin(tree, now, "x").err().map(|error| story(&error));
+        error = lock.pin(tree, now, "x").err().map(|error| error_chain(&error));
     }
     let Some(error) = error else {
         let _ = lock.finish(now);
@@ -277,7 +278,7 @@ fn error_at(
     if !lasting {
         disarm();
     }
-    // Each with or without an error, as long as nothing wrong is left behind.
+    // Each may fail or not, as long as nothing wrong is left behind.
     match afterwards {
         Afterwards::Drop => drop(lock),
         Afterwards::Finish => drop(lock.finish(now)),
@@ -301,7 +302,7 @@ fn error_at(
 
 #[test]
 fn captures_killed_at_random_moments_lose_nothing() {
-    if let Some(directory) = told("DIRECTORY") {
+    if let Some(directory) = child_variable("DIRECTORY") {
         let directory = Path::new(&directory);
         for round in 0..1000 {
             fs::write(directory.join("work/f"), format!("{} {round}", std::process::id())).unwrap();
@@ -338,8 +339,8 @@ fn captures_killed_at_random_moments_lose_nothing() {
     }
 }
 
-/// A file that looks like a lock is not one: only the kernel's locks count, and they die with
-/// their process.
+/// A file that looks like a lock is none: only the kernel's locks count, and they die with their
+/// process.
 #[test]
 fn a_lock_file_that_was_left_is_no_lock() {
     let scratch = Scratch::new();
@@ -371,7 +372,8 @@ fn start_holder(test: &str, scratch: &Scratch, what: &str) -> (Child, ChildStdou
     (child, said.into_inner())
 }
 
-/// Says that it is held, and waits to be killed. Whoever waits for this instead fails in the end.
+/// Reports that the lock is held, and waits to be killed. Ends after a while, so that a test that
+/// waits for the lock fails instead of hanging.
 fn hold_until_killed() {
     let _ = std::io::stdout().write_all(b"\nheld\n");
     let _ = std::io::stdout().flush();
@@ -390,7 +392,7 @@ fn readers_never_wait() {
         rustix::fs::flock(&lock, operation).unwrap();
         hold_until_killed();
     };
-    if let (Some(directory), Some(what)) = (told("DIRECTORY"), told("HOLD")) {
+    if let (Some(directory), Some(what)) = (child_variable("DIRECTORY"), child_variable("HOLD")) {
         let directory = Path::new(&directory);
         match what.as_str() {
             "workspace" => {
@@ -409,7 +411,7 @@ fn readers_never_wait() {
     let capture = scratch.capture();
     for what in ["workspace", "store"] {
         let (mut child, _said) = start_holder("readers_never_wait", &scratch, what);
-        // Something to sweep, but not while somebody is at work.
+        // There is something to sweep, but not while another process is at work.
         fs::write(scratch.store.directory().join("tmp/leftover"), "x").unwrap();
         let store = Store::open(scratch.store.directory()).unwrap();
         let id = store.workspace_id(&scratch.root);
@@ -432,7 +434,7 @@ fn readers_never_wait() {
 /// Work on one workspace does not wait for work on another.
 #[test]
 fn workspaces_do_not_wait_for_each_other() {
-    if let Some(directory) = told("DIRECTORY") {
+    if let Some(directory) = child_variable("DIRECTORY") {
         let directory = Path::new(&directory);
         let store = Store::open(directory.join("store")).unwrap();
         let root = directory.join("other");
@@ -459,7 +461,7 @@ fn a_store_without_space_is_an_error() {
     scratch.write("d/b", "2");
     let first = scratch.capture();
     let earlier = scratch.pins();
-    // More than there is room for: a pack in memory, and one that is not.
+    // Both need more space than there is: a pack in memory, and one that is not.
     for size in [2 << 20, 6 << 20] {
         scratch.write("large", make_noise(size, 7));
         for finish in [false, true] {
@@ -469,8 +471,8 @@ fn a_store_without_space_is_an_error() {
             let now = scratch.now();
             let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
             let error = match lock.capture(&options) {
-                Ok(capture) => story(&lock.pin(capture.tree, now, "x").unwrap_err()),
-                Err(error) => story(&error),
+                Ok(capture) => error_chain(&lock.pin(capture.tree, now, "x").unwrap_err()),
+                Err(error) => error_chain(&error),
             };
             let place = scratch.store.directory().display().to_string();
             assert!(error.contains("No space left on device"), "{error}");
@@ -484,7 +486,7 @@ fn a_store_without_space_is_an_error() {
             assert_eq!(scratch.pins(), earlier);
         }
     }
-    // Not a byte is left.
+    // Not a byte is left over.
     scratch.remove("large");
     let balloon = scratch.store.directory().join("balloon");
     let mut file = fs::File::create(&balloon).unwrap();
@@ -500,7 +502,7 @@ fn a_store_without_space_is_an_error() {
     assert_eq!(scratch.capture(), first);
 }
 
-/// A write that is cut off in the middle, and then there is room again under the same lock.
+/// A write is cut off in the middle, and then there is space again under the same lock.
 #[test]
 fn space_that_comes_back_is_used() {
     let Some(scratch) = Scratch::with_small_store(9) else { return };
@@ -515,7 +517,7 @@ fn space_that_comes_back_is_used() {
         let mut lock = workspace.lock().unwrap();
         let now = scratch.now();
         let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
-        let error = story(&lock.capture(&options).unwrap_err());
+        let error = error_chain(&lock.capture(&options).unwrap_err());
         assert!(error.contains("No space left on device"), "{error}");
         fs::remove_file(balloon).unwrap();
         match afterwards {

@@ -11,14 +11,15 @@ use crate::support::Scratch;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A workspace on an ordinary file system, one in memory, and one that keeps whole seconds only.
+/// Makes a workspace on an ordinary file system, one in memory, and one on a file system that keeps
+/// only whole seconds.
 fn all_file_systems() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::new()), Some(Scratch::in_memory()), Scratch::in_whole_seconds()]
         .into_iter()
         .flatten()
 }
 
-/// What `lstat` can tell, but for the time of the last read.
+/// Returns everything that `lstat` says, except for the time of the last read.
 fn stat(path: &Path) -> (u32, u64, i64, i64, i64, i64, u64) {
     let stat = fs::symlink_metadata(path).unwrap();
     (
@@ -32,7 +33,7 @@ fn stat(path: &Path) -> (u32, u64, i64, i64, i64, i64, u64) {
     )
 }
 
-/// Gives a file the modification time of another moment.
+/// Sets the modification time of a file.
 fn set_mtime(path: &Path, (seconds, nanoseconds): (i64, i64)) {
     let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
     let times = Timestamps { last_access: time, last_modification: time };
@@ -44,7 +45,7 @@ fn mtime(path: &Path) -> (i64, i64) {
     (stat.mtime(), stat.mtime_nsec())
 }
 
-/// Captures, makes a change, and captures again until the change left all of `lstat` as it was.
+/// Captures, makes a change, and captures again, until a change has left `lstat` as it was.
 fn hidden_change(
     scratch: &Scratch,
     watched: &str,
@@ -87,8 +88,8 @@ fn a_rewrite_that_no_time_shows_is_noticed() {
     assert_eq!(after, scratch.fresh());
 }
 
-/// With a clock so far ahead that the file counts as old, the same hidden rewrite goes unnoticed:
-/// the proof that an old file that `lstat` knows is not read again.
+/// With a clock so far ahead that the file counts as old, the same hidden rewrite goes unnoticed.
+/// That proves that an old file with the known `lstat` is not read again.
 #[test]
 fn an_old_file_is_not_read_again() {
     let Some(mut scratch) = Scratch::in_whole_seconds() else { return };
@@ -103,7 +104,7 @@ fn an_old_file_is_not_read_again() {
 #[test]
 fn a_change_with_an_old_modification_time_is_noticed() {
     for mut scratch in all_file_systems() {
-        // On whole seconds only its age tells that the file is to be read again.
+        // With whole seconds, only its age shows that the file has to be read again.
         scratch.ahead = if fs::metadata(&scratch.root).unwrap().mtime_nsec() == 0 {
             Duration::ZERO
         } else {

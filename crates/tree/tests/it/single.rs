@@ -1,4 +1,4 @@
-//! A file that is in no workspace, and the difference between a checkpoint and now.
+//! Single files as workspaces, and the difference between a checkpoint and the present.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -37,7 +37,7 @@ fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Cap
 #[test]
 fn a_single_file_in_the_home_directory_comes_back() {
     let scratch = Scratch::new();
-    // The home directory, which is never a workspace.
+    // This is the home directory, which is never a workspace.
     let places = ForbiddenRoots::new(Some(scratch.root.clone()), Vec::new(), None);
     assert!(matches!(
         scratch.store.workspace(&scratch.root, &places),

@@ -15,7 +15,7 @@ use crate::context::Context;
 /// A method. The parameter `cwd` is already in the context.
 pub(super) type Method = fn(&Server, &Context, Params) -> Answer;
 
-/// All methods. A test checks that SPEC.md describes each of them.
+/// All methods. A test checks that docs/protocol.md describes each of them.
 const METHODS: [(&str, Method); 31] = [
     ("initialize", about::initialize),
     ("status", about::status),
