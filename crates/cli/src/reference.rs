@@ -1,5 +1,5 @@
-//! The reference of the command line, docs/cli.md, is generated from the definitions of the commands, so
-//! that it is complete. The test fails if the file is out of date; `UPDATE=1` regenerates it.
+//! The reference of the command line, docs/cli.md, generated from the definitions of the commands,
+//! so that it is complete. The test fails if the file is out of date; `UPDATE=1` regenerates it.
 
 use std::fmt::Write;
 use std::path::Path;
