@@ -1,5 +1,5 @@
-//! The reference of the command line, docs/cli.md: made from the definitions of the commands, so
-//! that it is complete. The test fails if the file is out of date; `UPDATE=1` writes it anew.
+//! The reference of the command line, docs/cli.md, generated from the definitions of the commands,
+//! so that it is complete. The test fails if the file is out of date; `UPDATE=1` regenerates it.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::arguments::{Arguments, GROUPS};
 const INTRODUCTION: &str = "\
 # The command line
 
-<!-- Made from the definitions of the commands. `UPDATE=1 cargo test -p takeback reference` writes it anew. -->
+<!-- Generated from the definitions of the commands. `UPDATE=1 cargo test -p takeback reference` regenerates it. -->
 
 `takeback COMMAND --help` shows these texts, too. Without a command, `takeback` lists the checkpoints \
 of the current workspace. [protocol.md](protocol.md#json-output) describes the JSON that each command \
@@ -28,7 +28,7 @@ fn the_reference_of_the_command_line_is_up_to_date() {
     let current = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         current == reference,
-        "docs/cli.md is out of date: `UPDATE=1 cargo test -p takeback reference` writes it anew"
+        "docs/cli.md is out of date: `UPDATE=1 cargo test -p takeback reference` regenerates it"
     );
 }
 
