@@ -1,4 +1,5 @@
-//! What a command works with: the only place that looks at the environment.
+//! The context of a command: global options, directories, environment. No other module reads the
+//! environment.
 
 use std::env;
 use std::io::IsTerminal;
@@ -26,7 +27,7 @@ pub(crate) struct Globals {
     /// Work as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
     directory: Option<PathBuf>,
-    /// Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
+    /// The home of takeback [default: $TAKEBACK_HOME or ~/.takeback]
     #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
     home: Option<PathBuf>,
     /// Print one JSON document instead of text
@@ -80,7 +81,7 @@ pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
 const LOCK_WAIT: LockWait =
     LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
 
-/// Switches all checkpoints off if it is `0`.
+/// The variable that switches all checkpoints off if it is `0`.
 const SWITCH: &str = "TAKEBACK_CHECKPOINTS";
 
 /// The one who runs a command.
@@ -97,9 +98,9 @@ pub(crate) struct Context {
     pub(crate) globals: Globals,
     /// The directory to work in, absolute.
     pub(crate) directory: PathBuf,
-    /// Takeback's own directory.
+    /// The home of takeback: its store, ledger and configuration.
     pub(crate) home: PathBuf,
-    /// True if a user waits for the command, not an agent or nobody.
+    /// True if a user waits for the command.
     is_attended: bool,
     pub(crate) places: ForbiddenRoots,
     /// Takeback's home, opened as configured, once a command needed it.
@@ -107,15 +108,15 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Looks at the environment.
+    /// Reads options and environment.
     pub(crate) fn new(globals: Globals, caller: Caller) -> Result<Context, Failure> {
         let current = match env::current_dir() {
-            // An agent's reports name the directory that they are about.
+            // An agent's hook works in the directory that the agent reports.
             Err(_) if caller == Caller::Agent => PathBuf::from("/"),
             current => current.map_err(|error| {
-                Failure::new("cannot tell the current directory")
+                Failure::new("cannot find the current directory")
                     .because(&error)
-                    .hint("if it is gone: change to another one and name it with -C DIR")
+                    .hint("change to an existing directory, and name the workspace with -C DIR")
             })?,
         };
         let directory = current.join(globals.directory.as_deref().unwrap_or(Path::new("")));
@@ -127,10 +128,8 @@ impl Context {
                 (None, None) => match &user {
                     Some(user) => user.join(".takeback"),
                     None => {
-                        return Err(Failure::new(
-                            "there is no home directory to keep checkpoints in",
-                        )
-                        .hint("set HOME or TAKEBACK_HOME, or pass --home DIR"));
+                        return Err(Failure::new("no home directory to keep checkpoints in")
+                            .hint("set HOME or TAKEBACK_HOME, or pass --home DIR"));
                     }
                 },
             };
@@ -175,17 +174,17 @@ impl Context {
         find_pager(self.globals.no_pager || self.globals.json)
     }
 
-    /// A variable of the environment.
+    /// Returns a variable of the environment, unless it is empty.
     pub(crate) fn variable(&self, name: &str) -> Option<std::ffi::OsString> {
         env::var_os(name).filter(|value| !value.is_empty())
     }
 
-    /// Whether takeback's own directory is where it is if nobody says anything.
+    /// True if the home of takeback is at its default.
     pub(crate) fn is_home_usual(&self) -> bool {
         self.user_home().is_some_and(|user| self.home == user.join(".takeback"))
     }
 
-    /// Whether the environment switches checkpoints off.
+    /// True if the environment switches checkpoints off.
     pub(crate) fn is_switched_off(&self) -> bool {
         env::var_os(SWITCH).is_some_and(|value| value == "0")
     }
@@ -232,7 +231,7 @@ impl Context {
         }
     }
 
-    /// Whether somebody is there who can be asked, and wants to be.
+    /// True if the user is at a terminal and has not asked to skip confirmations.
     pub(crate) fn asks(&self) -> bool {
         !self.globals.yes && !self.globals.json && std::io::stdin().is_terminal()
     }
@@ -241,33 +240,34 @@ impl Context {
         Time::from(SystemTime::now())
     }
 
-    /// The home directory of the user, not takeback's.
+    /// Returns the home directory of the user.
     pub(crate) fn user_home(&self) -> Option<&Path> {
         self.places.home()
     }
 
-    /// The root of the workspace that a directory is in; itself if it is gone.
+    /// Returns the root of the workspace that contains a directory, or the directory itself if it is
+    /// gone.
     pub(crate) fn root(&self, directory: &Path) -> PathBuf {
         takeback_undo::root_of(directory, &self.places)
             .map_or_else(|_| directory.to_owned(), |root| root.path)
     }
 
-    /// Where an agent keeps its logs.
+    /// Returns the directory in which an agent keeps its logs.
     pub(crate) fn logs_of(&self, format: &LogFormat) -> Option<PathBuf> {
-        let told = format.env_var.and_then(env::var_os).filter(|told| !told.is_empty());
-        let home = match told {
-            Some(told) => self.directory.join(told),
+        let set = format.env_var.and_then(|name| self.variable(name));
+        let home = match set {
+            Some(set) => self.directory.join(set),
             None => self.user_home()?.join(format.home_directory),
         };
         Some(home.join(format.log_directory))
     }
 
-    /// The path of the ledger.
+    /// Returns the path of the ledger.
     pub(crate) fn ledger_path(&self) -> PathBuf {
         self.home.join("state.db")
     }
 
-    /// Opens the ledger, or makes it. It must not be asked for again while the guard is held.
+    /// Opens the ledger, or creates it. A caller that holds the guard must not call this again.
     pub(crate) fn ledger(&self) -> Result<LedgerGuard<'_>, Failure> {
         Ok(self.opened()?.ledger_or_new()?)
     }

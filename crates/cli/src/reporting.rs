@@ -1,4 +1,4 @@
-//! Handling what an agent reports, for no longer than the agent waits.
+//! Handles the reports of agents, for no longer than an agent waits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::context::Context;
 /// The failure that is remembered until the background is done, if a capture takes too long.
 const LATE: &str = "not done within timeout_ms, so it went on in the background";
 
-/// Opens takeback's home for an agent. Also returns what is wrong with the configuration: then the
-/// defaults protect. Returns `None` if checkpoints are switched off.
+/// Opens takeback's home for an agent. Also returns the errors of the configuration, in which case
+/// the defaults are in force. Returns `None` if checkpoints are switched off.
 pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     if context.is_switched_off() {
         return None;
@@ -100,7 +100,8 @@ impl PendingReport {
                 self.deadline.pass();
                 self.opened.note_missed(&self.workspace(), LATE);
                 let limit = self.limit.unwrap_or_default().as_millis();
-                let message = format!("not done within {limit} ms: it goes on in the background");
+                let message =
+                    format!("not done within {limit} ms; the work goes on in the background");
                 Waited::TooLong { message }
             }
             Err(RecvTimeoutError::Disconnected) => {
@@ -118,8 +119,7 @@ impl PendingReport {
         Some(handled)
     }
 
-    /// Starts the work that is left for when the agent does not wait. `log` is the agent's own log
-    /// of the conversation.
+    /// Starts the work that can wait until the agent has gone on. `log` is the log of the agent.
     pub(crate) fn spawn_follow_up(&self, context: &Context, handled: &Handled, log: Option<&Path>) {
         match &handled.follow_up {
             Some(follow_up) => {

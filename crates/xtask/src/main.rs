@@ -16,21 +16,22 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
-  test    all checks and tests, with the set-up they need
-  test-agents   real agents from the npm registry, with a model that says what a script tells it
-          [--latest] their newest versions   [agent…] only these
-  plugins       packages for agents that have plugins, in target/plugins
-  prose         counts habits that make comments and names hard to read
-          [--list] also name the places   [PATH…] only below these
-  bench   how fast and how small, next to git and to what the machine can do at best
-          [--quick] fewer rounds   [--json FILE] also as JSON   [--keep] leave the scratch files
-          [filter…] only measurements whose name (as in 10000/first) contains one of these
-  bench hook     of these, what an agent waits for before and after each tool call
-  bench ledger   the ledger next to Hermes's state database, on the same messages
-          [--quick] fewer messages   [--json FILE]   [--keep]
+  test          Run all checks and tests, and install the programs they need
+  test-agents   Test with real agents from the npm registry and a scripted model
+                  [--latest] their newest versions   [agent…] only these agents
+  prose         Count habits that make comments and names hard to read
+                  [--list] also list the places   [PATH…] only below these paths
+  plugins       Make packages for agents that have plugins, in target/plugins
+  bench         Measure time and space, next to git and to what the machine can do at best
+                  [--quick] fewer rounds   [--json FILE] also as JSON
+                  [--keep] keep the scratch files   [filter…] only measurements whose name (as
+                  in 10000/first) contains one of these
+  bench hook    Measure only what an agent waits for before and after each tool call
+  bench ledger  Compare the ledger with Hermes's state database, on the same messages
+                  [--quick] fewer messages   [--json FILE]   [--keep]
 ";
 
-/// What a task that failed says.
+/// The message of a task that failed.
 type Failure = String;
 
 fn main() -> ExitCode {
@@ -38,10 +39,10 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test_everything(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
-        ["plugins"] => plugins::plugins(),
+        ["plugins"] => plugins::write_plugins(),
         ["prose", ref options @ ..] => prose::report_prose(options),
-        [bench::ledger::WRITER, ref options @ ..] => bench::ledger::write(options),
-        ["bench", ref options @ ..] => bench::bench(options),
+        [bench::ledger::WRITER, ref options @ ..] => bench::ledger::run_writer(options),
+        ["bench", ref options @ ..] => bench::run_bench(options),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

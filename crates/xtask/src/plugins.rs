@@ -1,4 +1,4 @@
-//! `cargo xtask plugins`: packages for agents that have plugins, made from the table of agents.
+//! `cargo xtask plugins`: makes packages for agents that have plugins, from the table of agents.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use takeback_agents::{AGENTS, build_package};
 use crate::Failure;
 use crate::run::repository;
 
-pub(crate) fn plugins() -> Result<(), Failure> {
+pub(crate) fn write_plugins() -> Result<(), Failure> {
     let all = repository().join("target/plugins");
     for agent in AGENTS {
         let Some(files) = build_package(agent) else { continue };

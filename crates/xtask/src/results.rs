@@ -1,5 +1,5 @@
-//! What came of each test: read from the reports of nextest and of cargo's own test runner, and
-//! summed up in the closing lines.
+//! Reads the result of each test from the reports of nextest and of cargo's own test runner, and
+//! sums them up in the closing lines.
 
 use std::fmt;
 
@@ -84,7 +84,7 @@ impl Tally {
     }
 
     /// Adds a test. One that failed counts as failed, whatever else it left out.
-    pub(crate) fn add(&mut self, result: &TestResult) {
+    pub(crate) fn add_result(&mut self, result: &TestResult) {
         match (result.failed, &result.skipped[..]) {
             (true, _) => self.add_failed(),
             (false, []) => self.add_passed(),
@@ -174,7 +174,7 @@ ok
     fn the_closing_lines_count_each_test_once() {
         let mut tally = Tally::default();
         for result in parse_junit(REPORT) {
-            tally.add(&result);
+            tally.add_result(&result);
         }
         tally.add_skipped("claude", "npm is not installed");
         assert_eq!(

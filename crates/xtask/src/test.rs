@@ -49,7 +49,7 @@ fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
     failures.extend(agents::test_usual_agents(tally).err());
     if nextest::is_installed() {
         let (results, outcome) = nextest::run_tests(&[]);
-        results.iter().for_each(|result| tally.add(result));
+        results.iter().for_each(|result| tally.add_result(result));
         failures.extend(outcome.err());
     } else {
         // The doc tests were run above.

@@ -1,7 +1,7 @@
-//! `takeback hook`: what agents run when something happens.
+//! `takeback hook`: handles an event that an agent reports.
 //!
-//! Whatever goes wrong inside, the agent must not notice: exit code 0, and nothing on standard
-//! output but what its model has to be told.
+//! No failure may disturb the agent: the exit code is 0, and standard output has only what the model
+//! must be told.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -20,8 +20,7 @@ use crate::reporting::{self, PendingReport, Waited, workspace_of};
 
 /// Report what an agent does: one JSON object on standard input
 ///
-/// Agents are made to run this by their configuration. For one that is not known, `generic` takes
-/// {"event": "session_start" | "turn_start" | "before_tool" | "after_tool" | "turn_end" |
+/// `takeback install` makes agents run this. For an agent of your own, `generic` reads {"event": "session_start" | "turn_start" | "before_tool" | "after_tool" | "turn_end" |
 /// "session_end", "agent", "session", "parent", "turn", "call", "tool", "input", "outcome", "cwd",
 /// "prompt", "model"}. {"command": "…"} in "input" marks a shell call, {"path": "…"} a file.
 #[derive(Args)]
@@ -30,19 +29,19 @@ Examples:
   echo '{\"event\": \"turn_start\", \"agent\": \"mine\", \"session\": \"1\", \"prompt\": \"tidy up\"}' | takeback hook generic
   echo '{\"event\": \"before_tool\", \"agent\": \"mine\", \"session\": \"1\", \"tool\": \"bash\", \"input\": {\"command\": \"rm -rf src\"}}' | takeback hook generic")]
 pub(crate) struct Arguments {
-    #[arg(value_name = "AGENT", help = format!("Whose format: {}", names()))]
+    #[arg(value_name = "AGENT", help = format!("The agent whose format is read: {}", agent_names()))]
     agent: String,
-    /// What happened, for agents that do not say it in their JSON
+    /// The name of the event, for agents whose JSON does not have it
     event: Option<String>,
-    /// Refuse a call that cannot be protected, as `strict = true` does; `generic`: exit code 1
+    /// Refuse a call that cannot be protected, like `strict = true`; `generic` exits with 1
     #[arg(long)]
     strict: bool,
-    /// The agent was told to go on already: the turn it was in, as JSON
+    /// The turn of a call that the agent no longer waits for, as JSON
     #[arg(long, hide = true)]
     late: Option<String>,
 }
 
-/// More than this is nothing that an agent says.
+/// The largest event that is read.
 const MAX_INPUT: u64 = 256 << 20;
 
 /// The result of handling an event.
@@ -56,24 +55,26 @@ struct EventOutcome {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
     let Some(agent) = find_agent(&arguments.agent) else {
-        return give_up(&format!("there is no agent {:?}: it is {}", arguments.agent, names()));
+        let message = format!("unknown agent {:?}: use {}", arguments.agent, agent_names());
+        return give_up(&message);
     };
-    let EventOutcome { failures, is_strict, is_refusable } = handle(agent, arguments, context);
+    let EventOutcome { failures, is_strict, is_refusable } =
+        handle_event(agent, arguments, context);
     failures.iter().for_each(|failure| eprintln!("takeback: {}", output::disarm(failure)));
     if failures.is_empty() || !is_strict || !is_refusable {
         return ExitCode::SUCCESS;
     }
     let (answer, code) = agent.refusal_output(&failures.join("; "));
-    // If it cannot be said, there is nobody to say it to.
-    answer.iter().for_each(|answer| drop(print(answer)));
+    // An agent that does not read the answer still sees the exit code.
+    answer.iter().for_each(|answer| drop(print_answer(answer)));
     ExitCode::from(code)
 }
 
-fn names() -> String {
+fn agent_names() -> String {
     AGENTS.iter().map(|agent| agent.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether the arguments, right or wrong, ask for a hook.
+/// True if the arguments, valid or not, name this command.
 pub(crate) fn is_asked_for() -> bool {
     let mut words = std::env::args_os().skip(1);
     while let Some(word) = words.next() {
@@ -86,14 +87,15 @@ pub(crate) fn is_asked_for() -> bool {
     false
 }
 
-/// Nothing could be done at all. To many agents 2 means: do not run the tool.
+/// Reports an error that kept the hook from doing anything. The exit code is not 2, which tells many
+/// agents to refuse the tool call.
 pub(crate) fn give_up(message: &str) -> ExitCode {
     eprintln!("takeback: {}", output::disarm_lines(message.trim_end()));
     let is_strict = std::env::args_os().any(|word| word == "--strict");
     if is_strict { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutcome {
+fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutcome {
     let mut outcome =
         EventOutcome { failures: Vec::new(), is_strict: arguments.strict, is_refusable: false };
     let mut input = Vec::new();
@@ -103,17 +105,17 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutco
             .map_err(|error| error.to_string()),
         Err(error) => Err(format!("cannot read the event: {error}")),
     };
-    // Going back is possible also where nothing is captured.
+    // A rollback works even if checkpoints are switched off.
     if let Ok(Some(ParsedPayload::Slash { command: slash, directory })) = &heard {
         let text = slash::answer(slash, directory, context);
-        outcome.failures.extend(print(&agent.answer_output(&text)).err());
+        outcome.failures.extend(print_answer(&agent.answer_output(&text)).err());
         return outcome;
     }
     let Some((opened, failures)) = reporting::open(context) else { return outcome };
     outcome.failures = failures;
     outcome.is_strict |= opened.settings().strict;
-    // What cannot be read may be a call only if that was said elsewhere. Our own format asks for
-    // the code of whatever fails.
+    // An unreadable event may be a call only if the name of the event says so. `generic` exits with
+    // 1 after any failure.
     outcome.is_refusable =
         agent.name == "generic" || agent.is_before_tool(arguments.event.as_deref());
     fired::record_run(&context.home, agent.name);
@@ -129,7 +131,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutco
         opened.note_failure(&workspace_of(&opened, &directory), failure);
     };
     outcome.failures.iter().for_each(note);
-    // Nothing: it cannot be read, or is something that this version does not know.
+    // Without a report, the event is unreadable, or this version does not know it.
     let Some(ParsedPayload::Report { report, event, log }) = heard else { return outcome };
     outcome.is_refusable |= matches!(report.event, ReportedEvent::BeforeTool(_));
     let unknown = || Turn { id: TurnId::Number(0), number: 0 };
@@ -149,7 +151,7 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutco
             outcome.failures.extend(handled.failures);
         }
         Waited::TooLong { message } => {
-            // This process ends, and with it what it began; another one does it again, and says so
+            // The work ends with this process. Another process repeats it and withdraws the failure
             // when it is done.
             let turn = hook::current_turn(&opened, &report).unwrap_or_else(unknown);
             let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
@@ -159,17 +161,17 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutco
             outcome.failures.push(
                 match background::spawn_takeback(context, &context.directory, words, Some(&input)) {
                     Ok(()) => message,
-                    Err(error) => format!("{message}, if that can be started: {error}"),
+                    Err(error) => format!("{message}, but it could not be started: {error}"),
                 },
             );
         }
         Waited::Broken { message } => outcome.failures.push(message.into()),
     }
-    // An agent does not read what comes with a failure.
+    // An agent does not read the output of a hook that fails.
     let fails = outcome.is_strict && outcome.is_refusable && !outcome.failures.is_empty();
     if !is_late && !fails && agent.can_notify_on(event) {
-        // What cannot be looked up now is told later.
-        if let Err(failure) = tell(agent, event, &opened, &report.session_id()) {
+        // Notices that cannot be read now wait for the next event.
+        if let Err(failure) = print_notices(agent, event, &opened, &report.session_id()) {
             note(&failure);
             outcome.failures.push(failure);
         }
@@ -177,18 +179,18 @@ fn handle(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutco
     outcome
 }
 
-/// Tells the model what happened to its files behind its back: once, and nothing else.
-fn tell(agent: &Agent, event: &str, opened: &Opened, session: &str) -> Result<(), String> {
+/// Takes the notices that wait for a session, and prints them for the model.
+fn print_notices(agent: &Agent, event: &str, opened: &Opened, session: &str) -> Result<(), String> {
     let notices = take_notices(opened, session)?;
     let answer = notice_text(&notices).and_then(|text| agent.notice_output(event, &text));
     if let Some(answer) = answer {
-        let lost = |error| format!("the model could not be told what changed: {error}");
-        print(&answer).map_err(lost)?;
+        let lost = |error| format!("cannot tell the model which files were restored: {error}");
+        print_answer(&answer).map_err(lost)?;
     }
     Ok(())
 }
 
-fn print(answer: &str) -> Result<(), String> {
+fn print_answer(answer: &str) -> Result<(), String> {
     let mut stdout = std::io::stdout().lock();
     let written = writeln!(stdout, "{answer}").and_then(|()| stdout.flush());
     written.map_err(|error| error.to_string())

@@ -470,7 +470,7 @@ fn an_unknown_agent_is_not_blocked() {
         assert!(output.stdout.is_empty());
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(
-            said.starts_with("takeback: there is no agent \"hal\": it is generic, claude,"),
+            said.starts_with("takeback: unknown agent \"hal\": use generic, claude,"),
             "{said}"
         );
     }

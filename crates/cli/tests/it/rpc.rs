@@ -297,3 +297,34 @@ fn every_method_is_documented() {
         assert!(spec.contains(&name), "{name}");
     }
 }
+
+#[test]
+fn a_server_goes_on_if_its_home_is_deleted() {
+    let session = Session::new();
+    session.write("a", "1\n");
+    let mut client = Client::new(&session);
+    client.turn(&session, "s", "write something", ("a", "2\n"));
+    eventually("the home is gone", || {
+        // The background may still be writing into it.
+        let _ = std::fs::remove_dir_all(session.base().join(".takeback"));
+        !session.base().join(".takeback").exists()
+    });
+    client.turn(&session, "s", "write something else", ("a", "3\n"));
+    let list = client.call("checkpoint.list", json!({}));
+    assert_eq!(list["checkpoints"].as_array().unwrap().len(), 1, "{list}");
+    client.call("rollback.apply", json!({ "checkpoint": 1 }));
+    assert_eq!(session.read("a"), "2\n");
+}
+
+#[test]
+fn the_ledger_is_repaired_while_a_server_rests() {
+    let session = Session::new();
+    session.write("a", "1\n");
+    let mut client = Client::new(&session);
+    client.turn(&session, "s", "a gizmo", ("a", "2\n"));
+    client.call("sessions.search", json!({ "query": "gizmo" }));
+    // The server closes the ledger when it has nothing to do.
+    eventually("the repair", || session.output(&["sessions", "repair"]).status.success());
+    let found = client.call("sessions.search", json!({ "query": "gizmo" }));
+    assert_eq!(found["results"][0]["session"], "mine:s", "{found}");
+}

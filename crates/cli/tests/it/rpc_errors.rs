@@ -33,8 +33,8 @@ fn an_unreadable_line_is_answered_and_the_next_is_served() {
     assert_error(&mut client, b"no", &Value::Null, -32700, "expected");
     assert_error(&mut client, b"{\"id\": \"\xff\xfe\"}", &Value::Null, -32700, "not UTF-8");
     assert_error(&mut client, b"\xef\xbb\xbf{}", &Value::Null, -32700, "expected");
-    assert_error(&mut client, b"[]", &Value::Null, -32600, "a batch without requests");
-    assert_error(&mut client, b"\"text\"", &Value::Null, -32600, "a request is an object");
+    assert_error(&mut client, b"[]", &Value::Null, -32600, "an empty batch");
+    assert_error(&mut client, b"\"text\"", &Value::Null, -32600, "a request must be an object");
     assert_error(
         &mut client,
         br#"{"jsonrpc":"2.0","id":{},"method":"status"}"#,
@@ -46,7 +46,7 @@ fn an_unreadable_line_is_answered_and_the_next_is_served() {
     let line = br#"{"jsonrpc":"2.0","id":"a","method":"files.delete"}"#;
     assert_error(&mut client, line, &json!("a"), -32601, "\"files.delete\"");
     let line = br#"{"jsonrpc":"2.0","id":1,"method":"status","params":["/"]}"#;
-    assert_error(&mut client, line, &json!(1), -32602, "params have names");
+    assert_error(&mut client, line, &json!(1), -32602, "params must be an object");
     // Empty lines are ignored; a line may end with CRLF.
     client.send(b"\n  \r\n");
     assert_eq!(client.ask(&format!("{PING}\r"))["id"], "ping");
@@ -63,7 +63,7 @@ fn a_line_that_is_too_long_is_skipped() {
     }
     // The rest of the long line is not a line of its own.
     let rest = br#"{"jsonrpc":"2.0","id":"rest","method":"config.get"}"#;
-    assert_error(&mut client, rest, &Value::Null, -32600, "a line has at most 67108864 bytes");
+    assert_error(&mut client, rest, &Value::Null, -32600, "the line is longer than 67108864 bytes");
 }
 
 #[test]
@@ -87,8 +87,12 @@ fn wrong_params_are_named() {
     for (method, params, said) in [
         ("checkpoint.diff", json!({}), "checkpoint is missing"),
         ("checkpoint.diff", json!({ "checkpoint": null }), "checkpoint is missing"),
-        ("checkpoint.diff", json!({ "checkpoint": 1.5 }), "checkpoint: expected a row's number"),
-        ("checkpoint.diff", json!({ "checkpoint": 1, "path": "a" }), "path is not known here"),
+        (
+            "checkpoint.diff",
+            json!({ "checkpoint": 1.5 }),
+            "checkpoint: expected the number of a row",
+        ),
+        ("checkpoint.diff", json!({ "checkpoint": 1, "path": "a" }), "unknown parameter path"),
         ("checkpoint.create", json!({ "reason": 7 }), "reason: invalid type: integer `7`"),
         ("checkpoint.list", json!({ "cwd": 7 }), "cwd: "),
         ("rollback.apply", json!({ "checkpoint": 1, "scope": "all" }), "scope: unknown variant"),
@@ -99,16 +103,16 @@ fn wrong_params_are_named() {
         ),
         ("undo.plan", json!({ "turn": -1 }), "turn: invalid value: integer `-1`"),
         ("tool.before", json!({ "session": [] }), "session: expected a text or a number"),
-        ("tool.before", json!({ "event": "turn_end" }), "event is not known here"),
-        ("turn.start", json!({ "tool": "x" }), "tool is not known here"),
+        ("tool.before", json!({ "event": "turn_end" }), "unknown parameter event"),
+        ("turn.start", json!({ "tool": "x" }), "unknown parameter tool"),
         ("sessions.search", json!({ "query": "a", "since": "soon" }), "since: give a time span"),
-        ("sessions.list", json!({ "limit": 0 }), "limit is at least 1"),
-        ("sessions.undo", json!({ "session": "a", "turns": 0 }), "turns is at least 1"),
+        ("sessions.list", json!({ "limit": 0 }), "limit must be at least 1"),
+        ("sessions.undo", json!({ "session": "a", "turns": 0 }), "turns must be at least 1"),
         ("messages.append", json!({ "messages": [{}] }), "messages[0]: role is missing"),
         (
             "messages.append",
             json!({ "messages": [{ "role": "tool" }, { "role": "user" }] }),
-            "messages[1]: what the user says is the prompt",
+            "messages[1]: messages of the user are the prompts",
         ),
     ] {
         let error = client.fail(method, params);

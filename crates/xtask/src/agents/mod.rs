@@ -1,71 +1,73 @@
-//! `cargo xtask test-agents`: the real agents, with a model that says what a script tells it.
+//! `cargo xtask test-agents`: tests with the real agents and a scripted model.
 
-mod act;
+mod model;
 mod npm;
 mod process;
+mod program;
 mod programs;
-mod script;
+mod sandbox;
+mod scenario;
 mod snapshot;
-mod stage;
 
 use std::time::Instant;
 
-use self::npm::Cache;
-use self::programs::{PROGRAMS, Program};
-use self::stage::Stage;
+use self::npm::AgentCache;
+use self::program::AgentProgram;
+use self::programs::PROGRAMS;
+use self::sandbox::Sandbox;
 use crate::Failure;
 use crate::results::Tally;
 use crate::run::{cargo, run_step};
 
-/// Those that are tested with every change.
-pub(crate) const ALWAYS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+/// The agents that are tested with every change.
+const USUAL: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
-/// How it went with one of them.
-enum Outcome {
-    Good,
-    /// It could not be had.
+/// The result of the tests with one agent.
+enum AgentResult {
+    Passed,
+    /// The agent could not be fetched, for this reason.
     Skipped(&'static str),
-    Bad(Failure),
+    Failed(Failure),
 }
 
-/// `[--latest] [agent…]`
+/// Runs `cargo xtask test-agents [--latest] [agent…]`.
 pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
     let (flags, names): (Vec<&str>, Vec<&str>) =
         options.iter().partition(|option| option.starts_with('-'));
     if let Some(unknown) = flags.iter().find(|flag| **flag != "--latest") {
-        return Err(format!("there is no option {unknown}"));
+        return Err(format!("unknown option {unknown}"));
     }
     let is_latest = !flags.is_empty();
     if names.is_empty() {
         test_each(&PROGRAMS.iter().collect::<Vec<_>>(), is_latest, &mut Tally::default())
     } else {
-        test_each(&by_name(&names)?, is_latest, &mut Tally::default())
+        test_each(&find_programs(&names)?, is_latest, &mut Tally::default())
     }
 }
 
-/// Tests those that are tested with every change, in the versions they were last seen to work in.
+/// Tests the usual agents, in the versions that are known to work.
 pub(crate) fn test_usual_agents(tally: &mut Tally) -> Result<(), Failure> {
-    test_each(&by_name(&ALWAYS)?, false, tally)
+    test_each(&find_programs(&USUAL)?, false, tally)
 }
 
-fn by_name(names: &[&str]) -> Result<Vec<&'static Program>, Failure> {
+fn find_programs(names: &[&str]) -> Result<Vec<&'static AgentProgram>, Failure> {
     let one = |name: &&str| {
         let known = PROGRAMS.iter().find(|program| program.name == *name);
         known.ok_or_else(|| {
             let all: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
-            format!("there is no agent {name}: it is {}", all.join(", "))
+            format!("no agent {name}: the agents are {}", all.join(", "))
         })
     };
     names.iter().map(one).collect()
 }
 
 fn test_each(
-    programs: &[&'static Program],
+    programs: &[&'static AgentProgram],
     is_latest: bool,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     run_step(cargo().args(["build", "--package", "takeback"]))?;
-    let cache = Cache::new()?;
+    let cache = AgentCache::new()?;
     let mut lines = Vec::new();
     let mut failures = Vec::new();
     for program in programs {
@@ -73,15 +75,15 @@ fn test_each(
         let start = Instant::now();
         let (version, outcome) = test_one(program, &cache, is_latest);
         let line = match outcome {
-            Outcome::Good => {
+            AgentResult::Passed => {
                 tally.add_passed();
                 format!("ok, {} s", start.elapsed().as_secs())
             }
-            Outcome::Skipped(why) => {
+            AgentResult::Skipped(why) => {
                 tally.add_skipped(&format!("{} itself", program.title()), why);
                 format!("SKIPPED: {why}")
             }
-            Outcome::Bad(failure) => {
+            AgentResult::Failed(failure) => {
                 tally.add_failed();
                 eprintln!("{failure}");
                 failures.push(program.name);
@@ -95,23 +97,27 @@ fn test_each(
     if failures.is_empty() {
         return Ok(());
     }
-    Err(format!("\nfailed with {}", failures.join(", ")))
+    Err(format!("\nthe tests failed with {}", failures.join(", ")))
 }
 
-fn test_one(program: &'static Program, cache: &Cache, is_latest: bool) -> (String, Outcome) {
-    let (version, installed) = match cache.get(program, is_latest) {
+fn test_one(
+    program: &'static AgentProgram,
+    cache: &AgentCache,
+    is_latest: bool,
+) -> (String, AgentResult) {
+    let (version, installed) = match cache.fetch(program, is_latest) {
         Ok(found) => found,
-        Err(npm::Miss::Absent(why)) => {
-            return (program.version.to_owned(), Outcome::Skipped(why));
+        Err(npm::FetchError::Unavailable(why)) => {
+            return (program.version.to_owned(), AgentResult::Skipped(why));
         }
-        Err(npm::Miss::Failed(failure)) => {
-            return (program.version.to_owned(), Outcome::Bad(failure));
+        Err(npm::FetchError::Failed(failure)) => {
+            return (program.version.to_owned(), AgentResult::Failed(failure));
         }
     };
-    let outcome = Stage::new(program, &installed, cache).and_then(|stage| {
-        act::all(&stage).map_err(|failure| {
-            format!("{failure}\nwhat is left of it: {}", stage.directory().display())
+    let outcome = Sandbox::new(program, &installed, cache).and_then(|sandbox| {
+        scenario::play_scenario(&sandbox).map_err(|failure| {
+            format!("{failure}\nits files are kept in {}", sandbox.directory().display())
         })
     });
-    (version, outcome.map_or_else(Outcome::Bad, |()| Outcome::Good))
+    (version, outcome.map_or_else(AgentResult::Failed, |()| AgentResult::Passed))
 }

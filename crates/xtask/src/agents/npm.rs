@@ -1,4 +1,4 @@
-//! Agents from the npm registry, kept in a cache.
+//! Fetches agents from the npm registry, and keeps them in a cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,103 +6,110 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::programs::Program;
+use super::program::AgentProgram;
 use crate::Failure;
 use crate::run::repository;
 
-/// What some of them need, and a Node of their own is had from the package `node`.
+/// The package with a Node that is new enough for all agents.
 const NODE: (&str, &str) = ("node", "22.23.3");
 const NODE_MAJOR: u32 = 22;
 
-/// Where they are kept, and how they are run.
-pub(crate) struct Cache {
+/// The directory with the agents, and the Node that runs them.
+pub(crate) struct AgentCache {
     directory: PathBuf,
-    /// A Node that is new enough for all of them, if that of this machine is not.
+    /// A Node of its own, if that of this machine is too old.
     node: Option<PathBuf>,
 }
 
-/// Why there is none.
-pub(crate) enum Miss {
-    /// It cannot be had here and now, and this is why.
-    Absent(&'static str),
+/// The reason why an agent could not be fetched.
+pub(crate) enum FetchError {
+    /// It cannot be fetched on this machine at this time.
+    Unavailable(&'static str),
     Failed(Failure),
 }
 
-impl Cache {
-    pub(crate) fn new() -> Result<Cache, Failure> {
+impl AgentCache {
+    pub(crate) fn new() -> Result<AgentCache, Failure> {
         let directory = repository().join("target").join("agents");
         fs::create_dir_all(&directory)
             .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
-        Ok(Cache { directory, node: None }.with_node())
+        Ok(AgentCache { directory, node: None }.with_node())
     }
 
-    /// If Node cannot be had, whoever needs it will say so.
-    fn with_node(mut self) -> Cache {
+    /// Fetches a Node if the one of this machine is too old. If that fails, the agents that need it
+    /// will report it.
+    fn with_node(mut self) -> AgentCache {
         if node_major().is_none_or(|major| major < NODE_MAJOR)
-            && let Ok(installed) = self.install("node", NODE.0, NODE.1)
+            && let Ok(installed) = self.install_package("node", NODE.0, NODE.1)
         {
             self.node = Some(installed);
         }
         self
     }
 
-    /// Where scratch files may be.
+    /// The directory in which scratch files may be made, too.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What an agent's PATH has to be.
-    pub(crate) fn path(&self, installed: &Path) -> String {
+    /// Returns the PATH for an agent.
+    pub(crate) fn search_path(&self, installed: &Path) -> String {
         let own = std::env::var("PATH").unwrap_or_default();
         let directories = self.node.as_deref().into_iter().chain([installed]);
-        let directories = directories.map(|directory| bin(directory).display().to_string());
+        let directories =
+            directories.map(|directory| bin_directory(directory).display().to_string());
         directories.chain([own]).collect::<Vec<_>>().join(":")
     }
 
-    /// The version of an agent that is wanted, and where it is.
-    pub(crate) fn get(
+    /// Fetches the wanted version of an agent. Returns the version and the directory it is in.
+    pub(crate) fn fetch(
         &self,
-        program: &Program,
+        program: &AgentProgram,
         is_latest: bool,
-    ) -> Result<(String, PathBuf), Miss> {
+    ) -> Result<(String, PathBuf), FetchError> {
         let version = match is_latest {
             true => self.look_up(program.package, "latest")?,
             false => program.version.to_owned(),
         };
-        let installed = self.install(program.name, program.package, &version)?;
+        let installed = self.install_package(program.name, program.package, &version)?;
         Ok((version, installed))
     }
 
-    /// The number of a version. npm tries again for minutes to install from a registry that is not
-    /// there, so it is asked this first.
-    fn look_up(&self, package: &str, version: &str) -> Result<String, Miss> {
-        let mut npm = self.npm(&self.directory);
+    /// Looks up the number of a version. To install from a registry that it cannot reach, npm tries
+    /// for minutes; so it is asked for the version first.
+    fn look_up(&self, package: &str, version: &str) -> Result<String, FetchError> {
+        let mut npm = self.npm_command(&self.directory);
         npm.args(["--fetch-retries=0", "--fetch-timeout=15000"]);
         let output = npm.args(["view", &format!("{package}@{version}"), "version"]).output();
-        let output = output.map_err(|_| Miss::Absent("npm is not installed"))?;
+        let output = output.map_err(|_| FetchError::Unavailable("npm is not installed"))?;
         let number = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         let is_answered =
             output.status.success() || String::from_utf8_lossy(&output.stderr).contains("E404");
         match is_answered {
             true if number.is_empty() => {
-                Err(Miss::Failed(format!("there is no {package} {version} in the registry")))
+                Err(FetchError::Failed(format!("the registry has no {package} {version}")))
             }
             true => Ok(number),
-            false => Err(Miss::Absent("the npm registry cannot be reached")),
+            false => Err(FetchError::Unavailable("the npm registry cannot be reached")),
         }
     }
 
-    fn install(&self, name: &str, package: &str, version: &str) -> Result<PathBuf, Miss> {
+    fn install_package(
+        &self,
+        name: &str,
+        package: &str,
+        version: &str,
+    ) -> Result<PathBuf, FetchError> {
         let installed = self.directory.join(format!("{name}-{version}"));
         if installed.exists() {
             return Ok(installed);
         }
         self.look_up(package, version)?;
         eprintln!("installing {package} {version} …");
-        // It gets its name when it is complete.
+        // The directory gets its final name when it is complete.
         let partial = self.directory.join(format!("{name}-{version}.part"));
-        // Some programs are put together by a script, which newer versions of npm run only if it is
-        // allowed by name.
+        // Some packages are completed by a script. Newer versions of npm run it only if it is allowed
+        // by name.
         let manifest = json!({
             "private": true,
             "dependencies": { package: version },
@@ -116,19 +123,21 @@ impl Cache {
             fs::write(partial.join("package.json"), manifest.to_string())
         };
         let failed = |error: std::io::Error| {
-            Miss::Failed(format!("cannot write {}: {error}", partial.display()))
+            FetchError::Failed(format!("cannot write {}: {error}", partial.display()))
         };
         write().map_err(failed)?;
-        let output = self.npm(&partial).arg("install").output().map_err(failed)?;
+        let output = self.npm_command(&partial).arg("install").output().map_err(failed)?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Miss::Failed(format!("npm install {package}@{version} failed:\n{said}")));
+            return Err(FetchError::Failed(format!(
+                "npm install {package}@{version} failed:\n{said}"
+            )));
         }
         fs::rename(&partial, &installed).map_err(failed)?;
         Ok(installed)
     }
 
-    fn npm(&self, directory: &Path) -> Command {
+    fn npm_command(&self, directory: &Path) -> Command {
         let mut command = Command::new("npm");
         command.args(["--no-audit", "--no-fund", "--no-update-notifier", "--prefix"]);
         command.arg(directory).current_dir(directory);
@@ -136,7 +145,7 @@ impl Cache {
     }
 }
 
-fn bin(installed: &Path) -> PathBuf {
+fn bin_directory(installed: &Path) -> PathBuf {
     installed.join("node_modules").join(".bin")
 }
 

@@ -1,104 +1,34 @@
-//! The agents: where they come from, how they are run, and what their tools are called.
+//! The table of agents: their packages, their arguments, and the names of their tools.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 use takeback_script::Reply;
 
-pub(crate) struct Program {
-    /// What it is called, as a program and by takeback.
-    pub(crate) name: &'static str,
-    /// Its package in the npm registry.
-    pub(crate) package: &'static str,
-    /// The version that is known to work.
-    pub(crate) version: &'static str,
-    /// What is in the user's home before takeback is installed: above all, where the model is.
-    pub(crate) configuration: fn(url: &str, project: &Path) -> Vec<(String, String)>,
-    /// Where the model is, and what keeps it from talking to anybody else.
-    pub(crate) environment: fn(url: &str) -> Vec<(&'static str, String)>,
-    /// Its arguments, for a turn without a terminal that asks for no permission.
-    pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
-    /// Its arguments, for ending what it leaves running.
-    pub(crate) leave: &'static [&'static str],
-    /// Its arguments, for each step of looking at the package that we make for it; `{}` is where
-    /// that is.
-    pub(crate) package_steps: &'static [&'static [&'static str]],
-    /// Whether a conversation can go on without a terminal.
-    pub(crate) can_continue: bool,
-    /// How the model writes a file.
-    pub(crate) write: fn(path: &str, content: &str) -> Reply,
-    /// How the model runs a command in a shell.
-    pub(crate) shell: fn(command: &str) -> Reply,
-    /// What becomes of `/rollback`.
-    pub(crate) command: Command,
-}
+use super::program::{AgentProgram, RollbackCommand, Turn};
 
-/// What the user does.
-#[derive(Clone, Copy)]
-pub(crate) enum Turn<'a> {
-    /// Says something in a new conversation.
-    First(&'a str),
-    /// Says something in the same one.
-    Next(&'a str),
-    /// Runs the command with these arguments, where that is not said like everything else.
-    Command(&'a str),
-}
-
-/// How a rollback is typed inside the agent, and what comes of it.
-pub(crate) enum Command {
-    /// No model is asked.
-    Answered {
-        typed: &'static str,
-        /// Whether the user sees what came of it, without a terminal.
-        is_shown: bool,
-    },
-    /// The model reads what came of it, and says so.
-    Told(&'static str),
-    /// The same, but without a terminal it is not typed like a prompt.
-    Own,
-    /// There is no way.
-    None,
-}
-
-impl Command {
-    /// How it begins, where it is typed.
-    pub(crate) fn typed(&self) -> &'static str {
-        match self {
-            Command::Answered { typed, .. } | Command::Told(typed) => typed,
-            Command::Own | Command::None => "",
-        }
-    }
-}
-
-impl Program {
-    pub(crate) fn title(&self) -> String {
-        takeback_agents::find_agent(self.name)
-            .map_or_else(|| self.name.to_owned(), |agent| agent.title.to_owned())
-    }
-}
-
-fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+fn to_words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-fn file(path: &str, content: &Value) -> (String, String) {
+fn json_file(path: &str, content: &Value) -> (String, String) {
     (path.to_owned(), format!("{content:#}\n"))
 }
 
-/// Any text will do.
+/// A key for agents that want one. Any text will do.
 const KEY: &str = "sk-not-a-secret";
 
 /// Every agent that the npm registry has.
-pub(crate) const PROGRAMS: &[Program] = &[
-    Program {
+pub(crate) const PROGRAMS: &[AgentProgram] = &[
+    AgentProgram {
         name: "claude",
         package: "@anthropic-ai/claude-code",
         version: "2.1.325",
         configuration: |_, _| {
-            // With a hook of the user's own.
+            // A hook of the user's own.
             let hook = json!([{ "hooks": [{ "type": "command", "command": "true" }] }]);
             let settings = json!({ "theme": "dark", "hooks": { "Stop": hook } });
-            vec![file(".claude/settings.json", &settings)]
+            vec![json_file(".claude/settings.json", &settings)]
         },
         environment: |url| {
             vec![
@@ -111,9 +41,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ]
         },
         words: |_, turn| match turn {
-            Turn::First(prompt) => words(["-p", prompt, "--dangerously-skip-permissions"]),
+            Turn::First(prompt) => to_words(["-p", prompt, "--dangerously-skip-permissions"]),
             Turn::Next(prompt) | Turn::Command(prompt) => {
-                words(["-p", prompt, "--continue", "--dangerously-skip-permissions"])
+                to_words(["-p", prompt, "--continue", "--dangerously-skip-permissions"])
             }
         },
         leave: &[],
@@ -129,9 +59,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
         shell: |command| {
             Reply::call("Bash", json!({ "command": command, "description": "A command" }))
         },
-        command: Command::Answered { typed: "/rollback", is_shown: true },
+        command: RollbackCommand::Answered { typed: "/rollback", is_shown: true },
     },
-    Program {
+    AgentProgram {
         name: "codex",
         package: "@openai/codex",
         version: "0.166.0",
@@ -147,7 +77,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         },
         environment: |_| vec![("SCRIPT_KEY", KEY.to_owned())],
         words: |_, turn| {
-            let mut all = words([
+            let mut all = to_words([
                 "exec",
                 "--dangerously-bypass-approvals-and-sandbox",
                 // People review hooks in its terminal.
@@ -156,7 +86,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             match turn {
                 Turn::First(prompt) => all.push(prompt.to_owned()),
                 Turn::Next(prompt) | Turn::Command(prompt) => {
-                    all.extend(words(["resume", "--last", prompt]));
+                    all.extend(to_words(["resume", "--last", prompt]));
                 }
             }
             all
@@ -175,9 +105,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
         shell: |command| {
             codex_program(&format!("await tools.exec_command({});", json!({ "cmd": command })))
         },
-        command: Command::Answered { typed: "/rollback", is_shown: false },
+        command: RollbackCommand::Answered { typed: "/rollback", is_shown: false },
     },
-    Program {
+    AgentProgram {
         name: "gemini",
         package: "@google/gemini-cli",
         version: "0.61.0",
@@ -188,7 +118,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
                 "security": auth, "general": { "disableAutoUpdate": true },
                 "hooks": { "AfterTool": hook },
             });
-            vec![file(".gemini/settings.json", &settings)]
+            vec![json_file(".gemini/settings.json", &settings)]
         },
         environment: |url| {
             vec![
@@ -199,11 +129,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ]
         },
         words: |_, turn| {
-            let mut all = words(["--yolo", "-m", "gemini-2.5-flash", "-p"]);
+            let mut all = to_words(["--yolo", "-m", "gemini-2.5-flash", "-p"]);
             match turn {
                 Turn::First(prompt) => all.push(prompt.to_owned()),
                 Turn::Next(prompt) | Turn::Command(prompt) => {
-                    all.extend(words([prompt, "--resume", "latest"]));
+                    all.extend(to_words([prompt, "--resume", "latest"]));
                 }
             }
             all
@@ -218,9 +148,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
             let input = json!({ "command": command, "description": "A command" });
             Reply::call("run_shell_command", input)
         },
-        command: Command::Told("/rollback"),
+        command: RollbackCommand::Told("/rollback"),
     },
-    Program {
+    AgentProgram {
         name: "opencode",
         package: "opencode-ai",
         version: "1.18.33",
@@ -235,7 +165,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
                 "provider": { "script": provider }, "model": "script/m", "permission": "allow",
                 "autoupdate": false, "share": "disabled",
             });
-            vec![file(".config/opencode/opencode.json", &settings)]
+            vec![json_file(".config/opencode/opencode.json", &settings)]
         },
         environment: |url| {
             vec![
@@ -247,9 +177,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ]
         },
         words: |_, turn| match turn {
-            Turn::First(prompt) => words(["run", prompt]),
-            Turn::Next(prompt) => words(["run", "--continue", prompt]),
-            Turn::Command(rest) => words(["run", "--continue", "--command", "rollback", rest]),
+            Turn::First(prompt) => to_words(["run", prompt]),
+            Turn::Next(prompt) => to_words(["run", "--continue", prompt]),
+            Turn::Command(rest) => to_words(["run", "--continue", "--command", "rollback", rest]),
         },
         leave: &[],
         package_steps: &[],
@@ -260,9 +190,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
         shell: |command| {
             Reply::call("bash", json!({ "command": command, "description": "A command" }))
         },
-        command: Command::Own,
+        command: RollbackCommand::Own,
     },
-    Program {
+    AgentProgram {
         name: "qwen",
         package: "@qwen-code/qwen-code",
         version: "0.24.4",
@@ -272,7 +202,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
                 "telemetry": { "enabled": false },
                 "privacy": { "usageStatisticsEnabled": false },
             });
-            vec![file(".qwen/settings.json", &settings)]
+            vec![json_file(".qwen/settings.json", &settings)]
         },
         environment: |url| {
             vec![
@@ -282,9 +212,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ]
         },
         words: |_, turn| match turn {
-            Turn::First(prompt) => words(["--yolo", "-p", prompt]),
+            Turn::First(prompt) => to_words(["--yolo", "-p", prompt]),
             Turn::Next(prompt) | Turn::Command(prompt) => {
-                words(["--yolo", "--continue", "-p", prompt])
+                to_words(["--yolo", "--continue", "-p", prompt])
             }
         },
         leave: &[],
@@ -298,13 +228,15 @@ pub(crate) const PROGRAMS: &[Program] = &[
                 json!({ "command": command, "description": "A command", "is_background": false });
             Reply::call("run_shell_command", input)
         },
-        command: Command::Told("/takeback-rollback"),
+        command: RollbackCommand::Told("/takeback-rollback"),
     },
-    Program {
+    AgentProgram {
         name: "copilot",
         package: "@github/copilot",
         version: "1.0.102",
-        configuration: |_, _| vec![file(".copilot/config.json", &json!({ "banner": "never" }))],
+        configuration: |_, _| {
+            vec![json_file(".copilot/config.json", &json!({ "banner": "never" }))]
+        },
         environment: |url| {
             vec![
                 ("COPILOT_PROVIDER_BASE_URL", format!("{url}/v1")),
@@ -315,9 +247,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
             ]
         },
         words: |_, turn| match turn {
-            Turn::First(prompt) => words(["--allow-all", "-p", prompt]),
+            Turn::First(prompt) => to_words(["--allow-all", "-p", prompt]),
             Turn::Next(prompt) | Turn::Command(prompt) => {
-                words(["--allow-all", "--continue", "-p", prompt])
+                to_words(["--allow-all", "--continue", "-p", prompt])
             }
         },
         leave: &[],
@@ -327,9 +259,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
         shell: |command| {
             Reply::call("bash", json!({ "command": command, "description": "A command" }))
         },
-        command: Command::None,
+        command: RollbackCommand::None,
     },
-    Program {
+    AgentProgram {
         name: "droid",
         package: "droid",
         version: "0.215.0",
@@ -339,22 +271,23 @@ pub(crate) const PROGRAMS: &[Program] = &[
                 "provider": "generic-chat-completion-api", "maxOutputTokens": 8192,
             });
             let settings = json!({ "customModels": [model], "cloudSessionSync": false });
-            vec![file(".factory/settings.json", &settings)]
+            vec![json_file(".factory/settings.json", &settings)]
         },
         environment: |url| {
             vec![
                 ("FACTORY_API_KEY", "fk-not-a-secret".to_owned()),
-                // A conversation goes on only if somebody says that it is not there.
+                // The scripted model answers there with "not found", and only then the conversation
+                // is continued.
                 ("FACTORY_API_BASE_URL", url.to_owned()),
                 ("DROID_AUTO_UPDATE_ENABLED", "false".to_owned()),
             ]
         },
         words: |home, turn| {
-            let mut all = words(["exec", "--skip-permissions-unsafe", "-m", "custom:m"]);
+            let mut all = to_words(["exec", "--skip-permissions-unsafe", "-m", "custom:m"]);
             match turn {
                 Turn::First(prompt) => all.push(prompt.to_owned()),
                 Turn::Next(prompt) | Turn::Command(prompt) => {
-                    all.extend(words(["-s", &droid_session(home), prompt]));
+                    all.extend(to_words(["-s", &droid_session(home), prompt]));
                 }
             }
             all
@@ -372,9 +305,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
             });
             Reply::call("Execute", input)
         },
-        command: Command::Told("/rollback"),
+        command: RollbackCommand::Told("/rollback"),
     },
-    Program {
+    AgentProgram {
         name: "cline",
         package: "cline",
         version: "3.0.65",
@@ -391,12 +324,12 @@ pub(crate) const PROGRAMS: &[Program] = &[
                 "version": 1, "lastUsedProvider": "openai-compatible", "modes": {},
                 "providers": { "openai-compatible": provider },
             });
-            vec![file(".cline/data/settings/providers.json", &providers)]
+            vec![json_file(".cline/data/settings/providers.json", &providers)]
         },
         environment: |_| vec![("CLINE_TELEMETRY_DISABLED", "1".to_owned())],
         words: |_, turn| match turn {
             Turn::First(prompt) | Turn::Next(prompt) | Turn::Command(prompt) => {
-                words(["-P", "openai-compatible", "-m", "m", "--auto-approve", "true", prompt])
+                to_words(["-P", "openai-compatible", "-m", "m", "--auto-approve", "true", prompt])
             }
         },
         leave: &["hub", "stop"],
@@ -404,9 +337,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
         can_continue: false,
         write: |path, content| Reply::call("editor", json!({ "path": path, "new_text": content })),
         shell: |command| Reply::call("run_commands", json!({ "commands": [command] })),
-        command: Command::None,
+        command: RollbackCommand::None,
     },
-    Program {
+    AgentProgram {
         name: "pi",
         package: "@mariozechner/pi-coding-agent",
         version: "0.73.1",
@@ -416,15 +349,15 @@ pub(crate) const PROGRAMS: &[Program] = &[
                 "models": [{ "id": "m" }],
             });
             let models = json!({ "providers": { "script": provider } });
-            vec![file(".pi/agent/models.json", &models)]
+            vec![json_file(".pi/agent/models.json", &models)]
         },
         environment: |_| vec![("PI_OFFLINE", "1".to_owned())],
         words: |_, turn| {
-            let mut all = words(["--provider", "script", "--model", "m", "-p"]);
+            let mut all = to_words(["--provider", "script", "--model", "m", "-p"]);
             match turn {
                 Turn::First(prompt) => all.push(prompt.to_owned()),
                 Turn::Next(prompt) | Turn::Command(prompt) => {
-                    all.extend(words([prompt, "--continue"]));
+                    all.extend(to_words([prompt, "--continue"]));
                 }
             }
             all
@@ -434,16 +367,16 @@ pub(crate) const PROGRAMS: &[Program] = &[
         can_continue: true,
         write: |path, content| Reply::call("write", json!({ "path": path, "content": content })),
         shell: |command| Reply::call("bash", json!({ "command": command })),
-        command: Command::Answered { typed: "/rollback", is_shown: true },
+        command: RollbackCommand::Answered { typed: "/rollback", is_shown: true },
     },
 ];
 
-/// Newer models of Codex have only one tool, in which they write programs that use the others.
+/// Makes a call of Codex's only tool. Newer models write programs in it that use other tools.
 fn codex_program(javascript: &str) -> Reply {
     Reply::call("exec", Value::String(javascript.to_owned()))
 }
 
-/// Droid goes on with a conversation only by its name, which it does not say.
+/// Finds the name of Droid's last conversation. Droid needs it to continue, but does not print it.
 fn droid_session(home: &Path) -> String {
     let read = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let projects = read(&home.join(".factory/sessions"));

@@ -1,4 +1,4 @@
-//! What is in a directory, byte for byte.
+//! Compares the contents of directories, byte for byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,54 +7,54 @@ use std::path::{Path, PathBuf};
 
 use crate::Failure;
 
-/// What is at each path.
+/// The state of every path in a directory.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Snapshot(BTreeMap<PathBuf, Thing>);
+pub(crate) struct Snapshot(BTreeMap<PathBuf, FileState>);
 
 #[derive(Clone, PartialEq, Eq)]
-enum Thing {
+enum FileState {
     Directory,
     File { mode: u32, content: Vec<u8> },
     Link(PathBuf),
 }
 
 impl Snapshot {
-    /// Everything in a directory but what is in one of its entries.
-    pub(crate) fn of(directory: &Path, except: &str) -> Result<Snapshot, Failure> {
+    /// Reads everything in a directory, except for one of its entries.
+    pub(crate) fn take(directory: &Path, except: &str) -> Result<Snapshot, Failure> {
         let mut things = BTreeMap::new();
-        read(directory, Path::new(""), except, &mut things)
+        read_directory(directory, Path::new(""), except, &mut things)
             .map_err(|error| format!("cannot read {}: {error}", directory.display()))?;
         Ok(Snapshot(things))
     }
 
-    /// The same without a path and what is below it.
-    pub(crate) fn without(mut self, path: &str) -> Snapshot {
+    /// Removes a path and everything below it.
+    pub(crate) fn without_path(mut self, path: &str) -> Snapshot {
         self.0.retain(|known, _| !known.starts_with(path));
         self
     }
 
-    /// The same with what another one has at a path.
-    pub(crate) fn with(mut self, path: &str, other: &Snapshot) -> Snapshot {
+    /// Takes over the state of one path from another snapshot.
+    pub(crate) fn with_path_of(mut self, path: &str, other: &Snapshot) -> Snapshot {
         let thing = other.0.get(Path::new(path)).cloned();
         self.0.extend(thing.map(|thing| (PathBuf::from(path), thing)));
         self
     }
 
-    /// The same, but only at paths where these two differ; directories do not count.
+    /// Keeps only the paths, directories excepted, at which these two snapshots differ.
     pub(crate) fn where_differ(mut self, one: &Snapshot, other: &Snapshot) -> Snapshot {
         self.0.retain(|path, thing| {
-            *thing != Thing::Directory && one.0.get(path) != other.0.get(path)
+            *thing != FileState::Directory && one.0.get(path) != other.0.get(path)
         });
         self
     }
 
-    /// Whether a file with this content is there.
+    /// True if there is a file with this content.
     pub(crate) fn has_file(&self, path: &str, wanted: &str) -> bool {
         let thing = self.0.get(Path::new(path));
-        matches!(thing, Some(Thing::File { content, .. }) if content == wanted.as_bytes())
+        matches!(thing, Some(FileState::File { content, .. }) if content == wanted.as_bytes())
     }
 
-    /// It must be like this.
+    /// Fails unless it equals the wanted snapshot, and names the differences.
     pub(crate) fn must_be(&self, wanted: &Snapshot, what: &str) -> Result<(), Failure> {
         let mut differences = Vec::new();
         for (path, thing) in &self.0 {
@@ -70,16 +70,16 @@ impl Snapshot {
         differences.extend(missing.map(|path| format!("- {}", path.display())));
         match differences.is_empty() {
             true => Ok(()),
-            false => Err(format!("{what}: it is not as it should be:\n{}", differences.join("\n"))),
+            false => Err(format!("{what} is not as expected:\n{}", differences.join("\n"))),
         }
     }
 }
 
-fn read(
+fn read_directory(
     root: &Path,
     below: &Path,
     except: &str,
-    things: &mut BTreeMap<PathBuf, Thing>,
+    things: &mut BTreeMap<PathBuf, FileState>,
 ) -> std::io::Result<()> {
     for entry in fs::read_dir(root.join(below))? {
         let entry = entry?;
@@ -89,15 +89,15 @@ fn read(
         }
         let metadata = entry.metadata()?;
         let thing = if metadata.is_symlink() {
-            Thing::Link(fs::read_link(entry.path())?)
+            FileState::Link(fs::read_link(entry.path())?)
         } else if metadata.is_dir() {
-            read(root, &path, except, things)?;
-            Thing::Directory
+            read_directory(root, &path, except, things)?;
+            FileState::Directory
         } else if metadata.is_file() {
             let mode = metadata.permissions().mode() & 0o777;
-            Thing::File { mode, content: fs::read(entry.path())? }
+            FileState::File { mode, content: fs::read(entry.path())? }
         } else {
-            // Sockets and the like come and go.
+            // Sockets and pipes come and go.
             continue;
         };
         things.insert(path, thing);

@@ -1,27 +1,28 @@
-//! What is measured on which tree.
+//! The measurements, and the trees they apply to.
 
 use std::path::PathBuf;
 
-use super::measure::{Contender, Times, take_turns, time};
-use super::scratch::size;
+use super::measure::{Contender, Times, measure_time, take_turns};
+use super::scratch::measure_size;
 use super::takeback::{self, Home};
 use super::trees::{Shape, Tree};
-use super::{Bench, floor, git::Shadow, growth, hook, process};
+use super::{Bench, floor, git::Shadow, growth, hook, process, rpc};
 use crate::Failure;
 
-/// Four commands of git.
+/// A checkpoint by four commands of git.
 pub(crate) const GIT4: &str = "git4";
 /// A checkpoint by the program, from start to end.
 pub(crate) const PROGRAM: &str = "takeback";
 /// A checkpoint by the library, in this process.
 pub(crate) const LIBRARY: &str = "library";
-/// The same without the ref that keeps it: what a later call of a turn costs if nothing changed.
+/// A capture by the library without a ref that keeps it, as in a later call of a turn in which
+/// nothing changed.
 pub(crate) const CAPTURE: &str = "capture";
 pub(crate) const CP: &str = "cp -a";
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const DURABLE_FLOOR: &str = "floor+sync";
 pub(crate) const GIT_RESTORE: &str = "git read-tree";
-/// The restore with all that comes before it.
+/// The restore with everything before it.
 pub(crate) const WITH_SAFETY: &str = "library, with safety";
 pub(crate) const GIT_VERSION: &str = "git --version";
 
@@ -32,31 +33,60 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    pub(crate) fn applies(&self, shape: Shape) -> bool {
+    pub(crate) fn applies_to(&self, shape: Shape) -> bool {
         (self.shapes)(shape)
     }
 }
 
-pub(crate) const CASES: [Case; 9] = [
-    Case { name: "first", shapes: |_| true, measure: first },
-    Case { name: "unchanged", shapes: |_| true, measure: unchanged },
-    Case { name: "1 changed", shapes: |_| true, measure: |bench, on| changed(bench, on, 1) },
-    Case { name: "100 changed", shapes: |_| true, measure: |bench, on| changed(bench, on, 100) },
-    Case { name: "restore 100", shapes: |shape| shape == Shape::Source(10_000), measure: restore },
-    Case { name: "one-shot", shapes: |shape| shape == Shape::Source(1_000), measure: one_shot },
-    Case { name: "hook", shapes: |shape| hook::SHAPES.contains(&shape), measure: hook::hook },
-    Case { name: "growth", shapes: |shape| shape == Shape::Source(1_000), measure: growth::growth },
-    Case { name: "memory", shapes: |shape| shape == Shape::Source(50_000), measure: memory },
+pub(crate) const CASES: [Case; 10] = [
+    Case { name: "first", shapes: |_| true, measure: measure_first },
+    Case { name: "unchanged", shapes: |_| true, measure: measure_unchanged },
+    Case {
+        name: "1 changed",
+        shapes: |_| true,
+        measure: |bench, on| measure_changed(bench, on, 1),
+    },
+    Case {
+        name: "100 changed",
+        shapes: |_| true,
+        measure: |bench, on| measure_changed(bench, on, 100),
+    },
+    Case {
+        name: "restore 100",
+        shapes: |shape| shape == Shape::Source(10_000),
+        measure: measure_restore,
+    },
+    Case {
+        name: "one-shot",
+        shapes: |shape| shape == Shape::Source(1_000),
+        measure: measure_one_shot,
+    },
+    Case {
+        name: "hook",
+        shapes: |shape| hook::SHAPES.contains(&shape),
+        measure: hook::measure_hook,
+    },
+    Case { name: "hook rpc", shapes: |shape| shape == rpc::SHAPE, measure: rpc::measure_rpc },
+    Case {
+        name: "growth",
+        shapes: |shape| shape == Shape::Source(1_000),
+        measure: growth::measure_growth,
+    },
+    Case {
+        name: "memory",
+        shapes: |shape| shape == Shape::Source(50_000),
+        measure: measure_memory,
+    },
 ];
 
-/// A tree, and what the contenders know of it.
+/// A tree, and the stores of the contenders.
 pub(crate) struct Subject {
     pub(crate) tree: Tree,
-    warm: Option<Warm>,
+    warm: Option<WarmStores>,
 }
 
-/// Everybody has captured the tree before.
-struct Warm {
+/// Stores in which every contender has captured the tree before.
+struct WarmStores {
     shadow: Shadow,
     home: Home,
     store: PathBuf,
@@ -67,22 +97,22 @@ impl Subject {
         Subject { tree, warm: None }
     }
 
-    fn warm(&mut self, bench: &Bench) -> Result<(&mut Tree, &Warm), Failure> {
+    fn warm_up(&mut self, bench: &Bench) -> Result<(&mut Tree, &WarmStores), Failure> {
         let Subject { tree, warm } = self;
         let warm = match warm {
             Some(warm) => warm,
             None => {
-                let shadow = Shadow::new(bench.scratch.fresh("git"), &tree.root)?;
+                let shadow = Shadow::new(bench.scratch.fresh_path("git"), &tree.root)?;
                 let home = Home::new(&bench.scratch)?;
-                let store = Home::new(&bench.scratch)?.store();
-                warm.insert(Warm { shadow, home, store })
+                let store = Home::new(&bench.scratch)?.store_directory();
+                warm.insert(WarmStores { shadow, home, store })
             }
         };
-        // What the others missed, and once more for what was too new to be trusted.
+        // The second capture reads files again that were too new to be trusted in the first.
         for _ in 0..2 {
-            warm.shadow.checkpoint()?;
-            process::run(&mut bench.program.checkpoint(&warm.home, &tree.root))?;
-            let capture = takeback::checkpoint(&warm.store, &tree.root, true)?;
+            warm.shadow.save_checkpoint()?;
+            process::run_to_end(&mut bench.program.checkpoint_command(&warm.home, &tree.root))?;
+            let capture = takeback::capture_tree(&warm.store, &tree.root, true)?;
             if matches!(tree.shape, Shape::Source(count) if capture.files != count as u64) {
                 return Err(format!("{} files were captured, not all", capture.files));
             }
@@ -92,32 +122,32 @@ impl Subject {
     }
 }
 
-fn first(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
+fn measure_first(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let Bench { scratch, program, .. } = &*bench;
     let (root, files) = (&on.tree.root, &on.tree.files);
     let rounds = bench.options.first_rounds(files.len());
     let (mut objects, mut store) = (PathBuf::new(), PathBuf::new());
     let git4 = || {
-        let shadow = Shadow::new(scratch.fresh("git"), root)?;
-        objects = shadow.objects();
-        time(|| shadow.checkpoint())
+        let shadow = Shadow::new(scratch.fresh_path("git"), root)?;
+        objects = shadow.objects_directory();
+        measure_time(|| shadow.save_checkpoint())
     };
     let whole = || {
-        let mut checkpoint = program.checkpoint(&Home::new(scratch)?, root);
-        time(|| process::run(&mut checkpoint))
+        let mut checkpoint = program.checkpoint_command(&Home::new(scratch)?, root);
+        measure_time(|| process::run_to_end(&mut checkpoint))
     };
     let library = || {
-        store = Home::new(scratch)?.store();
-        time(|| takeback::checkpoint(&store, root, true))
+        store = Home::new(scratch)?.store_directory();
+        measure_time(|| takeback::capture_tree(&store, root, true))
     };
     let cp = || {
-        let mut copy = process::command("cp");
-        copy.arg("-a").arg(root).arg(scratch.fresh("copy"));
-        time(|| process::run(&mut copy))
+        let mut copy = process::clean_command("cp");
+        copy.arg("-a").arg(root).arg(scratch.fresh_path("copy"));
+        measure_time(|| process::run_to_end(&mut copy))
     };
     let floor = |durable| {
-        let out = scratch.fresh("floor");
-        time(|| floor::store(files, &out, durable))
+        let out = scratch.fresh_path("floor");
+        measure_time(|| floor::store_all(files, &out, durable))
     };
     let contenders: Vec<Contender<'_>> = vec![
         (GIT4, Box::new(git4)),
@@ -128,8 +158,9 @@ fn first(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
         (CP, Box::new(cp)),
     ];
     let times = take_turns(rounds, contenders)?;
-    let (git, ours, whole) = (size(&objects)?, size(&store.join("objects"))?, size(&store)?);
-    bench.report.times(on.tree.shape, "first", times);
+    let (git, ours, whole) =
+        (measure_size(&objects)?, measure_size(&store.join("objects"))?, measure_size(&store)?);
+    bench.report.add_times(on.tree.shape, "first", times);
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     let sizes = [
         ("objects", ours.blocks as f64 / git.blocks as f64, "× git's loose ones, on disk"),
@@ -140,54 +171,54 @@ fn first(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
         ("whole store on disk", megabytes(whole.blocks), "MB"),
     ];
     for (what, value, unit) in sizes {
-        bench.report.figure(on.tree.shape, what, value, unit);
+        bench.report.add_figure(on.tree.shape, what, value, unit);
     }
     Ok(())
 }
 
-fn unchanged(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
-    let (tree, warm) = on.warm(bench)?;
+fn measure_unchanged(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
+    let (tree, warm) = on.warm_up(bench)?;
     let (root, files) = (&tree.root, &tree.files);
     let contenders: Vec<Contender<'_>> = vec![
-        (GIT4, Box::new(|| time(|| warm.shadow.checkpoint()))),
+        (GIT4, Box::new(|| measure_time(|| warm.shadow.save_checkpoint()))),
         (
             PROGRAM,
             Box::new(|| {
-                let mut checkpoint = bench.program.checkpoint(&warm.home, root);
-                time(|| process::run(&mut checkpoint))
+                let mut checkpoint = bench.program.checkpoint_command(&warm.home, root);
+                measure_time(|| process::run_to_end(&mut checkpoint))
             }),
         ),
-        (LIBRARY, Box::new(|| time(|| takeback::checkpoint(&warm.store, root, true)))),
-        (CAPTURE, Box::new(|| time(|| takeback::checkpoint(&warm.store, root, false)))),
-        (FLOOR, Box::new(|| time(|| floor::look(files)))),
+        (LIBRARY, Box::new(|| measure_time(|| takeback::capture_tree(&warm.store, root, true)))),
+        (CAPTURE, Box::new(|| measure_time(|| takeback::capture_tree(&warm.store, root, false)))),
+        (FLOOR, Box::new(|| measure_time(|| floor::lstat_all(files)))),
     ];
     let times = take_turns(bench.options.rounds(), contenders)?;
-    bench.report.times(on.tree.shape, "unchanged", times);
+    bench.report.add_times(on.tree.shape, "unchanged", times);
     Ok(())
 }
 
-fn changed(bench: &mut Bench, on: &mut Subject, count: usize) -> Result<(), Failure> {
-    let (tree, warm) = on.warm(bench)?;
+fn measure_changed(bench: &mut Bench, on: &mut Subject, count: usize) -> Result<(), Failure> {
+    let (tree, warm) = on.warm_up(bench)?;
     let root = tree.root.clone();
     let contenders: Vec<Contender<'_>> = vec![
-        (GIT4, Box::new(|| time(|| warm.shadow.checkpoint()))),
+        (GIT4, Box::new(|| measure_time(|| warm.shadow.save_checkpoint()))),
         (
             PROGRAM,
             Box::new(|| {
-                let mut checkpoint = bench.program.checkpoint(&warm.home, &root);
-                time(|| process::run(&mut checkpoint))
+                let mut checkpoint = bench.program.checkpoint_command(&warm.home, &root);
+                measure_time(|| process::run_to_end(&mut checkpoint))
             }),
         ),
-        (LIBRARY, Box::new(|| time(|| takeback::checkpoint(&warm.store, &root, true)))),
+        (LIBRARY, Box::new(|| measure_time(|| takeback::capture_tree(&warm.store, &root, true)))),
     ];
     let times = take_turns_editing(bench.options.rounds(), tree, count, contenders)?;
     let case = if count == 1 { "1 changed" } else { "100 changed" };
-    bench.report.times(on.tree.shape, case, times);
+    bench.report.add_times(on.tree.shape, case, times);
     Ok(())
 }
 
-/// Each contender in turn captures an edit twice in a row: the second time counts, with files of
-/// the first edit that are still too new to be trusted. The others catch up meanwhile.
+/// Lets each contender in turn capture two edits in a row. The second capture counts: it includes
+/// files of the first edit that are still too new to be trusted. Then the others catch up.
 pub(crate) fn take_turns_editing(
     rounds: usize,
     tree: &mut Tree,
@@ -198,10 +229,10 @@ pub(crate) fn take_turns_editing(
     for _ in 0..rounds {
         for (turn, times) in times.iter_mut().enumerate() {
             rustix::fs::sync();
-            tree.edit(count)?;
+            tree.edit_files(count)?;
             contenders[turn].1()?;
-            tree.edit(count)?;
-            times.add(contenders[turn].1()?);
+            tree.edit_files(count)?;
+            times.add_round(contenders[turn].1()?);
             for (other, (_, run)) in contenders.iter_mut().enumerate() {
                 if other != turn {
                     run()?;
@@ -212,47 +243,48 @@ pub(crate) fn take_turns_editing(
     Ok(times)
 }
 
-/// Back to how 100 files were before an edit.
-fn restore(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
-    let (tree, warm) = on.warm(bench)?;
+/// Measures the restore of 100 edited files.
+fn measure_restore(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
+    let (tree, warm) = on.warm_up(bench)?;
     let root = tree.root.clone();
-    let git_tree = warm.shadow.checkpoint()?;
-    let state = takeback::checkpoint(&warm.store, &root, true)?;
+    let git_tree = warm.shadow.save_checkpoint()?;
+    let state = takeback::capture_tree(&warm.store, &root, true)?;
     let (mut git, mut ours) = (Times::new(GIT_RESTORE), Times::new(LIBRARY));
     let mut whole = Times::new(WITH_SAFETY);
     for _ in 0..bench.options.rounds() {
-        tree.edit(100)?;
+        tree.edit_files(100)?;
         rustix::fs::sync();
-        git.add(time(|| warm.shadow.restore(&git_tree))?);
-        tree.edit(100)?;
+        git.add_round(measure_time(|| warm.shadow.restore_tree(&git_tree))?);
+        tree.edit_files(100)?;
         rustix::fs::sync();
-        let (applied, all) = takeback::restore(&warm.store, &root, &state)?;
-        ours.add(applied);
-        whole.add(all);
+        let (applied, all) = takeback::restore_tree(&warm.store, &root, &state)?;
+        ours.add_round(applied);
+        whole.add_round(all);
     }
-    bench.report.times(on.tree.shape, "restore 100", vec![git, ours, whole]);
+    bench.report.add_times(on.tree.shape, "restore 100", vec![git, ours, whole]);
     Ok(())
 }
 
-fn one_shot(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
-    let (tree, warm) = on.warm(bench)?;
-    let mut version = process::command("git");
+fn measure_one_shot(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
+    let (tree, warm) = on.warm_up(bench)?;
+    let mut version = process::clean_command("git");
     version.arg("--version");
-    let mut checkpoint = bench.program.checkpoint(&warm.home, &tree.root);
+    let mut checkpoint = bench.program.checkpoint_command(&warm.home, &tree.root);
     let contenders: Vec<Contender<'_>> = vec![
-        (PROGRAM, Box::new(|| time(|| process::run(&mut checkpoint)))),
-        (GIT_VERSION, Box::new(|| time(|| process::run(&mut version)))),
+        (PROGRAM, Box::new(|| measure_time(|| process::run_to_end(&mut checkpoint)))),
+        (GIT_VERSION, Box::new(|| measure_time(|| process::run_to_end(&mut version)))),
     ];
     let times = take_turns(2 * bench.options.rounds(), contenders)?;
-    bench.report.times(on.tree.shape, "one-shot", times);
+    bench.report.add_times(on.tree.shape, "one-shot", times);
     Ok(())
 }
 
-fn memory(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
+fn measure_memory(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let home = Home::new(&bench.scratch)?;
     for what in ["memory, first capture", "memory, unchanged"] {
-        let peak = process::peak_memory(&mut bench.program.checkpoint(&home, &on.tree.root))?;
-        bench.report.figure(on.tree.shape, what, peak as f64 / 1e6, "MB");
+        let peak =
+            process::peak_memory(&mut bench.program.checkpoint_command(&home, &on.tree.root))?;
+        bench.report.add_figure(on.tree.shape, what, peak as f64 / 1e6, "MB");
     }
     Ok(())
 }

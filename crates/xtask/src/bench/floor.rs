@@ -1,4 +1,4 @@
-//! The least that has to be done, with nothing around it.
+//! The least work that has to be done, with nothing around it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libdeflater::{CompressionLvl, Compressor};
 use sha1::{Digest, Sha1};
 
-use super::scratch::failed;
+use super::scratch::io_failure;
 use crate::Failure;
 
 const THREADS: usize = 2;
-/// How many files a thread takes at a time.
+/// The number of files that a thread takes at a time.
 const SHARE: usize = 16;
-/// How much is written at once.
+/// The number of bytes that are written at once.
 const WRITE: usize = 4 << 20;
 
 /// Does the work for all paths, on two threads.
@@ -40,30 +40,30 @@ fn for_all(
     })
 }
 
-/// One `lstat` for each known path.
-pub(crate) fn look(paths: &[PathBuf]) -> Result<(), Failure> {
+/// Calls `lstat` once for each known path.
+pub(crate) fn lstat_all(paths: &[PathBuf]) -> Result<(), Failure> {
     for_all(paths, |paths| {
         for path in paths {
-            rustix::fs::lstat(path).map_err(|error| failed("stat", path)(error.into()))?;
+            rustix::fs::lstat(path).map_err(|error| io_failure("stat", path)(error.into()))?;
         }
         Ok(())
     })
 }
 
 /// Reads all files, hashes and compresses them, and writes the result to one file.
-pub(crate) fn store(paths: &[PathBuf], to: &Path, durable: bool) -> Result<(), Failure> {
-    let file = File::create_new(to).map_err(failed("create", to))?;
+pub(crate) fn store_all(paths: &[PathBuf], to: &Path, durable: bool) -> Result<(), Failure> {
+    let file = File::create_new(to).map_err(io_failure("create", to))?;
     let out = Mutex::new((file, Vec::with_capacity(2 * WRITE)));
     let append = |entry: &[u8], end: bool| {
         let mut out = out.lock().map_err(|_| "a thread of the floor panicked")?;
         let (file, pending) = &mut *out;
         pending.extend_from_slice(entry);
         if end || pending.len() > WRITE {
-            file.write_all(pending).map_err(failed("write", to))?;
+            file.write_all(pending).map_err(io_failure("write", to))?;
             pending.clear();
         }
         if end && durable {
-            file.sync_data().map_err(failed("sync", to))?;
+            file.sync_data().map_err(io_failure("sync", to))?;
         }
         Ok::<(), Failure>(())
     };
@@ -71,7 +71,7 @@ pub(crate) fn store(paths: &[PathBuf], to: &Path, durable: bool) -> Result<(), F
         let level = CompressionLvl::new(1).map_err(|error| format!("{error:?}"))?;
         let (mut compressor, mut compressed) = (Compressor::new(level), Vec::new());
         for path in paths {
-            let content = fs::read(path).map_err(failed("read", path))?;
+            let content = fs::read(path).map_err(io_failure("read", path))?;
             let mut hash = Sha1::new();
             hash.update(format!("blob {}\0", content.len()));
             hash.update(&content);

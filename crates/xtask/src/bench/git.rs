@@ -1,11 +1,11 @@
-//! The usual way to do it: a shadow repository, with everything on that makes git fast at this.
+//! The usual way to make checkpoints: a shadow repository of git, with its fastest settings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::process;
-use super::scratch::failed;
+use super::scratch::io_failure;
 use crate::Failure;
 
 pub(crate) struct Shadow {
@@ -15,17 +15,17 @@ pub(crate) struct Shadow {
 
 impl Shadow {
     pub(crate) fn new(directory: PathBuf, tree: &Path) -> Result<Shadow, Failure> {
-        fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
+        fs::create_dir_all(&directory).map_err(io_failure("create", &directory))?;
         let shadow = Shadow { directory, tree: tree.to_owned() };
-        process::run(&mut shadow.git(&["init", "--quiet"]))?;
+        process::run_to_end(&mut shadow.git_command(&["init", "--quiet"]))?;
         for (key, value) in [("core.untrackedCache", "true"), ("gc.auto", "0")] {
-            process::run(&mut shadow.git(&["config", key, value]))?;
+            process::run_to_end(&mut shadow.git_command(&["config", key, value]))?;
         }
         Ok(shadow)
     }
 
-    fn git(&self, arguments: &[&str]) -> Command {
-        let mut command = process::command("git");
+    fn git_command(&self, arguments: &[&str]) -> Command {
+        let mut command = process::clean_command("git");
         command
             .args(arguments)
             .current_dir(&self.tree)
@@ -41,20 +41,21 @@ impl Shadow {
     }
 
     /// Saves the tree as it is and returns its id: four commands.
-    pub(crate) fn checkpoint(&self) -> Result<String, Failure> {
-        process::run(&mut self.git(&["add", "-A"]))?;
-        let tree = process::output(&mut self.git(&["write-tree"]))?;
-        let commit = process::output(&mut self.git(&["commit-tree", "-m", "bench", &tree]))?;
-        process::run(&mut self.git(&["update-ref", "refs/heads/bench", &commit]))?;
+    pub(crate) fn save_checkpoint(&self) -> Result<String, Failure> {
+        process::run_to_end(&mut self.git_command(&["add", "-A"]))?;
+        let tree = process::read_output(&mut self.git_command(&["write-tree"]))?;
+        let commit =
+            process::read_output(&mut self.git_command(&["commit-tree", "-m", "bench", &tree]))?;
+        process::run_to_end(&mut self.git_command(&["update-ref", "refs/heads/bench", &commit]))?;
         Ok(tree)
     }
 
-    /// Brings a tree back.
-    pub(crate) fn restore(&self, tree: &str) -> Result<(), Failure> {
-        process::run(&mut self.git(&["read-tree", "-u", "--reset", tree]))
+    /// Restores a tree by its id.
+    pub(crate) fn restore_tree(&self, tree: &str) -> Result<(), Failure> {
+        process::run_to_end(&mut self.git_command(&["read-tree", "-u", "--reset", tree]))
     }
 
-    pub(crate) fn objects(&self) -> PathBuf {
+    pub(crate) fn objects_directory(&self) -> PathBuf {
         self.directory.join("objects")
     }
 }

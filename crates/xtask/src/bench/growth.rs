@@ -1,49 +1,49 @@
-//! A long session: what a thousand checkpoints take, and whether they slow the next one down.
+//! Measures a long session: the size of a thousand checkpoints, and their effect on the next one.
 
 use super::cases::{Subject, take_turns_editing};
-use super::measure::{Contender, take_turns, time};
-use super::scratch::size;
+use super::measure::{Contender, measure_time, take_turns};
+use super::scratch::measure_size;
 use super::takeback::{self, Home};
 use super::{Bench, measure::Times};
 use crate::Failure;
 
 const CHECKPOINTS: usize = 1_000;
 
-/// With one checkpoint before it.
+/// A store with one checkpoint.
 pub(crate) const NEW: &str = "new store";
-/// With a thousand, each in a pack of its own.
+/// A store with a thousand checkpoints, each in a pack of its own.
 pub(crate) const OLD: &str = "1000 before";
-/// With a thousand, packed together.
+/// A store with a thousand checkpoints that are packed together.
 pub(crate) const OLD_PACKED: &str = "1000 before, gc";
 
-pub(crate) fn growth(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
+pub(crate) fn measure_growth(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let Subject { tree, .. } = on;
     let root = tree.root.clone();
-    let old = Home::new(&bench.scratch)?.store();
-    takeback::checkpoint(&old, &root, true)?;
-    let start = size(&old.join("objects"))?;
+    let old = Home::new(&bench.scratch)?.store_directory();
+    takeback::capture_tree(&old, &root, true)?;
+    let start = measure_size(&old.join("objects"))?;
     let mut all = Times::new("each");
     for number in 0..CHECKPOINTS {
-        tree.edit(1 + number % 4)?;
-        all.add(time(|| takeback::checkpoint(&old, &root, true))?);
+        tree.edit_files(1 + number % 4)?;
+        all.add_round(measure_time(|| takeback::capture_tree(&old, &root, true))?);
     }
-    bench.report.figure(tree.shape, "a checkpoint of 1-4 edits", all.median(), "ms");
+    bench.report.add_figure(tree.shape, "a checkpoint of 1-4 edits", all.median(), "ms");
     let each = |bytes: u64| bytes.saturating_sub(start.apparent) as f64 / CHECKPOINTS as f64 / 1e3;
-    let before = size(&old.join("objects"))?;
-    bench.report.figure(tree.shape, "growth before gc", each(before.apparent), "KB each");
-    compare(bench, on, &old, OLD)?;
+    let before = measure_size(&old.join("objects"))?;
+    bench.report.add_figure(tree.shape, "growth before gc", each(before.apparent), "KB each");
+    compare_captures(bench, on, &old, OLD)?;
 
-    let taken = time(|| takeback::collect_garbage(&old))?;
+    let taken = measure_time(|| takeback::collect_garbage(&old))?;
     let shape = on.tree.shape;
-    let (after, whole) = (size(&old.join("objects"))?, size(&old)?);
-    bench.report.figure(shape, "gc", taken.as_secs_f64() * 1e3, "ms");
-    bench.report.figure(shape, "growth", each(after.apparent), "KB each");
-    bench.report.figure(shape, "whole store on disk after gc", whole.blocks as f64 / 1e6, "MB");
-    compare(bench, on, &old, OLD_PACKED)
+    let (after, whole) = (measure_size(&old.join("objects"))?, measure_size(&old)?);
+    bench.report.add_figure(shape, "gc", taken.as_secs_f64() * 1e3, "ms");
+    bench.report.add_figure(shape, "growth", each(after.apparent), "KB each");
+    bench.report.add_figure(shape, "whole store on disk after gc", whole.blocks as f64 / 1e6, "MB");
+    compare_captures(bench, on, &old, OLD_PACKED)
 }
 
-/// The next captures with an old store and with a new one.
-fn compare(
+/// Compares the next captures into an old store and into a new one.
+fn compare_captures(
     bench: &mut Bench,
     on: &mut Subject,
     old: &std::path::Path,
@@ -51,14 +51,14 @@ fn compare(
 ) -> Result<(), Failure> {
     let Subject { tree, .. } = on;
     let root = tree.root.clone();
-    let new = Home::new(&bench.scratch)?.store();
+    let new = Home::new(&bench.scratch)?.store_directory();
     for store in [&*new, old, &*new, old] {
-        takeback::checkpoint(store, &root, true)?;
+        takeback::capture_tree(store, &root, true)?;
     }
     let contenders = || -> Vec<Contender<'_>> {
         vec![
-            (name, Box::new(|| time(|| takeback::checkpoint(old, &root, true)))),
-            (NEW, Box::new(|| time(|| takeback::checkpoint(&new, &root, true)))),
+            (name, Box::new(|| measure_time(|| takeback::capture_tree(old, &root, true)))),
+            (NEW, Box::new(|| measure_time(|| takeback::capture_tree(&new, &root, true)))),
         ]
     };
     let rounds = bench.options.rounds();
@@ -66,7 +66,11 @@ fn compare(
     let changed = take_turns_editing(rounds, tree, 1, contenders())?;
     let shape = tree.shape;
     let packed = name == OLD_PACKED;
-    bench.report.times(shape, if packed { "unchanged, gc" } else { "unchanged, old" }, unchanged);
-    bench.report.times(shape, if packed { "1 changed, gc" } else { "1 changed, old" }, changed);
+    bench.report.add_times(
+        shape,
+        if packed { "unchanged, gc" } else { "unchanged, old" },
+        unchanged,
+    );
+    bench.report.add_times(shape, if packed { "1 changed, gc" } else { "1 changed, old" }, changed);
     Ok(())
 }

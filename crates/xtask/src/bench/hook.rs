@@ -1,14 +1,15 @@
-//! What an agent waits for: the whole hook, from the start of its process to its end, with its
-//! entry in the ledger.
+//! Measures the time for which an agent waits: the whole hook, from the start of its process to its
+//! end, with its entry in the ledger.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use super::cases::{FLOOR, GIT_VERSION, Subject};
-use super::measure::{Contender, take_turns, time};
+use super::measure::{Contender, measure_time, take_turns};
+use super::rpc::RpcClient;
 use super::takeback::Home;
 use super::trees::Shape;
 use super::{Bench, floor, process};
@@ -16,57 +17,61 @@ use crate::Failure;
 
 pub(crate) const SHAPES: [Shape; 2] = [Shape::Source(1_000), Shape::Source(10_000)];
 
-/// Before a tool call that may change files, when nothing has changed.
+/// The hook before a tool call that may change files, when nothing has changed.
 pub(crate) const BEFORE: &str = "before";
 const AFTER: &str = "after";
-/// Before one that only reads.
+/// The hook before a call that only reads.
 const READING: &str = "before, reading";
-/// Before one that may change files, asked of a process that stays.
+/// A request before a call that may change files, to a process that stays.
 const RPC: &str = "before, rpc";
 
-pub(crate) fn hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
+pub(crate) fn measure_hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let agent = Agent { bench, home: Home::new(&bench.scratch)?, tree: &on.tree.root };
-    agent.tell(&json!({ "event": "turn_start", "prompt": "make it faster" }))?;
-    // Twice, because what is too new is not trusted.
+    agent.send_event(&json!({ "event": "turn_start", "prompt": "make it faster" }))?;
+    // Twice, because files that are too new are not trusted the first time.
     for call in ["first", "second"] {
-        agent.call("before_tool", call, "make")?;
-        agent.call("after_tool", call, "make")?;
+        agent.send_call("before_tool", call, "make")?;
+        agent.send_call("after_tool", call, "make")?;
     }
-    let mut version = process::command("git");
+    let mut version = process::clean_command("git");
     version.arg("--version");
-    let mut rpc = Rpc::start(&agent)?;
+    let mut rpc = RpcClient::start(&bench.program, &agent.home)?;
     let (mut begun, mut ended, mut read, mut asked) = (0, 0, 0, 0);
     let contenders: Vec<Contender<'_>> = vec![
-        (GIT_VERSION, Box::new(|| time(|| process::run(&mut version)))),
+        (GIT_VERSION, Box::new(|| measure_time(|| process::run_to_end(&mut version)))),
         (
             BEFORE,
             Box::new(|| {
                 begun += 1;
-                time(|| agent.call("before_tool", &begun.to_string(), "make"))
+                measure_time(|| agent.send_call("before_tool", &begun.to_string(), "make"))
             }),
         ),
         (
             AFTER,
             Box::new(|| {
                 ended += 1;
-                time(|| agent.call("after_tool", &ended.to_string(), "make"))
+                measure_time(|| agent.send_call("after_tool", &ended.to_string(), "make"))
             }),
         ),
         (
             READING,
             Box::new(|| {
                 read += 1;
-                time(|| agent.call("before_tool", &format!("r{read}"), "git status"))
+                measure_time(|| agent.send_call("before_tool", &format!("r{read}"), "git status"))
             }),
         ),
         (
             RPC,
             Box::new(|| {
                 asked += 1;
-                time(|| rpc.before(&format!("p{asked}"), "make"))
+                let call = json!({
+                    "call": format!("p{asked}"), "tool": "Bash", "input": { "command": "make" },
+                });
+                let params = with_agent(&call, &on.tree.root);
+                measure_time(|| rpc.request_report("tool.before", &params))
             }),
         ),
-        (FLOOR, Box::new(|| time(|| floor::look(&on.tree.files)))),
+        (FLOOR, Box::new(|| measure_time(|| floor::lstat_all(&on.tree.files)))),
     ];
     let times = take_turns(2 * bench.options.rounds(), contenders)?;
     let median = |who| {
@@ -74,12 +79,12 @@ pub(crate) fn hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
         found.map_or(f64::NAN, super::measure::Times::median)
     };
     let beyond = median(BEFORE) - 2.0 * median(FLOOR);
-    bench.report.figure(on.tree.shape, "hook beyond 2 × lstat", beyond, "ms");
-    bench.report.times(on.tree.shape, "hook", times);
+    bench.report.add_figure(on.tree.shape, "hook beyond 2 × lstat", beyond, "ms");
+    bench.report.add_times(on.tree.shape, "hook", times);
     Ok(())
 }
 
-/// An agent with hooks.
+/// An agent that uses hooks.
 struct Agent<'a> {
     bench: &'a Bench,
     home: Home,
@@ -87,20 +92,23 @@ struct Agent<'a> {
 }
 
 impl Agent<'_> {
-    fn call(&self, event: &str, call: &str, command: &str) -> Result<(), Failure> {
-        self.tell(&json!({
+    fn send_call(&self, event: &str, call: &str, command: &str) -> Result<(), Failure> {
+        self.send_event(&json!({
             "event": event, "call": call, "tool": "Bash", "input": { "command": command },
         }))
     }
 
-    fn tell(&self, event: &Value) -> Result<(), Failure> {
-        let event = of_agent(event, self.tree);
-        feed(&mut self.bench.program.hook(&self.home), event.to_string().as_bytes())
+    fn send_event(&self, event: &Value) -> Result<(), Failure> {
+        let event = with_agent(event, self.tree);
+        run_with_input(
+            &mut self.bench.program.hook_command(&self.home),
+            event.to_string().as_bytes(),
+        )
     }
 }
 
-/// With what all events of the agent have.
-fn of_agent(event: &Value, tree: &Path) -> Value {
+/// Adds the fields that all events of the agent have.
+pub(crate) fn with_agent(event: &Value, tree: &Path) -> Value {
     let mut event = event.clone();
     event["agent"] = "bench".into();
     event["session"] = "1".into();
@@ -108,41 +116,8 @@ fn of_agent(event: &Value, tree: &Path) -> Value {
     event
 }
 
-/// The same agent with a process that stays.
-struct Rpc<'a> {
-    /// It ends when its input does.
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    tree: &'a Path,
-}
-
-impl<'a> Rpc<'a> {
-    fn start(agent: &Agent<'a>) -> Result<Rpc<'a>, Failure> {
-        let mut command = agent.bench.program.rpc(&agent.home);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let child = child.map_err(|error| format!("cannot run {command:?}: {error}"))?;
-        let (Some(input), Some(output)) = (child.stdin, child.stdout) else {
-            return Err("no pipes".into());
-        };
-        Ok(Rpc { input, output: BufReader::new(output), tree: agent.tree })
-    }
-
-    fn before(&mut self, call: &str, command: &str) -> Result<(), Failure> {
-        let call = json!({ "call": call, "tool": "Bash", "input": { "command": command } });
-        let params = of_agent(&call, self.tree);
-        let request =
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "tool.before", "params": params });
-        let mut answer = String::new();
-        let sent = writeln!(self.input, "{request}");
-        let heard = sent.and_then(|()| self.output.read_line(&mut answer));
-        heard.map_err(|error| error.to_string())?;
-        let is_well = answer.contains(r#""failures":[]"#);
-        if is_well { Ok(()) } else { Err(format!("rpc said {answer}")) }
-    }
-}
-
-/// Runs a command that reads this.
-fn feed(command: &mut Command, input: &[u8]) -> Result<(), Failure> {
+/// Runs a command with this input.
+fn run_with_input(command: &mut Command, input: &[u8]) -> Result<(), Failure> {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
     let mut child = child.map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {

@@ -1,13 +1,13 @@
-//! Timing: several contenders take turns, round by round, so that all meet the same weather.
+//! Measures time. Contenders take turns, round by round, so that all meet the same conditions.
 
 use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// One way to do the job. Says how long that took; preparations do not count.
+/// One way to do the job. Returns the time it took, without preparations.
 pub(crate) type Contender<'a> = (&'static str, Box<dyn FnMut() -> Result<Duration, Failure> + 'a>);
 
-/// How long a contender took in each round.
+/// The times of a contender, one per round.
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
     pub(crate) contender: &'static str,
@@ -19,7 +19,7 @@ impl Times {
         Times { contender, rounds: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, time: Duration) {
+    pub(crate) fn add_round(&mut self, time: Duration) {
         self.rounds.push(time);
     }
 
@@ -27,12 +27,12 @@ impl Times {
         self.rounds.iter().map(|time| time.as_secs_f64() * 1000.0)
     }
 
-    /// In milliseconds: what a busy machine disturbs least.
+    /// The shortest time in milliseconds. A busy machine disturbs it least.
     pub(crate) fn fastest(&self) -> f64 {
         self.rounds().fold(f64::INFINITY, f64::min)
     }
 
-    /// In milliseconds.
+    /// The median in milliseconds.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted: Vec<f64> = self.rounds().collect();
         sorted.sort_by(f64::total_cmp);
@@ -45,14 +45,16 @@ impl Times {
     }
 }
 
-/// How long something takes.
-pub(crate) fn time<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<Duration, Failure> {
+/// Measures the time that something takes.
+pub(crate) fn measure_time<T>(
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<Duration, Failure> {
     let start = Instant::now();
     work()?;
     Ok(start.elapsed())
 }
 
-/// All contenders in turn, so many rounds. Before each the disk is idle.
+/// Runs all contenders in turn, for this many rounds. Before each, the disk becomes idle.
 pub(crate) fn take_turns(
     rounds: usize,
     mut contenders: Vec<Contender<'_>>,
@@ -61,7 +63,7 @@ pub(crate) fn take_turns(
     for _ in 0..rounds {
         for ((_, run), times) in contenders.iter_mut().zip(&mut times) {
             rustix::fs::sync();
-            times.add(run()?);
+            times.add_round(run()?);
         }
     }
     Ok(times)

@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: how fast and how small takeback is, next to git and to the best that the
-//! machine can do. Ratios on the same tree in the same run count; milliseconds only illustrate.
-//! It reports and never fails because of a number.
+//! `cargo xtask bench`: measures time and space, next to git and to the best that the machine can
+//! do. Ratios on the same tree in the same run count; milliseconds only illustrate. It reports, and
+//! never fails because of a number.
 
 mod cases;
 mod floor;
@@ -11,6 +11,7 @@ pub(crate) mod ledger;
 mod measure;
 mod process;
 mod report;
+mod rpc;
 mod scratch;
 mod takeback;
 mod targets;
@@ -27,7 +28,7 @@ use scratch::Scratch;
 use takeback::Program;
 use trees::{Shape, Tree};
 
-/// How to measure.
+/// The options of the command.
 #[derive(Debug, Default)]
 struct Options {
     quick: bool,
@@ -57,13 +58,13 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether a measurement is wanted.
-    fn wants(&self, tree: &str, case: &str) -> bool {
+    /// True if the filters select a measurement.
+    fn is_selected(&self, tree: &str, case: &str) -> bool {
         let name = format!("{tree}/{case}");
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }
 
-    /// How often to capture a tree of so many files for the first time.
+    /// The number of rounds for the first capture of a tree with this many files.
     fn first_rounds(&self, files: usize) -> usize {
         match (self.quick, files) {
             (true, 20_000..) => 2,
@@ -73,13 +74,13 @@ impl Options {
         }
     }
 
-    /// How often to do everything else.
+    /// The number of rounds for everything else.
     fn rounds(&self) -> usize {
         if self.quick { 7 } else { 21 }
     }
 }
 
-/// What all measurements need and add to.
+/// The tools of all measurements, and their results.
 struct Bench {
     options: Options,
     scratch: Scratch,
@@ -87,9 +88,9 @@ struct Bench {
     report: Report,
 }
 
-pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
+pub(crate) fn run_bench(arguments: &[&str]) -> Result<(), Failure> {
     if let ["ledger", arguments @ ..] = arguments {
-        return ledger::bench(arguments);
+        return ledger::bench_ledger(arguments);
     }
     let options = Options::parse(arguments)?;
     let this = this_program()?;
@@ -101,19 +102,19 @@ pub(crate) fn bench(arguments: &[&str]) -> Result<(), Failure> {
     let mut bench = Bench { options, scratch, program, report: Report::default() };
     let others = process::busy_elsewhere();
     if others > 0.1 {
-        bench.report.note(format!(
-            "others used {:.0} % of the machine before this began: that slows down whatever uses \
-             all cores more than it slows down git",
+        bench.report.add_note(format!(
+            "other processes used {:.0} % of the machine before this began: that slows down \
+             programs that use all cores more than it slows down git",
             others * 100.0
         ));
     }
-    let measured = bench.run();
-    print!("{}", bench.report.text());
+    let measured = bench.run_cases();
+    print!("{}", bench.report.to_text());
     if let Some(file) = &bench.options.json {
-        std::fs::write(file, bench.report.json())
+        std::fs::write(file, bench.report.to_json())
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }
-    bench.scratch.close();
+    bench.scratch.delete_all();
     measured
 }
 
@@ -138,7 +139,7 @@ fn build_and_bench(packages: &[&str], which: &[&str], arguments: &[&str]) -> Res
 }
 
 impl Bench {
-    fn run(&mut self) -> Result<(), Failure> {
+    fn run_cases(&mut self) -> Result<(), Failure> {
         let shapes = [
             Shape::Source(1_000),
             Shape::Source(10_000),
@@ -147,19 +148,20 @@ impl Bench {
             Shape::Source(50_000),
         ];
         for shape in shapes {
-            let cases = cases::CASES.iter().filter(|case| case.applies(shape));
+            let cases = cases::CASES.iter().filter(|case| case.applies_to(shape));
             let wanted: Vec<_> =
-                cases.filter(|case| self.options.wants(shape.name(), case.name)).collect();
+                cases.filter(|case| self.options.is_selected(shape.name(), case.name)).collect();
             if wanted.is_empty() {
                 continue;
             }
-            let Some(tree) = Tree::make(shape, &self.scratch)? else {
-                self.report.note(format!("{}: no real source tree here, skipped", shape.name()));
+            let Some(tree) = Tree::create(shape, &self.scratch)? else {
+                self.report
+                    .add_note(format!("{}: skipped: no real source tree found", shape.name()));
                 continue;
             };
             let mut subject = Subject::new(tree);
             for case in wanted {
-                self.scratch.say(&format!("{}/{}", shape.name(), case.name));
+                self.scratch.announce(&format!("{}/{}", shape.name(), case.name));
                 (case.measure)(self, &mut subject)?;
             }
         }

@@ -1,27 +1,27 @@
-//! Programs as they are measured: from start to end, in an environment that holds no surprises.
+//! Runs programs in order to measure them: from start to end, in a clean environment.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::Failure;
 
-/// A command that finds programs and nothing else in its environment.
-pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+/// Prepares a command with nothing but PATH and an empty home in its environment.
+pub(crate) fn clean_command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var_os("PATH").unwrap_or_default();
     command.env_clear().env("PATH", path).env("HOME", "/nonexistent").stdin(Stdio::null());
     command
 }
 
-/// Runs a command to its end; what it says is thrown away.
-pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+/// Runs a command to its end, and drops its output.
+pub(crate) fn run_to_end(command: &mut Command) -> Result<(), Failure> {
     let status = command.stdout(Stdio::null()).status();
     let status = status.map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("failed ({status}): {command:?}")) }
 }
 
-/// Runs a command and returns what it says, without white space at the end.
-pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+/// Runs a command and returns its output, without white space at the end.
+pub(crate) fn read_output(command: &mut Command) -> Result<String, Failure> {
     let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -30,15 +30,15 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// Runs a command and returns the most memory it had at once, in bytes. The kernel keeps that
-/// number while the process lives, so it is asked again and again.
+/// Runs a command and returns its peak memory in bytes. The kernel keeps that number only while the
+/// process lives, so it is read again and again.
 pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, Failure> {
     let child = command.stdout(Stdio::null()).spawn();
     let mut child: Child = child.map_err(|error| format!("cannot run {command:?}: {error}"))?;
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     loop {
-        peak = peak.max(high_water(Path::new(&status)).unwrap_or(0));
+        peak = peak.max(read_high_water(Path::new(&status)).unwrap_or(0));
         match child.try_wait().map_err(|error| error.to_string())? {
             Some(status) if status.success() => return Ok(peak),
             Some(status) => return Err(format!("failed ({status}): {command:?}")),
@@ -47,19 +47,19 @@ pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, Failure> {
     }
 }
 
-fn high_water(status: &Path) -> Option<u64> {
+fn read_high_water(status: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(status).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Which part of the machine is in use while we only wait.
+/// Measures the share of the machine that other processes use.
 pub(crate) fn busy_elsewhere() -> f64 {
     let ticks = || -> Option<(f64, f64)> {
         let text = std::fs::read_to_string("/proc/stat").ok()?;
         let fields: Vec<f64> =
             text.lines().next()?.split_whitespace().skip(1).flat_map(str::parse).collect();
-        // Idle, and waiting for the disk.
+        // The fields for idle time and for waiting for the disk.
         Some((fields.get(3)? + fields.get(4)?, fields.iter().sum()))
     };
     let before = ticks();

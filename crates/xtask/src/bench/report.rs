@@ -1,4 +1,4 @@
-//! What was measured, as text and as JSON.
+//! The results of all measurements, as text and as JSON.
 
 use std::fmt::Write;
 
@@ -16,11 +16,11 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn times(&mut self, shape: Shape, case: &'static str, times: Vec<Times>) {
+    pub(crate) fn add_times(&mut self, shape: Shape, case: &'static str, times: Vec<Times>) {
         self.times.push((shape.name(), case, times));
     }
 
-    pub(crate) fn figure(
+    pub(crate) fn add_figure(
         &mut self,
         shape: Shape,
         what: &'static str,
@@ -30,7 +30,7 @@ impl Report {
         self.figures.push((shape.name(), what, value, unit));
     }
 
-    pub(crate) fn note(&mut self, note: String) {
+    pub(crate) fn add_note(&mut self, note: String) {
         self.notes.push(note);
     }
 
@@ -39,17 +39,17 @@ impl Report {
         times.iter().find(|times| times.contender == contender)
     }
 
-    pub(crate) fn value(&self, tree: &str, what: &str) -> Option<f64> {
+    pub(crate) fn figure_value(&self, tree: &str, what: &str) -> Option<f64> {
         self.figures.iter().find(|row| (row.0, row.1) == (tree, what)).map(|row| row.2)
     }
 
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
-        self.write(&mut out).expect("writing to a string does not fail");
+        self.write_text(&mut out).expect("writing to a string does not fail");
         out
     }
 
-    fn write(&self, out: &mut String) -> std::fmt::Result {
+    fn write_text(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "\nMedians in milliseconds, and how many times the first that is")?;
         for (tree, case, times) in &self.times {
             write!(out, "  {tree:<14} {case:<15}")?;
@@ -67,16 +67,21 @@ impl Report {
             writeln!(out, "  {tree:<14} {what:<30} {value:>9.2} {unit}")?;
         }
         writeln!(out, "\nTargets: reached by the medians, and by the fastest rounds")?;
+        let mut unmeasured = 0;
         for target in &TARGETS {
+            let (Some((reached, ok)), Some((fastest, _))) =
+                (target.reached(self, Times::median), target.reached(self, Times::fastest))
+            else {
+                unmeasured += 1;
+                continue;
+            };
             let (tree, case, wanted) = (target.tree, target.case, target.wanted());
-            write!(out, "  {tree:<8} {case:<22} {wanted:<42}")?;
-            match (target.reached(self, Times::median), target.reached(self, Times::fastest)) {
-                (Some((reached, ok)), Some((fastest, _))) => {
-                    let verdict = if ok { "ok" } else { "missed" };
-                    writeln!(out, " {reached:>7.2} {fastest:>7.2}  {verdict}")?;
-                }
-                _ => writeln!(out, " {:>7} {:>7}  not measured", "-", "-")?,
-            }
+            let verdict = if ok { "ok" } else { "missed" };
+            write!(out, "  {tree:<8} {case:<25} {wanted:<42}")?;
+            writeln!(out, " {reached:>7.2} {fastest:>7.2}  {verdict}")?;
+        }
+        if unmeasured > 0 {
+            writeln!(out, "  not measured: {unmeasured} more")?;
         }
         for note in &self.notes {
             writeln!(out, "\nnote: {note}")?;
@@ -84,7 +89,7 @@ impl Report {
         Ok(())
     }
 
-    pub(crate) fn json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let times = |times: &Times| {
             json!({
                 "contender": times.contender,

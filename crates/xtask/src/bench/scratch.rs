@@ -1,4 +1,4 @@
-//! Where the measurements happen.
+//! The directory in which everything is measured.
 //!
 //! Nothing is deleted before the end of a run: for some minutes ext4 avoids the inodes that were
 //! just freed, and everything that creates files becomes up to three times slower.
@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use crate::Failure;
 
-/// How long deleted files are felt.
+/// The time for which deleted files slow down others.
 const AFTERMATH: Duration = Duration::from_secs(300);
 
 pub(crate) struct Scratch {
     directory: PathBuf,
-    /// Its time says when files were last deleted.
+    /// A file whose time is that of the last deletion.
     deleted: PathBuf,
     keep: bool,
     next: Cell<u32>,
@@ -24,7 +24,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     pub(crate) fn new(base: &Path, keep: bool) -> Result<Scratch, Failure> {
         let directory = base.join(format!("run-{}", std::process::id()));
-        fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
+        fs::create_dir_all(&directory).map_err(io_failure("create", &directory))?;
         eprintln!("scratch files: {}", directory.display());
         let deleted = base.join("deleted");
         let age = fs::metadata(&deleted).and_then(|metadata| metadata.modified());
@@ -32,8 +32,8 @@ impl Scratch {
             && age < AFTERMATH
         {
             eprintln!(
-                "note: the files of another run were deleted {} s ago. On ext4 whatever creates \
-                 files looks slower than it is for {} s more.",
+                "note: the files of another run were deleted {} s ago. On ext4, programs that create \
+                 files look slower than they are for {} s more.",
                 age.as_secs(),
                 (AFTERMATH - age).as_secs()
             );
@@ -41,18 +41,18 @@ impl Scratch {
         Ok(Scratch { directory, deleted, keep, next: Cell::new(0) })
     }
 
-    /// A path that was not used before. Nothing is there.
-    pub(crate) fn fresh(&self, name: &str) -> PathBuf {
+    /// Returns a path that was not used before.
+    pub(crate) fn fresh_path(&self, name: &str) -> PathBuf {
         self.next.set(self.next.get() + 1);
         self.directory.join(format!("{:04}-{name}", self.next.get()))
     }
 
-    pub(crate) fn say(&self, what: &str) {
+    pub(crate) fn announce(&self, what: &str) {
         eprintln!("{what} …");
     }
 
-    /// Deletes everything, unless it is to be kept.
-    pub(crate) fn close(&self) {
+    /// Deletes everything, unless `--keep` was given.
+    pub(crate) fn delete_all(&self) {
         if self.keep {
             eprintln!("\nkept: {}", self.directory.display());
             return;
@@ -64,29 +64,29 @@ impl Scratch {
     }
 }
 
-pub(crate) fn failed(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+pub(crate) fn io_failure(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
     move |error| format!("cannot {action} {}: {error}", path.display())
 }
 
-/// What a directory takes, itself included.
+/// The size of a directory, itself included.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Size {
-    /// On the disk.
+pub(crate) struct DirectorySize {
+    /// The bytes on the disk.
     pub(crate) blocks: u64,
     /// The sum of the files' lengths.
     pub(crate) apparent: u64,
 }
 
-pub(crate) fn size(directory: &Path) -> Result<Size, Failure> {
+pub(crate) fn measure_size(directory: &Path) -> Result<DirectorySize, Failure> {
     use std::os::unix::fs::MetadataExt;
-    let mut size = Size::default();
+    let mut size = DirectorySize::default();
     let mut pending = vec![directory.to_owned()];
     while let Some(path) = pending.pop() {
-        let metadata = fs::symlink_metadata(&path).map_err(failed("look at", &path))?;
+        let metadata = fs::symlink_metadata(&path).map_err(io_failure("look at", &path))?;
         size.blocks += metadata.blocks() * 512;
         if metadata.is_dir() {
-            for entry in fs::read_dir(&path).map_err(failed("list", &path))? {
-                pending.push(entry.map_err(failed("list", &path))?.path());
+            for entry in fs::read_dir(&path).map_err(io_failure("list", &path))? {
+                pending.push(entry.map_err(io_failure("list", &path))?.path());
             }
         } else {
             size.apparent += metadata.len();

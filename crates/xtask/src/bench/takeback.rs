@@ -1,4 +1,4 @@
-//! What is measured: the program as a whole, and the library in this process.
+//! The subjects of the measurements: the program as a whole, and the library in this process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 use takeback_tree::{Capture, CaptureOptions, ForbiddenRoots, Rules, Store, Target};
 
 use super::process;
-use super::scratch::{Scratch, failed};
+use super::scratch::{Scratch, io_failure};
 use crate::Failure;
 
-/// The program `takeback`, as it was built beside this one.
+/// The program `takeback` that was built together with this one.
 pub(crate) struct Program(PathBuf);
 
 impl Program {
@@ -18,51 +18,52 @@ impl Program {
         Program(this.with_file_name("takeback"))
     }
 
-    /// What an agent runs when something happens.
-    pub(crate) fn hook(&self, home: &Home) -> Command {
-        let mut command = process::command(&self.0);
+    /// Prepares the command that an agent runs at an event.
+    pub(crate) fn hook_command(&self, home: &Home) -> Command {
+        let mut command = process::clean_command(&self.0);
         command.arg("--home").arg(&home.directory).args(["hook", "generic"]);
         command
     }
 
-    /// What an agent keeps running instead.
-    pub(crate) fn rpc(&self, home: &Home) -> Command {
-        let mut command = process::command(&self.0);
+    /// Prepares the command that an agent can keep running instead of hooks.
+    pub(crate) fn rpc_command(&self, home: &Home) -> Command {
+        let mut command = process::clean_command(&self.0);
         command.arg("--home").arg(&home.directory).arg("rpc");
         command
     }
 
-    /// A checkpoint of a tree, as a process of its own.
-    pub(crate) fn checkpoint(&self, home: &Home, tree: &Path) -> Command {
-        let mut command = process::command(&self.0);
+    /// Prepares the command that makes a checkpoint of a tree.
+    pub(crate) fn checkpoint_command(&self, home: &Home, tree: &Path) -> Command {
+        let mut command = process::clean_command(&self.0);
         command.arg("--home").arg(&home.directory).arg("-C").arg(tree);
         command.args(["checkpoint", "--json"]);
         command
     }
 }
 
-/// Takeback's directory.
+/// A home directory of takeback.
 pub(crate) struct Home {
     directory: PathBuf,
 }
 
 impl Home {
-    /// With an empty store: a store is made once for all workspaces, so making it does not count.
+    /// Makes a home with an empty store. A store is made once for all workspaces, so making it does
+    /// not count.
     pub(crate) fn new(scratch: &Scratch) -> Result<Home, Failure> {
-        let home = Home { directory: scratch.fresh("home") };
-        let store = home.store();
-        std::fs::create_dir_all(&store).map_err(failed("create", &store))?;
-        Store::open(&store).map_err(explain)?;
+        let home = Home { directory: scratch.fresh_path("home") };
+        let store = home.store_directory();
+        std::fs::create_dir_all(&store).map_err(io_failure("create", &store))?;
+        Store::open(&store).map_err(explain_error)?;
         Ok(home)
     }
 
-    pub(crate) fn store(&self) -> PathBuf {
+    pub(crate) fn store_directory(&self) -> PathBuf {
         self.directory.join("checkpoints/store")
     }
 }
 
-/// An error with what caused it.
-pub(crate) fn explain(error: impl std::error::Error) -> Failure {
+/// Renders an error and its causes.
+pub(crate) fn explain_error(error: impl std::error::Error) -> Failure {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -73,32 +74,32 @@ pub(crate) fn explain(error: impl std::error::Error) -> Failure {
 }
 
 /// Captures a tree as a new process would, starting from what is on the disk.
-pub(crate) fn checkpoint(store: &Path, tree: &Path, pin: bool) -> Result<Capture, Failure> {
+pub(crate) fn capture_tree(store: &Path, tree: &Path, pin: bool) -> Result<Capture, Failure> {
     let now = SystemTime::now();
-    let store = Store::open(store).map_err(explain)?;
-    let workspace = store.workspace(tree, &ForbiddenRoots::default()).map_err(explain)?;
-    let mut lock = workspace.lock().map_err(explain)?;
+    let store = Store::open(store).map_err(explain_error)?;
+    let workspace = store.workspace(tree, &ForbiddenRoots::default()).map_err(explain_error)?;
+    let mut lock = workspace.lock().map_err(explain_error)?;
     let options = CaptureOptions { rules: &Rules::default(), named: &[], now };
-    let capture = lock.capture(&options).map_err(explain)?;
+    let capture = lock.capture(&options).map_err(explain_error)?;
     if pin {
-        lock.pin(capture.tree, now, "bench\n").map_err(explain)?;
+        lock.pin(capture.tree, now, "bench\n").map_err(explain_error)?;
     }
-    lock.finish(now).map_err(explain)?;
+    lock.finish(now).map_err(explain_error)?;
     Ok(capture)
 }
 
-/// Brings back a state that was captured: journalled, durable and verified. Returns how long that
-/// took without saving the present first, and with it.
-pub(crate) fn restore(
+/// Restores a captured state: journalled, durable and verified. Returns the time without the
+/// capture and pin of the present state before it, and the time with them.
+pub(crate) fn restore_tree(
     store: &Path,
     tree: &Path,
     to: &Capture,
 ) -> Result<(Duration, Duration), Failure> {
     let start = Instant::now();
     let now = SystemTime::now();
-    let store = Store::open(store).map_err(explain)?;
-    let workspace = store.workspace(tree, &ForbiddenRoots::default()).map_err(explain)?;
-    let mut lock = workspace.lock().map_err(explain)?;
+    let store = Store::open(store).map_err(explain_error)?;
+    let workspace = store.workspace(tree, &ForbiddenRoots::default()).map_err(explain_error)?;
+    let mut lock = workspace.lock().map_err(explain_error)?;
     let options = CaptureOptions { rules: &Rules::default(), named: &[], now };
     let target = Target {
         tree: to.tree,
@@ -107,16 +108,16 @@ pub(crate) fn restore(
         undoes: None,
         silent: false,
     };
-    let plan = lock.plan(&target, &[], &options).map_err(explain)?;
-    let safety = lock.pin(plan.from, now, "bench\n").map_err(explain)?;
+    let plan = lock.plan(&target, &[], &options).map_err(explain_error)?;
+    let safety = lock.pin(plan.from, now, "bench\n").map_err(explain_error)?;
     let saved = Instant::now();
-    lock.apply(&plan, &safety).map_err(explain)?;
+    lock.apply(&plan, &safety).map_err(explain_error)?;
     let applied = saved.elapsed();
-    lock.finish(now).map_err(explain)?;
+    lock.finish(now).map_err(explain_error)?;
     Ok((applied, start.elapsed()))
 }
 
 /// Packs everything together.
 pub(crate) fn collect_garbage(store: &Path) -> Result<(), Failure> {
-    Store::open(store).map_err(explain)?.gc().map(drop).map_err(explain)
+    Store::open(store).map_err(explain_error)?.gc().map(drop).map_err(explain_error)
 }

@@ -1,10 +1,11 @@
-//! What takeback is meant to reach.
+//! The targets: figures that takeback is meant to reach.
 
 use super::cases::{CAPTURE, FLOOR, GIT_RESTORE, GIT_VERSION, GIT4, LIBRARY, PROGRAM};
 use super::growth::{NEW, OLD_PACKED};
 use super::hook::BEFORE;
 use super::measure::Times;
 use super::report::Report;
+use super::rpc::{APPENDS, SEARCH_MISS, TOOL_BEFORE};
 
 pub(crate) struct Target {
     pub(crate) tree: &'static str,
@@ -13,19 +14,21 @@ pub(crate) struct Target {
 }
 
 pub(crate) enum Goal {
-    /// The first is so many times faster than the second.
+    /// The first contender is this many times faster than the second.
     Faster(&'static str, &'static str, f64),
-    /// The first takes at most so many times as long as the second.
+    /// The first contender takes at most this many times as long as the second.
     Within(&'static str, &'static str, f64),
     /// The figure is at most this.
     AtMost(f64),
+    /// The figure is at least this.
+    AtLeast(f64),
 }
 
 const fn target(tree: &'static str, case: &'static str, goal: Goal) -> Target {
     Target { tree, case, goal }
 }
 
-pub(crate) const TARGETS: [Target; 21] = [
+pub(crate) const TARGETS: [Target; 24] = [
     target("10000", "first", Goal::Faster(PROGRAM, GIT4, 10.0)),
     target("10000", "first", Goal::Within(LIBRARY, FLOOR, 1.2)),
     target("50000", "first", Goal::Faster(PROGRAM, GIT4, 7.5)),
@@ -45,22 +48,26 @@ pub(crate) const TARGETS: [Target; 21] = [
     target("1000", "one-shot", Goal::Within(PROGRAM, GIT_VERSION, 4.0)),
     target("1000", "hook", Goal::Within(BEFORE, GIT_VERSION, 6.0)),
     target("10000", "hook beyond 2 × lstat", Goal::AtMost(5.0)),
+    target("10000", "hook rpc", Goal::Within(TOOL_BEFORE, FLOOR, 1.1)),
+    target("10000", APPENDS, Goal::AtLeast(3_000.0)),
+    target("10000", SEARCH_MISS, Goal::AtMost(0.5)),
     target("1000", "unchanged, gc", Goal::Within(OLD_PACKED, NEW, 1.1)),
     target("1000", "1 changed, gc", Goal::Within(OLD_PACKED, NEW, 1.1)),
 ];
 
 impl Target {
-    /// What was wanted, in words.
+    /// Describes the goal in words.
     pub(crate) fn wanted(&self) -> String {
         match self.goal {
             Goal::Faster(who, than, by) => format!("{who} {by} × faster than {than}"),
             Goal::Within(who, of, times) => format!("{who} at most {times} × {of}"),
             Goal::AtMost(limit) => format!("at most {limit}"),
+            Goal::AtLeast(limit) => format!("at least {limit}"),
         }
     }
 
-    /// What was reached, if it was measured, and whether that is enough. A contender's rounds
-    /// count as one number.
+    /// Returns the figure that was reached, if it was measured, and whether it is good enough. `of`
+    /// makes one number of a contender's rounds.
     pub(crate) fn reached(&self, report: &Report, of: fn(&Times) -> f64) -> Option<(f64, bool)> {
         let time = |who| report.times_of(self.tree, self.case, who).map(of);
         Some(match self.goal {
@@ -73,8 +80,12 @@ impl Target {
                 (reached, reached <= times)
             }
             Goal::AtMost(limit) => {
-                let reached = report.value(self.tree, self.case)?;
+                let reached = report.figure_value(self.tree, self.case)?;
                 (reached, reached <= limit)
+            }
+            Goal::AtLeast(limit) => {
+                let reached = report.figure_value(self.tree, self.case)?;
+                (reached, reached >= limit)
             }
         })
     }

@@ -1,19 +1,19 @@
-//! The trees that are captured: made up, but much like source code, and one real one.
+//! The trees that are captured: generated ones that resemble source code, and a real one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::scratch::{Scratch, failed};
+use super::scratch::{Scratch, io_failure};
 use crate::Failure;
 
-/// Which tree.
+/// The shape of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
-    /// So many made-up source files.
+    /// This many generated source files.
     Source(usize),
-    /// 10,000 of them and 30,000 ignored files besides.
+    /// 10,000 generated source files and 30,000 ignored files.
     Ignored,
-    /// Other people's crates.
+    /// Crates from cargo's registry.
     Real,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Makes the tree. `None` if that is not possible here.
-    pub(crate) fn make(shape: Shape, scratch: &Scratch) -> Result<Option<Tree>, Failure> {
-        let root = scratch.fresh(&format!("tree-{}", shape.name()));
+    /// Makes the tree; `None` if that is not possible on this machine.
+    pub(crate) fn create(shape: Shape, scratch: &Scratch) -> Result<Option<Tree>, Failure> {
+        let root = scratch.fresh_path(&format!("tree-{}", shape.name()));
         let mut random = Random(0x1234_5678_9abc_def1);
         let mut files = match shape {
             Shape::Source(count) => make_source(&root, count, &mut random)?,
@@ -64,20 +64,20 @@ impl Tree {
             },
         };
         files.sort();
-        // It is a workspace of its own, whatever repository it is made in.
+        // This makes it a workspace of its own, even if it is within a repository.
         let mark = root.join(".hg");
-        fs::create_dir_all(&mark).map_err(failed("create", &mark))?;
+        fs::create_dir_all(&mark).map_err(io_failure("create", &mark))?;
         rustix::fs::sync();
         Ok(Some(Tree { shape, root, files, random, edits: 0, next_edit: 0 }))
     }
 
-    /// Changes a line in so many files, each time in others.
-    pub(crate) fn edit(&mut self, count: usize) -> Result<(), Failure> {
+    /// Changes a line in this many files, each time in other ones.
+    pub(crate) fn edit_files(&mut self, count: usize) -> Result<(), Failure> {
         for _ in 0..count {
             // A prime step through all files.
             self.next_edit = (self.next_edit + 7_919) % self.files.len();
             let path = &self.files[self.next_edit];
-            let mut text = fs::read(path).map_err(failed("read", path))?;
+            let mut text = fs::read(path).map_err(io_failure("read", path))?;
             let at = self.random.below(text.len().max(1));
             let line_end = |from: usize| {
                 text[from..].iter().position(|byte| *byte == b'\n').map(|end| from + end + 1)
@@ -87,17 +87,17 @@ impl Tree {
             self.edits += 1;
             let line = format!("// {} {}\n", WORDS[self.random.below(WORDS.len())], self.edits);
             text.splice(start..end, line.into_bytes());
-            fs::write(path, text).map_err(failed("write", path))?;
+            fs::write(path, text).map_err(io_failure("write", path))?;
         }
         Ok(())
     }
 }
 
-/// A small generator (xorshift64*): the same trees everywhere.
+/// A small random number generator (xorshift64*). It makes the same trees on every machine.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
+    pub(crate) fn next_number(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -105,15 +105,15 @@ impl Random {
     }
 
     pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        (self.next_number() % limit as u64) as usize
     }
 
-    /// A length in bytes: half of all are below 3.5 KB, a few are far longer.
-    fn length(&mut self) -> usize {
+    /// Returns a length in bytes. Half of all are below 3.5 KB, a few are far longer.
+    fn random_length(&mut self) -> usize {
         self.log_normal(3_500.0, 1.0).clamp(40.0, 200_000.0) as usize
     }
 
-    /// A number around the median, more often below than above twice of it, rarely far above.
+    /// Returns a number around the median, rarely far above it.
     pub(crate) fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         // Twelve uniform numbers make a good enough normal one.
         let normal =
@@ -144,8 +144,8 @@ fn make_source(root: &Path, count: usize, random: &mut Random) -> Result<Vec<Pat
         let (word, extension) = (random.below(WORDS.len()), random.below(4));
         let extension = ["rs", "py", "ts", "go"][extension];
         let path = directory.join(format!("{}_{number}.{extension}", WORDS[word]));
-        let length = random.length();
-        fs::write(&path, source(length, random)).map_err(failed("write", &path))?;
+        let length = random.random_length();
+        fs::write(&path, make_source_text(length, random)).map_err(io_failure("write", &path))?;
         files.push(path);
     }
     Ok(files)
@@ -156,7 +156,7 @@ fn make_directories(
     count: usize,
     random: &mut Random,
 ) -> Result<Vec<PathBuf>, Failure> {
-    fs::create_dir_all(root).map_err(failed("create", root))?;
+    fs::create_dir_all(root).map_err(io_failure("create", root))?;
     let mut directories = vec![(root.to_owned(), 0)];
     while directories.len() < count {
         let (parent, depth) = &directories[random.below(directories.len())];
@@ -165,28 +165,28 @@ fn make_directories(
         }
         let name = format!("{}{}", WORDS[random.below(WORDS.len())], directories.len());
         let (path, depth) = (parent.join(name), depth + 1);
-        fs::create_dir(&path).map_err(failed("create", &path))?;
+        fs::create_dir(&path).map_err(io_failure("create", &path))?;
         directories.push((path, depth));
     }
     Ok(directories.into_iter().map(|(path, _)| path).collect())
 }
 
-/// What a package manager would put there.
+/// Makes files like those that a package manager installs.
 fn make_ignored(root: &Path, random: &mut Random) -> Result<(), Failure> {
     let ignore = root.join(".gitignore");
-    fs::write(&ignore, "node_modules/\n*.tmp\n").map_err(failed("write", &ignore))?;
+    fs::write(&ignore, "node_modules/\n*.tmp\n").map_err(io_failure("write", &ignore))?;
     let count = IGNORED_FILES / FILES_IN_DIRECTORY;
     let directories = make_directories(&root.join("node_modules"), count, random)?;
     for number in 0..IGNORED_FILES {
         let directory = &directories[random.below(directories.len())];
         let path = directory.join(format!("{}{number}.js", WORDS[random.below(WORDS.len())]));
-        fs::write(&path, source(600, random)).map_err(failed("write", &path))?;
+        fs::write(&path, make_source_text(600, random)).map_err(io_failure("write", &path))?;
     }
     Ok(())
 }
 
-/// Text that looks and compresses like source code: a file has its own small vocabulary.
-fn source(length: usize, random: &mut Random) -> Vec<u8> {
+/// Makes a text that looks and compresses like source code: a file has its own small vocabulary.
+fn make_source_text(length: usize, random: &mut Random) -> Vec<u8> {
     let names: Vec<String> = (0..12 + random.below(30))
         .map(|_| {
             let parts = 1 + random.below(3);
@@ -200,7 +200,7 @@ fn source(length: usize, random: &mut Random) -> Vec<u8> {
         // The smaller of two: some names are used far more often than others.
         let mut name = || names[random.below(names.len()).min(random.below(names.len()))].as_str();
         let (a, b, c) = (name(), name(), name());
-        let number = random.next();
+        let number = random.next_number();
         let margin = "    ".repeat(indent);
         let line = match number % 12 {
             0 if indent < 2 => {
@@ -244,7 +244,7 @@ fn copy_crates(root: &Path) -> Result<Option<Vec<PathBuf>>, Failure> {
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let Some(registry) = home.map(|home| home.join("registry/src")) else { return Ok(None) };
     let mut crates: Vec<PathBuf> =
-        entries(&registry).iter().flat_map(|index| entries(index)).collect();
+        list_entries(&registry).iter().flat_map(|index| list_entries(index)).collect();
     crates.sort();
     let mut files = Vec::new();
     for from in crates {
@@ -252,24 +252,24 @@ fn copy_crates(root: &Path) -> Result<Option<Vec<PathBuf>>, Failure> {
             break;
         }
         let to = root.join(from.file_name().unwrap_or_default());
-        copy(&from, &to, &mut files)?;
+        copy_files(&from, &to, &mut files)?;
     }
     Ok((files.len() > 500).then_some(files))
 }
 
-fn entries(directory: &Path) -> Vec<PathBuf> {
+fn list_entries(directory: &Path) -> Vec<PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-fn copy(from: &Path, to: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    let metadata = fs::symlink_metadata(from).map_err(failed("look at", from))?;
+fn copy_files(from: &Path, to: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let metadata = fs::symlink_metadata(from).map_err(io_failure("look at", from))?;
     if metadata.is_dir() {
-        fs::create_dir_all(to).map_err(failed("create", to))?;
-        for entry in entries(from) {
-            copy(&entry, &to.join(entry.file_name().unwrap_or_default()), files)?;
+        fs::create_dir_all(to).map_err(io_failure("create", to))?;
+        for entry in list_entries(from) {
+            copy_files(&entry, &to.join(entry.file_name().unwrap_or_default()), files)?;
         }
     } else if metadata.is_file() {
-        fs::copy(from, to).map_err(failed("copy", from))?;
+        fs::copy(from, to).map_err(io_failure("copy", from))?;
         files.push(to.to_owned());
     }
     Ok(())

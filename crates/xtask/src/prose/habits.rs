@@ -1,6 +1,6 @@
 //! Counts the habits in one source file.
 
-use super::lexer::{Kind, Piece, split};
+use super::lexer::{Kind, Piece, split_source};
 
 /// A habit of writing that is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn of(&self, habit: Habit) -> usize {
+    pub(crate) fn count_of(&self, habit: Habit) -> usize {
         self.occurrences.iter().filter(|occurrence| occurrence.habit == habit).count()
     }
 
@@ -80,9 +80,9 @@ impl Counts {
         self.files += 1;
         let lines = source.lines().count();
         if lines > LONG_FILE {
-            self.add(Habit::LongFile, file, 1, format!("{lines} lines"));
+            self.add_occurrence(Habit::LongFile, file, 1, format!("{lines} lines"));
         }
-        let pieces = split(source);
+        let pieces = split_source(source);
         self.add_docs(file, &pieces);
         self.add_nameless_actors(file, &pieces);
         self.add_functions(file, &pieces);
@@ -95,7 +95,7 @@ impl Counts {
         self.occurrences.extend_from_slice(&other.occurrences);
     }
 
-    fn add(&mut self, habit: Habit, file: &str, line: usize, text: String) {
+    fn add_occurrence(&mut self, habit: Habit, file: &str, line: usize, text: String) {
         self.occurrences.push(Occurrence { habit, file: file.to_owned(), line, text });
     }
 
@@ -105,13 +105,13 @@ impl Counts {
             let words: Vec<&str> = doc.split_whitespace().collect();
             let first = words.first().map(|word| letters_of(word).to_ascii_lowercase());
             if first.is_some_and(|first| QUESTION_WORDS.contains(&first.as_str())) {
-                self.add(Habit::QuestionDoc, file, line, doc.clone());
+                self.add_occurrence(Habit::QuestionDoc, file, line, doc.clone());
             }
             if words.len() <= 2 {
-                self.add(Habit::ShortDoc, file, line, doc.clone());
+                self.add_occurrence(Habit::ShortDoc, file, line, doc.clone());
             }
             if LEANING_STARTS.iter().any(|start| doc.starts_with(start)) {
-                self.add(Habit::LeaningDoc, file, line, doc);
+                self.add_occurrence(Habit::LeaningDoc, file, line, doc);
             }
         }
     }
@@ -127,7 +127,7 @@ impl Counts {
                     |word: &&str| NAMELESS_ACTORS.iter().any(|n| n.eq_ignore_ascii_case(word));
                 for _ in words.filter(is_nameless) {
                     let line = piece.line + offset;
-                    self.add(Habit::NamelessActor, file, line, text.trim().to_owned());
+                    self.add_occurrence(Habit::NamelessActor, file, line, text.trim().to_owned());
                 }
             }
         }
@@ -139,12 +139,17 @@ impl Counts {
             if !is_of_trait_impl {
                 self.named_functions += 1;
                 if !name.contains('_') {
-                    self.add(Habit::OneWordFunction, file, line, format!("fn {name}"));
+                    self.add_occurrence(Habit::OneWordFunction, file, line, format!("fn {name}"));
                 }
             }
             let lines = last_line - line + 1;
             if lines > LONG_FUNCTION {
-                self.add(Habit::LongFunction, file, line, format!("fn {name}, {lines} lines"));
+                self.add_occurrence(
+                    Habit::LongFunction,
+                    file,
+                    line,
+                    format!("fn {name}, {lines} lines"),
+                );
             }
         }
     }
@@ -181,7 +186,7 @@ struct Function<'s> {
     is_of_trait_impl: bool,
 }
 
-/// What a pair of braces is the body of.
+/// The item whose body a pair of braces is.
 #[derive(Clone, Copy)]
 enum Block {
     TraitImpl,

@@ -21,7 +21,7 @@ pub(crate) enum Kind<'s> {
 
 /// Splits a source file into its pieces. White space, numbers, characters and lifetimes are left
 /// out.
-pub(crate) fn split(source: &str) -> Vec<Piece<'_>> {
+pub(crate) fn split_source(source: &str) -> Vec<Piece<'_>> {
     let mut lexer = Lexer { rest: source, line: 1 };
     let mut pieces = Vec::new();
     while let Some(next) = lexer.rest.chars().next() {
@@ -42,13 +42,13 @@ impl<'s> Lexer<'s> {
     /// Consumes the next piece, and returns it if it is one that counts.
     fn next_piece(&mut self, next: char) -> Option<Kind<'s>> {
         if self.rest.starts_with("//") {
-            Some(self.line_comment())
+            Some(self.take_line_comment())
         } else if self.rest.starts_with("/*") {
-            Some(self.block_comment())
+            Some(self.take_block_comment())
         } else if let Some(hashes) = self.raw_string_hashes() {
-            Some(Kind::String(self.raw_string(hashes)))
+            Some(Kind::String(self.take_raw_string(hashes)))
         } else if next == '"' || self.rest.starts_with("b\"") || self.rest.starts_with("c\"") {
-            Some(Kind::String(self.string()))
+            Some(Kind::String(self.take_string()))
         } else if next == '\'' || self.rest.starts_with("b'") {
             self.skip_character_or_lifetime();
             None
@@ -75,7 +75,7 @@ impl<'s> Lexer<'s> {
         self.take(self.rest.find(|c| !belongs(c)).unwrap_or(self.rest.len()))
     }
 
-    fn line_comment(&mut self) -> Kind<'s> {
+    fn take_line_comment(&mut self) -> Kind<'s> {
         let text = self.take(self.rest.find('\n').unwrap_or(self.rest.len()));
         match text.strip_prefix("//!").or_else(|| text.strip_prefix("///")) {
             Some(doc) if !doc.starts_with('/') => Kind::Doc(doc),
@@ -83,7 +83,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    fn block_comment(&mut self) -> Kind<'s> {
+    fn take_block_comment(&mut self) -> Kind<'s> {
         let bytes = self.rest.as_bytes();
         let (mut depth, mut end) = (0, 0);
         while end < bytes.len() {
@@ -117,7 +117,7 @@ impl<'s> Lexer<'s> {
         quote.starts_with('"').then_some(after.len() - quote.len())
     }
 
-    fn raw_string(&mut self, hashes: usize) -> &'s str {
+    fn take_raw_string(&mut self, hashes: usize) -> &'s str {
         let start = self.rest.find('"').map_or(self.rest.len(), |quote| quote + 1);
         self.take(start);
         let end = format!("\"{}", "#".repeat(hashes));
@@ -126,7 +126,7 @@ impl<'s> Lexer<'s> {
         text
     }
 
-    fn string(&mut self) -> &'s str {
+    fn take_string(&mut self) -> &'s str {
         self.take(self.rest.find('"').map_or(self.rest.len(), |quote| quote + 1));
         let mut is_escaped = false;
         let end = self.rest.bytes().position(|byte| {

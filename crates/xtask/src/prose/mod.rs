@@ -32,9 +32,9 @@ pub(crate) fn report_prose(options: &[&str]) -> Result<(), Failure> {
         }
     }
     crates.sort_by(|one, other| one.name.cmp(&other.name));
-    print!("{}", report::table(&crates));
+    print!("{}", report::render_table(&crates));
     if !flags.is_empty() {
-        print!("{}", report::list(&crates));
+        print!("{}", report::render_list(&crates));
     }
     Ok(())
 }
@@ -74,7 +74,8 @@ fn is_test_file(file: &Path) -> bool {
     names.next().is_some_and(|name| name == "tests.rs") || names.any(|name| name == "tests")
 }
 
-/// Lists all Rust files below a path, sorted; build output and hidden directories do not count.
+/// Lists all Rust files below a path, sorted, without build output, hidden directories, and this
+/// module, which quotes everything that it counts.
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |path: &Path| {
         let path = path.display().to_string();
@@ -87,7 +88,10 @@ fn rust_files(root: &Path) -> Result<Vec<PathBuf>, Failure> {
             for entry in fs::read_dir(&path).map_err(failed(&path))? {
                 let entry = entry.map_err(failed(&path))?;
                 let name = entry.file_name();
-                if name != "target" && !name.to_string_lossy().starts_with('.') {
+                let is_skipped = name == "target"
+                    || name.to_string_lossy().starts_with('.')
+                    || entry.path().ends_with("xtask/src/prose");
+                if !is_skipped {
                     pending.push(entry.path());
                 }
             }

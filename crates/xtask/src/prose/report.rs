@@ -19,19 +19,19 @@ const HEADS: [&str; 10] = [
 ];
 
 /// Renders one row per crate, one for all of them together, and one for all without their tests.
-pub(crate) fn table(crates: &[CrateCounts]) -> String {
+pub(crate) fn render_table(crates: &[CrateCounts]) -> String {
     let (mut total, mut without_tests) = (Counts::default(), Counts::default());
     let mut out = String::new();
     write_row(&mut out, &HEADS.map(str::to_owned));
     for CrateCounts { name, code, tests } in crates {
         let mut both = code.clone();
         both.merge(tests);
-        write_row(&mut out, &cells(name, &both));
+        write_row(&mut out, &row_cells(name, &both));
         total.merge(&both);
         without_tests.merge(code);
     }
-    write_row(&mut out, &cells("total", &total));
-    write_row(&mut out, &cells("no tests", &without_tests));
+    write_row(&mut out, &row_cells("total", &total));
+    write_row(&mut out, &row_cells("no tests", &without_tests));
     out += "\nWhat…: share of doc comments that begin with What/Whether/Where/How/Which.\n\
             The same: doc comments that begin with The same/Likewise/As above.\n\
             nobody: somebody/nobody/anybody/whoever in comments and strings.\n\
@@ -41,23 +41,23 @@ pub(crate) fn table(crates: &[CrateCounts]) -> String {
     out
 }
 
-fn cells(name: &str, counts: &Counts) -> [String; 10] {
-    let count = |habit| counts.of(habit).to_string();
+fn row_cells(name: &str, counts: &Counts) -> [String; 10] {
+    let count = |habit| counts.count_of(habit).to_string();
     [
         name.to_owned(),
         counts.files.to_string(),
         counts.docs.to_string(),
-        share(counts.of(Habit::QuestionDoc), counts.docs),
+        format_share(counts.count_of(Habit::QuestionDoc), counts.docs),
         count(Habit::ShortDoc),
         count(Habit::LeaningDoc),
         count(Habit::NamelessActor),
-        share(counts.of(Habit::OneWordFunction), counts.named_functions),
+        format_share(counts.count_of(Habit::OneWordFunction), counts.named_functions),
         count(Habit::LongFunction),
         count(Habit::LongFile),
     ]
 }
 
-fn share(part: usize, whole: usize) -> String {
+fn format_share(part: usize, whole: usize) -> String {
     let percent = if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 };
     format!("{part} ({percent:.1} %)")
 }
@@ -73,7 +73,7 @@ fn write_row(out: &mut String, cells: &[String; 10]) {
 }
 
 /// Renders every place, by habit.
-pub(crate) fn list(crates: &[CrateCounts]) -> String {
+pub(crate) fn render_list(crates: &[CrateCounts]) -> String {
     let mut out = String::new();
     for habit in Habit::ALL {
         let counts = crates.iter().flat_map(|counts| [&counts.code, &counts.tests]);

@@ -2,7 +2,7 @@
 
 use super::CrateCounts;
 use super::habits::{Counts, Habit};
-use super::lexer::{Kind, split};
+use super::lexer::{Kind, split_source};
 use super::report;
 
 fn count(source: &str) -> Counts {
@@ -105,7 +105,7 @@ fn a_function_is_long_from_its_sixty_first_line() {
 #[test]
 fn braces_in_strings_comments_and_characters_do_not_count() {
     let source = "fn a_b() {\n let a = \"}\"; // }\n let b = '}'; let c = '\\''; let d = b'}';\n /* } /* } */ */\n let e: &'static str = r\"}\\\";\n}\nfn c_d() {}\n";
-    let functions: Vec<&str> = split(source)
+    let functions: Vec<&str> = split_source(source)
         .windows(2)
         .filter_map(|pair| match (&pair[0].kind, &pair[1].kind) {
             (Kind::Word("fn"), Kind::Word(name)) => Some(*name),
@@ -113,7 +113,8 @@ fn braces_in_strings_comments_and_characters_do_not_count() {
         })
         .collect();
     assert_eq!(functions, ["a_b", "c_d"]);
-    let braces = split(source).iter().filter(|piece| piece.kind == Kind::Symbol('}')).count();
+    let braces =
+        split_source(source).iter().filter(|piece| piece.kind == Kind::Symbol('}')).count();
     assert_eq!(braces, 2);
 }
 
@@ -130,12 +131,12 @@ fn the_report_has_totals_and_names_every_place() {
         code: count("/// What.\nfn run() {}\n"),
         tests: count("/// Opens the store.\nfn open_store() {}\n"),
     }];
-    let table = report::table(&crates);
+    let table = report::render_table(&crates);
     let row = |name: &str| table.lines().find(|line| line.starts_with(name)).expect("a row");
     assert!(row("one").contains("1 (50.0 %)"), "{table}");
     assert!(row("total").contains("1 (50.0 %)"), "{table}");
     assert!(row("no tests").contains("1 (100.0 %)"), "{table}");
-    let list = report::list(&crates);
+    let list = report::render_list(&crates);
     assert!(list.contains("one-word function name (1)\nlib.rs:2: fn run\n"), "{list}");
     assert!(!list.contains("open_store"), "{list}");
 }

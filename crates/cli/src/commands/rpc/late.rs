@@ -1,4 +1,4 @@
-//! Reports that take longer than their agent waits, and go on meanwhile.
+//! Reports that take longer than the agent waits, and are finished in threads of their own.
 
 use std::cell::RefCell;
 use std::thread::{self, JoinHandle};
@@ -6,14 +6,14 @@ use std::thread::{self, JoinHandle};
 use crate::context::Context;
 use crate::reporting::PendingReport;
 
-/// Those that are not known to be done.
+/// The threads that finish late reports.
 #[derive(Default)]
-pub(super) struct Late {
+pub(super) struct LateReports {
     running: RefCell<Vec<JoinHandle<()>>>,
 }
 
-impl Late {
-    /// Lets one go on.
+impl LateReports {
+    /// Finishes a report in a thread.
     pub(super) fn add(&self, pending: PendingReport, context: &Context) {
         let context = context.in_directory(&context.directory);
         let finish = move || {
@@ -26,10 +26,10 @@ impl Late {
         running.push(thread::spawn(finish));
     }
 
-    /// The process stays until all are done: a capture that is cut off is a missed one.
-    pub(super) fn wait(self) {
+    /// Waits until all reports are finished: a capture that is cut off would be missed.
+    pub(super) fn wait_for_all(self) {
         for work in self.running.into_inner() {
-            // What went wrong in it is noted by now.
+            // A failure has been noted already.
             let _ = work.join();
         }
     }

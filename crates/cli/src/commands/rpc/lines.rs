@@ -2,18 +2,18 @@
 
 use std::io::{self, BufRead, Read};
 
-/// A longer line is not read.
+/// The length of the longest line that is read.
 pub(super) const MAX_LINE: usize = 64 << 20;
 
-/// What came in.
+/// A line of input.
 pub(super) enum Line {
     Text(Vec<u8>),
     TooLong,
 }
 
-/// The next line, without its end; `None` at the end of the input. A line that is too long is
-/// skipped, and never held in memory.
-pub(super) fn next(input: &mut impl BufRead) -> io::Result<Option<Line>> {
+/// Reads the next line, without its end. Returns `None` at the end of the input. A line that is too
+/// long is skipped and not kept in memory.
+pub(super) fn read_line(input: &mut impl BufRead) -> io::Result<Option<Line>> {
     let mut line = Vec::new();
     let most = MAX_LINE as u64 + 1;
     if input.by_ref().take(most).read_until(b'\n', &mut line)? == 0 {

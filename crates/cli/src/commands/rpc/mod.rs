@@ -1,4 +1,4 @@
-//! `takeback rpc`: everything that an agent needs, for as long as it runs.
+//! `takeback rpc`: serves an agent for as long as it runs.
 //!
 //! Requests come in on standard input, one per line, and are answered in order on standard output,
 //! which carries nothing else.
@@ -28,7 +28,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use takeback_tree::AnyPath;
 
-use self::late::Late;
+use self::late::LateReports;
 use self::lines::{Line, MAX_LINE};
 use self::params::Params;
 use self::protocol::{Answer, Error, Request};
@@ -59,12 +59,12 @@ pub(crate) struct Arguments {}
 /// The time without a request after which the server closes the ledger.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// What wakes the server.
+/// An event that wakes the server.
 enum Event {
     Line(Line),
-    /// There will be no more lines, or they cannot be read.
+    /// The input has ended, or cannot be read.
     End(io::Result<()>),
-    /// Somebody wants it to end.
+    /// A signal asked the process to end.
     Stop,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
             Err(RecvTimeoutError::Disconnected) => break,
         };
         let response = match event {
-            // Lines that nobody has begun with are as good as not sent.
+            // After a signal, lines that wait are not served.
             _ if stopped.load(Ordering::SeqCst) => break,
             Event::Stop => break,
             Event::End(end) => {
@@ -99,24 +99,24 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
             Event::Line(line) => server.answer(&line),
         };
         if let Some(response) = response
-            && let Err(error) = send(&response)
+            && let Err(error) = send_line(&response)
         {
             ended = Err(error);
             break;
         }
         background::reap_children();
     }
-    server.late.wait();
+    server.late.wait_for_all();
     match ended {
-        // The agent is gone: there is nobody to tell.
+        // The agent is gone, which is a normal end.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(Failure::new("the agent cannot be talked to").because(&error)),
+        Err(error) => Err(Failure::new("cannot talk to the agent").because(&error)),
         Ok(()) => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Whoever asks is answered first; whoever asks again does not want to wait. What is cut off then
-/// is put right by the next command, as always.
+/// Ends the server on a signal, after the request that it serves. A second signal ends the process
+/// at once; the next command recovers from that.
 fn end_on_signals(sender: SyncSender<Event>, stopped: Arc<AtomicBool>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::spawn(move || {
@@ -124,7 +124,7 @@ fn end_on_signals(sender: SyncSender<Event>, stopped: Arc<AtomicBool>) -> io::Re
             if stopped.swap(true, Ordering::SeqCst) {
                 let _ = emulate_default_handler(signal);
             }
-            // If it is full, what is in it wakes the server.
+            // If the channel is full, the event in it wakes the server.
             let _ = sender.try_send(Event::Stop);
         }
     });
@@ -134,7 +134,7 @@ fn end_on_signals(sender: SyncSender<Event>, stopped: Arc<AtomicBool>) -> io::Re
 fn read_lines(sender: &SyncSender<Event>) {
     let mut input = io::stdin().lock();
     loop {
-        let event = match lines::next(&mut input) {
+        let event = match lines::read_line(&mut input) {
             Ok(Some(line)) => Event::Line(line),
             Ok(None) => Event::End(Ok(())),
             Err(error) => Event::End(Err(error)),
@@ -146,7 +146,7 @@ fn read_lines(sender: &SyncSender<Event>) {
     }
 }
 
-fn send(response: &str) -> io::Result<()> {
+fn send_line(response: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();
     output.write_all(response.as_bytes())?;
     output.write_all(b"\n")?;
@@ -158,16 +158,17 @@ struct Server {
     context: RefCell<Context>,
     /// The files that what is open was made from.
     stamp: Cell<Option<Stamp>>,
-    late: Late,
+    late: LateReports,
 }
 
-/// What tells whether another process replaced the configuration or the store.
+/// The identity of the configuration and of the store, which changes if another process replaces
+/// them.
 type Stamp = [Option<(u64, i64, i64, u64)>; 2];
 
 impl Server {
     fn new(context: &Context) -> Server {
         let context = RefCell::new(context.in_directory(&context.directory));
-        Server { context, stamp: Cell::new(None), late: Late::default() }
+        Server { context, stamp: Cell::new(None), late: LateReports::default() }
     }
 
     fn answer(&self, line: &Line) -> Option<String> {
@@ -179,7 +180,7 @@ impl Server {
     }
 
     fn serve(&self, request: &Request) -> Answer {
-        let Some(method) = methods::find(&request.method) else {
+        let Some(method) = methods::find_method(&request.method) else {
             return Err(Error::no_such_method(&request.method));
         };
         let mut params = Params::read(request.params.as_deref())?;

@@ -1,4 +1,4 @@
-//! The parameters of a method, each taken by its name: what is wrong with one names it.
+//! The parameters of a method, taken by name. An error names the parameter.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::protocol::Error;
 
-/// A name that an agent gives: a text, or a number as one.
+/// A name that an agent gives to a session, turn or call: a text, or a number.
 #[derive(Deserialize)]
 #[serde(from = "Named")]
 pub(super) struct Name(pub(super) String);
@@ -30,10 +30,10 @@ impl From<Named> for Name {
     }
 }
 
-/// What is left of them.
+/// The parameters that have not been taken yet.
 pub(super) struct Params {
     fields: BTreeMap<String, Box<RawValue>>,
-    /// Those that were asked for.
+    /// The names of all parameters of the method so far.
     known: Vec<&'static str>,
 }
 
@@ -41,16 +41,17 @@ impl Params {
     pub(super) fn read(params: Option<&RawValue>) -> Result<Params, Error> {
         let fields =
             params.map_or(Ok(BTreeMap::new()), |params| serde_json::from_str(params.get()));
-        let fields = fields.map_err(|_| Error::invalid_params("params have names: an object"))?;
+        let fields = fields
+            .map_err(|_| Error::invalid_params("params must be an object with named parameters"))?;
         Ok(Params { fields, known: Vec::new() })
     }
 
-    /// Takes one. Null is as good as none.
+    /// Takes an optional parameter. Null counts as missing.
     pub(super) fn optional<T: DeserializeOwned>(
         &mut self,
         name: &'static str,
     ) -> Result<Option<T>, Error> {
-        self.take(name).map_or(Ok(None), |raw| typed(name, &raw))
+        self.take_raw(name).map_or(Ok(None), |raw| parse_value(name, &raw))
     }
 
     pub(super) fn required<T: DeserializeOwned>(&mut self, name: &'static str) -> Result<T, Error> {
@@ -58,7 +59,7 @@ impl Params {
         self.optional(name)?.ok_or_else(missing)
     }
 
-    /// One that has a value if nobody gives it.
+    /// Takes a parameter that has a default.
     pub(super) fn or_default<T: DeserializeOwned + Default>(
         &mut self,
         name: &'static str,
@@ -66,39 +67,39 @@ impl Params {
         Ok(self.optional(name)?.unwrap_or_default())
     }
 
-    /// Takes one that has to be of a type, as it stands there.
-    pub(super) fn raw<T: DeserializeOwned>(
+    /// Takes the JSON of an optional parameter, which must be of the type `T`.
+    pub(super) fn take_checked<T: DeserializeOwned>(
         &mut self,
         name: &'static str,
     ) -> Result<Option<Box<RawValue>>, Error> {
-        let Some(raw) = self.take(name) else { return Ok(None) };
-        typed::<T>(name, &raw)?;
+        let Some(raw) = self.take_raw(name) else { return Ok(None) };
+        parse_value::<T>(name, &raw)?;
         Ok(Some(raw))
     }
 
-    /// Takes one that may be anything, as it stands there.
-    pub(super) fn take(&mut self, name: &'static str) -> Option<Box<RawValue>> {
+    /// Takes the JSON of an optional parameter of any type.
+    pub(super) fn take_raw(&mut self, name: &'static str) -> Option<Box<RawValue>> {
         self.known.push(name);
         self.fields.remove(name)
     }
 
-    /// There must be no others: a name that is misspelt would do something else than is meant.
+    /// Fails if a parameter is left: a misspelt name must not be ignored.
     pub(super) fn end(self) -> Result<(), Error> {
         match self.fields.keys().next() {
             None => Ok(()),
             Some(unknown) => {
                 let known = self.known.join(", ");
                 Err(Error::invalid_params(format!(
-                    "{unknown} is not known here; there are: {known}"
+                    "unknown parameter {unknown}; the parameters are {known}"
                 )))
             }
         }
     }
 }
 
-fn typed<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<Option<T>, Error> {
-    // By way of a value, so that errors do not speak of lines and columns.
+fn parse_value<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<Option<T>, Error> {
+    // Parsing a value first keeps lines and columns out of the message.
     let value = serde_json::from_str::<Value>(raw.get());
-    let typed = value.and_then(serde_json::from_value::<Option<T>>);
-    typed.map_err(|error| Error::invalid_params(format!("{name}: {error}")))
+    let parsed = value.and_then(serde_json::from_value::<Option<T>>);
+    parsed.map_err(|error| Error::invalid_params(format!("{name}: {error}")))
 }

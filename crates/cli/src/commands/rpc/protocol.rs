@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0: what a line asks for, and the line that answers it.
+//! JSON-RPC 2.0: parses a line into requests, and formats the line that answers it.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
-/// Our own: it did not work, and `data` says why and what to do.
+/// A code of takeback: the operation failed; `data` has the causes and a hint.
 const FAILED: i64 = -32000;
-/// Our own: the plan is not what was shown.
+/// A code of takeback: the plan differs from the one that was shown.
 const CHANGED: i64 = -32001;
-/// Our own: something is in the way of a rollback.
+/// A code of takeback: something is in the way of a rollback.
 const BLOCKED: i64 = -32002;
 
-/// What a method gives.
+/// The result of a method, as JSON, or its error.
 pub(super) type Answer = Result<Box<RawValue>, Error>;
 
-/// What a method gives, as it is sent.
+/// Makes the answer of a method from its result.
 pub(super) fn answer(result: &impl Serialize) -> Answer {
     Ok(to_raw_value(result).expect("plain data becomes JSON"))
 }
 
-/// Why there is no result.
+/// The error of a request.
 #[derive(Debug, Serialize)]
 pub(super) struct Error {
     code: i64,
@@ -48,27 +48,27 @@ impl Error {
 
     pub(super) fn no_such_method(method: &str) -> Error {
         Error {
-            data: Some(serde_json::json!({ "hint": "`initialize` lists them" })),
-            ..Error::new(METHOD_NOT_FOUND, format!("there is no method {method:?}"))
+            data: Some(serde_json::json!({ "hint": "`initialize` lists the methods" })),
+            ..Error::new(METHOD_NOT_FOUND, format!("unknown method {method:?}"))
         }
     }
 
     pub(super) fn internal() -> Error {
-        Error::new(INTERNAL_ERROR, "something went wrong inside: please report this")
+        Error::new(INTERNAL_ERROR, "takeback crashed: please report this as a bug")
     }
 
-    /// `now`: what would be done by now.
+    /// Makes the error for an outdated digest. `now` is the new plan.
     pub(super) fn changed(now: &impl Serialize) -> Error {
-        let hint = "nothing was changed; look at the new plan and repeat with its digest";
+        let hint = "nothing was changed; check the new plan and repeat with its digest";
         Error {
             data: Some(serde_json::json!({ "hint": hint, "now": now })),
-            ..Error::new(CHANGED, "this is not what the plan says any more")
+            ..Error::new(CHANGED, "the plan is out of date")
         }
     }
 
-    /// `plan`: what would have been done; it says what is in the way.
+    /// Makes the error for a blocked plan, which names what is in the way.
     pub(super) fn blocked(plan: &impl Serialize) -> Error {
-        let hint = "move what is in the way and repeat";
+        let hint = "move what is in the way, then repeat";
         Error {
             data: Some(serde_json::json!({ "hint": hint, "plan": plan })),
             ..Error::new(BLOCKED, "nothing was changed: something is in the way")
@@ -91,11 +91,11 @@ pub(super) struct Request {
     pub(super) params: Option<Box<RawValue>>,
 }
 
-/// What is sent back.
+/// The answer to a request, as it is sent.
 #[derive(Serialize)]
 struct Response {
     jsonrpc: &'static str,
-    /// As it came; null if none can be told.
+    /// The id of the request; null if the request has no valid one.
     id: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Box<RawValue>>,
@@ -113,32 +113,33 @@ impl Response {
     }
 }
 
-/// Answers one line; `None` if it wants no answer. Requests of a batch are served one by one.
+/// Answers a line. Requests of a batch are served one by one. Returns `None` if the line has only
+/// notifications.
 pub(super) fn answer_line(
     line: &[u8],
     mut serve: impl FnMut(&Request) -> Answer,
 ) -> Option<String> {
-    let values = match read(line) {
+    let values = match parse_line(line) {
         Ok(values) => values,
-        Err(error) => return Some(text(&Response::new(None, Err(error)))),
+        Err(error) => return Some(to_line(&Response::new(None, Err(error)))),
     };
     match values {
-        Values::One(value) => respond(&value, &mut serve).as_ref().map(text),
+        Values::One(value) => respond(&value, &mut serve).as_ref().map(to_line),
         Values::Batch(values) => {
             let answers = values.iter().filter_map(|value| respond(value, &mut serve));
             let answers: Vec<Response> = answers.collect();
-            (!answers.is_empty()).then(|| text(&answers))
+            (!answers.is_empty()).then(|| to_line(&answers))
         }
     }
 }
 
 /// Answers a line that is too long to be read.
 pub(super) fn answer_too_long(limit: usize) -> String {
-    let message = format!("a line has at most {limit} bytes");
-    text(&Response::new(None, Err(Error::new(INVALID_REQUEST, message))))
+    let message = format!("the line is longer than {limit} bytes");
+    to_line(&Response::new(None, Err(Error::new(INVALID_REQUEST, message))))
 }
 
-fn text(response: &impl Serialize) -> String {
+fn to_line(response: &impl Serialize) -> String {
     serde_json::to_string(response).expect("plain data becomes JSON")
 }
 
@@ -147,8 +148,8 @@ enum Values {
     Batch(Vec<Box<RawValue>>),
 }
 
-/// What a line has, each value as it stands there: how deep it goes does not matter.
-fn read(line: &[u8]) -> Result<Values, Error> {
+/// Splits a line into values without parsing them, so that their depth does not matter.
+fn parse_line(line: &[u8]) -> Result<Values, Error> {
     let unreadable = |error: serde_json::Error| Error::new(PARSE_ERROR, error.to_string());
     let line = std::str::from_utf8(line)
         .map_err(|error| Error::new(PARSE_ERROR, format!("not UTF-8: {error}")))?;
@@ -156,14 +157,14 @@ fn read(line: &[u8]) -> Result<Values, Error> {
         return serde_json::from_str(line).map(Values::One).map_err(unreadable);
     }
     match serde_json::from_str::<Vec<Box<RawValue>>>(line).map_err(unreadable)? {
-        values if values.is_empty() => Err(Error::new(INVALID_REQUEST, "a batch without requests")),
+        values if values.is_empty() => Err(Error::new(INVALID_REQUEST, "an empty batch")),
         values => Ok(Values::Batch(values)),
     }
 }
 
-/// `None`: a notification, or something that belongs to one.
+/// Serves one value of a line. Returns `None` for a notification.
 fn respond(value: &RawValue, serve: &mut impl FnMut(&Request) -> Answer) -> Option<Response> {
-    match Request::read(value) {
+    match Request::parse(value) {
         Ok(request) => {
             let answer = serve(&request);
             request.id.map(|id| Response::new(Some(id), answer))
@@ -173,27 +174,27 @@ fn respond(value: &RawValue, serve: &mut impl FnMut(&Request) -> Answer) -> Opti
 }
 
 impl Request {
-    /// On an error: the id, if one can be told, and what is wrong.
-    fn read(value: &RawValue) -> Result<Request, (Option<Box<RawValue>>, &'static str)> {
+    /// Parses a request. An error comes with the id, if the request has a valid one.
+    fn parse(value: &RawValue) -> Result<Request, (Option<Box<RawValue>>, &'static str)> {
         let Ok(mut fields) = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(value.get())
         else {
-            return Err((None, "a request is an object"));
+            return Err((None, "a request must be an object"));
         };
         let id = fields.remove("id");
         if !id.as_deref().is_none_or(is_id) {
-            return Err((None, "`id` is a text, a number or null"));
+            return Err((None, "`id` must be a text, a number or null"));
         }
         let word =
             |name: &str| -> Option<String> { serde_json::from_str(fields.get(name)?.get()).ok() };
         if word("jsonrpc").as_deref() != Some("2.0") {
-            return Err((id, "`jsonrpc` is not \"2.0\""));
+            return Err((id, "`jsonrpc` must be \"2.0\""));
         }
         let Some(method) = word("method") else {
-            return Err((id, "`method` is missing, or no text"));
+            return Err((id, "`method` must be a text"));
         };
         let params = fields.remove("params").filter(|params| params.get() != "null");
         if params.as_ref().is_some_and(|params| !params.get().starts_with(['{', '['])) {
-            return Err((id, "`params` is no object"));
+            return Err((id, "`params` must be an object"));
         }
         Ok(Request { id, method, params })
     }
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(line: &str, expected: &str) {
+    fn assert_answer(line: &str, expected: &str) {
         let serve = |request: &Request| match request.method.as_str() {
             "echo" => answer(&request.params),
             method => Err(Error::no_such_method(method)),
@@ -227,46 +228,49 @@ mod tests {
             ["1", "-1.50e400", r#""a\ud800""#, "null", "123456789012345678901234567890", r#""""#]
         {
             let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"echo","params":{{}}}}"#);
-            check(&line, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+            assert_answer(&line, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
         }
         for id in ["{}", "[1]", "true"] {
             let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"echo"}}"#);
-            check(&line, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"#);
+            assert_answer(&line, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"#);
         }
     }
 
     #[test]
-    fn what_is_no_request_says_so() {
+    fn a_malformed_request_gets_an_error() {
         let error = |id: &str, code: i64| {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":""#)
         };
-        check("{", &error("null", -32700));
-        check("{} {}", &error("null", -32700));
-        check("[1", &error("null", -32700));
-        check("[]", &error("null", -32600));
-        check("7", &error("null", -32600));
-        check(r#"{"id":3}"#, &error("3", -32600));
-        check(r#"{"jsonrpc":"1.0","id":3,"method":"echo"}"#, &error("3", -32600));
-        check(r#"{"jsonrpc":"2.0","id":3,"method":7}"#, &error("3", -32600));
-        check(r#"{"jsonrpc":"2.0","id":3,"method":"echo","params":7}"#, &error("3", -32600));
-        check(r#"{"jsonrpc":"2.0","id":3,"method":"no"}"#, &error("3", -32601));
+        assert_answer("{", &error("null", -32700));
+        assert_answer("{} {}", &error("null", -32700));
+        assert_answer("[1", &error("null", -32700));
+        assert_answer("[]", &error("null", -32600));
+        assert_answer("7", &error("null", -32600));
+        assert_answer(r#"{"id":3}"#, &error("3", -32600));
+        assert_answer(r#"{"jsonrpc":"1.0","id":3,"method":"echo"}"#, &error("3", -32600));
+        assert_answer(r#"{"jsonrpc":"2.0","id":3,"method":7}"#, &error("3", -32600));
+        assert_answer(
+            r#"{"jsonrpc":"2.0","id":3,"method":"echo","params":7}"#,
+            &error("3", -32600),
+        );
+        assert_answer(r#"{"jsonrpc":"2.0","id":3,"method":"no"}"#, &error("3", -32601));
     }
 
     #[test]
     fn notifications_have_no_answer_and_batches_have_one_each() {
-        check(r#"{"jsonrpc":"2.0","method":"echo"}"#, "");
-        check(r#"{"jsonrpc":"2.0","method":"no"}"#, "");
-        check(r#"[{"jsonrpc":"2.0","method":"no"},{"jsonrpc":"2.0","method":"echo"}]"#, "");
-        check(
+        assert_answer(r#"{"jsonrpc":"2.0","method":"echo"}"#, "");
+        assert_answer(r#"{"jsonrpc":"2.0","method":"no"}"#, "");
+        assert_answer(r#"[{"jsonrpc":"2.0","method":"no"},{"jsonrpc":"2.0","method":"echo"}]"#, "");
+        assert_answer(
             r#" [{"jsonrpc":"2.0","id":2,"method":"echo","params":[]},{"jsonrpc":"2.0","method":"echo"},1]"#,
             r#"[{"jsonrpc":"2.0","id":2,"result":[]},{"jsonrpc":"2.0","id":null,"error":{"code":-32600"#,
         );
     }
 
     #[test]
-    fn depth_is_no_matter() {
+    fn deep_values_are_passed_through() {
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-        check(
+        assert_answer(
             &format!(r#"{{"jsonrpc":"2.0","id":1,"method":"echo","params":{{"a":{deep}}}}}"#),
             r#"{"jsonrpc":"2.0","id":1,"result":{"a":[["#,
         );

@@ -1,12 +1,12 @@
-//! Messages that are made up, but much like those of coding agents: English with words as frequent
-//! as they are in English, Chinese, Japanese and Korean, source code, logs, tool calls.
+//! Generates messages that resemble those of coding agents: English with words as frequent as in
+//! real texts, Chinese, Japanese and Korean, source code, logs, tool calls.
 
 use serde_json::{Value, json};
 
 use super::languages::{Language, Vocabulary};
 use crate::bench::trees::Random;
 
-/// A message, as all contenders get it.
+/// A message in the form that all contenders get.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) session: String,
@@ -18,14 +18,14 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// How many bytes of text it has.
-    pub(crate) fn length(&self) -> usize {
+    /// The number of bytes of its text.
+    pub(crate) fn text_length(&self) -> usize {
         self.content.as_ref().map_or(0, String::len)
             + self.tool_name.map_or(0, str::len)
             + self.tool_calls.as_ref().map_or(0, |calls| calls.to_string().len())
     }
 
-    pub(crate) fn json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "session": self.session,
             "role": self.role,
@@ -37,14 +37,14 @@ impl Message {
     }
 }
 
-/// Conversations that go on at the same time.
+/// The number of conversations at the same time.
 const AT_ONCE: usize = 4;
 
-/// About how many messages a conversation has.
+/// The average number of messages in a conversation.
 const IN_SESSION: usize = 200;
 
-/// Of a hundred conversations, so many are in a language without spaces, or in Korean; half of
-/// their messages are code and logs.
+/// The percentage of conversations in Chinese, Japanese or Korean. Half of their messages are code
+/// and logs.
 const FOREIGN: usize = 33;
 
 /// An endless stream of messages, always the same.
@@ -60,11 +60,11 @@ struct Conversation {
     session: String,
     language: Language,
     left: usize,
-    next: Next,
+    next: NextMessage,
 }
 
-/// What is said next.
-enum Next {
+/// The message that comes next in a conversation.
+enum NextMessage {
     User,
     Assistant,
     Result { tool: &'static str, call: String },
@@ -79,15 +79,15 @@ impl Corpus {
         let vocabulary = Vocabulary::new(&mut random);
         let mut corpus =
             Corpus { random, vocabulary, conversations: Vec::new(), sessions: 0, calls: 0 };
-        corpus.conversations = (0..AT_ONCE).map(|_| corpus.conversation()).collect();
+        corpus.conversations = (0..AT_ONCE).map(|_| corpus.start_conversation()).collect();
         corpus
     }
 
-    pub(crate) fn take(&mut self, count: usize) -> Vec<Message> {
-        (0..count).map(|_| self.message()).collect()
+    pub(crate) fn take_messages(&mut self, count: usize) -> Vec<Message> {
+        (0..count).map(|_| self.next_message()).collect()
     }
 
-    fn conversation(&mut self) -> Conversation {
+    fn start_conversation(&mut self) -> Conversation {
         self.sessions += 1;
         let language = match self.random.below(100) {
             foreign if foreign < FOREIGN => {
@@ -99,19 +99,19 @@ impl Corpus {
             session: format!("bench:{:06}", self.sessions),
             language,
             left: IN_SESSION / 2 + self.random.below(IN_SESSION),
-            next: Next::User,
+            next: NextMessage::User,
         }
     }
 
-    fn message(&mut self) -> Message {
+    pub(crate) fn next_message(&mut self) -> Message {
         let turn = self.random.below(AT_ONCE);
         if self.conversations[turn].left == 0 {
-            self.conversations[turn] = self.conversation();
+            self.conversations[turn] = self.start_conversation();
         }
         let conversation = &mut self.conversations[turn];
         conversation.left -= 1;
         let (session, language) = (conversation.session.clone(), conversation.language);
-        let said = std::mem::replace(&mut conversation.next, Next::Assistant);
+        let said = std::mem::replace(&mut conversation.next, NextMessage::Assistant);
         let message = Message {
             session,
             role: "user",
@@ -121,109 +121,110 @@ impl Corpus {
             tool_calls: None,
         };
         match said {
-            Next::User => Message { content: Some(self.question(language)), ..message },
-            Next::Result { tool, call } => Message {
+            NextMessage::User => Message { content: Some(self.make_question(language)), ..message },
+            NextMessage::Result { tool, call } => Message {
                 role: "tool",
-                content: Some(self.result(tool)),
+                content: Some(self.make_result(tool)),
                 tool_name: Some(tool),
                 tool_call_id: Some(call),
                 ..message
             },
-            Next::Assistant if self.random.below(100) < 68 => {
-                let (tool, call, calls) = self.call();
-                self.conversations[turn].next = Next::Result { tool, call };
+            NextMessage::Assistant if self.random.below(100) < 68 => {
+                let (tool, call, calls) = self.make_call();
+                self.conversations[turn].next = NextMessage::Result { tool, call };
                 let says_why = self.random.below(100) < 40;
-                let content = says_why.then(|| self.prose(language, 140.0, 0.7));
+                let content = says_why.then(|| self.make_prose(language, 140.0, 0.7));
                 Message { role: "assistant", content, tool_calls: Some(calls), ..message }
             }
-            Next::Assistant => {
-                self.conversations[turn].next = Next::User;
-                Message { role: "assistant", content: Some(self.answer(language)), ..message }
+            NextMessage::Assistant => {
+                self.conversations[turn].next = NextMessage::User;
+                Message { role: "assistant", content: Some(self.make_answer(language)), ..message }
             }
         }
     }
 
-    /// A length in bytes. Once in five hundred times it is a whole file or a long log.
-    fn length(&mut self, median: f64, sigma: f64) -> usize {
+    /// Returns a length in bytes. Once in five hundred times it is that of a whole file or a long log.
+    fn random_length(&mut self, median: f64, sigma: f64) -> usize {
         if self.random.below(500) == 0 {
             return 20_000 + self.random.below(80_000);
         }
         self.random.log_normal(median, sigma).clamp(10.0, 50_000.0) as usize
     }
 
-    fn prose(&mut self, language: Language, median: f64, sigma: f64) -> String {
+    fn make_prose(&mut self, language: Language, median: f64, sigma: f64) -> String {
         let length = self.random.log_normal(median, sigma).clamp(10.0, 20_000.0) as usize;
         let mut text = String::with_capacity(length + 100);
         while text.len() < length {
-            self.vocabulary.sentence(language, &mut self.random, &mut text);
+            self.vocabulary.push_sentence(language, &mut self.random, &mut text);
         }
         text
     }
 
-    fn question(&mut self, language: Language) -> String {
-        let mut text = self.prose(language, 130.0, 0.9);
+    fn make_question(&mut self, language: Language) -> String {
+        let mut text = self.make_prose(language, 130.0, 0.9);
         if self.random.below(3) == 0 {
-            text += &format!(" {}", self.path());
+            text += &format!(" {}", self.make_path());
         }
         text
     }
 
-    fn answer(&mut self, language: Language) -> String {
-        let mut text = self.prose(language, 520.0, 0.8);
+    fn make_answer(&mut self, language: Language) -> String {
+        let mut text = self.make_prose(language, 520.0, 0.8);
         if self.random.below(3) == 0 {
-            let length = self.length(400.0, 0.8).min(4_000);
+            let length = self.random_length(400.0, 0.8).min(4_000);
             text += "\n\n```rust\n";
-            text += &self.lines(length, Corpus::code_line);
+            text += &self.make_lines(length, Corpus::make_code_line);
             text += "```\n";
         }
         text
     }
 
-    fn call(&mut self) -> (&'static str, String, Value) {
+    fn make_call(&mut self) -> (&'static str, String, Value) {
         let tool = TOOLS[self.random.below(TOOLS.len())];
         self.calls += 1;
-        let id = format!("call_{:08x}{:06}", self.random.next() as u32, self.calls);
+        let id = format!("call_{:08x}{:06}", self.random.next_number() as u32, self.calls);
         let arguments = match tool {
-            "terminal" => json!({ "command": self.command() }),
+            "terminal" => json!({ "command": self.make_command() }),
             "write_file" => {
-                let length = self.length(500.0, 0.9);
-                json!({ "path": self.path(), "content": self.lines(length, Corpus::code_line) })
+                let length = self.random_length(500.0, 0.9);
+                json!({ "path": self.make_path(), "content": self.make_lines(length, Corpus::make_code_line) })
             }
             "patch" => {
-                let (old, new) = (self.lines(120, Corpus::code_line), self.code_line());
-                json!({ "path": self.path(), "old_string": old, "new_string": new })
+                let (old, new) =
+                    (self.make_lines(120, Corpus::make_code_line), self.make_code_line());
+                json!({ "path": self.make_path(), "old_string": old, "new_string": new })
             }
-            "read_file" => json!({ "path": self.path(), "offset": self.random.below(400) }),
-            _ => json!({ "query": self.identifier(), "limit": 20 }),
+            "read_file" => json!({ "path": self.make_path(), "offset": self.random.below(400) }),
+            _ => json!({ "query": self.make_identifier(), "limit": 20 }),
         };
         let function = json!({ "name": tool, "arguments": arguments.to_string() });
         (tool, id.clone(), json!([{ "id": id, "type": "function", "function": function }]))
     }
 
-    fn result(&mut self, tool: &str) -> String {
+    fn make_result(&mut self, tool: &str) -> String {
         match tool {
-            "write_file" | "patch" => format!("ok: wrote {} bytes to {}", 512, self.path()),
+            "write_file" | "patch" => format!("ok: wrote {} bytes to {}", 512, self.make_path()),
             "read_file" => {
-                let length = self.length(900.0, 1.1);
-                self.lines(length, Corpus::code_line)
+                let length = self.random_length(900.0, 1.1);
+                self.make_lines(length, Corpus::make_code_line)
             }
             "search_files" => {
-                let length = self.length(500.0, 1.1);
-                self.lines(length, Corpus::found_line)
+                let length = self.random_length(500.0, 1.1);
+                self.make_lines(length, Corpus::make_found_line)
             }
             "web_search" => {
-                let mut text = self.prose(Language::English, 700.0, 0.8);
-                text += &format!("\nhttps://docs.{}.org/{}\n", self.word(), self.path());
+                let mut text = self.make_prose(Language::English, 700.0, 0.8);
+                text += &format!("\nhttps://docs.{}.org/{}\n", self.pick_word(), self.make_path());
                 text
             }
             _ => {
-                let length = self.length(700.0, 1.2);
-                self.lines(length, Corpus::log_line)
+                let length = self.random_length(700.0, 1.2);
+                self.make_lines(length, Corpus::make_log_line)
             }
         }
     }
 
-    fn lines(&mut self, length: usize, line: fn(&mut Corpus) -> String) -> String {
+    fn make_lines(&mut self, length: usize, line: fn(&mut Corpus) -> String) -> String {
         let mut text = String::with_capacity(length + 100);
         while text.len() < length {
             text += &line(self);
@@ -232,78 +233,107 @@ impl Corpus {
         text
     }
 
-    fn word(&mut self) -> String {
-        self.vocabulary.noun(&mut self.random).to_owned()
+    fn pick_word(&mut self) -> String {
+        self.vocabulary.pick_noun(&mut self.random).to_owned()
     }
 
-    fn identifier(&mut self) -> String {
-        let (a, b) = (self.word(), self.word());
+    fn make_identifier(&mut self) -> String {
+        let (a, b) = (self.pick_word(), self.pick_word());
         match self.random.below(5) {
             0 => a,
-            1 => a + &capitalized(&b),
-            2 => capitalized(&a) + &capitalized(&b),
+            1 => a + &capitalize(&b),
+            2 => capitalize(&a) + &capitalize(&b),
             _ => format!("{a}_{b}"),
         }
     }
 
-    fn path(&mut self) -> String {
+    fn make_path(&mut self) -> String {
         let folder = ["src", "crates/core/src", "tests", "lib", "app/models"][self.random.below(5)];
         let extension = ["rs", "py", "ts", "go", "md", "json"][self.random.below(6)];
         match self.random.below(4) {
             0 => format!("{folder}/main.{extension}"),
-            1 => format!("{folder}/{}/{}.{extension}", self.word(), self.word()),
-            _ => format!("{folder}/{}_{}.{extension}", self.word(), self.word()),
+            1 => format!("{folder}/{}/{}.{extension}", self.pick_word(), self.pick_word()),
+            _ => format!("{folder}/{}_{}.{extension}", self.pick_word(), self.pick_word()),
         }
     }
 
-    fn command(&mut self) -> String {
+    fn make_command(&mut self) -> String {
         match self.random.below(4) {
-            0 => format!("cargo test -p {} -- {}", self.word(), self.identifier()),
-            1 => format!("rg -n \"{}\" {}", self.identifier(), self.path()),
-            2 => format!("git log --oneline -n {} -- {}", self.random.below(50), self.path()),
-            _ => format!("python -m {} --{}={}", self.word(), self.word(), self.path()),
+            0 => format!("cargo test -p {} -- {}", self.pick_word(), self.make_identifier()),
+            1 => format!("rg -n \"{}\" {}", self.make_identifier(), self.make_path()),
+            2 => format!("git log --oneline -n {} -- {}", self.random.below(50), self.make_path()),
+            _ => format!(
+                "python -m {} --{}={}",
+                self.pick_word(),
+                self.pick_word(),
+                self.make_path()
+            ),
         }
     }
 
-    fn code_line(&mut self) -> String {
+    fn make_code_line(&mut self) -> String {
         let margin = "    ".repeat(self.random.below(4));
-        let (a, b) = (self.identifier(), self.identifier());
+        let (a, b) = (self.make_identifier(), self.make_identifier());
         let line = match self.random.below(8) {
-            0 => format!("fn {a}({b}: &str) -> Result<{}, Error> {{", self.identifier()),
-            1 => format!("let mut {a} = {b}.{}(&self.{});", self.word(), self.word()),
+            0 => format!("fn {a}({b}: &str) -> Result<{}, Error> {{", self.make_identifier()),
+            1 => format!("let mut {a} = {b}.{}(&self.{});", self.pick_word(), self.pick_word()),
             2 => format!("if {a}.len() > {} && !{b} {{", self.random.below(4_096)),
             3 => format!("return Err(Error::{a}({b:?}));"),
             4 => "}".to_owned(),
-            5 => format!("// {} the {} of {} is {}", capitalized(&a), self.word(), b, self.word()),
-            6 => format!("self.{a}.insert(\"{}\", {b}[{}]);", self.word(), self.random.below(64)),
-            _ => format!("assert_eq!({a}.{}(), {b}::{});", self.word(), self.word()),
+            5 => format!(
+                "// {} the {} of {} is {}",
+                capitalize(&a),
+                self.pick_word(),
+                b,
+                self.pick_word()
+            ),
+            6 => format!(
+                "self.{a}.insert(\"{}\", {b}[{}]);",
+                self.pick_word(),
+                self.random.below(64)
+            ),
+            _ => format!("assert_eq!({a}.{}(), {b}::{});", self.pick_word(), self.pick_word()),
         };
         margin + &line
     }
 
-    fn found_line(&mut self) -> String {
-        format!("{}:{}:{}", self.path(), 1 + self.random.below(900), self.code_line())
+    fn make_found_line(&mut self) -> String {
+        format!("{}:{}:{}", self.make_path(), 1 + self.random.below(900), self.make_code_line())
     }
 
-    fn log_line(&mut self) -> String {
+    fn make_log_line(&mut self) -> String {
         let (minute, second) = (self.random.below(60), self.random.below(60));
         let time = format!("2026-03-14T{:02}:{minute:02}:{second:02}Z", self.random.below(24));
         match self.random.below(6) {
-            0 => format!("{time} INFO {}: {} {}", self.word(), self.word(), self.path()),
-            1 => format!("{time} WARN retry {} after {} ms", self.word(), self.random.below(5_000)),
-            2 => format!("{:07x} {} {}", self.random.next() & 0xfff_ffff, self.word(), self.word()),
-            3 => format!("test {}::{} ... ok", self.word(), self.identifier()),
-            4 => format!("   Compiling {} v0.{}.{}", self.word(), 3, self.random.below(40)),
+            0 => format!(
+                "{time} INFO {}: {} {}",
+                self.pick_word(),
+                self.pick_word(),
+                self.make_path()
+            ),
+            1 => format!(
+                "{time} WARN retry {} after {} ms",
+                self.pick_word(),
+                self.random.below(5_000)
+            ),
+            2 => format!(
+                "{:07x} {} {}",
+                self.random.next_number() & 0xfff_ffff,
+                self.pick_word(),
+                self.pick_word()
+            ),
+            3 => format!("test {}::{} ... ok", self.pick_word(), self.make_identifier()),
+            4 => format!("   Compiling {} v0.{}.{}", self.pick_word(), 3, self.random.below(40)),
             _ => {
                 let mut text = format!("{time} ERROR ");
-                self.vocabulary.sentence(Language::English, &mut self.random, &mut text);
+                self.vocabulary.push_sentence(Language::English, &mut self.random, &mut text);
                 text
             }
         }
     }
 }
 
-fn capitalized(word: &str) -> String {
+fn capitalize(word: &str) -> String {
     let mut characters = word.chars();
     characters
         .next()
@@ -319,22 +349,22 @@ mod tests {
 
     #[test]
     fn the_messages_are_as_long_and_as_mixed_as_they_should_be() {
-        let messages = Corpus::new().take(20_000);
-        let mean = messages.iter().map(Message::length).sum::<usize>() / messages.len();
+        let messages = Corpus::new().take_messages(20_000);
+        let mean = messages.iter().map(Message::text_length).sum::<usize>() / messages.len();
         assert!((600..680).contains(&mean), "{mean} bytes on average");
         let is_foreign = |message: &&Message| {
             message.content.as_ref().is_some_and(|text| text.chars().any(|c| c > '\u{2fff}'))
         };
         let foreign = messages.iter().filter(is_foreign).count() * 100 / messages.len();
         assert!((12..19).contains(&foreign), "{foreign} % are in Chinese, Japanese or Korean");
-        assert!(messages.iter().any(|message| message.length() > 50_000));
+        assert!(messages.iter().any(|message| message.text_length() > 50_000));
     }
 
     #[test]
     fn the_messages_are_always_the_same() {
         let text = |messages: Vec<Message>| {
-            messages.iter().map(|message| message.json().to_string()).collect::<Vec<_>>()
+            messages.iter().map(|message| message.to_json().to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(text(Corpus::new().take(500)), text(Corpus::new().take(500)));
+        assert_eq!(text(Corpus::new().take_messages(500)), text(Corpus::new().take_messages(500)));
     }
 }

@@ -1,16 +1,16 @@
-//! What was measured, and what is wanted.
+//! The figures that were measured, and the targets for them.
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
 pub(crate) const TAKEBACK: &str = "takeback";
-/// The documented schema in Python's sqlite3.
+/// The contender that uses the documented schema in Python's sqlite3.
 pub(crate) const PLAIN: &str = "plain";
-/// Hermes's own SessionDB.
+/// The contender that uses Hermes's own SessionDB.
 pub(crate) const HERMES: &str = "hermes";
 
-/// A number with a name.
+/// A measured number with its names.
 struct Figure {
     stage: &'static str,
     who: &'static str,
@@ -24,7 +24,7 @@ pub(crate) struct Figures {
     notes: Vec<String>,
 }
 
-/// How long each of many operations took, in milliseconds.
+/// The times of many operations in milliseconds, sorted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies(Vec<f64>);
 
@@ -34,18 +34,18 @@ impl Latencies {
         Latencies(milliseconds)
     }
 
-    /// So many of a thousand took at most this long.
+    /// Returns the time that this many of a thousand operations did not exceed.
     pub(crate) fn per_mille(&self, part: usize) -> f64 {
         let place = (self.0.len() * part).div_ceil(1_000).max(1) - 1;
         self.0.get(place).copied().unwrap_or(f64::NAN)
     }
 
-    /// Operations per second.
+    /// The number of operations per second.
     pub(crate) fn rate(&self) -> f64 {
         rate(&self.0)
     }
 
-    /// The same without the one that took longest: maintenance, or an accident.
+    /// The number of operations per second without the slowest one, which may include maintenance.
     pub(crate) fn rate_without_longest(&self) -> f64 {
         rate(self.0.split_last().map_or(&[], |(_, rest)| rest))
     }
@@ -64,7 +64,7 @@ struct Target {
 enum Goal {
     /// Takeback's figure is at most this.
     AtMost(f64),
-    /// Takeback's figure is at least so many times somebody else's.
+    /// Takeback's figure is at least this many times that of another contender.
     Times(f64, &'static str),
 }
 
@@ -98,7 +98,7 @@ impl Target {
         }
     }
 
-    /// What was reached, if it was measured, and whether that is enough.
+    /// Returns the figure that was reached, if it was measured, and whether it is good enough.
     fn reached(&self, figures: &Figures) -> Option<(f64, bool)> {
         let ours = figures.value(self.stage, TAKEBACK, self.what)?;
         Some(match self.goal {
@@ -122,7 +122,7 @@ impl Figures {
         self.figures.push(Figure { stage, who, what, value });
     }
 
-    pub(crate) fn latencies(
+    pub(crate) fn add_latencies(
         &mut self,
         stage: &'static str,
         who: &'static str,
@@ -135,7 +135,7 @@ impl Figures {
         self.add(stage, who, "max ms", latencies.per_mille(1_000));
     }
 
-    pub(crate) fn note(&mut self, note: String) {
+    pub(crate) fn add_note(&mut self, note: String) {
         eprintln!("note: {note}");
         self.notes.push(note);
     }
@@ -146,13 +146,13 @@ impl Figures {
         self.figures.iter().find(is_it).map(|figure| figure.value)
     }
 
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
-        self.write(&mut out).expect("writing to a string does not fail");
+        self.write_text(&mut out).expect("writing to a string does not fail");
         out
     }
 
-    fn write(&self, out: &mut String) -> std::fmt::Result {
+    fn write_text(&self, out: &mut String) -> std::fmt::Result {
         write!(out, "\nFigures")?;
         let mut row = ("", "");
         for Figure { stage, who, what, value } in &self.figures {
@@ -160,7 +160,7 @@ impl Figures {
                 write!(out, "\n  {stage:<18} {who:<10}")?;
                 row = (*stage, *who);
             }
-            write!(out, "  {} {what}", readable(*value))?;
+            write!(out, "  {} {what}", format_number(*value))?;
         }
         writeln!(out, "\n\nTargets")?;
         for target in &TARGETS {
@@ -169,7 +169,7 @@ impl Figures {
             match target.reached(self) {
                 Some((reached, ok)) => {
                     let verdict = if ok { "ok" } else { "missed" };
-                    writeln!(out, " {:>9}  {verdict}", readable(reached))?;
+                    writeln!(out, " {:>9}  {verdict}", format_number(reached))?;
                 }
                 None => writeln!(out, " {:>9}  not measured", "-")?,
             }
@@ -180,7 +180,7 @@ impl Figures {
         Ok(())
     }
 
-    pub(crate) fn json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let figures = self.figures.iter().map(|Figure { stage, who, what, value }| {
             json!({ "stage": stage, "contender": who, "what": what, "value": value })
         });
@@ -203,8 +203,8 @@ impl Figures {
     }
 }
 
-/// Three digits are enough, and no large number loses any.
-fn readable(value: f64) -> String {
+/// Formats a number with three digits, or all digits before its point.
+fn format_number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         large if large >= 100.0 => format!("{value:.0}"),

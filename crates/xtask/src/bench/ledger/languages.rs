@@ -1,4 +1,5 @@
-//! Words and sentences. The n-th word is about 1/n as frequent as the first, as in real languages.
+//! Generates words and sentences. The n-th word is about 1/n as frequent as the first, as in real
+//! languages.
 
 use std::collections::HashSet;
 
@@ -23,7 +24,7 @@ const FUNCTION_WORDS: [&str; 48] = [
 const ENGLISH_WORDS: usize = 25_000;
 const FOREIGN_WORDS: usize = 12_000;
 
-/// All words that there are, most frequent first.
+/// The words of all languages, most frequent first.
 pub(crate) struct Vocabulary {
     english: Vec<String>,
     chinese: Vec<String>,
@@ -35,35 +36,40 @@ pub(crate) struct Vocabulary {
 impl Vocabulary {
     pub(crate) fn new(random: &mut Random) -> Vocabulary {
         Vocabulary {
-            english: english(random),
-            chinese: distinct(random, FOREIGN_WORDS, Vec::new(), han_word),
-            katakana: distinct(random, FOREIGN_WORDS / 4, Vec::new(), katakana_word),
-            korean: distinct(random, FOREIGN_WORDS, Vec::new(), korean_word),
+            english: make_english_words(random),
+            chinese: make_distinct_words(random, FOREIGN_WORDS, Vec::new(), make_han_word),
+            katakana: make_distinct_words(
+                random,
+                FOREIGN_WORDS / 4,
+                Vec::new(),
+                make_katakana_word,
+            ),
+            korean: make_distinct_words(random, FOREIGN_WORDS, Vec::new(), make_korean_word),
         }
     }
 
-    /// An English word that is not a mere function word.
-    pub(crate) fn noun(&self, random: &mut Random) -> &str {
-        frequent(random, &self.english[FUNCTION_WORDS.len()..])
+    /// Picks an English word, but no function word.
+    pub(crate) fn pick_noun(&self, random: &mut Random) -> &str {
+        pick_frequent(random, &self.english[FUNCTION_WORDS.len()..])
     }
 
     /// Adds a sentence to a text.
-    pub(crate) fn sentence(&self, language: Language, random: &mut Random, text: &mut String) {
+    pub(crate) fn push_sentence(&self, language: Language, random: &mut Random, text: &mut String) {
         let words = 4 + random.below(14);
         match language {
-            Language::English => self.english_sentence(words, random, text),
-            Language::Chinese => self.chinese_sentence(words, random, text),
-            Language::Japanese => self.japanese_sentence(words, random, text),
-            Language::Korean => self.korean_sentence(words, random, text),
+            Language::English => self.push_english_sentence(words, random, text),
+            Language::Chinese => self.push_chinese_sentence(words, random, text),
+            Language::Japanese => self.push_japanese_sentence(words, random, text),
+            Language::Korean => self.push_korean_sentence(words, random, text),
         }
     }
 
-    fn english_sentence(&self, words: usize, random: &mut Random, text: &mut String) {
+    fn push_english_sentence(&self, words: usize, random: &mut Random, text: &mut String) {
         if !text.is_empty() && !text.ends_with([' ', '\n']) {
             text.push(if random.below(6) == 0 { '\n' } else { ' ' });
         }
         for number in 0..words {
-            let word = frequent(random, &self.english);
+            let word = pick_frequent(random, &self.english);
             match number {
                 0 => {
                     text.push(char::from(word.as_bytes()[0].to_ascii_uppercase()));
@@ -78,16 +84,16 @@ impl Vocabulary {
         text.push('.');
     }
 
-    fn chinese_sentence(&self, words: usize, random: &mut Random, text: &mut String) {
+    fn push_chinese_sentence(&self, words: usize, random: &mut Random, text: &mut String) {
         const PARTICLES: [&str; 8] = ["的", "了", "是", "在", "和", "不", "把", "就"];
         for number in 0..words {
             if random.below(4) == 0 {
-                text.push_str(frequent(random, &PARTICLES));
+                text.push_str(pick_frequent(random, &PARTICLES));
             }
             // Technical words stay English.
             match random.below(16) {
-                0 => text.push_str(self.noun(random)),
-                _ => text.push_str(frequent(random, &self.chinese)),
+                0 => text.push_str(self.pick_noun(random)),
+                _ => text.push_str(pick_frequent(random, &self.chinese)),
             }
             if number % 6 == 5 {
                 text.push('，');
@@ -96,47 +102,47 @@ impl Vocabulary {
         text.push('。');
     }
 
-    fn japanese_sentence(&self, words: usize, random: &mut Random, text: &mut String) {
+    fn push_japanese_sentence(&self, words: usize, random: &mut Random, text: &mut String) {
         const PARTICLES: [&str; 10] =
             ["の", "を", "は", "に", "が", "と", "で", "から", "まで", "について"];
         const ENDINGS: [&str; 4] = ["します。", "です。", "してください。", "ました。"];
         for _ in 0..words.div_ceil(2) {
             match random.below(4) {
-                0 => text.push_str(frequent(random, &self.katakana)),
-                _ => text.push_str(frequent(random, &self.chinese)),
+                0 => text.push_str(pick_frequent(random, &self.katakana)),
+                _ => text.push_str(pick_frequent(random, &self.chinese)),
             }
-            text.push_str(frequent(random, &PARTICLES));
+            text.push_str(pick_frequent(random, &PARTICLES));
         }
-        text.push_str(frequent(random, &self.chinese));
-        text.push_str(frequent(random, &ENDINGS));
+        text.push_str(pick_frequent(random, &self.chinese));
+        text.push_str(pick_frequent(random, &ENDINGS));
     }
 
-    fn korean_sentence(&self, words: usize, random: &mut Random, text: &mut String) {
+    fn push_korean_sentence(&self, words: usize, random: &mut Random, text: &mut String) {
         const PARTICLES: [&str; 8] = ["을", "이", "는", "에", "의", "를", "로", "에서"];
         for _ in 0..words.div_ceil(2) {
-            text.push_str(frequent(random, &self.korean));
-            text.push_str(frequent(random, &PARTICLES));
+            text.push_str(pick_frequent(random, &self.korean));
+            text.push_str(pick_frequent(random, &PARTICLES));
             text.push(' ');
         }
-        text.push_str(frequent(random, &self.korean));
+        text.push_str(pick_frequent(random, &self.korean));
         text.push_str("합니다. ");
     }
 }
 
-/// One of the words, the first most often: Zipf's law.
-fn frequent<'w, W: AsRef<str>>(random: &mut Random, words: &'w [W]) -> &'w str {
-    words[rank(random, words.len())].as_ref()
+/// Picks one of the words by Zipf's law: the first is the most frequent.
+fn pick_frequent<'w, W: AsRef<str>>(random: &mut Random, words: &'w [W]) -> &'w str {
+    words[random_rank(random, words.len())].as_ref()
 }
 
-/// The logarithm of the rank is uniform: rank n has probability about 1/n.
-fn rank(random: &mut Random, count: usize) -> usize {
+/// Returns a rank whose logarithm is uniform: rank n has a probability of about 1/n.
+fn random_rank(random: &mut Random, count: usize) -> usize {
     let uniform = random.below(1 << 30) as f64 / f64::from(1 << 30);
     (((count + 1) as f64).powf(uniform) as usize).clamp(1, count) - 1
 }
 
-fn english(random: &mut Random) -> Vec<String> {
+fn make_english_words(random: &mut Random) -> Vec<String> {
     let known = FUNCTION_WORDS.iter().chain(&WORDS).map(|word| (*word).to_owned()).collect();
-    distinct(random, ENGLISH_WORDS, known, |random, so_far| {
+    make_distinct_words(random, ENGLISH_WORDS, known, |random, so_far| {
         const ONSETS: [&str; 20] = [
             "b", "c", "d", "f", "g", "l", "m", "n", "p", "r", "s", "t", "v", "st", "tr", "pl",
             "ch", "sh", "br", "gr",
@@ -156,18 +162,18 @@ fn english(random: &mut Random) -> Vec<String> {
     })
 }
 
-/// One to three of 3,000 characters; most have two.
-fn han_word(random: &mut Random, _: usize) -> String {
+/// Makes a word of one to three of 3,000 characters. Most have two.
+fn make_han_word(random: &mut Random, _: usize) -> String {
     let length = [1, 2, 2, 2, 2, 2, 2, 3][random.below(8)];
     let character = |random: &mut Random| {
         // A prime step through the block: frequent characters are all over it.
-        let place = (rank(random, 3_000) * 7_919) % 20_000;
+        let place = (random_rank(random, 3_000) * 7_919) % 20_000;
         char::from_u32(0x4e00 + place as u32).unwrap_or('一')
     };
     (0..length).map(|_| character(random)).collect()
 }
 
-fn katakana_word(random: &mut Random, _: usize) -> String {
+fn make_katakana_word(random: &mut Random, _: usize) -> String {
     let kana: Vec<char> =
         "アイウエオカキクケコサシスセソタチツテトナニノハヒフマミメモラリルレロワンー"
             .chars()
@@ -175,17 +181,17 @@ fn katakana_word(random: &mut Random, _: usize) -> String {
     (0..3 + random.below(4)).map(|_| kana[random.below(kana.len())]).collect()
 }
 
-/// Two or three of 1,200 syllables.
-fn korean_word(random: &mut Random, _: usize) -> String {
+/// Makes a word of two or three of 1,200 syllables.
+fn make_korean_word(random: &mut Random, _: usize) -> String {
     let syllable = |random: &mut Random| {
-        let place = (rank(random, 1_200) * 7_919) % 11_172;
+        let place = (random_rank(random, 1_200) * 7_919) % 11_172;
         char::from_u32(0xac00 + place as u32).unwrap_or('가')
     };
     (0..2 + random.below(2)).map(|_| syllable(random)).collect()
 }
 
-/// Adds words until there are `count`, none twice. A word is made knowing how many there are.
-fn distinct(
+/// Adds words until there are `count`, none twice. `make` is told the number of words so far.
+fn make_distinct_words(
     random: &mut Random,
     count: usize,
     mut words: Vec<String>,

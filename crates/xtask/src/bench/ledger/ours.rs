@@ -1,4 +1,4 @@
-//! The ledger in this process.
+//! Uses the ledger in this process.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,21 +9,21 @@ use takeback_ledger::{Ledger, MessageRecord, Options, SessionRecord, Time};
 use super::corpus::{Corpus, Message};
 use super::figures::Latencies;
 use crate::Failure;
-use crate::bench::takeback::explain;
+use crate::bench::takeback::explain_error;
 
-/// The ledger's messages that are appended at once while it grows.
+/// The number of messages that are appended at once while the ledger grows.
 const TOGETHER: usize = 4_000;
 
-pub(crate) fn open(path: &Path) -> Result<Ledger, Failure> {
-    Ledger::open(path, &Options::default()).map_err(explain)
+pub(crate) fn open_ledger(path: &Path) -> Result<Ledger, Failure> {
+    Ledger::open(path, &Options::default()).map_err(explain_error)
 }
 
 pub(crate) fn create_session(ledger: &mut Ledger, id: &str) -> Result<(), Failure> {
     let session = SessionRecord { id: id.to_owned(), source: "bench".into(), ..Default::default() };
-    ledger.create_session(&session, now()).map_err(explain)
+    ledger.create_session(&session, now()).map_err(explain_error)
 }
 
-pub(crate) fn record(message: &Message) -> MessageRecord {
+pub(crate) fn to_record(message: &Message) -> MessageRecord {
     MessageRecord {
         role: message.role.to_owned(),
         content: message.content.clone().map(Into::into),
@@ -38,7 +38,7 @@ pub(crate) fn now() -> Time {
     SystemTime::now().into()
 }
 
-/// Messages one by one, each timed with all that the library does besides.
+/// Appends messages one by one, and measures each with everything that the library does besides.
 pub(crate) fn append_each(ledger: &mut Ledger, messages: &[Message]) -> Result<Latencies, Failure> {
     let mut sessions: Vec<&str> = messages.iter().map(|message| &*message.session).collect();
     sessions.sort_unstable();
@@ -48,31 +48,31 @@ pub(crate) fn append_each(ledger: &mut Ledger, messages: &[Message]) -> Result<L
     }
     let mut latencies = Vec::with_capacity(messages.len());
     for message in messages {
-        let record = record(message);
+        let record = to_record(message);
         let start = Instant::now();
-        ledger.append(&message.session, &[record], now()).map_err(explain)?;
+        ledger.append(&message.session, &[record], now()).map_err(explain_error)?;
         latencies.push(milliseconds(start.elapsed()));
     }
     Ok(Latencies::new(latencies))
 }
 
-/// So many more messages, many at a time. How many bytes of text they have.
-pub(crate) fn grow(
+/// Appends this many messages, many at a time. Returns the bytes of their text.
+pub(crate) fn grow_ledger(
     ledger: &mut Ledger,
     corpus: &mut Corpus,
     count: usize,
 ) -> Result<usize, Failure> {
     let mut bytes = 0;
     for start in (0..count).step_by(TOGETHER) {
-        let messages = corpus.take(TOGETHER.min(count - start));
-        bytes += messages.iter().map(Message::length).sum::<usize>();
+        let messages = corpus.take_messages(TOGETHER.min(count - start));
+        bytes += messages.iter().map(Message::text_length).sum::<usize>();
         let mut sessions: HashMap<&str, Vec<MessageRecord>> = HashMap::new();
         for message in &messages {
-            sessions.entry(&message.session).or_default().push(record(message));
+            sessions.entry(&message.session).or_default().push(to_record(message));
         }
         for (session, records) in sessions {
             create_session(ledger, session)?;
-            ledger.append(session, &records, now()).map_err(explain)?;
+            ledger.append(session, &records, now()).map_err(explain_error)?;
         }
     }
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! Eight processes that append to the same database at the same time.
+//! Measures eight processes that append to the same database at the same time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,8 +12,8 @@ use super::figures::Figures;
 use super::ours::{self, milliseconds};
 use super::python::{self, Contender};
 use crate::Failure;
-use crate::bench::scratch::failed;
-use crate::bench::takeback::explain;
+use crate::bench::scratch::io_failure;
+use crate::bench::takeback::explain_error;
 use crate::bench::this_program;
 
 pub(crate) const WRITERS: usize = 8;
@@ -21,17 +21,18 @@ pub(crate) const WRITERS: usize = 8;
 /// The argument that makes this program one of the writers.
 pub(crate) const WRITER: &str = "bench-ledger-writer";
 
-/// What the writers say of themselves, all together.
-pub(crate) struct Written {
+/// The reports of all writers together.
+pub(crate) struct WriterReports {
     stored: Vec<u64>,
     failures: u64,
     worst: f64,
     seconds: f64,
 }
 
-impl Written {
-    /// `counts` is how many messages of each writer are really there.
-    pub(crate) fn report(&self, figures: &mut Figures, who: &'static str, counts: &[u64]) {
+impl WriterReports {
+    /// Adds the reports to the figures. `counts` has the number of messages of each writer that are
+    /// really in the database.
+    pub(crate) fn add_to(&self, figures: &mut Figures, who: &'static str, counts: &[u64]) {
         let lost =
             self.stored.iter().zip(counts).map(|(stored, count)| stored.saturating_sub(*count));
         let all = self.stored.iter().sum::<u64>();
@@ -43,11 +44,11 @@ impl Written {
     }
 }
 
-pub(crate) fn ours(
+pub(crate) fn run_our_writers(
     database: &Path,
     messages: &Path,
     seconds: u64,
-) -> Result<(Written, Vec<u64>), Failure> {
+) -> Result<(WriterReports, Vec<u64>), Failure> {
     let this = this_program()?;
     let commands = (0..WRITERS).map(|number| {
         let mut command = Command::new(&this);
@@ -55,51 +56,52 @@ pub(crate) fn ours(
         command.args([number.to_string(), seconds.to_string()]);
         command
     });
-    let written = together(commands.collect(), seconds)?;
-    let ledger = ours::open(database)?;
+    let written = run_together(commands.collect(), seconds)?;
+    let ledger = ours::open_ledger(database)?;
     let count = |number| {
-        let messages = ledger.messages(&session(number), Which::All).map_err(explain)?;
+        let messages = ledger.messages(&session_name(number), Which::All).map_err(explain_error)?;
         Ok(messages.len() as u64)
     };
     Ok((written, (0..WRITERS).map(count).collect::<Result<_, Failure>>()?))
 }
 
-pub(crate) fn theirs(
+pub(crate) fn run_their_writers(
     contender: &Contender,
     database: &Path,
     messages: &Path,
     seconds: u64,
-) -> Result<(Written, Vec<u64>), Failure> {
+) -> Result<(WriterReports, Vec<u64>), Failure> {
     let commands = (0..WRITERS).map(|number| {
-        let mut command = contender.driver("write", database);
+        let mut command = contender.driver_command("write", database);
         command.arg(messages).args([number.to_string(), seconds.to_string()]);
         command
     });
-    let written = together(commands.collect(), seconds)?;
-    let counts = python::answer(contender.driver("count", database).arg(WRITERS.to_string()))?;
+    let written = run_together(commands.collect(), seconds)?;
+    let counts =
+        python::read_answer(contender.driver_command("count", database).arg(WRITERS.to_string()))?;
     let counts = counts["counts"].as_array().into_iter().flatten().filter_map(Value::as_u64);
     Ok((written, counts.collect()))
 }
 
-/// Starts all writers, lets them go when all are ready, and waits for what they say.
-fn together(commands: Vec<Command>, seconds: u64) -> Result<Written, Failure> {
+/// Starts all writers, lets them go when all are ready, and collects their reports.
+fn run_together(commands: Vec<Command>, seconds: u64) -> Result<WriterReports, Failure> {
     let mut writers = Vec::new();
     for mut command in commands {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child =
             command.spawn().map_err(|error| format!("cannot run {command:?}: {error}"))?;
-        let mut says = BufReader::new(child.stdout.take().ok_or("a writer without a voice")?);
-        line(&mut says)?;
-        writers.push((child, says));
+        let mut output = BufReader::new(child.stdout.take().ok_or("a writer has no output")?);
+        read_line(&mut output)?;
+        writers.push((child, output));
     }
     for (child, _) in &mut writers {
-        let mut ear = child.stdin.take().ok_or("a writer without an ear")?;
-        ear.write_all(b"go\n").map_err(|error| format!("a writer does not listen: {error}"))?;
+        let mut input = child.stdin.take().ok_or("a writer has no input")?;
+        input.write_all(b"go\n").map_err(|error| format!("a writer cannot be started: {error}"))?;
     }
     let mut written =
-        Written { stored: Vec::new(), failures: 0, worst: 0.0, seconds: seconds as f64 };
-    for (child, says) in writers {
-        let said = finish(child, says)?;
+        WriterReports { stored: Vec::new(), failures: 0, worst: 0.0, seconds: seconds as f64 };
+    for (child, output) in writers {
+        let said = finish_writer(child, output)?;
         written.stored.push(said["stored"].as_u64().unwrap_or(0));
         written.failures += said["failures"].as_u64().unwrap_or(0);
         written.worst = written.worst.max(said["worst_ms"].as_f64().unwrap_or(0.0));
@@ -107,8 +109,8 @@ fn together(commands: Vec<Command>, seconds: u64) -> Result<Written, Failure> {
     Ok(written)
 }
 
-fn finish(mut child: Child, mut says: BufReader<ChildStdout>) -> Result<Value, Failure> {
-    let said = line(&mut says)?;
+fn finish_writer(mut child: Child, mut output: BufReader<ChildStdout>) -> Result<Value, Failure> {
+    let said = read_line(&mut output)?;
     let status = child.wait().map_err(|error| error.to_string())?;
     if !status.success() {
         return Err(format!("a writer failed: {status}"));
@@ -116,29 +118,29 @@ fn finish(mut child: Child, mut says: BufReader<ChildStdout>) -> Result<Value, F
     serde_json::from_str(&said).map_err(|error| format!("a writer said {said:?}: {error}"))
 }
 
-fn line(says: &mut impl BufRead) -> Result<String, Failure> {
+fn read_line(output: &mut impl BufRead) -> Result<String, Failure> {
     let mut line = String::new();
-    says.read_line(&mut line).map_err(|error| format!("a writer does not speak: {error}"))?;
+    output.read_line(&mut line).map_err(|error| format!("cannot read from a writer: {error}"))?;
     if line.is_empty() { Err("a writer died".to_owned()) } else { Ok(line) }
 }
 
-fn session(number: usize) -> String {
+fn session_name(number: usize) -> String {
     format!("writer:{number}")
 }
 
-/// One writer: `<database> <messages> <number> <seconds>`.
-pub(crate) fn write(arguments: &[&str]) -> Result<(), Failure> {
+/// Runs as one writer, with the arguments `<database> <messages> <number> <seconds>`.
+pub(crate) fn run_writer(arguments: &[&str]) -> Result<(), Failure> {
     let [database, messages, number, seconds] = arguments[..] else {
-        return Err(format!("{WRITER} is for the benchmark alone"));
+        return Err(format!("{WRITER} is only for the benchmark itself"));
     };
     let number: usize = number.parse().map_err(|error| format!("{number}: {error}"))?;
     let seconds: u64 = seconds.parse().map_err(|error| format!("{seconds}: {error}"))?;
-    let records = read(Path::new(messages))?;
-    let mut ledger = ours::open(Path::new(database))?;
-    let session = session(number);
+    let records = read_records(Path::new(messages))?;
+    let mut ledger = ours::open_ledger(Path::new(database))?;
+    let session = session_name(number);
     ours::create_session(&mut ledger, &session)?;
     println!("ready");
-    line(&mut std::io::stdin().lock())?;
+    read_line(&mut std::io::stdin().lock())?;
 
     let (mut stored, mut failures, mut worst) = (0_u64, 0_u64, Duration::ZERO);
     let start = Instant::now();
@@ -160,8 +162,8 @@ pub(crate) fn write(arguments: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Vec<MessageRecord>, Failure> {
-    let text = std::fs::read_to_string(file).map_err(failed("read", file))?;
+fn read_records(file: &Path) -> Result<Vec<MessageRecord>, Failure> {
+    let text = std::fs::read_to_string(file).map_err(io_failure("read", file))?;
     let parse = |line: &str| {
         let mut message: MessageRecord =
             serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))?;

@@ -1,4 +1,4 @@
-//! What there is, and what is in force.
+//! Methods about takeback itself: version, status, settings, and the analysis of commands.
 
 use serde_json::json;
 use takeback_tree::AnyPath;
@@ -11,7 +11,7 @@ use crate::commands::{config, explain as explaining};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Changes when an old client would not understand the answers any more.
+/// The version of the protocol. It changes when an old client would not understand the answers.
 const PROTOCOL: u32 = 1;
 
 pub(super) fn initialize(_: &Server, context: &Context, params: Params) -> Answer {

@@ -1,4 +1,4 @@
-//! Checkpoints: taking one, listing them, comparing with one.
+//! Methods that take, list and compare checkpoints.
 
 use std::path::PathBuf;
 
@@ -29,32 +29,32 @@ pub(super) fn list(_: &Server, context: &Context, params: Params) -> Answer {
 }
 
 pub(super) fn diff(_: &Server, context: &Context, mut params: Params) -> Answer {
-    let checkpoint: Name = params.required("checkpoint")?;
-    let paths = paths(&mut params)?;
+    let checkpoint: CheckpointName = params.required("checkpoint")?;
+    let paths = take_paths(&mut params)?;
     let full = params.or_default("full")?;
     params.end()?;
-    answer(&compare::with_present(&checkpoint.text(), &paths, full, context)?)
+    answer(&compare::with_present(&checkpoint.into_text(), &paths, full, context)?)
 }
 
-/// What a checkpoint is called: a number of the list (`2`), a step (`"2.3"`), a name, an id.
+/// The name of a checkpoint: the number of a row (`2`), a step (`"2.3"`), a name, or an id.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a row's number, or a text: a step, a name, an id")]
-pub(super) enum Name {
+#[serde(untagged, expecting = "expected the number of a row, or a text: a step, a name, an id")]
+pub(super) enum CheckpointName {
     Row(u64),
     Text(String),
 }
 
-impl Name {
-    pub(super) fn text(self) -> String {
+impl CheckpointName {
+    pub(super) fn into_text(self) -> String {
         match self {
-            Name::Row(number) => number.to_string(),
-            Name::Text(text) => text,
+            CheckpointName::Row(number) => number.to_string(),
+            CheckpointName::Text(text) => text,
         }
     }
 }
 
-/// Files and directories, from the directory of the request; none: everything.
-pub(super) fn paths(params: &mut Params) -> Result<Vec<PathBuf>, Error> {
+/// Takes the paths to work on, relative to the directory of the request. No paths mean all.
+pub(super) fn take_paths(params: &mut Params) -> Result<Vec<PathBuf>, Error> {
     let paths: Vec<AnyPath> = params.or_default("paths")?;
     Ok(paths.into_iter().map(|AnyPath(path)| path).collect())
 }

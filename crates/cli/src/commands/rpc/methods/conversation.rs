@@ -1,4 +1,4 @@
-//! The agent's own session: what it has to be told, what was said in it, what it cost.
+//! Methods for the session of the agent: notices, messages, usage.
 
 use serde::Serialize;
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 struct NoticeView {
     workspace: AnyPath,
     files: Vec<FileView>,
-    /// How many more files.
+    /// The number of further files that are not named.
     more: usize,
     effects: Vec<EffectView>,
 }
@@ -42,45 +42,46 @@ impl From<&Notice> for NoticeView {
     }
 }
 
-/// Each is taken once.
+/// Takes the notices that wait for a session, each once.
 pub(super) fn take_notices(_: &Server, context: &Context, mut params: Params) -> Answer {
-    let (_, session) = session(&mut params)?;
+    let (_, session) = take_session(&mut params)?;
     params.end()?;
-    let failed = |cause: String| Failure::new("notices cannot be taken").because_of(&cause);
+    let failed = |cause: String| Failure::new("cannot take the notices").because_of(&cause);
     let notices = rollback::take_notices(context.opened()?, &session).map_err(failed)?;
     let views: Vec<NoticeView> = notices.iter().map(NoticeView::from).collect();
     answer(&json!({ "session": session, "notices": views, "text": notice_text(&notices) }))
 }
 
 pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answer {
-    let (agent, session) = session(&mut params)?;
+    let (agent, session) = take_session(&mut params)?;
     let messages: Vec<MessageRecord> = params.required("messages")?;
     params.end()?;
     for (number, message) in messages.iter().enumerate() {
         let wrong = match message.role.as_str() {
             "" => "role is missing",
-            // It would be there twice, and begin a turn that has no checkpoints.
-            "user" => "what the user says is the prompt of turn.start",
+            // The prompt would be recorded twice, and begin a turn without checkpoints.
+            "user" => "messages of the user are the prompts of turn.start",
             _ => continue,
         };
         return Err(Error::invalid_params(format!("messages[{number}]: {wrong}")));
     }
-    let mut ledger = ledger_with(&agent, &session, context)?;
+    let mut ledger = open_ledger_with(&agent, &session, context)?;
     let numbers = ledger.append(&session, &messages, context.now()).map_err(Failure::from)?;
     answer(&json!({ "session": session, "messages": numbers }))
 }
 
 pub(super) fn record_usage(_: &Server, context: &Context, mut params: Params) -> Answer {
-    let (agent, session) = session(&mut params)?;
+    let (agent, session) = take_session(&mut params)?;
     let usage: UsageRecord = params.required("usage")?;
     params.end()?;
-    let mut ledger = ledger_with(&agent, &session, context)?;
+    let mut ledger = open_ledger_with(&agent, &session, context)?;
     ledger.record_usage(&session, &usage, context.now()).map_err(Failure::from)?;
     answer(&json!({ "session": session }))
 }
 
-/// The agent, and its session as the ledger knows it: named as in what it reports.
-fn session(params: &mut Params) -> Result<(String, String), Error> {
+/// Takes the names of the agent and the session. Returns the agent and the id of the session in the
+/// ledger, with the defaults that reports have.
+fn take_session(params: &mut Params) -> Result<(String, String), Error> {
     let agent: Option<Name> = params.optional("agent")?;
     let agent = agent.map(|Name(agent)| agent).filter(|agent| !agent.is_empty());
     let agent = agent.unwrap_or_else(|| "generic".into());
@@ -90,15 +91,17 @@ fn session(params: &mut Params) -> Result<(String, String), Error> {
     Ok((agent, id))
 }
 
-/// The ledger, with this session in it and all that was reported of it before.
-fn ledger_with<'c>(
+/// Opens the ledger, with all earlier reports taken in, and creates the session if it is new.
+fn open_ledger_with<'c>(
     agent: &str,
     session: &str,
     context: &'c Context,
 ) -> Result<LedgerGuard<'c>, Failure> {
     let mut ledger = context.ledger()?;
     if !ledger.catch_up()? {
-        return Err(Failure::new("earlier events cannot be written yet").hint("repeat it later"));
+        return Err(
+            Failure::new("earlier events still wait to be written").hint("repeat this later")
+        );
     }
     let workspace = context.opened()?.find_root(&context.directory).ok();
     let record = SessionRecord {

@@ -12,10 +12,10 @@ use super::params::Params;
 use super::protocol::Answer;
 use crate::context::Context;
 
-/// `cwd` is in the context by then.
+/// A method. The parameter `cwd` is already in the context.
 pub(super) type Method = fn(&Server, &Context, Params) -> Answer;
 
-/// All there are. Whoever adds one here adds it to SPEC.md.
+/// All methods. SPEC.md describes each of them, which a test checks.
 const METHODS: [(&str, Method); 31] = [
     ("initialize", about::initialize),
     ("status", about::status),
@@ -62,6 +62,6 @@ const METHODS: [(&str, Method); 31] = [
     ("sessions.stats", sessions::stats),
 ];
 
-pub(super) fn find(name: &str) -> Option<Method> {
+pub(super) fn find_method(name: &str) -> Option<Method> {
     METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method)
 }

@@ -1,4 +1,4 @@
-//! What the agent does: the same as its hook would report, without a process for each.
+//! Methods that report the work of the agent, like its hooks.
 
 use std::collections::BTreeMap;
 
@@ -15,29 +15,29 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::reporting::{self, PendingReport, Waited, workspace_of};
 
-/// What a tool call has.
+/// The parameters of a tool call that begins.
 pub(super) const CALL: [&str; 3] = ["call", "tool", "input"];
-/// What one has that is over.
+/// The parameters of a tool call that has ended.
 pub(super) const ENDED_CALL: [&str; 4] = ["call", "tool", "input", "outcome"];
-/// What everything that is reported has.
-const EVERY: [&str; 5] = ["agent", "session", "parent", "turn", "model"];
+/// The parameters of every report.
+const COMMON: [&str; 5] = ["agent", "session", "parent", "turn", "model"];
 
-/// What came of it.
 #[derive(Default, Serialize)]
-struct View {
-    /// As the ledger knows it.
+struct ReportView {
+    /// The id of the session in the ledger.
     session: String,
-    /// Whether checkpoints are switched on at all.
+    /// False if checkpoints are switched off.
     enabled: bool,
     checkpoints: Vec<Oid>,
-    /// Whether something is not protected.
+    /// True if something is not protected.
     missed: bool,
-    /// Whether it is not done yet, and goes on.
+    /// True if the capture is not complete yet and goes on.
     late: bool,
     failures: Vec<String>,
 }
 
-/// Reports an event of the generic hook, with these parameters besides those that all have.
+/// Handles a report like the hook `generic` does. `fields` are the parameters besides the common
+/// ones.
 pub(super) fn report(
     event: &str,
     fields: &[&'static str],
@@ -45,8 +45,8 @@ pub(super) fn report(
     context: &Context,
     params: Params,
 ) -> Answer {
-    let report = read(event, fields, context, params)?;
-    let mut view = View { session: report.session_id(), ..View::default() };
+    let report = parse_report(event, fields, context, params)?;
+    let mut view = ReportView { session: report.session_id(), ..ReportView::default() };
     let Some((opened, failures)) = reporting::open(context) else { return answer(&view) };
     for failure in &failures {
         opened.note_failure(&workspace_of(&opened, &report.directory), failure);
@@ -72,28 +72,28 @@ pub(super) fn report(
     answer(&view)
 }
 
-/// Understands the parameters as the generic hook does, except that what is wrong is said.
-fn read(
+/// Parses the parameters like the hook `generic` does, except that a malformed one is an error.
+fn parse_report(
     event: &str,
     fields: &[&'static str],
     context: &Context,
     mut params: Params,
 ) -> Result<Report, Error> {
-    let mut told: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
-    for name in EVERY.iter().chain(fields) {
+    let mut payload: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
+    for name in COMMON.iter().chain(fields) {
         let raw = match *name {
-            // It may be deeper than what can be read, and is of use all the same.
-            "input" | "outcome" => params.take(name),
-            name => params.raw::<Name>(name)?,
+            // These may be nested deeper than serde_json parses.
+            "input" | "outcome" => params.take_raw(name),
+            name => params.take_checked::<Name>(name)?,
         };
-        told.extend(raw.map(|raw| (*name, raw)));
+        payload.extend(raw.map(|raw| (*name, raw)));
     }
     params.end()?;
-    let told = serde_json::to_vec(&told).expect("JSON becomes JSON");
+    let payload = serde_json::to_vec(&payload).expect("JSON becomes JSON");
     let generic = find_agent("generic").expect("it is in the table");
-    match parse_payload(generic, Some(event), &told, &context.directory) {
+    match parse_payload(generic, Some(event), &payload, &context.directory) {
         Ok(Some(ParsedPayload::Report { report, .. })) => Ok(*report),
         Ok(_) => Err(Error::internal()),
-        Err(error) => Err(Failure::new("this cannot be understood").because(&error).into()),
+        Err(error) => Err(Failure::new("cannot read this report").because(&error).into()),
     }
 }

@@ -1,4 +1,4 @@
-//! The way back: plans, and applying them.
+//! Methods that plan and apply rollbacks and undos.
 
 use serde_json::{Value, json};
 use takeback_undo::rollback::{self, apply as apply_plan, roll_back};
@@ -7,7 +7,7 @@ use takeback_undo::{Destination, Planned, Request, RollbackView, Scope, TurnUndo
 use super::super::Server;
 use super::super::params::Params;
 use super::super::protocol::{Answer, Error, answer};
-use super::checkpoints::{Name, paths};
+use super::checkpoints::{CheckpointName, take_paths};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
@@ -53,13 +53,12 @@ fn reverse(to: Destination, context: &Context, mut params: Params) -> Answer {
 }
 
 fn make_plan(context: &Context, request: &Request) -> Result<Planned, Failure> {
-    // The agent's own log says how far the conversation is.
+    // New entries in the log of the agent belong to the conversation that goes back.
     logs::catch_up_ledger(context);
     Ok(rollback::plan(context.opened()?, request)?)
 }
 
-/// Applies what a request asks for. With a digest, only if the plan is still the one that the
-/// digest belongs to.
+/// Applies a request. With a digest, applies it only if the plan still has this digest.
 fn carry_out(context: &Context, request: &Request, mut params: Params) -> Answer {
     let digest: Option<String> = params.optional("digest")?;
     params.end()?;
@@ -82,15 +81,16 @@ fn answer_unless_blocked(view: RollbackView) -> Answer {
     if view.blocked.is_empty() { answer(&view) } else { Err(Error::blocked(&view)) }
 }
 
-/// Describes a plan, and how to ask for exactly that.
+/// Describes a plan, with the digest that identifies it.
 fn describe_plan(planned: &Planned) -> Value {
     json!({ "digest": planned.digest(), "plan": planned.view() })
 }
 
 fn read_request(context: &Context, params: &mut Params) -> Result<Request, Error> {
-    let checkpoint: Name = params.required("checkpoint")?;
-    let mut request = Request::new(&context.directory, Destination::Checkpoint(checkpoint.text()));
-    request.paths = paths(params)?;
+    let checkpoint: CheckpointName = params.required("checkpoint")?;
+    let mut request =
+        Request::new(&context.directory, Destination::Checkpoint(checkpoint.into_text()));
+    request.paths = take_paths(params)?;
     request.scope = params.or_default("scope")?;
     request.index = params.or_default("index")?;
     if request.scope == Scope::Chat && (request.index || !request.paths.is_empty()) {

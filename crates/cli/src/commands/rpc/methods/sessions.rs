@@ -1,4 +1,4 @@
-//! The sessions of all agents.
+//! Methods about the sessions of all agents.
 
 use serde::Deserialize;
 use takeback_ledger::{Time, replay};
@@ -21,7 +21,7 @@ pub(super) fn list(_: &Server, context: &Context, mut params: Params) -> Answer 
     let arguments = ListArguments {
         sources: params.or_default("sources")?,
         workspace: workspace.map(|AnyPath(path)| path),
-        limit: limit(&mut params)?,
+        limit: take_limit(&mut params)?,
         archived: params.or_default("archived")?,
     };
     params.end()?;
@@ -57,9 +57,9 @@ pub(super) fn search(_: &Server, context: &Context, mut params: Params) -> Answe
         sources: params.or_default("sources")?,
         exclude_sources: params.or_default("exclude_sources")?,
         roles: params.or_default("roles")?,
-        since: since(&mut params)?,
+        since: take_since(&mut params)?,
         undone: params.or_default("undone")?,
-        limit: limit(&mut params)?.unwrap_or(20),
+        limit: take_limit(&mut params)?.unwrap_or(20),
     };
     params.end()?;
     answer(&searching::search_messages(&arguments, &mut *logs::current_ledger(context)?)?)
@@ -92,7 +92,7 @@ pub(super) fn undo(_: &Server, context: &Context, mut params: Params) -> Answer 
     let turns: Option<usize> = params.optional("turns")?;
     params.end()?;
     if turns == Some(0) {
-        return Err(Error::invalid_params("turns is at least 1"));
+        return Err(Error::invalid_params("turns must be at least 1"));
     }
     let mut ledger = logs::current_ledger(context)?;
     let session = ledger.resolve(&session).map_err(Failure::from)?;
@@ -115,15 +115,15 @@ pub(super) fn stats(_: &Server, context: &Context, mut params: Params) -> Answer
     answer(&totals::add_up(by, &*logs::current_ledger(context)?)?)
 }
 
-fn limit(params: &mut Params) -> Result<Option<u32>, Error> {
+fn take_limit(params: &mut Params) -> Result<Option<u32>, Error> {
     match params.optional("limit")? {
-        Some(0) => Err(Error::invalid_params("limit is at least 1")),
+        Some(0) => Err(Error::invalid_params("limit must be at least 1")),
         limit => Ok(limit),
     }
 }
 
-/// A time as people write it.
-fn since(params: &mut Params) -> Result<Option<Time>, Error> {
+/// Takes a point in time as users write it: a span before now, or a date.
+fn take_since(params: &mut Params) -> Result<Option<Time>, Error> {
     let typed: Option<String> = params.optional("since")?;
     let wrong = |message| Error::invalid_params(format!("since: {message}"));
     typed.map(|typed| when::parse(&typed).map_err(wrong)).transpose()

@@ -1,4 +1,4 @@
-//! What the model does: it writes a file, and then it removes a directory in a shell.
+//! The scripted model: it writes a file, and then it removes a directory in a shell.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -6,56 +6,57 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use takeback_script::{Message, Reply, Request, Role};
 
-use super::programs::Program;
+use super::program::AgentProgram;
 
-/// What the user says before takeback is there, what they want done, and what they say when things
-/// went back.
+/// The prompt before takeback is installed.
 pub(crate) const INTRODUCTION: &str = "Please introduce yourself";
+/// The prompt that asks for the work.
 pub(crate) const WORK: &str = "Please do job-one now";
+/// The prompt after a rollback.
 pub(crate) const GREETING: &str = "Please say hello to visitor-two";
 
-/// What the model says when the work is done.
+/// The answer of the model when the work is done.
 pub(crate) const DONE: &str = "All of job-one is done";
 
-/// The file that the model writes, and what is in it.
+/// The file that the model writes, and its content.
 pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
 /// The directory that the model removes.
 pub(crate) const DIRECTORY: &str = "src";
 
-/// One side of a pause: what says something to the other side, and what hears it.
+/// One side of a pause: it sends to the other side, and receives from it.
 pub(crate) type Side = (Sender<()>, Receiver<()>);
 
-/// What the model is asked is all that its answers depend on.
+/// A model whose answers depend only on the request.
 #[derive(Clone)]
-pub(crate) struct Script {
-    program: &'static Program,
+pub(crate) struct ScriptedModel {
+    program: &'static AgentProgram,
     project: PathBuf,
     pause: Arc<Mutex<Option<Side>>>,
 }
 
-impl Script {
-    pub(crate) fn new(program: &'static Program, project: PathBuf) -> Script {
-        Script { program, project, pause: Arc::default() }
+impl ScriptedModel {
+    pub(crate) fn new(program: &'static AgentProgram, project: PathBuf) -> ScriptedModel {
+        ScriptedModel { program, project, pause: Arc::default() }
     }
 
-    /// When its work is done, the model says so, and thinks about it until it hears something; then
-    /// it looks around in a shell.
-    pub(crate) fn pause(&self) -> Side {
+    /// Lets the model pause when its work is done. It sends a message then, and waits for one before
+    /// it goes on.
+    pub(crate) fn begin_pause(&self) -> Side {
         let (begins, begun) = mpsc::channel();
         let (end, ends) = mpsc::channel();
         *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = Some((begins, ends));
         (end, begun)
     }
 
-    /// Takes the pause there may be: whoever waits for it to begin waits no longer.
+    /// Takes the pause, if there is one. Dropping it wakes the thread that waits for it to begin.
     pub(crate) fn take_pause(&self) -> Option<Side> {
         self.pause.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(crate) fn reply(&self, request: &Request) -> Reply {
+    pub(crate) fn choose_reply(&self, request: &Request) -> Reply {
         let remove = (self.program.shell)(&format!("rm -r {DIRECTORY}"));
         let shell = &remove.calls.first().expect("a shell is called").name;
-        // Titles, summaries and the like are made without tools.
+        // Requests for titles and summaries offer no tools.
         if !request.has_tool(shell) {
             return Reply::text("Two jobs");
         }
@@ -67,7 +68,7 @@ impl Script {
             Some(1) => remove,
             Some(2) => match self.take_pause() {
                 Some((begins, ends)) => {
-                    // It is over as well if the other side is gone.
+                    // The pause also ends if the other side is gone.
                     let _ = begins.send(()).map(|()| ends.recv());
                     (self.program.shell)("ls")
                 }
@@ -78,7 +79,7 @@ impl Script {
     }
 }
 
-/// How many tools were used since the user said this; `None` if they said something else since.
+/// Counts the tool calls since this prompt; `None` if another prompt came since.
 fn calls_since(request: &Request, said: &str) -> Option<usize> {
     let is_said = |message: &Message| message.role == Role::User && message.text.contains(said);
     let since = request.messages.iter().rposition(is_said)?;

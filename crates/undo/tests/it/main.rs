@@ -1,0 +1,6 @@
+//! Tests of the operations over an opened home.
+#![allow(clippy::unwrap_used, reason = "a failure is what a test reports")]
+
+mod kept_plans;
+mod opened;
+mod support;

@@ -1,0 +1,78 @@
+//! The description of an agent that is tested.
+
+use std::path::Path;
+
+use takeback_script::Reply;
+
+pub(crate) struct AgentProgram {
+    /// The name of the program, and takeback's name for the agent.
+    pub(crate) name: &'static str,
+    /// The package in the npm registry.
+    pub(crate) package: &'static str,
+    /// The version that is known to work.
+    pub(crate) version: &'static str,
+    /// The files in the user's home before takeback is installed. They name the address of the model.
+    pub(crate) configuration: fn(url: &str, project: &Path) -> Vec<(String, String)>,
+    /// The environment variables that name the address of the model, and keep the agent from using
+    /// the network otherwise.
+    pub(crate) environment: fn(url: &str) -> Vec<(&'static str, String)>,
+    /// The arguments for a turn without a terminal and without questions about permissions.
+    pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
+    /// The arguments that end the processes which the agent leaves running.
+    pub(crate) leave: &'static [&'static str],
+    /// The arguments for each step of checking the package that takeback makes for the agent. `{}`
+    /// stands for the package's directory.
+    pub(crate) package_steps: &'static [&'static [&'static str]],
+    /// True if a conversation can be continued without a terminal.
+    pub(crate) can_continue: bool,
+    /// The reply with which the model writes a file.
+    pub(crate) write: fn(path: &str, content: &str) -> Reply,
+    /// The reply with which the model runs a shell command.
+    pub(crate) shell: fn(command: &str) -> Reply,
+    /// The way to type a rollback inside the agent.
+    pub(crate) command: RollbackCommand,
+}
+
+/// A turn of the user's.
+#[derive(Clone, Copy)]
+pub(crate) enum Turn<'a> {
+    /// A prompt in a new conversation.
+    First(&'a str),
+    /// A prompt in the same conversation.
+    Next(&'a str),
+    /// The rollback command with these arguments, for agents in which it is not typed as a prompt.
+    Command(&'a str),
+}
+
+/// The way in which a rollback is typed inside an agent, and the place where its result is shown.
+pub(crate) enum RollbackCommand {
+    /// takeback answers without asking the model.
+    Answered {
+        typed: &'static str,
+        /// True if the user sees the result without a terminal, too.
+        is_shown: bool,
+    },
+    /// The model is told the result.
+    Told(&'static str),
+    /// The model is told the result, but without a terminal the command is not typed as a prompt.
+    Own,
+    /// The agent has no such command.
+    None,
+}
+
+impl RollbackCommand {
+    /// Returns the start of the prompt with which a rollback is typed.
+    pub(crate) fn typed_prefix(&self) -> &'static str {
+        match self {
+            RollbackCommand::Answered { typed, .. } | RollbackCommand::Told(typed) => typed,
+            RollbackCommand::Own | RollbackCommand::None => "",
+        }
+    }
+}
+
+impl AgentProgram {
+    pub(crate) fn title(&self) -> String {
+        takeback_agents::find_agent(self.name)
+            .map_or_else(|| self.name.to_owned(), |agent| agent.title.to_owned())
+    }
+}

@@ -1,0 +1,202 @@
+//! The sandbox in which an agent is tested: a home, a project and a model of its own.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use takeback_script::{Request, Server};
+
+use super::model::ScriptedModel;
+use super::npm::AgentCache;
+use super::process::{self, ProgramOutput};
+use super::program::{AgentProgram, Turn};
+use super::snapshot::Snapshot;
+use crate::Failure;
+use crate::run::target_directory;
+
+pub(crate) struct Sandbox {
+    pub(crate) program: &'static AgentProgram,
+    pub(crate) model: ScriptedModel,
+    directory: PathBuf,
+    path: String,
+    takeback: PathBuf,
+    server: Server,
+}
+
+/// The files of the project: a small example of everything that a rollback has to restore.
+const FILES: [(&str, &str); 6] = [
+    ("src/main.py", "print('hello')\n"),
+    ("src/deep/er/data.bin", "\u{0}\u{1}\u{2} no text\r\n"),
+    ("src/run.sh", "#!/bin/sh\nexit 0\n"),
+    ("README.md", "# A project\n"),
+    (".gitignore", ".env\n"),
+    (".env", "KEY=value\n"),
+];
+
+impl Sandbox {
+    pub(crate) fn new(
+        program: &'static AgentProgram,
+        installed: &Path,
+        cache: &AgentCache,
+    ) -> Result<Sandbox, Failure> {
+        let directory = cache.directory().join("scratch").join(program.name);
+        let project = directory.join("project");
+        let model = ScriptedModel::new(program, project.clone());
+        let server = Server::start({
+            let model = model.clone();
+            move |request| model.choose_reply(request)
+        });
+        let failed = |error: std::io::Error| format!("cannot prepare the sandbox: {error}");
+        let sandbox = Sandbox {
+            program,
+            model,
+            path: cache.search_path(installed),
+            takeback: target_directory().join("debug").join("takeback"),
+            server: server.map_err(failed)?,
+            directory,
+        };
+        sandbox.create_files().map_err(failed)?;
+        let mut git = sandbox.command_for(Path::new("git"));
+        sandbox.run_logged(git.args(["init", "--quiet", "."]), "git-init")?;
+        Ok(sandbox)
+    }
+
+    fn create_files(&self) -> std::io::Result<()> {
+        if self.directory.exists() {
+            fs::remove_dir_all(&self.directory)?;
+        }
+        fs::create_dir_all(self.log_directory())?;
+        let project = self.project();
+        write_files(&project, FILES.map(|(path, content)| (path.to_owned(), content.to_owned())))?;
+        fs::create_dir_all(project.join("src/empty"))?;
+        symlink("main.py", project.join("src/link"))?;
+        fs::set_permissions(project.join("src/run.sh"), fs::Permissions::from_mode(0o755))?;
+        write_files(&self.home(), (self.program.configuration)(&self.server.url(), &project))
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The directory with the output of all programs and the requests to the model.
+    fn log_directory(&self) -> PathBuf {
+        self.directory.join("logs")
+    }
+
+    pub(crate) fn project(&self) -> PathBuf {
+        self.directory.join("project")
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.directory.join("home")
+    }
+
+    /// Reads the project, but not its repository.
+    pub(crate) fn snapshot_project(&self) -> Result<Snapshot, Failure> {
+        Snapshot::take(&self.project(), ".git")
+    }
+
+    /// Reads the home directory, but not takeback's own directory in it.
+    pub(crate) fn snapshot_home(&self) -> Result<Snapshot, Failure> {
+        Snapshot::take(&self.home(), ".takeback")
+    }
+
+    /// Runs a turn of the agent. Returns its output and the requests to the model.
+    pub(crate) fn run_turn(
+        &self,
+        turn: Turn<'_>,
+        name: &str,
+    ) -> Result<(ProgramOutput, Vec<Request>), Failure> {
+        let before = self.server.log().len();
+        let words = (self.program.words)(&self.home(), turn);
+        let said = self.run_agent(&words, name);
+        let asked = self.server.log().split_off(before);
+        // The log helps to find out why a test failed.
+        let lines = asked.iter().map(|entry| {
+            let body = entry.request.as_ref().map(|request| &request.body);
+            format!("{}\n", json!({ "method": entry.method, "path": entry.path, "body": body }))
+        });
+        let log = self.log_directory().join(format!("{name}.requests"));
+        fs::write(log, lines.collect::<String>()).map_err(|error| format!("{name}: {error}"))?;
+        Ok((said?, asked.into_iter().filter_map(|entry| entry.request).collect()))
+    }
+
+    /// Lets the agent validate or install the package that takeback makes for it.
+    pub(crate) fn check_package(&self) -> Result<(), Failure> {
+        let steps = self.program.package_steps;
+        let package = self.directory.join("package");
+        let files =
+            takeback_agents::find_agent(self.program.name).and_then(takeback_agents::build_package);
+        match files {
+            None if steps.is_empty() => return Ok(()),
+            None => return Err("takeback makes no package for it".to_owned()),
+            Some(files) => {
+                let files = files.into_iter();
+                let files = files.map(|file| (file.path.display().to_string(), file.content));
+                write_files(&package, files).map_err(|error| error.to_string())?;
+            }
+        }
+        for step in steps {
+            let place = |word: &&str| word.replace("{}", &package.display().to_string());
+            self.run_agent(&step.iter().map(place).collect::<Vec<_>>(), "package")?;
+        }
+        Ok(())
+    }
+
+    /// Ends the processes that the agent left running.
+    pub(crate) fn stop_agent(&self) -> Result<(), Failure> {
+        match self.program.leave {
+            [] => Ok(()),
+            words => {
+                let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+                self.run_agent(&words, "leave").map(drop)
+            }
+        }
+    }
+
+    fn run_agent(&self, words: &[String], name: &str) -> Result<ProgramOutput, Failure> {
+        let mut command = self.command_for(Path::new(self.program.name));
+        command.args(words).envs((self.program.environment)(&self.server.url()));
+        self.run_logged(&mut command, name)
+    }
+
+    /// Runs takeback with these arguments.
+    pub(crate) fn run_takeback(&self, words: &[&str], name: &str) -> Result<(), Failure> {
+        self.run_logged(self.command_for(&self.takeback).args(words), name).map(drop)
+    }
+
+    /// Runs takeback, and returns the JSON document that it prints.
+    pub(crate) fn query_takeback(&self, words: &[&str], name: &str) -> Result<Value, Failure> {
+        let said =
+            self.run_logged(self.command_for(&self.takeback).args(words).arg("--json"), name)?;
+        serde_json::from_str(&said.stdout)
+            .map_err(|error| format!("{name}: {error}\n{}", said.all_text()))
+    }
+
+    /// Prepares a program that runs in the project, without the environment of this process.
+    fn command_for(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", &self.path).env("HOME", self.home());
+        command.env("TERM", "dumb").env("LANG", "C.UTF-8").current_dir(self.project());
+        command
+    }
+
+    fn run_logged(&self, command: &mut Command, name: &str) -> Result<ProgramOutput, Failure> {
+        process::run_with_limit(command, &self.log_directory(), name)
+    }
+}
+
+fn write_files(
+    directory: &Path,
+    files: impl IntoIterator<Item = (String, String)>,
+) -> std::io::Result<()> {
+    fs::create_dir_all(directory)?;
+    for (path, content) in files {
+        let path = directory.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(directory))?;
+        fs::write(path, content)?;
+    }
+    Ok(())
+}

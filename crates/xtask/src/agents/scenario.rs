@@ -1,0 +1,202 @@
+//! The scenario that every agent plays, from the installation of takeback to its end.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use takeback_script::Request;
+
+use super::model::{DIRECTORY, DONE, FILE, GREETING, INTRODUCTION, WORK};
+use super::program::{RollbackCommand, Turn};
+use super::sandbox::Sandbox;
+use super::snapshot::Snapshot;
+use crate::Failure;
+
+/// A text that is in every notice about several files, and in no other text of the scenario.
+const NOTICE: &str = "What you know about them is out of date";
+/// A text that takeback prints after a rollback, and that is in no other text of the scenario.
+const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
+
+/// The project before each step, with the checkpoint that must hold this state.
+struct Steps {
+    before_writing: (Snapshot, String),
+    before_removing: (Snapshot, String),
+}
+
+pub(crate) fn play_scenario(sandbox: &Sandbox) -> Result<(), Failure> {
+    // Agents complete their configuration when they are used for the first time.
+    sandbox.run_turn(Turn::First(INTRODUCTION), "introduction")?;
+    sandbox.stop_agent()?;
+    let plain = sandbox.snapshot_home()?;
+    install_takeback(sandbox)?;
+    let wired = sandbox.snapshot_home()?;
+    uninstall_takeback(sandbox)?;
+    sandbox.snapshot_home()?.must_be(&plain, "the configuration, installed and uninstalled")?;
+    install_takeback(sandbox)?;
+    sandbox.snapshot_home()?.must_be(&wired, "the configuration, installed again")?;
+    let played = play_turns(sandbox);
+    sandbox.stop_agent()?;
+    played?;
+    uninstall_takeback(sandbox)?;
+    // At other paths the agent itself has written meanwhile.
+    let touched = |snapshot: Snapshot| snapshot.where_differ(&plain, &wired);
+    let left = touched(sandbox.snapshot_home()?);
+    left.must_be(&touched(plain.clone()), "the configuration at the end")?;
+    sandbox.check_package()
+}
+
+fn install_takeback(sandbox: &Sandbox) -> Result<(), Failure> {
+    sandbox.run_takeback(&["install", sandbox.program.name, "--user", "--yes"], "install")
+}
+
+fn uninstall_takeback(sandbox: &Sandbox) -> Result<(), Failure> {
+    sandbox.run_takeback(&["uninstall", sandbox.program.name, "--user", "--yes"], "uninstall")
+}
+
+fn play_turns(sandbox: &Sandbox) -> Result<(), Failure> {
+    let steps = if sandbox.program.can_continue {
+        let steps = do_work(sandbox)?;
+        must_be_in_ledger(sandbox, DONE, "assistant")?;
+        roll_back(sandbox, &steps.before_writing)?;
+        check_notice(sandbox)?;
+        steps
+    } else {
+        do_work_with_pause(sandbox)?
+    };
+    must_be_in_ledger(sandbox, WORK, "user")?;
+    // The other checkpoint works, too.
+    roll_back(sandbox, &steps.before_removing)?;
+    type_rollback(sandbox, &steps.before_writing)
+}
+
+/// Runs a turn that writes a file and then removes a directory.
+fn do_work(sandbox: &Sandbox) -> Result<Steps, Failure> {
+    let start = sandbox.snapshot_project()?;
+    sandbox.run_turn(Turn::First(WORK), "work")?;
+    check_steps(sandbox, start)
+}
+
+/// Runs the turn with a rollback in the middle of it. An agent whose conversations cannot be
+/// continued can be told something at no other time.
+fn do_work_with_pause(sandbox: &Sandbox) -> Result<Steps, Failure> {
+    let start = sandbox.snapshot_project()?;
+    let (end, begun) = sandbox.model.begin_pause();
+    thread::scope(|scope| {
+        let turn = scope.spawn(|| {
+            let turn = sandbox.run_turn(Turn::First(WORK), "work");
+            // If the model was not asked to the end of its work, its pause never begins.
+            drop(sandbox.model.take_pause());
+            turn
+        });
+        let steps = begun.recv().map_err(|_| "the model did not get to the end of its work".into());
+        let steps = steps.and_then(|()| check_steps_and_roll_back(sandbox, start));
+        drop(end);
+        let (_, requests) = turn.join().map_err(|_| "the turn was cut off")??;
+        let last = requests.last().ok_or("the model was not asked")?;
+        must_be_told_once(last, &requests)?;
+        steps
+    })
+}
+
+fn check_steps_and_roll_back(sandbox: &Sandbox, start: Snapshot) -> Result<Steps, Failure> {
+    let steps = check_steps(sandbox, start)?;
+    roll_back(sandbox, &steps.before_writing)?;
+    Ok(steps)
+}
+
+/// Checks the project and the checkpoints after the turn.
+fn check_steps(sandbox: &Sandbox, start: Snapshot) -> Result<Steps, Failure> {
+    let end = sandbox.snapshot_project()?;
+    if !end.has_file(FILE.0, FILE.1) {
+        return Err(format!("{} was not written", FILE.0));
+    }
+    let written = start.clone().with_path_of(FILE.0, &end);
+    end.must_be(&written.clone().without_path(DIRECTORY), "the project after the work")?;
+    let list = sandbox.query_takeback(&["rollback", "--steps"], "list")?;
+    let steps = list["checkpoints"][0]["steps"].as_array().cloned().unwrap_or_default();
+    let id = |number: usize| steps.get(number).and_then(|step| step["id"].as_str());
+    match (id(0), id(1), steps.len()) {
+        (Some(first), Some(second), 2) => Ok(Steps {
+            before_writing: (start, first.to_owned()),
+            before_removing: (written, second.to_owned()),
+        }),
+        _ => Err(format!("expected two checkpoints of one turn:\n{list:#}")),
+    }
+}
+
+/// Fails unless a search finds this message once. The agent's own log is read in the background.
+fn must_be_in_ledger(sandbox: &Sandbox, said: &str, role: &str) -> Result<(), Failure> {
+    let query = format!("\"{said}\"");
+    let words = ["sessions", "search", &query, "--role", role, "--undone"];
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let found = sandbox.query_takeback(&words, "search")?;
+        let results = found["results"].as_array().cloned().unwrap_or_default();
+        match &results[..] {
+            [result] if result["source"] == sandbox.program.name => return Ok(()),
+            [] if Instant::now() < deadline => thread::sleep(Duration::from_millis(100)),
+            _ => return Err(format!("expected {said:?} once in the ledger:\n{found:#}")),
+        }
+    }
+}
+
+fn roll_back(sandbox: &Sandbox, (files, checkpoint): &(Snapshot, String)) -> Result<(), Failure> {
+    sandbox.run_takeback(&["rollback", checkpoint, "--yes"], "rollback")?;
+    sandbox.snapshot_project()?.must_be(files, "the project after a rollback")
+}
+
+/// Checks that the next prompt carries the notice about the rollback.
+fn check_notice(sandbox: &Sandbox) -> Result<(), Failure> {
+    let (_, requests) = sandbox.run_turn(Turn::Next(GREETING), "greeting")?;
+    let is_greeting = |request: &&Request| request.count_text(GREETING) > 0;
+    let first = requests.iter().find(is_greeting).ok_or("the model was not greeted")?;
+    must_be_told_once(first, &requests)
+}
+
+/// Fails unless this request has the notice once. Later requests repeat the conversation, so they
+/// may have it, too, but not twice.
+fn must_be_told_once(asked: &Request, all: &[Request]) -> Result<(), Failure> {
+    let told = asked.count_text(NOTICE);
+    if told != 1 {
+        return Err(format!("the model is told about the rollback {told} times instead of once"));
+    }
+    match all.iter().any(|request| request.count_text(NOTICE) > 1) {
+        true => Err("the model is told about the rollback again later".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Rolls back by typing a command inside the agent.
+fn type_rollback(
+    sandbox: &Sandbox,
+    (files, checkpoint): &(Snapshot, String),
+) -> Result<(), Failure> {
+    let prompt = format!("{} {checkpoint}", sandbox.program.command.typed_prefix());
+    let turn = match sandbox.program.command {
+        RollbackCommand::None => return Ok(()),
+        RollbackCommand::Own => Turn::Command(checkpoint),
+        RollbackCommand::Answered { .. } | RollbackCommand::Told(_) => Turn::Next(&prompt),
+    };
+    let (said, requests) = sandbox.run_turn(turn, "typed")?;
+    let said = said.all_text();
+    sandbox
+        .snapshot_project()?
+        .must_be(files, "the project after a rollback that was typed in the agent")?;
+    let is_right = match sandbox.program.command {
+        RollbackCommand::Answered { is_shown, .. } => {
+            if !requests.is_empty() {
+                return Err(format!(
+                    "the model was asked {} times, but should not be asked",
+                    requests.len()
+                ));
+            }
+            said.contains(ROLLED_BACK) == is_shown
+        }
+        _ => requests.iter().any(|request| request.count_text(ROLLED_BACK) == 1),
+    };
+    match is_right {
+        true => Ok(()),
+        false => {
+            Err(format!("the result of the rollback is not shown where it should be:\n{said}"))
+        }
+    }
+}
