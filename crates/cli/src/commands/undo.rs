@@ -11,34 +11,34 @@ use crate::failure::Failure;
 
 /// Take back what the agent changed in its last turn, and keep everything else
 ///
-/// Each file is merged: what the turn changed goes back, what you and other agents changed since
-/// stays. Files in which both changed the same lines are left alone and listed, unless --theirs,
-/// --ours or --markers says otherwise.
+/// Merges each file: changes of the turn go back, changes that you or other agents made since stay.
+/// Files in which both changed the same lines are not changed, but listed, unless --theirs, --ours or
+/// --markers is given.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback undo                 the last turn that changed files
-  takeback undo --turn 3        the turn of row 3 of `takeback rollback`
+  takeback undo --turn 3        the turn of row 3 of `takeback list`
   takeback undo --dry-run       show what would happen
-  takeback undo --theirs        where you changed the same: what was there before the turn
-  takeback rollback undo        take the undo back")]
+  takeback undo --theirs        in conflicts, use the lines from before the turn
+  takeback rollback undo        reverse the undo")]
 pub(crate) struct Arguments {
-    /// The turn of this row of `takeback rollback`
+    /// Take back the turn of this row of `takeback list`
     #[arg(long, value_name = "N")]
     turn: Option<usize>,
     /// Show what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Where both changed the same: what was there before the turn
+    /// In conflicts, use the lines from before the turn
     #[arg(long, group = "conflicts")]
     theirs: bool,
-    /// Where both changed the same: what is there now
+    /// In conflicts, keep the current lines
     #[arg(long, group = "conflicts")]
     ours: bool,
-    /// Where both changed the same: both, between markers
+    /// In conflicts, write both versions between markers
     #[arg(long, group = "conflicts")]
     markers: bool,
-    /// Also what others may have changed: while their calls overlapped, or without a known end
+    /// Also take back changes that another agent, or you, may have made
     #[arg(long)]
     uncertain: bool,
     // Refused with a hint.

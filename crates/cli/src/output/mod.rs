@@ -305,7 +305,7 @@ pub(crate) fn report_waiting(process: Option<u32>) {
 }
 
 /// Asks the user whether to go on with what was just shown, and fails if not.
-pub(crate) fn go_on() -> Result<(), Failure> {
+pub(crate) fn confirm() -> Result<(), Failure> {
     match is_agreed("Go on?") {
         true => Ok(()),
         false => Err(Failure::new("nothing was changed")),

@@ -1,4 +1,4 @@
-//! What Myrm's page promises about checkpoints, and what really has to hold for that.
+//! The promises of Myrm's page about checkpoints, each kept.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::session::Session;
 /// There: after the time limit the tool ran while the snapshot went on, so it could capture the
 /// state after the command.
 #[test]
-fn a_checkpoint_that_may_have_come_too_late_says_so() {
+fn a_late_checkpoint_is_marked_late() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 1\n");
     for number in 0..2000 {
@@ -39,7 +39,7 @@ fn a_checkpoint_is_complete_before_the_tool_runs() {
 
 /// There: repair looked whether HEAD existed, and deleted the whole store otherwise.
 #[test]
-fn damage_costs_only_what_is_damaged() {
+fn damage_costs_only_the_damaged_files() {
     let session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint", "--name", "one"]);
@@ -166,7 +166,7 @@ fn effects_are_found_by_program_and_verb() {
 
 /// There: counts were made per request, against the live tree.
 #[test]
-fn counts_are_of_the_turn_whatever_happened_since() {
+fn counts_are_those_of_the_turn_whatever_happened_since() {
     let session = Session::new();
     session.write("a", "1\n");
     let mut agent = Agent::new(&session, "s1");

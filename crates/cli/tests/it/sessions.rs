@@ -89,7 +89,7 @@ $ takeback sessions stats
 No sessions yet.
 $ takeback sessions show x
 ! error: there is no session \"x\"
-! hint: `takeback sessions list` lists them
+! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 ",
     );
@@ -384,7 +384,7 @@ $ takeback sessions show 4f2
 ! hint: give more of the id
 [exit Some(1)]
 $ takeback sessions rewind \n! error: there is no session \"\"
-! hint: `takeback sessions list` lists them
+! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 ",
     );
@@ -433,7 +433,7 @@ $ takeback sessions rewind 4f2a
         "
 $ takeback sessions unrewind 4f2a
 ! error: the conversation went on after the undo: session claude-code:4f2a9c01-aaaa cannot redo it
-! hint: what was undone is still there: `takeback sessions show` shows it
+! hint: the undone messages are kept: `takeback sessions show` shows them
 [exit Some(1)]
 ",
     );
@@ -473,7 +473,7 @@ fn titles_are_set_and_removed() {
 $ takeback sessions title codex:4f2b   Notes\tfor\u{202e} users \nSet the title of codex:4f2b0000-bbbb to Notes for users.
 $ takeback sessions title 77 Fix Docker Build
 ! error: session claude-code:4f2a9c01-aaaa has the title \"Fix Docker Build\" already
-! hint: choose another title, or change that one first
+! hint: choose another title, or rename the other session first
 [exit Some(1)]
 $ takeback sessions title Notes for users \nRemoved the title of codex:4f2b0000-bbbb.
 $ takeback sessions title 77 {}
@@ -535,7 +535,7 @@ fn a_fork_appears_in_the_tree() {
         "
 $ takeback sessions fork 4f2a --at 9
 ! error: session claude-code:4f2a9c01-aaaa has no message 9
-! hint: `takeback sessions show claude-code:4f2a9c01-aaaa` shows their numbers
+! hint: `takeback sessions show claude-code:4f2a9c01-aaaa` shows the numbers of its messages
 [exit Some(1)]
 ",
     );

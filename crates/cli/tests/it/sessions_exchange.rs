@@ -149,7 +149,7 @@ $ takeback sessions export
 [exit Some(2)]
 $ takeback sessions export nope
 ! error: there is no session \"nope\"
-! hint: `takeback sessions list` lists them
+! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 $ takeback sessions export --all --format md --json
 {\"error\":{\"causes\":[],\"hint\":\"drop --format, or write to a file with -o\",\"message\":\"--json prints one JSON document\"}}
@@ -221,7 +221,7 @@ fn a_file_is_replaced_only_by_a_complete_one() {
         "
 $ takeback sessions export nope -o out
 ! error: there is no session \"nope\"
-! hint: `takeback sessions list` lists them
+! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 $ takeback sessions export --all -o out
 Exported 3 sessions to ~/project/out.
