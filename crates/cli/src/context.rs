@@ -77,7 +77,7 @@ pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     is_pager.then_some(words)
 }
 
-/// The longest time that a command waits for other processes while a user waits for it.
+/// The patience of a command that a user waits for with other processes.
 const LOCK_WAIT: LockWait =
     LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
 
@@ -100,7 +100,7 @@ pub(crate) struct Context {
     pub(crate) directory: PathBuf,
     /// The home of takeback: its store, ledger and configuration.
     pub(crate) home: PathBuf,
-    /// True if a user is waiting for the command.
+    /// True if a user waits for the command.
     is_attended: bool,
     pub(crate) places: ForbiddenRoots,
     /// Takeback's home, opened as configured, once a command needed it.
@@ -108,11 +108,10 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Reads options and environment. A command that an agent runs may start in a directory that is
-    /// gone, because it works in the directory that the agent reports.
+    /// Reads options and environment.
     pub(crate) fn new(globals: Globals, caller: Caller) -> Result<Context, Failure> {
         let current = match env::current_dir() {
-            // An agent's reports name the directory that they are about.
+            // An agent's hook works in the directory that the agent reports.
             Err(_) if caller == Caller::Agent => PathBuf::from("/"),
             current => current.map_err(|error| {
                 Failure::new("cannot find the current directory")

@@ -22,10 +22,10 @@ Examples:
   takeback checkpoint --reason 'before the big refactoring'
   takeback checkpoint --name good --pin      `takeback rollback good` returns to it; never pruned")]
 pub(crate) struct Arguments {
-    /// The reason to show in the list
+    /// The reason, for the list
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// A name for the checkpoint
+    /// The name, for `takeback rollback NAME`
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Never prune it
@@ -33,9 +33,9 @@ pub(crate) struct Arguments {
     pin: bool,
 }
 
-/// The checkpoint that was taken.
+/// A checkpoint that was just taken.
 #[derive(Serialize)]
-pub(crate) struct View {
+pub(crate) struct CheckpointView {
     id: Oid,
     number: usize,
     created: String,
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         pinned: arguments.pin,
     };
     let progress = Progress::new("taking a checkpoint");
-    let view = take(&wish, context)?;
+    let view = take_checkpoint(&wish, context)?;
     drop(progress);
     if context.globals.json {
         output::print_json(&view);
@@ -65,14 +65,17 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes a checkpoint, and starts the maintenance of the store if it is due.
-pub(crate) fn take(wish: &CheckpointOptions, context: &Context) -> Result<View, Failure> {
+/// Takes a checkpoint, and starts maintenance of the store in the background if it is due.
+pub(crate) fn take_checkpoint(
+    wish: &CheckpointOptions,
+    context: &Context,
+) -> Result<CheckpointView, Failure> {
     let opened = context.opened()?;
     super::refuse_if_off(opened, context)?;
     let workspace = takeback_undo::history::open_workspace(opened, &context.directory)?;
     let taken = takeback_undo::history::take_checkpoint(opened, &workspace, wish)?;
     background::spawn_upkeep(context, opened);
-    Ok(View {
+    Ok(CheckpointView {
         id: taken.pin.id,
         number: 1,
         created: taken.record.time,

@@ -1,4 +1,4 @@
-//! `takeback config`: the settings in force, and where each comes from.
+//! `takeback config`: shows the settings and where they come from.
 
 use std::process::ExitCode;
 
@@ -12,10 +12,10 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Style, Table};
 
-/// Show the settings in force and where each comes from
+/// Show all settings and where each one comes from
 #[derive(Args)]
 #[command(after_help = "\
-Settings are in config.toml in takeback's own directory, for example:
+The file config.toml in takeback's own directory holds the settings, for example:
   [checkpoints]
   max_snapshots = 100
   exclude = [\"*.iso\"]
@@ -27,25 +27,26 @@ Examples:
   takeback config --json")]
 pub(crate) struct Arguments {}
 
-/// One setting.
+/// A setting and its source.
 #[derive(Serialize)]
-struct Item {
+struct SettingView {
     key: String,
     value: Value,
     source: String,
 }
 
+/// All settings, and the file that sets some of them.
 #[derive(Serialize)]
-pub(crate) struct View {
+pub(crate) struct SettingsView {
     file: String,
-    settings: Vec<Item>,
+    settings: Vec<SettingView>,
 }
 
-/// The settings in force.
-pub(crate) fn view(context: &Context) -> Result<View, Failure> {
+/// Collects all settings that are in force.
+pub(crate) fn collect_settings(context: &Context) -> Result<SettingsView, Failure> {
     let config = Config::read(&context.home)?;
     let text = config::read_text(&context.home)?;
-    let set = lines_of_keys(&text);
+    let set = find_lines(&text);
     let all = serde_json::to_value(&config).expect("plain data becomes JSON");
     let mut settings = Vec::new();
     for (section, values) in all.as_object().into_iter().flatten() {
@@ -54,7 +55,7 @@ pub(crate) fn view(context: &Context) -> Result<View, Failure> {
             let line = set.iter().find(|(known, _)| *known == key);
             let source =
                 line.map_or("default".into(), |(_, line)| format!("config.toml, line {line}"));
-            settings.push(Item { key, value: value.clone(), source });
+            settings.push(SettingView { key, value: value.clone(), source });
         }
     }
     if context.is_switched_off()
@@ -64,11 +65,11 @@ pub(crate) fn view(context: &Context) -> Result<View, Failure> {
         enabled.source = "environment, TAKEBACK_CHECKPOINTS=0".into();
     }
     let file = config::config_path(&context.home).display().to_string();
-    Ok(View { file, settings })
+    Ok(SettingsView { file, settings })
 }
 
 pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = view(context)?;
+    let view = collect_settings(context)?;
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
@@ -87,8 +88,8 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the keys that the file sets, each with its line.
-fn lines_of_keys(text: &str) -> Vec<(String, usize)> {
+/// Finds the keys that the file sets, and their lines.
+fn find_lines(text: &str) -> Vec<(String, usize)> {
     let Ok(table) = DeTable::parse(text) else { return Vec::new() };
     let mut keys = Vec::new();
     for (section, values) in table.get_ref() {

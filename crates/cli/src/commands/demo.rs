@@ -1,4 +1,4 @@
-//! `takeback demo`: a scratch project, a scripted "agent" that wrecks it, and the way back.
+//! `takeback demo`: a scripted agent wrecks a scratch project, and a rollback restores it.
 
 use std::fs;
 use std::io;
@@ -8,17 +8,22 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
 use serde_json::json;
-use takeback_undo::{Destination, Opened, Report, ReportedEvent, Request, ToolCall, ToolWork};
+use takeback_undo::{
+    Deadline, Destination, Opened, Report, ReportedEvent, Request, ToolCall, ToolWork, hook,
+};
 
 use crate::commands::{list, rollback};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Watch takeback work on a scratch project
+/// Try takeback on a scratch project
+///
+/// A scripted agent wrecks the project, and a rollback restores it. Nothing else on this machine is
+/// touched.
 #[derive(Args)]
 pub(crate) struct Arguments {}
 
-/// The files of the scratch project. A library in it is a separate repository.
+/// The files of the scratch project. One of its directories is a git repository of its own.
 const PROJECT: [(&str, &str); 7] = [
     ("src/cart.py", "def total(items):\n    return sum(item.price for item in items)\n"),
     ("src/shop.py", "from cart import total\n"),
@@ -29,9 +34,11 @@ const PROJECT: [(&str, &str); 7] = [
     ("deploy.sh", "#!/bin/sh\necho deploying\n"),
 ];
 
-/// The prompt of the scripted agent, and the commands it runs.
+/// The prompt that the scripted agent gets.
 const PROMPT: &str = "tidy up the project";
-const AGENT: [&str; 6] = [
+
+/// The commands that it runs.
+const COMMANDS: [&str; 6] = [
     "rm -rf src vendor",
     "mkdir src && echo 'import everything' > src/rewrite.py",
     "rm .env",
@@ -42,77 +49,87 @@ const AGENT: [&str; 6] = [
 
 pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     if context.globals.json {
-        return Err(Failure::new("the demonstration is for people: it has no --json"));
+        return Err(Failure::new("`demo` has no --json"));
     }
-    let failed =
-        |error: io::Error| Failure::new("cannot set up the scratch project").because(&error);
-    let scratch = Scratch::new().map_err(failed)?;
+    let scratch = Scratch::new().map_err(describe_setup)?;
     let project = scratch.path.join("shop");
-    make_project(&project).map_err(failed)?;
-    let has_git = stage_something(&project);
+    make_project(&project).map_err(describe_setup)?;
+    let has_git = stage_files(&project);
     let context = context.in_home(&project, &scratch.path.join("home"));
     let opened = &context.open_with(crate::config::Config::default());
-    let before = look(&project).map_err(failed)?;
-    let staged_before = staged(&project);
-
+    let before = ProjectState::read(&project)?;
     println!("A scratch project in {}:", project.display());
-    before.iter().for_each(|line| println!("  {line}"));
-    if has_git {
-        println!("  staged in git: {}", staged_before.trim());
+    before.print();
+    wreck(&project, opened)?;
+    restore(&project, opened, has_git, &context)?;
+    let after = ProjectState::read(&project)?;
+    println!();
+    after.print();
+    if after != before {
+        return Err(Failure::new("the project is not what it was: please report this"));
     }
-    println!("\nAn agent with takeback's hooks is told: “{PROMPT}”");
-    let agent = Agent { opened, directory: &project };
-    agent.tell(ReportedEvent::TurnStart { prompt: Some(PROMPT.into()) })?;
-    for (number, line) in AGENT.iter().enumerate() {
-        println!("  $ {line}");
-        agent.run(number, line).map_err(failed)??;
-    }
-    agent.tell(ReportedEvent::TurnEnd)?;
-    println!("What is left:");
-    look(&project).map_err(failed)?.iter().for_each(|line| println!("  {line}"));
+    println!(
+        "\nEverything is back, byte for byte: the files of the nested repository, .env, file modes"
+    );
+    println!("{}", if has_git { "and the staged files." } else { "(git is not installed)." });
+    print_next_steps();
+    Ok(ExitCode::SUCCESS)
+}
 
+#[allow(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
+fn describe_setup(error: io::Error) -> Failure {
+    Failure::new("cannot set up the scratch project").because(&error)
+}
+
+/// Lets the scripted agent work.
+fn wreck(project: &Path, opened: &Opened) -> Result<(), Failure> {
+    println!("\nAn agent with takeback's hooks gets the prompt: “{PROMPT}”");
+    let agent = Agent { opened, directory: project };
+    agent.report(ReportedEvent::TurnStart { prompt: Some(PROMPT.into()) })?;
+    for (number, line) in COMMANDS.iter().enumerate() {
+        println!("  $ {line}");
+        agent.run_line(number, line)?;
+    }
+    agent.report(ReportedEvent::TurnEnd)?;
+    println!("What is left:");
+    ProjectState::read(project)?.print();
+    Ok(())
+}
+
+/// Returns to before the turn of the scripted agent.
+fn restore(
+    project: &Path,
+    opened: &Opened,
+    has_git: bool,
+    context: &Context,
+) -> Result<(), Failure> {
     println!("\n$ takeback list --steps");
-    list::print(true, &context)?;
+    list::print_list(true, context)?;
     println!("\n$ takeback rollback 1 --index");
     let to = Destination::Checkpoint("1".into());
-    let request = Request { index: has_git, ..Request::new(&project, to) };
+    let request = Request { index: has_git, ..Request::new(project, to) };
     let view = takeback_undo::rollback::roll_back(opened, &request)?;
-    rollback::render::print_result(&view, false, &context);
+    rollback::render::print_result(&view, false, context);
+    Ok(())
+}
 
-    println!();
-    let after = look(&project).map_err(failed)?;
-    after.iter().for_each(|line| println!("  {line}"));
-    if after != before || staged(&project) != staged_before {
-        return Err(Failure::new("the project was not restored exactly: please report this"));
-    }
-    println!(
-        "\nEverything is back, byte for byte: the nested repository's files, .env, file modes"
-    );
-    println!(
-        "{}",
-        if has_git {
-            "and what was staged."
-        } else {
-            "(git is not installed, so nothing was staged)."
-        }
-    );
-    println!("\nNext, in your own project:");
+fn print_next_steps() {
+    println!("\nNext, in a project of yours:");
     println!("  takeback install              protect the agents on this machine");
     println!("  takeback run -- <command>     protect an agent that has no hooks");
     println!("  takeback checkpoint           take a checkpoint by hand");
     println!("  takeback list                 list the checkpoints");
     println!("  takeback rollback 1           return to the newest one");
-    Ok(ExitCode::SUCCESS)
 }
 
-/// The scripted agent: reports what it does, like a real one.
+/// The scripted agent. It reports its calls, like a real one.
 struct Agent<'a> {
     opened: &'a Opened,
     directory: &'a Path,
 }
 
 impl Agent<'_> {
-    fn tell(&self, event: ReportedEvent) -> Result<(), Failure> {
+    fn report(&self, event: ReportedEvent) -> Result<(), Failure> {
         let report = Report {
             agent: "demo".into(),
             session: "1".into(),
@@ -122,53 +139,50 @@ impl Agent<'_> {
             model: None,
             event,
         };
-        match takeback_undo::hook::handle(self.opened, &report, &takeback_undo::Deadline::open())
-            .failures
-            .first()
-        {
+        let handled = hook::handle(self.opened, &report, &Deadline::open());
+        match handled.failures.first() {
             Some(failure) => Err(Failure::new(failure)),
             None => Ok(()),
         }
     }
 
-    fn run(&self, number: usize, line: &str) -> io::Result<Result<(), Failure>> {
+    fn run_line(&self, number: usize, line: &str) -> Result<(), Failure> {
         let call = ToolCall {
             id: Some(number.to_string()),
             tool: "Bash".into(),
             input: json!({ "command": line }),
             work: ToolWork::run_script(line),
         };
-        if let Err(failure) = self.tell(ReportedEvent::BeforeTool(call.clone())) {
-            return Ok(Err(failure));
-        }
-        let status = shell(self.directory, line).status()?;
+        self.report(ReportedEvent::BeforeTool(call.clone()))?;
+        let status = shell_command(self.directory, line).status().map_err(describe_setup)?;
         if !status.success() {
-            return Ok(Err(Failure::new(format!("the scripted agent failed at `{line}`"))));
+            return Err(Failure::new(format!("the scripted agent failed at `{line}`")));
         }
-        Ok(self.tell(ReportedEvent::AfterTool { call, outcome: Some("ok".into()) }))
+        self.report(ReportedEvent::AfterTool { call, outcome: Some("ok".into()) })
     }
 }
 
-fn shell(directory: &Path, line: &str) -> Command {
+fn shell_command(directory: &Path, line: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", line]).current_dir(directory);
     command
 }
 
-/// Stages a change, if git is installed.
-fn stage_something(project: &Path) -> bool {
+/// Makes the project a git repository and stages some files. False if git is not installed.
+fn stage_files(project: &Path) -> bool {
     let line = "git init -q && git add src/cart.py && git add -f deploy.sh";
-    let status = shell(project, line).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let status = shell_command(project, line).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 
-fn staged(project: &Path) -> String {
-    let output = shell(project, "git ls-files --cached").stderr(Stdio::null()).output();
+/// Lists the files that are staged.
+fn list_staged(project: &Path) -> String {
+    let output = shell_command(project, "git ls-files --cached").stderr(Stdio::null()).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     text.unwrap_or_default().replace('\n', " ")
 }
 
-/// A directory that is deleted when the demonstration is over.
+/// A temporary directory.
 struct Scratch {
     path: PathBuf,
 }
@@ -198,9 +212,30 @@ fn make_project(project: &Path) -> io::Result<()> {
     fs::set_permissions(project.join("deploy.sh"), fs::Permissions::from_mode(0o755))
 }
 
-/// A line per file: mode, path, and the beginning of its content. The data of repositories is left
-/// out, because takeback does not restore it.
-fn look(project: &Path) -> io::Result<Vec<String>> {
+/// The files of the project and what is staged.
+#[derive(PartialEq)]
+struct ProjectState {
+    /// Mode, path and first line of each file.
+    files: Vec<String>,
+    staged: String,
+}
+
+impl ProjectState {
+    fn read(project: &Path) -> Result<ProjectState, Failure> {
+        let files = list_files(project).map_err(describe_setup)?;
+        Ok(ProjectState { files, staged: list_staged(project) })
+    }
+
+    fn print(&self) {
+        self.files.iter().for_each(|line| println!("  {line}"));
+        if !self.staged.is_empty() {
+            println!("  staged in git: {}", self.staged.trim());
+        }
+    }
+}
+
+/// Lists the files of the project, but not those inside `.git`, which takeback does not restore.
+fn list_files(project: &Path) -> io::Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut pending = vec![project.to_owned()];
     while let Some(directory) = pending.pop() {

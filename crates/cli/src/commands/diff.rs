@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 
 /// The differences between two states.
 #[derive(Serialize)]
-pub(crate) struct View {
+pub(crate) struct DiffView {
     checkpoint: Oid,
     /// The second checkpoint. `None`: the workspace as it is now.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,30 +72,30 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         Some(to) => history::compare_checkpoints(opened, workspace.store(), from, to, &paths)?,
         None => history::compare_with_present(opened, &workspace, &history, from, &paths)?,
     };
-    let view = View::new(from, to, diff, workspace.store(), arguments.full)?;
+    let view = DiffView::new(from, to, diff, workspace.store(), arguments.full)?;
     drop(progress);
     if context.globals.json {
         output::print_json(&view);
     } else {
-        print(&view, context);
+        print_diff(&view, context);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Compares a checkpoint with the workspace as it is now.
-pub(crate) fn with_present(
+pub(crate) fn compare_with_present(
     from: &str,
     paths: &[PathBuf],
     full: bool,
     context: &Context,
-) -> Result<View, Failure> {
+) -> Result<DiffView, Failure> {
     let opened = context.opened()?;
     let (workspace, _revived) = history::revive_workspace(opened, &context.directory)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let from = history.find(workspace.store(), from)?.checkpoint;
     let paths = rollback::relative_paths(&workspace, &context.directory, paths)?;
     let diff = history::compare_with_present(opened, &workspace, &history, from, &paths)?;
-    View::new(from, None, diff, workspace.store(), full)
+    DiffView::new(from, None, diff, workspace.store(), full)
 }
 
 /// Takes the first word as a second checkpoint if it is one. The others are paths.
@@ -122,20 +122,20 @@ fn is_existing(path: &Path, context: &Context) -> bool {
     context.directory.join(path).symlink_metadata().is_ok()
 }
 
-impl View {
+impl DiffView {
     fn new(
         from: &Checkpoint,
         to: Option<&Checkpoint>,
         diff: Diff,
         store: &Store,
         full: bool,
-    ) -> Result<View, Failure> {
+    ) -> Result<DiffView, Failure> {
         let lines = (!full).then_some(LINES);
         let unified = diff.to_unified(store, lines).map_err(StoreError::from)?;
         let counts = diff.changes.iter().filter_map(|change| change.lines);
         let (insertions, deletions) =
             counts.fold((0, 0), |sum, lines| (sum.0 + lines.insertions, sum.1 + lines.deletions));
-        Ok(View {
+        Ok(DiffView {
             checkpoint: from.pin.id,
             to: to.map(|to| to.pin.id),
             files_changed: diff.changes.len(),
@@ -148,7 +148,7 @@ impl View {
     }
 }
 
-fn print(view: &View, context: &Context) {
+fn print_diff(view: &DiffView, context: &Context) {
     let short = |id: Oid| id.to_string()[..7].to_owned();
     let between = match view.to {
         Some(to) => format!("between {} and {}", short(view.checkpoint), short(to)),

@@ -1,4 +1,4 @@
-//! `takeback explain`: analyzes a shell command.
+//! `takeback explain`: says how takeback classifies a shell command.
 
 use std::process::ExitCode;
 
@@ -9,20 +9,23 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-/// Explain a shell command: whether it changes files, and what cannot be undone
+/// Explain whether takeback expects a shell command to change files
+///
+/// Also lists the effects that no rollback reverses, and the paths outside the workspace that the
+/// command may change.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback explain 'git status'
   takeback explain 'sed -i s/a/b/ *.py && psql -c \"drop table x\"'")]
 pub(crate) struct Arguments {
-    /// The command, as one word
+    /// The command, as one argument
     #[arg(value_name = "COMMAND")]
     command: String,
 }
 
-/// Analyzes a command in the current directory.
-pub(crate) fn analyse(command: &str, context: &Context) -> Result<ScriptAnalysis, Failure> {
+/// Analyses a shell command as if it ran in the directory of the context.
+pub(crate) fn analyse_command(command: &str, context: &Context) -> Result<ScriptAnalysis, Failure> {
     let opened = context.opened()?;
     let directory = std::fs::canonicalize(&context.directory).unwrap_or(context.directory.clone());
     let workspace = opened.find_root(&directory).unwrap_or(directory.clone());
@@ -32,7 +35,7 @@ pub(crate) fn analyse(command: &str, context: &Context) -> Result<ScriptAnalysis
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let analysis = analyse(&arguments.command, context)?;
+    let analysis = analyse_command(&arguments.command, context)?;
     if context.globals.json {
         output::print_json(&analysis);
         return Ok(ExitCode::SUCCESS);
@@ -45,6 +48,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         .map(|effect| format!("{}: {}", effect.kind.as_str(), output::disarm(&effect.command)));
     output::print_section("No rollback reverses", effects, context);
     let outside = analysis.outside.iter().map(|path| output::tilde(path, context));
-    output::print_section("Outside of the workspace", outside, context);
+    output::print_section("Outside the workspace", outside, context);
     Ok(ExitCode::SUCCESS)
 }

@@ -107,7 +107,7 @@ fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> Even
     };
     // A rollback works even if checkpoints are switched off.
     if let Ok(Some(ParsedPayload::Slash { command: slash, directory })) = &heard {
-        let text = slash::answer(slash, directory, context);
+        let text = slash::run_slash_command(slash, directory, context);
         outcome.failures.extend(print_answer(&agent.answer_output(&text)).err());
         return outcome;
     }

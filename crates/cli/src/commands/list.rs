@@ -50,18 +50,18 @@ const COLUMNS: [Column; 12] = [
     Column::free().shrinks(1, 0),
 ];
 
-/// Lists the checkpoints of the workspace that the command is about.
-pub(crate) fn view(context: &Context) -> Result<List, Failure> {
+/// Makes the list of the workspace that the command works in.
+pub(crate) fn make_list(context: &Context) -> Result<List, Failure> {
     Ok(history::list_checkpoints(context.opened()?, &context.directory)?)
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    print(arguments.steps, context)
+    print_list(arguments.steps, context)
 }
 
 /// Prints the list.
-pub(crate) fn print(with_steps: bool, context: &Context) -> Result<ExitCode, Failure> {
-    let list = view(context)?;
+pub(crate) fn print_list(with_steps: bool, context: &Context) -> Result<ExitCode, Failure> {
+    let list = make_list(context)?;
     if context.globals.json {
         output::print_json(&list);
         return Ok(ExitCode::SUCCESS);
@@ -71,7 +71,7 @@ pub(crate) fn print(with_steps: bool, context: &Context) -> Result<ExitCode, Fai
         println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
         let elsewhere = history::find_other_workspaces(context.opened()?, &context.directory)?;
         let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));
-        output::print_section("There are checkpoints for", lines, context);
+        output::print_section("Other workspaces have checkpoints", lines, context);
     } else {
         println!("Checkpoints for {path}");
     }
@@ -119,7 +119,7 @@ fn row_cells(row: &RowView) -> [Cell; 12] {
         Cell::new(output::local_time(&row.time)),
         Cell::new(&row.reason),
         Cell::new(steps),
-        Cell::new(counts(row)),
+        Cell::new(format_counts(row)),
         row.name.as_deref().map_or(Cell::default(), |name| Cell::new(name).between("[", "]")),
         if_any(row.pinned, Cell::new("pinned")),
         row.prompt.as_deref().map_or(Cell::default(), prompt_cell),
@@ -146,7 +146,7 @@ fn prompt_cell(prompt: &str) -> Cell {
 }
 
 /// Formats the counts of a row: `(3 files, +120/−4)`.
-fn counts(row: &RowView) -> String {
+fn format_counts(row: &RowView) -> String {
     match (row.files_changed, row.insertions, row.deletions) {
         (Some(files), Some(insertions), Some(deletions)) => {
             format!("({}, +{insertions}/−{deletions})", output::count(files as usize, "file"))

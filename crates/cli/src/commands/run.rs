@@ -1,4 +1,4 @@
-//! `takeback run`: for agents without hooks.
+//! `takeback run`: runs a command between two checkpoints.
 
 use std::ffi::OsString;
 use std::io;
@@ -21,15 +21,15 @@ use crate::output::{self, Progress};
 
 /// Run a command between two checkpoints: for agents without hooks
 ///
-/// Takes a checkpoint, runs the command, captures what it changed, and ends with its exit code.
-/// `takeback undo` takes back what it changed.
+/// Takes a checkpoint, runs the command, captures its changes, and exits with its exit code.
+/// `takeback undo` takes the changes back.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback run -- aider --message 'add a cart'
   takeback run ./migrate.sh
-  takeback rollback 1           as it was before
-  takeback undo                 only what the command changed")]
+  takeback rollback 1           return to before the command
+  takeback undo                 take back only what the command changed")]
 pub(crate) struct Arguments {
     /// The command and its arguments
     #[arg(
@@ -43,14 +43,14 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let opened = context.opened()?;
-    let work = Work::new(arguments, context);
+    let session = CommandSession::new(arguments, context);
     let is_on = opened.settings().enabled;
     if is_on {
-        work.begin(opened)?;
+        session.begin(opened)?;
     }
-    let ended = execute(arguments, context);
+    let ended = run_command(arguments, context);
     if is_on {
-        work.end(opened, context, ended.as_ref().ok());
+        session.end(opened, context, ended.as_ref().ok());
     }
     match ended {
         Ok(status) => Ok(exit_code(status)),
@@ -59,48 +59,48 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             Failure::new(format!("cannot run {program}"))
                 .because(&error)
                 .report(context.globals.json);
-            // These are the exit codes that a shell uses.
+            // Shells use these codes.
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
         }
     }
 }
 
-/// Runs the command. The command gets signals from the terminal, too; its changes are captured
-/// however it reacts. Signals to this process alone are forwarded.
-fn execute(arguments: &Arguments, context: &Context) -> io::Result<ExitStatus> {
+/// Runs the command. The terminal sends its signals to the command as well, so this process only
+/// survives them, to capture the changes. Signals to this process alone are passed on.
+fn run_command(arguments: &Arguments, context: &Context) -> io::Result<ExitStatus> {
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     let mut command = Command::new(&arguments.command[0]);
     command.args(&arguments.command[1..]).current_dir(&context.directory);
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let handle = signals.handle();
-    let passing_on = thread::spawn(move || {
+    let forwarding = thread::spawn(move || {
         for signal in signals.forever() {
             let signal = match signal {
                 SIGTERM => Signal::TERM,
                 SIGHUP => Signal::HUP,
                 _ => continue,
             };
-            // The command may already be gone.
+            // The command may be gone already.
             let _ = rustix::process::kill_process(pid, signal);
         }
     });
     let status = child.wait();
     handle.close();
-    let _ = passing_on.join();
+    let _ = forwarding.join();
     status
 }
 
-/// A command that is recorded as a session.
-struct Work {
+/// The command, reported like a session of an agent.
+struct CommandSession {
     report: Report,
     call: ToolCall,
     line: String,
 }
 
-impl Work {
-    fn new(arguments: &Arguments, context: &Context) -> Work {
+impl CommandSession {
+    fn new(arguments: &Arguments, context: &Context) -> CommandSession {
         let words: Vec<String> =
             arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let input = json!({ "command": words });
@@ -123,10 +123,10 @@ impl Work {
             model: None,
             event: ReportedEvent::SessionStart,
         };
-        Work { report, call, line }
+        CommandSession { report, call, line }
     }
 
-    fn tell(&self, opened: &Opened, event: ReportedEvent) -> takeback_undo::Handled {
+    fn report(&self, opened: &Opened, event: ReportedEvent) -> takeback_undo::Handled {
         takeback_undo::hook::handle(
             opened,
             &Report { event, ..self.report.clone() },
@@ -134,21 +134,22 @@ impl Work {
         )
     }
 
-    /// Fails if nothing could be protected: a user who accepts that does not need takeback.
+    /// Takes a checkpoint, and fails if that is not possible: the command must not run unprotected.
     fn begin(&self, opened: &Opened) -> Result<(), Failure> {
         let _progress = Progress::new("taking a checkpoint");
-        self.tell(opened, ReportedEvent::TurnStart { prompt: Some(self.line.clone()) });
-        let handled = self.tell(opened, ReportedEvent::BeforeTool(self.call.clone()));
+        self.report(opened, ReportedEvent::TurnStart { prompt: Some(self.line.clone()) });
+        let handled = self.report(opened, ReportedEvent::BeforeTool(self.call.clone()));
         match handled.failures.first().filter(|_| handled.missed) {
             Some(failure) => {
                 Err(Failure::new("no checkpoint could be taken; the command was not run")
                     .because_of(failure)
-                    .hint("fix the problem above, or run the command without takeback"))
+                    .hint("fix the problem, or run the command without takeback"))
             }
             None => Ok(()),
         }
     }
 
+    /// Captures the changes, and reports failures.
     fn end(&self, opened: &Opened, context: &Context, status: Option<&ExitStatus>) {
         let outcome = match status {
             Some(status) if status.success() => "ok".to_owned(),
@@ -156,9 +157,9 @@ impl Work {
             None => "not run".to_owned(),
         };
         let after = ReportedEvent::AfterTool { call: self.call.clone(), outcome: Some(outcome) };
-        let handled = self.tell(opened, after);
-        let ended = self.tell(opened, ReportedEvent::TurnEnd);
-        let over = self.tell(opened, ReportedEvent::SessionEnd);
+        let handled = self.report(opened, after);
+        let ended = self.report(opened, ReportedEvent::TurnEnd);
+        let over = self.report(opened, ReportedEvent::SessionEnd);
         for failure in handled.failures.iter().chain(&ended.failures).chain(&over.failures) {
             output::warn(failure);
         }
@@ -169,7 +170,7 @@ impl Work {
     }
 }
 
-/// Returns the exit code that a shell would: 128 plus the number of a signal.
+/// Converts an exit status as shells do: a signal counts from 128 on.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))

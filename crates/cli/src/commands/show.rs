@@ -62,22 +62,23 @@ struct ShowView {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let progress = Progress::new("reading");
-    let view = look(&arguments.checkpoint, context)?;
+    let view = find_view(&arguments.checkpoint, context)?;
     drop(progress);
     if context.globals.json {
         output::print_json(&view);
     } else {
-        print(&view);
+        print_view(&view);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn look(checkpoint: &str, context: &Context) -> Result<ShowView, Failure> {
+/// Finds a checkpoint and everything that is known of it.
+fn find_view(checkpoint: &str, context: &Context) -> Result<ShowView, Failure> {
     let opened = context.opened()?;
     let workspace = history::find_workspace(opened, &context.directory)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let found = history.find(workspace.store(), checkpoint)?;
-    let rows = list::view(context)?.checkpoints.into_iter();
+    let rows = list::make_list(context)?.checkpoints.into_iter();
     let row = rows.into_iter().find(|row| is_part(row, found.checkpoint));
     let view = ShowView::new(found.checkpoint);
     match row {
@@ -148,7 +149,7 @@ impl ShowView {
     }
 }
 
-fn print(view: &ShowView) {
+fn print_view(view: &ShowView) {
     let number = view.number.as_deref().map(|number| format!(" {number}")).unwrap_or_default();
     let id = paint(Style::Id, &view.id.to_string()[..7]);
     println!("Checkpoint{number}  {id}  {}", output::local_time(&view.time));

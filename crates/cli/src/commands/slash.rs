@@ -1,5 +1,5 @@
-//! `/rollback` and `/undo`, typed inside an agent: runs the typed command in a second process and
-//! prints its output.
+//! `/rollback` and `/undo`, typed inside an agent: a second process runs the command, and its output
+//! is the answer.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -11,15 +11,15 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-/// Run what was typed as `/rollback …` or `/undo …` inside an agent
+/// Run a command that was typed as `/rollback …` or `/undo …` inside an agent
 ///
 /// For the command files that `takeback install` writes. Asks no questions, uses no colours, and
-/// prints errors on standard output, because an agent shows only that.
+/// prints errors on standard output, because an agent shows nothing else.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// `rollback` or `undo`
     command: String,
-    /// The rest, as words or as one text
+    /// The arguments, as words or as one text
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
@@ -30,14 +30,18 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         words => words.to_vec(),
     };
     let slash = SlashCommand::new(&arguments.command, rest)
-        .ok_or_else(|| Failure::new(format!("unknown command /{}", arguments.command)))?;
-    println!("{}", answer(&slash, &context.directory, context));
-    // With any other code, an agent would hide the output.
+        .ok_or_else(|| Failure::new(format!("there is no /{}", arguments.command)))?;
+    println!("{}", run_slash_command(&slash, &context.directory, context));
+    // Agents show no output of a command that fails.
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the output of takeback for that command.
-pub(crate) fn answer(slash: &SlashCommand, directory: &Path, context: &Context) -> String {
+/// Runs the command and returns its output.
+pub(crate) fn run_slash_command(
+    slash: &SlashCommand,
+    directory: &Path,
+    context: &Context,
+) -> String {
     let program = std::env::current_exe();
     let output = program.and_then(|program| {
         let mut command = Command::new(program);
@@ -51,6 +55,6 @@ pub(crate) fn answer(slash: &SlashCommand, directory: &Path, context: &Context) 
             let text = output::disarm_lines(String::from_utf8_lossy(&text).trim_end());
             if text.is_empty() { "Done.".to_owned() } else { text }
         }
-        Err(error) => format!("takeback could not be run: {error}"),
+        Err(error) => format!("takeback could not be started: {error}"),
     }
 }

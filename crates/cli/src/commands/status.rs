@@ -44,20 +44,20 @@ struct StatusView {
 }
 
 pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = look(context)?;
+    let view = read_status(context)?;
     if context.globals.json {
         output::print_json(&view);
     } else {
-        print(&view, context);
+        print_status(&view, context);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn look(context: &Context) -> Result<StatusView, Failure> {
+fn read_status(context: &Context) -> Result<StatusView, Failure> {
     let opened = context.opened()?;
     let status = retention::read_status(opened)?;
-    // A directory that cannot be a workspace has no list, but everything else can be shown.
-    let list = list::view(context).ok();
+    // A directory that cannot be a workspace has no list, but everything else can be told.
+    let list = list::make_list(context).ok();
     let mut problems = Vec::new();
     let agents = agents::check_agents(&[], context, &mut problems)?;
     let workspace = list.as_ref().map(|list| list.workspace.clone());
@@ -76,13 +76,13 @@ fn look(context: &Context) -> Result<StatusView, Failure> {
     })
 }
 
-fn print(view: &StatusView, context: &Context) {
+fn print_status(view: &StatusView, context: &Context) {
     let mut table = Table::new([Column::left(), Column::free().shrinks(0, 20)]);
     let mut add = |title: &str, cell: Cell| table.add([Cell::new(title), cell]);
     let workspace = view.workspace.as_ref().map(|path| output::tilde(&path.0, context));
     add(
         "Workspace",
-        Cell::new(workspace.as_deref().unwrap_or("none: this directory is not a project")),
+        Cell::new(workspace.as_deref().unwrap_or("none: this directory cannot be one")),
     );
     if !view.enabled {
         add("", Cell::styled(Style::Warning, "checkpoints are switched off"));

@@ -11,36 +11,34 @@ use crate::failure::Failure;
 
 /// Take back what the agent changed in its last turn, and keep everything else
 ///
-/// Each file is merged: the turn's changes are taken back, and changes that you and other agents
-/// made since stay. Files in which both changed the same lines are left alone and listed, unless
-/// --theirs,
-/// --ours or --markers says otherwise.
+/// Merges each file: changes of the turn go back, changes that you or other agents made since stay.
+/// Files in which both changed the same lines are not changed, but listed, unless --theirs, --ours or
+/// --markers is given.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback undo                 the last turn that changed files
-  takeback undo --turn 3        the turn of row 3 of `takeback rollback`
+  takeback undo --turn 3        the turn of row 3 of `takeback list`
   takeback undo --dry-run       show what would happen
-  takeback undo --theirs        in conflicts, restore the lines from before the turn
-  takeback rollback undo        undo the undo")]
+  takeback undo --theirs        in conflicts, use the lines from before the turn
+  takeback rollback undo        reverse the undo")]
 pub(crate) struct Arguments {
-    /// The turn of this row of `takeback rollback`
+    /// Take back the turn of this row of `takeback list`
     #[arg(long, value_name = "N")]
     turn: Option<usize>,
     /// Show what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// In conflicts, restore the lines from before the turn
+    /// In conflicts, use the lines from before the turn
     #[arg(long, group = "conflicts")]
     theirs: bool,
-    /// In conflicts, keep the present lines
+    /// In conflicts, keep the current lines
     #[arg(long, group = "conflicts")]
     ours: bool,
     /// In conflicts, write both versions between markers
     #[arg(long, group = "conflicts")]
     markers: bool,
-    /// Also take back changes that others may have made, because calls overlapped or have no known
-    /// end
+    /// Also take back changes that another agent, or you, may have made
     #[arg(long)]
     uncertain: bool,
     // Refused with a hint.

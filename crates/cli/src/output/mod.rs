@@ -306,8 +306,8 @@ pub(crate) fn report_waiting(process: Option<u32>) {
     let _ = writeln!(io::stderr(), "{begin}waiting for another takeback process{id} …");
 }
 
-/// Asks the user to confirm the plan that was just shown, and fails if the answer is no.
-pub(crate) fn go_on() -> Result<(), Failure> {
+/// Asks the user whether to go on with what was just shown, and fails if not.
+pub(crate) fn confirm() -> Result<(), Failure> {
     match is_agreed("Go on?") {
         true => Ok(()),
         false => Err(Failure::new("nothing was changed")),

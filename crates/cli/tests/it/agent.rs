@@ -68,7 +68,7 @@ impl Agent {
         self.tell(json!({ "event": "turn_start", "prompt": prompt }));
     }
 
-    /// Makes the fields of a new call.
+    /// Makes a call without reporting it.
     pub(crate) fn call(&mut self, tool: &str, input: Value) -> Call {
         self.calls += 1;
         let mut fields = json!({ "tool": tool });
@@ -134,12 +134,12 @@ impl Call {
     }
 }
 
-/// Runs a hook with an event.
+/// Runs a hook with an event and returns its output.
 pub(crate) fn hook(base: &Path, arguments: &[&str], event: &[u8]) -> Output {
     hook_with(base, arguments, event, &[])
 }
 
-/// Runs a hook with an event and these environment variables.
+/// Runs a hook with an event and with more variables in its environment.
 pub(crate) fn hook_with(
     base: &Path,
     arguments: &[&str],
@@ -220,4 +220,30 @@ pub(crate) fn everything(path: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     }
     all.sort();
     all
+}
+
+/// Reads the messages of a conversation that were not taken back.
+pub(crate) fn conversation(session: &Session) -> Vec<String> {
+    let connection = ledger(session);
+    let mut statement =
+        connection.prepare("SELECT content FROM messages WHERE NOT undone ORDER BY id").unwrap();
+    let contents = statement.query_map([], |row| row.get(0)).unwrap();
+    contents.collect::<Result<_, _>>().unwrap()
+}
+
+/// A project in which an agent has worked for two turns.
+pub(crate) fn with_two_turns() -> Session {
+    let session = Session::new();
+    session.write("config.py", "old\n");
+    session.write("dist/x", "");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("add\n  the cart");
+    agent.writes("src/app.py", "1\n2\n3\n");
+    agent.writes("src/cart.py", "1\n");
+    agent.pretends("psql shop -c 'drop table carts'");
+    agent.is_done();
+    agent.hears("rename the setting");
+    agent.runs("sed -i s/old/new/ config.py");
+    agent.is_done();
+    session
 }

@@ -279,9 +279,9 @@ fn undo_leaves_what_was_changed_since_the_turn_made_or_deleted_it() {
 $ takeback undo
 Restored:
   moved
-Left alone, because they changed since (--theirs, --ours or --markers decides):
-  gone  (deleted by the turn, recreated since)
-  renamed  (created by the turn, changed since)
+Conflicts, not changed: edited since the turn (choose --theirs, --ours or --markers):
+  gone  (deleted by the turn, made anew since)
+  renamed  (made by the turn, changed since)
 Done. `takeback rollback undo` takes this back.
 [exit Some(1)]
 ",

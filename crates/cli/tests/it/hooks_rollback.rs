@@ -124,7 +124,7 @@ fn a_manual_checkpoint_has_no_conversation() {
         "
 $ takeback rollback mine --chat-only
 ! error: checkpoint <id> belongs to no conversation
-! hint: only checkpoints of a session's turn do
+! hint: only the checkpoints of an agent's turn do
 [exit Some(1)]
 $ takeback rollback 1 a --chat-only
 ! error: --chat-only takes no paths
@@ -151,7 +151,7 @@ fn an_undone_rollback_brings_messages_back_and_a_redo_takes_them_again() {
 $ takeback rollback undo
 Restored:
   a
-Conversation: 2 messages back.
+Conversation: 2 messages restored.
 Done. `takeback rollback redo` takes this back.
 $ takeback rollback redo
 Restored:
@@ -220,7 +220,7 @@ Would restore:
   a
 Would delete:
   notes
-Edited since the agent, by you or others (kept in the safety checkpoint):
+Edited since the turn, by you or another agent (the safety checkpoint keeps this):
   notes
 Conversation: 1 message taken back.
 The prompt was:
@@ -245,7 +245,7 @@ fn a_rollback_shows_all_effects_since_then() {
 $ takeback rollback 2 --yes --files-only
 Restored:
   a
-⚠ Files will be restored, but these publish/database changes cannot be reversed:
+⚠ These publish/database effects cannot be reversed:
   publish: git push origin main
   database: psql -c 'delete from carts'
 Done. `takeback rollback undo` takes this back.
@@ -311,19 +311,19 @@ fn undo_without_a_turn_says_so() {
         "
 $ takeback undo
 ! error: no turn left to undo in this workspace
-! hint: `takeback rollback` lists the checkpoints of this workspace
+! hint: `takeback list` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback undo
 ! error: no turn left to undo in this workspace
-! hint: `takeback rollback` lists the checkpoints of this workspace
+! hint: `takeback list` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback undo --turn 1
 ! error: checkpoint 1 was taken by hand: there is no turn to undo
-! hint: `takeback rollback` lists the checkpoints of this workspace
+! hint: `takeback list` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback undo --turn 7
 ! error: no checkpoint 7: this workspace has 1
-! hint: `takeback rollback` lists the checkpoints of this workspace
+! hint: `takeback list` lists the checkpoints of this workspace
 [exit Some(1)]
 ",
     );

@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::json;
 
@@ -21,25 +21,8 @@ fn mode(session: &Session, path: &str) -> u32 {
     fs::metadata(session.project().join(path)).unwrap().permissions().mode() & 0o7777
 }
 
-fn exists(session: &Session, path: &str) -> bool {
-    fs::symlink_metadata(session.project().join(path)).is_ok()
-}
-
-/// Starts the program without waiting for it.
-fn start(session: &Session, arguments: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_takeback"))
-        .args(arguments)
-        .current_dir(session.project())
-        .env_clear()
-        .env("HOME", session.base())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
-/// Hermes: the snapshot before a rollback failed, but the rollback continued, overwrote everything
-/// and reported that a snapshot had been saved.
+/// Hermes: the snapshot before a rollback failed, the rollback went on all the same, overwrote
+/// everything and said that a snapshot had been saved.
 #[test]
 fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
     let session = Session::new();
@@ -73,7 +56,7 @@ fn a_nested_repository_is_captured_like_any_other_directory() {
 
 /// Hermes: files that were ignored, excluded by default or too large were silently not restored.
 #[test]
-fn what_is_not_protected_is_said_and_secrets_are_protected() {
+fn uncovered_files_are_reported_and_secrets_are_captured() {
     let mut session = Session::new();
     configure(&session, "[checkpoints]\nmax_file_size_mb = 1\n");
     session.write(".gitignore", ".env\n*.log\nout/\n");
@@ -116,7 +99,7 @@ Done. `takeback rollback undo` takes this back.
 /// Hermes: attributes of the project and of the user, and git's environment variables, changed
 /// bytes or broke the store.
 #[test]
-fn bytes_in_are_bytes_out_whatever_git_is_told() {
+fn bytes_are_restored_exactly_whatever_git_is_configured_to_do() {
     let session = Session::new();
     fs::write(session.base().join(".gitconfig"), "[core]\nautocrlf = true\n[broken").unwrap();
     session.write(".gitattributes", "* text=auto eol=crlf ident\n*.bin -text\n");
@@ -163,15 +146,15 @@ fn empty_directories_and_all_permission_bits_come_back() {
 /// Hermes: a checkpoint that was killed left a lock file, and all later ones failed silently: 1,666
 /// times in five weeks.
 #[test]
-fn a_checkpoint_that_is_killed_is_in_nobodys_way() {
+fn a_killed_checkpoint_does_not_block_the_next_one() {
     let session = Session::new();
     for number in 0..1500 {
         session.write(&format!("d{}/f{number}", number % 30), &format!("{number}\n"));
     }
     let mut agent = Agent::new(&session, "s1");
     for tries in 0..8 {
-        let mut child = start(&session, &["checkpoint"]);
-        // The kills range from before it has begun until after it is done.
+        let mut child = session.start(&["checkpoint"]);
+        // From before it has begun until after it is done.
         for _ in 0..tries * 2000 {
             std::hint::black_box(std::process::id());
             std::thread::yield_now();
@@ -187,7 +170,7 @@ fn a_checkpoint_that_is_killed_is_in_nobodys_way() {
 
 /// Hermes: a restore that was killed left a mixed tree.
 #[test]
-fn a_restore_that_is_killed_is_finished_or_taken_back() {
+fn a_killed_restore_is_finished_or_reverted() {
     let session = Session::new();
     let names: Vec<String> = (0..1500).map(|n| format!("d{}/f{n}", n % 30)).collect();
     for name in &names {
@@ -201,7 +184,7 @@ fn a_restore_that_is_killed_is_finished_or_taken_back() {
     let workspace = first_in(&session.base().join(".takeback/checkpoints/store/workspaces"));
     let mut interrupted = 0;
     for (round, target) in ["old", "new", "old", "new"].into_iter().enumerate() {
-        let mut child = start(&session, &["rollback", target]);
+        let mut child = session.start(&["rollback", target]);
         while !workspace.join("journal").exists() && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
@@ -223,7 +206,7 @@ fn a_restore_that_is_killed_is_finished_or_taken_back() {
 
 /// Hermes: a single unreadable file prevented every checkpoint.
 #[test]
-fn an_unreadable_file_costs_nothing_but_itself() {
+fn an_unreadable_file_costs_no_other_file() {
     let session = Session::new();
     session.write("a", "1");
     session.write("locked", "1");
@@ -260,7 +243,7 @@ fn a_marker_in_the_home_directory_makes_no_project_of_it() {
 
 /// Hermes and Myrm: files made after the checkpoint survived a restore.
 #[test]
-fn the_tree_equals_the_checkpoint_but_what_nobody_saw_stays() {
+fn the_tree_equals_the_checkpoint_but_uncovered_files_stay() {
     let session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint"]);
@@ -269,8 +252,8 @@ fn the_tree_equals_the_checkpoint_but_what_nobody_saw_stays() {
     session.write(".gitignore", "kept\n");
     session.write("kept", &"x".repeat(2 << 20));
     session.output(&["rollback", "1"]);
-    assert!(!exists(&session, "made") && !exists(&session, ".gitignore"));
-    assert!(exists(&session, "node_modules/never/seen") && exists(&session, "kept"));
+    assert!(!session.exists("made") && !session.exists(".gitignore"));
+    assert!(session.exists("node_modules/never/seen") && session.exists("kept"));
 }
 
 /// Hermes: at the limit, the oldest checkpoint could not be restored, because the snapshot before
@@ -331,7 +314,7 @@ fn a_checkpoint_of_another_workspace_is_refused() {
 
 /// Hermes: `*.py` as a name acted as a pattern.
 #[test]
-fn a_name_is_a_name_and_not_a_pattern() {
+fn a_path_is_not_a_pattern() {
     let session = Session::new();
     session.write("*.py", "1");
     session.write("a.py", "1");
@@ -346,7 +329,7 @@ fn a_name_is_a_name_and_not_a_pattern() {
 
 /// Hermes: a checkpoint of an empty tree could not be restored.
 #[test]
-fn a_checkpoint_of_nothing_can_be_restored() {
+fn a_checkpoint_of_an_empty_directory_can_be_restored() {
     let session = Session::new();
     session.output(&["checkpoint"]);
     session.write("a/b", "1");
@@ -356,7 +339,7 @@ fn a_checkpoint_of_nothing_can_be_restored() {
 
 /// Hermes: an interrupted garbage collection left temporary packs, until the store had 24 GB.
 #[test]
-fn what_an_interrupted_gc_leaves_is_swept() {
+fn leftovers_of_an_interrupted_gc_are_removed() {
     let session = Session::new();
     for number in 0..20 {
         let content = crate::agent::noise(number, 100_000);
@@ -364,7 +347,7 @@ fn what_an_interrupted_gc_leaves_is_swept() {
         session.output(&["checkpoint"]);
     }
     for tries in 0..6 {
-        let mut child = start(&session, &["checkpoints", "gc"]);
+        let mut child = session.start(&["checkpoints", "gc"]);
         for _ in 0..tries * 1500 {
             std::thread::yield_now();
         }
@@ -384,7 +367,7 @@ fn what_an_interrupted_gc_leaves_is_swept() {
 
 /// Hermes: `/rollback` said "none" while other directories had checkpoints.
 #[test]
-fn no_checkpoints_here_but_elsewhere_says_where() {
+fn an_empty_list_names_the_workspaces_that_have_checkpoints() {
     let mut session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint"]);
@@ -394,7 +377,7 @@ fn no_checkpoints_here_but_elsewhere_says_where() {
         "
 $ takeback -C ../other rollback
 No checkpoints for ~/other yet. `takeback checkpoint` takes one.
-There are some for:
+Other workspaces have checkpoints:
   ~/project
 ",
     );
@@ -428,13 +411,13 @@ fn a_turn_is_one_user_message_and_all_its_work() {
     agent.is_done();
     assert_eq!(rows(&session).len(), 1);
     session.output(&["rollback", "1"]);
-    assert!(!exists(&session, "a"));
+    assert!(!session.exists("a"));
 }
 
 /// Hermes: a regular expression for destructive commands missed 38 of 50 real ones. Myrm's missed
 /// all commands without a telling name.
 #[test]
-fn commands_that_their_expressions_missed_make_checkpoints() {
+fn commands_that_regular_expressions_missed_take_checkpoints() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     let missed = [
@@ -464,7 +447,7 @@ fn commands_that_their_expressions_missed_make_checkpoints() {
 
 /// Hermes and Myrm: harmless commands were mistaken for destructive ones.
 #[test]
-fn harmless_commands_make_none() {
+fn harmless_commands_take_no_checkpoint() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     for command in ["ls 2>/dev/null", "make --version 2>&1 | head -1", "grep -r rm . 2>&1"] {

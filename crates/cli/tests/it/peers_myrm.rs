@@ -1,5 +1,4 @@
-//! Promises that Myrm makes about checkpoints, and that takeback keeps. Each test names Myrm's own
-//! behaviour.
+//! The promises of Myrm's page about checkpoints, each kept.
 
 use std::fs;
 
@@ -11,7 +10,7 @@ use crate::session::Session;
 /// Myrm: after the time limit the tool ran while the snapshot went on, so it could capture the
 /// state after the command.
 #[test]
-fn a_checkpoint_that_may_have_come_too_late_says_so() {
+fn a_late_checkpoint_is_marked_late() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 1\n");
     for number in 0..2000 {
@@ -40,7 +39,7 @@ fn a_checkpoint_is_complete_before_the_tool_runs() {
 
 /// Myrm: repair deleted the whole store if HEAD was missing.
 #[test]
-fn damage_costs_only_what_is_damaged() {
+fn damage_costs_only_the_damaged_files() {
     let session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint", "--name", "one"]);
@@ -168,7 +167,7 @@ fn effects_are_found_by_program_and_verb() {
 
 /// Myrm: changes were counted on each request, against the live tree.
 #[test]
-fn counts_are_of_the_turn_whatever_happened_since() {
+fn counts_are_those_of_the_turn_whatever_happened_since() {
     let session = Session::new();
     session.write("a", "1\n");
     let mut agent = Agent::new(&session, "s1");

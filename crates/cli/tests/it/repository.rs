@@ -38,7 +38,7 @@ fn repository() -> Session {
 }
 
 #[test]
-fn what_was_staged_comes_back_only_if_asked_for() {
+fn staged_changes_come_back_only_if_asked_for() {
     let session = repository();
     let staged = git(&session, &["diff", "--cached"]);
     let mut agent = Agent::new(&session, "s1");
@@ -113,7 +113,7 @@ fn without_a_repository_there_is_no_index() {
         "
 $ takeback rollback 1 --index
 ! error: checkpoint <id> has no copy of the repository's index
-! hint: repeat without --index
+! hint: drop --index
 [exit Some(1)]
 ",
     );
@@ -139,7 +139,7 @@ fn git_applies_the_diff_of_a_checkpoint() {
 }
 
 #[test]
-fn a_diff_is_short_unless_one_wants_all() {
+fn a_diff_is_short_without_full() {
     let session = Session::new();
     session.write("a", "");
     session.write("b", "");
@@ -159,7 +159,7 @@ fn a_diff_is_short_unless_one_wants_all() {
 
 /// A mistyped path must not look as if nothing had changed, as in a rollback.
 #[test]
-fn a_diff_of_a_path_that_is_nowhere_says_so() {
+fn a_diff_of_an_unknown_path_fails() {
     let session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint"]);
@@ -170,7 +170,7 @@ fn a_diff_of_a_path_that_is_nowhere_says_so() {
 
 /// The checkpoint has the file only because a call named it: the rules exclude it.
 #[test]
-fn a_diff_knows_what_only_a_call_named() {
+fn a_diff_includes_files_that_only_a_call_named() {
     let session = Session::new();
     session.write("node_modules/pkg/x", "1\n");
     let mut agent = Agent::new(&session, "s1");
@@ -186,7 +186,7 @@ fn a_diff_knows_what_only_a_call_named() {
 /// The state file names the checkpoint that keeps the copy by its number, which another one can get
 /// later.
 #[test]
-fn a_copy_of_the_index_that_nobody_keeps_is_made_anew() {
+fn a_copy_of_the_index_that_was_pruned_is_made_anew() {
     let session = Session::new();
     git(&session, &["init", "-q"]);
     session.write("a", "1");
@@ -200,4 +200,38 @@ fn a_copy_of_the_index_that_nobody_keeps_is_made_anew() {
     std::fs::write(&note, index.to_string()).unwrap();
     assert!(session.output(&["checkpoint"]).status.success());
     assert_eq!(session.json(&["rollback", "1", "--index"])["index"], true);
+}
+
+#[test]
+fn a_repository_that_is_gone_is_reported() {
+    let session = Session::new();
+    git(&session, &["init", "-q"]);
+    session.write("a", "0");
+    git(&session, &["add", "a"]);
+    git(&session, &["commit", "-qm", "first"]);
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("start over");
+    agent.runs("rm -rf .git a");
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!(session.read("a"), "0");
+    assert!(done["warnings"][0].as_str().is_some_and(|text| text.contains(".git")), "{done}");
+    assert_eq!(done["effects"][0]["kind"], "repository");
+}
+
+#[test]
+fn a_command_to_paste_is_quoted() {
+    let session = Session::new();
+    git(&session, &["init", "-q"]);
+    session.write("a", "0");
+    git(&session, &["add", "a"]);
+    git(&session, &["commit", "-qm", "first"]);
+    git(&session, &["checkout", "-q", "-b", "x;touch${IFS}pasted"]);
+    session.output(&["checkpoint"]);
+    git(&session, &["checkout", "-q", "main"]);
+    let done = session.json(&["rollback", "1"]);
+    let command = done["repository"]["command"].as_str().unwrap();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]).current_dir(session.project());
+    assert!(shell.status().unwrap().success(), "{command}");
+    assert!(!session.project().join("pasted").exists(), "{command}");
 }

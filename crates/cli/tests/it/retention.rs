@@ -353,14 +353,14 @@ fn history_follows_a_workspace_that_was_moved() {
         "
 $ takeback checkpoints move ../nowhere ../new
 ! error: no checkpoints for ~/project/../nowhere
-! hint: `takeback checkpoints` lists the workspaces that have some; name the old place first
+! hint: `takeback checkpoints` lists the workspaces that have checkpoints; name the old path first
 [exit Some(1)]
 $ takeback checkpoints move ../old ../new
 Moved the history of ~/old to ~/new.
 $ takeback -C ../new rollback 2 --files-only
 Restored:
   a
-⚠ Files will be restored, but these publish changes cannot be reversed:
+⚠ These publish effects cannot be reversed:
   publish: git push
 Done. `takeback rollback undo` takes this back.
 ",
@@ -466,4 +466,19 @@ fn pruning_runs_by_itself_when_due() {
         session.output(&["checkpoint"]);
         rows(&session).len() <= 3
     });
+}
+
+#[test]
+fn old_checkpoints_are_pruned_without_being_asked() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
+    let mut agent = Agent::new(&session, "s1");
+    for turn in ["1", "2", "3", "4"] {
+        agent.turn(turn, "a", turn);
+    }
+    assert_eq!(rows(&session).len(), 4, "not before it is due");
+    fs::write(session.base().join(".takeback/checkpoints/.last_prune"), "0").unwrap();
+    agent.turn("5", "a", "5");
+    // The last one may come after it.
+    eventually("old rows are gone", || rows(&session).len() <= 3);
 }

@@ -1,12 +1,12 @@
-//! Checkpoints and rollbacks, as a user sees them.
+//! Checkpoints and rollbacks, as the user sees them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use crate::session::{Session, first_in};
+use crate::session::{Session, first_in, said};
 
 #[test]
-fn there_and_back() {
+fn a_rollback_and_its_undo_restore_everything() {
     let mut session = Session::new();
     session.write("a.txt", "one\n");
     session.write("node_modules/x", "");
@@ -77,37 +77,7 @@ $ takeback rollback undo
 }
 
 #[test]
-fn undo_repeats_to_go_further() {
-    let session = Session::new();
-    for content in ["1", "2", "3"] {
-        session.write("file", content);
-        session.output(&["checkpoint"]);
-    }
-    session.write("file", "4");
-    session.output(&["rollback", "1"]);
-    session.output(&["rollback", "3"]);
-    assert_eq!(session.read("file"), "1");
-    session.output(&["rollback", "undo"]);
-    assert_eq!(session.read("file"), "3");
-    session.output(&["rollback", "undo"]);
-    assert_eq!(session.read("file"), "4");
-}
-
-#[test]
-fn an_undone_rollback_of_a_guarded_file_brings_it_back() {
-    let session = Session::new();
-    session.write(".gitignore", ".env\n");
-    session.write(".env", "1");
-    session.output(&["checkpoint"]);
-    session.write(".env", "2");
-    session.output(&["rollback", "1", ".env"]);
-    assert_eq!(session.read(".env"), "1");
-    session.output(&["rollback", "undo"]);
-    assert_eq!(session.read(".env"), "2");
-}
-
-#[test]
-fn guarded_kept_and_blocked_are_named() {
+fn guarded_kept_and_blocked_paths_are_listed() {
     let mut session = Session::new();
     session.write(".gitignore", ".env\ndata/\n");
     session.write(".env", "1");
@@ -125,7 +95,7 @@ fn guarded_kept_and_blocked_are_named() {
 $ takeback rollback 1
 Restored:
   .gitignore
-Guarded, left as they are (name them to restore them):
+Guarded, not changed (name a file to restore it):
   .env
 Kept:
   data/x  (the checkpoint did not cover it)
@@ -134,12 +104,13 @@ Done. `takeback rollback undo` takes this back.
 $ takeback rollback 1
 Would restore:
   thing
-Guarded, left as they are (name them to restore them):
+Guarded, not changed (name a file to restore it):
   .env
 In the way, and cannot be saved first:
-  thing/.git  (is never captured)
+  thing/.git  (never captured)
 Not covered by the checkpoint: 1 path (-v lists them).
-! error: nothing was changed: move the files in the way, then try again
+! error: nothing was changed
+! hint: move the blocking paths away, then try again
 [exit Some(1)]
 ",
     );
@@ -171,19 +142,19 @@ fn bad_input_gets_a_clear_answer() {
         "
 $ takeback rollback 7
 ! error: no checkpoint 7: this workspace has 1
-! hint: `takeback rollback` lists the checkpoints of this workspace
+! hint: `takeback list` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback rollback -- --upload-pack=x
 ! error: \"--upload-pack=x\" is not a checkpoint
-! hint: give its number in the list, its name, or at least 6 digits of its id
+! hint: give a number of the list, a name, or at least 6 digits of an id
 [exit Some(1)]
 $ takeback rollback abc
 ! error: \"abc\" is not a checkpoint
-! hint: give its number in the list, its name, or at least 6 digits of its id
+! hint: give a number of the list, a name, or at least 6 digits of an id
 [exit Some(1)]
 $ takeback rollback 1234567890abcdef
 ! error: this workspace has no checkpoint 1234567890abcdef
-! hint: `takeback rollback` lists the checkpoints of this workspace
+! hint: `takeback list` lists the checkpoints of this workspace
 [exit Some(1)]
 $ takeback rollback 1 ../../etc/passwd
 ! error: ../../etc/passwd is outside the workspace ~/project
@@ -234,7 +205,7 @@ fn another_workspace_has_its_own_checkpoints() {
         "
 $ takeback -C ../other rollback {0}
 ! error: checkpoint {0} belongs to ~/project
-! hint: nothing was changed; to restore it there: `takeback -C ~/project rollback`
+! hint: nothing was changed; to restore it there: `takeback -C ~/project rollback {0}`
 [exit Some(1)]
 $ takeback -C ../other rollback undo
 ! error: no rollback to undo in this workspace
@@ -318,7 +289,7 @@ Checkpoint <id> of 1 file.
 }
 
 #[test]
-fn demo() {
+fn the_demo_restores_its_project() {
     let session = Session::new();
     let output = session.output(&["demo"]);
     let seen = String::from_utf8(output.stdout).unwrap();
@@ -329,88 +300,6 @@ fn demo() {
         1,
         "nothing is left in the home directory"
     );
-}
-
-/// Returns the subcommand that the last line of a rollback names for undoing it.
-fn way_back(session: &Session, arguments: &[&str]) -> String {
-    let text = String::from_utf8(session.output(arguments).stdout).unwrap();
-    let line = text.lines().last().unwrap();
-    let word = line.strip_prefix("Done. `takeback rollback ").unwrap();
-    word.split('`').next().unwrap().to_owned()
-}
-
-#[test]
-fn what_is_said_to_take_it_back_takes_it_back() {
-    let session = Session::new();
-    session.write("a", "1");
-    session.output(&["checkpoint"]);
-    session.write("a", "2");
-    session.output(&["rollback", "1"]);
-    session.write("a", "two hours of work");
-    let back = way_back(&session, &["rollback", "undo"]);
-    assert_eq!(session.read("a"), "2");
-    session.output(&["rollback", &back]);
-    assert_eq!(session.read("a"), "two hours of work");
-}
-
-#[test]
-fn a_rollback_that_failed_is_none_to_undo() {
-    let session = Session::new();
-    session.write("a", "1");
-    session.write("thing", "1");
-    session.output(&["checkpoint"]);
-    session.write("a", "2");
-    session.output(&["rollback", "1", "a"]);
-    // An obstacle appears that no rollback can replace.
-    fs::remove_file(session.project().join("thing")).unwrap();
-    session.write("thing/.git/HEAD", "x");
-    assert!(!session.output(&["rollback", "1"]).status.success());
-    fs::remove_dir_all(session.project().join("thing")).unwrap();
-    session.output(&["rollback", "undo"]);
-    assert_eq!(session.read("a"), "2");
-}
-
-#[test]
-fn an_undo_with_nothing_left_to_do_counts() {
-    let session = Session::new();
-    session.write("a", "1");
-    session.write("b", "1");
-    session.output(&["checkpoint"]);
-    session.write("a", "2");
-    session.write("b", "2");
-    session.output(&["rollback", "1", "a"]);
-    session.output(&["rollback", "1", "b"]);
-    session.write("b", "2");
-    session.output(&["rollback", "undo"]);
-    session.output(&["rollback", "undo"]);
-    assert_eq!((session.read("a"), session.read("b")), ("2".into(), "2".into()));
-}
-
-#[test]
-fn an_undo_goes_on_without_what_was_removed_since() {
-    let session = Session::new();
-    session.write("a", "1");
-    session.write("b", "1");
-    session.output(&["checkpoint"]);
-    fs::remove_file(session.project().join("a")).unwrap();
-    session.write("b", "2");
-    session.output(&["rollback", "1", "a", "b"]);
-    fs::remove_file(session.project().join("a")).unwrap();
-    session.output(&["rollback", "undo"]);
-    assert_eq!(session.read("b"), "2");
-}
-
-#[test]
-fn an_undo_takes_back_what_is_guarded_by_now() {
-    let session = Session::new();
-    session.write("notes.txt", "v1");
-    session.output(&["checkpoint"]);
-    session.write(".gitignore", "notes.txt\n");
-    session.write("notes.txt", "v2");
-    session.output(&["rollback", "1"]);
-    assert_eq!(session.read("notes.txt"), "v1");
-    session.output(&["rollback", "undo"]);
-    assert_eq!(session.read("notes.txt"), "v2");
 }
 
 #[test]
@@ -435,4 +324,19 @@ fn a_journal_of_another_version_or_directory_is_left_alone() {
     assert!(said.contains("another directory"), "{said}");
     assert!(workspace.join("journal.foreign").exists());
     assert_eq!(session.read("a"), "1");
+}
+
+#[test]
+fn a_path_through_a_link_is_inside_the_workspace() {
+    let session = Session::new();
+    let link = session.base().join("link");
+    std::os::unix::fs::symlink(session.project(), &link).unwrap();
+    session.write("d/x", "0");
+    session.output(&["checkpoint"]);
+    for path in [link.join("d/x"), link.join("d")] {
+        session.write("d/x", "1");
+        let output = session.output(&["rollback", "1", path.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(session.read("d/x"), "0");
+    }
 }

@@ -41,7 +41,7 @@ Done. `takeback rollback undo` takes this back.
 }
 
 #[test]
-fn its_exit_code_is_that_of_the_command() {
+fn the_exit_code_is_that_of_the_command() {
     let session = Session::new();
     for code in [0, 1, 3, 255] {
         assert_eq!(run(&session, &format!("exit {code}")), Some(code));
@@ -55,7 +55,7 @@ fn its_exit_code_is_that_of_the_command() {
 }
 
 #[test]
-fn options_after_the_command_are_the_commands() {
+fn options_after_the_command_belong_to_it() {
     let session = Session::new();
     let output = session.output(&["run", "/bin/echo", "--json", "-v", "--", "x"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "--json -v -- x\n");
@@ -71,7 +71,7 @@ fn a_command_that_only_reads_makes_a_row_all_the_same() {
 
 /// Ctrl-C at a terminal reaches both: what the command changed is captured after it has ended.
 #[test]
-fn a_signal_ends_the_command_and_what_it_changed_is_captured() {
+fn a_signal_ends_the_command_and_its_changes_are_captured() {
     let session = Session::new();
     session.write("a", "1");
     let script =
@@ -99,7 +99,7 @@ fn a_signal_ends_the_command_and_what_it_changed_is_captured() {
 
 /// `timeout 10 takeback run …` and supervisors end the process they started, not its children.
 #[test]
-fn a_request_to_end_reaches_the_command() {
+fn a_signal_to_takeback_reaches_the_command() {
     let session = Session::new();
     let script = "trap 'echo ended > a; exit 5' TERM; echo > ready; while :; do sleep 0.05; done";
     let mut child = Command::new(env!("CARGO_BIN_EXE_takeback"))
@@ -120,7 +120,7 @@ fn a_request_to_end_reaches_the_command() {
         child.try_wait().unwrap().is_some()
     });
     kill("-KILL", format!("-{}", child.id()));
-    assert!(ended, "the command goes on as if nobody had asked");
+    assert!(ended, "the command goes on");
     assert_eq!(child.wait().unwrap().code(), Some(5));
     assert_eq!(session.read("a"), "ended\n");
 }
@@ -150,7 +150,7 @@ impl OwnGroup for Command {
 }
 
 #[test]
-fn its_effects_are_known() {
+fn the_effects_of_the_command_are_known() {
     let session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint"]);
@@ -174,7 +174,7 @@ fn without_a_checkpoint_nothing_is_run() {
 $ takeback run /bin/rm a
 ! error: no checkpoint could be taken; the command was not run
 !   because: ~/project: the workspace has more than 1 files to capture
-! hint: fix the problem above, or run the command without takeback
+! hint: fix the problem, or run the command without takeback
 [exit Some(1)]
 ",
     );
@@ -294,4 +294,29 @@ $ takeback config
 [exit Some(1)]
 ",
     );
+}
+
+#[test]
+fn closing_the_terminal_ends_the_command() {
+    let session = Session::new();
+    let script = "trap 'echo ended > a; exit 5' HUP; echo > ready; while :; do sleep 0.05; done";
+    let mut child = session.start(&["run", "--", "/bin/sh", "-c", script]);
+    eventually("the command runs", || session.project().join("ready").exists());
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+    eventually("it ended", || child.try_wait().unwrap().is_some());
+    assert_eq!((child.wait().unwrap().code(), session.read("a")), (Some(5), "ended\n".into()));
+    session.json(&["undo"]);
+    assert!(!session.project().join("a").exists());
+}
+
+#[test]
+fn a_command_that_cannot_be_run_leaves_no_call_open() {
+    let session = Session::new();
+    session.write("plain", "no program");
+    for (command, code) in [("no-such-program", 127), ("./plain", 126)] {
+        assert_eq!(session.output(&["run", command]).status.code(), Some(code), "{command}");
+    }
+    let open = fs::read_dir(session.workspace_directory().join("notes/open"));
+    assert_eq!(open.map_or(0, Iterator::count), 0);
 }

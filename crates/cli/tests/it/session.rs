@@ -1,10 +1,10 @@
 //! A user's session at a terminal, as text.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::transcript;
 
@@ -48,6 +48,32 @@ impl Session {
         command.args(arguments).current_dir(self.project()).env_clear();
         command.env("HOME", self.base()).env("TZ", "UTC");
         command
+    }
+
+    /// Starts `takeback` without waiting for it.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.env("PATH", "/bin:/usr/bin");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    /// True if something is at a path of the project, be it a link that leads nowhere.
+    pub(crate) fn exists(&self, path: &str) -> bool {
+        fs::symlink_metadata(self.project().join(path)).is_ok()
+    }
+
+    /// The directory that the store has for its only workspace.
+    pub(crate) fn workspace_directory(&self) -> PathBuf {
+        first_in(&self.base().join(".takeback/checkpoints/store/workspaces"))
+    }
+
+    /// Locks the only workspace of the store, as another process of takeback would, until the file is
+    /// closed.
+    pub(crate) fn lock_workspace(&self) -> File {
+        let lock = File::open(self.workspace_directory().join("lock")).unwrap();
+        lock.lock().unwrap();
+        lock
     }
 
     pub(crate) fn output(&self, arguments: &[&str]) -> Output {
@@ -133,4 +159,9 @@ pub(crate) fn first_in(directory: &Path) -> PathBuf {
 /// Says why something is not tested on this machine: `cargo xtask test` collects these lines.
 pub(crate) fn tell_skipped(reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+}
+
+/// Returns what a process wrote to standard error.
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }

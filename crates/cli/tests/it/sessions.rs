@@ -88,8 +88,8 @@ No matching messages.
 $ takeback sessions stats
 No sessions yet.
 $ takeback sessions show x
-! error: no session \"x\"
-! hint: `takeback sessions list` lists them
+! error: there is no session \"x\"
+! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 ",
     );
@@ -383,8 +383,8 @@ $ takeback sessions show 4f2
 ! error: \"4f2\" is ambiguous: codex:4f2b0000-bbbb or claude-code:4f2a9c01-aaaa
 ! hint: give more of the id
 [exit Some(1)]
-$ takeback sessions rewind \n! error: no session \"\"
-! hint: `takeback sessions list` lists them
+$ takeback sessions rewind \n! error: there is no session \"\"
+! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 ",
     );
@@ -432,8 +432,8 @@ $ takeback sessions rewind 4f2a
     session.assert(
         "
 $ takeback sessions unrewind 4f2a
-! error: session claude-code:4f2a9c01-aaaa went on since then, so its messages cannot be brought back
-! hint: `takeback sessions show` still shows them, marked as undone
+! error: the conversation went on after the undo: session claude-code:4f2a9c01-aaaa cannot redo it
+! hint: the undone messages are kept: `takeback sessions show` shows them
 [exit Some(1)]
 ",
     );
@@ -472,8 +472,8 @@ fn titles_are_set_and_removed() {
         "
 $ takeback sessions title codex:4f2b   Notes\tfor\u{202e} users \nSet the title of codex:4f2b0000-bbbb to Notes for users.
 $ takeback sessions title 77 Fix Docker Build
-! error: session claude-code:4f2a9c01-aaaa already has the title \"Fix Docker Build\"
-! hint: choose another title, or change that one first
+! error: session claude-code:4f2a9c01-aaaa has the title \"Fix Docker Build\" already
+! hint: choose another title, or rename the other session first
 [exit Some(1)]
 $ takeback sessions title Notes for users \nRemoved the title of codex:4f2b0000-bbbb.
 $ takeback sessions title 77 {}
@@ -535,7 +535,7 @@ fn a_fork_appears_in_the_tree() {
         "
 $ takeback sessions fork 4f2a --at 9
 ! error: session claude-code:4f2a9c01-aaaa has no message 9
-! hint: `takeback sessions show claude-code:4f2a9c01-aaaa` shows their numbers
+! hint: `takeback sessions show claude-code:4f2a9c01-aaaa` shows the numbers of its messages
 [exit Some(1)]
 ",
     );

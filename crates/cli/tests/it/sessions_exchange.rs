@@ -148,8 +148,8 @@ $ takeback sessions export
 ! Usage: takeback sessions export <SESSION|--all>
 [exit Some(2)]
 $ takeback sessions export nope
-! error: no session \"nope\"
-! hint: `takeback sessions list` lists them
+! error: there is no session \"nope\"
+! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 $ takeback sessions export --all --format md --json
 {\"error\":{\"causes\":[],\"hint\":\"drop --format, or write to a file with -o\",\"message\":\"--json prints one JSON document\"}}
@@ -220,8 +220,8 @@ fn a_file_is_replaced_only_by_a_complete_one() {
     session.assert(
         "
 $ takeback sessions export nope -o out
-! error: no session \"nope\"
-! hint: `takeback sessions list` lists them
+! error: there is no session \"nope\"
+! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 $ takeback sessions export --all -o out
 Exported 3 sessions to ~/project/out.

@@ -73,8 +73,8 @@ $ takeback sessions delete codex:4f2b --yes
 Deleted 1 session:
   codex:4f2b0000-bbbb
 $ takeback sessions delete codex:4f2b
-! error: no session \"codex:4f2b\"
-! hint: `takeback sessions list` lists them
+! error: there is no session \"codex:4f2b\"
+! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 ",
     );
@@ -141,12 +141,12 @@ fn damage_is_named_and_repaired() {
 $ takeback sessions
 ! error: the ledger ~/.takeback/state.db is damaged
 !   because: file is not a database
-! hint: `takeback sessions repair` keeps the damaged one and saves what can be saved
+! hint: `takeback sessions repair` recovers what is readable and keeps the damaged file
 [exit Some(1)]
 $ takeback sessions verify
 ! error: the ledger ~/.takeback/state.db is damaged
 !   because: file is not a database
-! hint: `takeback sessions repair` keeps the damaged one and saves what can be saved
+! hint: `takeback sessions repair` recovers what is readable and keeps the damaged file
 [exit Some(1)]
 ",
     );
@@ -228,7 +228,7 @@ fn foreign_databases_are_left_alone() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
     let output = session.output(&["sessions", "--json"]);
     let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(error["error"]["hint"], "update takeback; nothing was touched");
+    assert_eq!(error["error"]["hint"], "nothing was changed; update takeback");
     for name in ["state.db", "state.db-wal", "state.db-shm"] {
         let _ = fs::remove_file(path.with_file_name(name));
     }

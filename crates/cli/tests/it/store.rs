@@ -1,4 +1,4 @@
-//! Maintenance of the store, as a user sees it.
+//! Verification and repair of the store, as the user sees them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ fn packs(session: &Session) -> Vec<PathBuf> {
 }
 
 #[test]
-fn all_is_well() {
+fn a_whole_store_passes_verification() {
     let mut session = Session::new();
     session.takeback(&["checkpoints", "verify"]);
     session.write("a", "1");
@@ -84,7 +84,7 @@ Done. `takeback rollback undo` takes this back.
 $ takeback rollback 2 dir/large
 ! error: the checkpoint is damaged
 !   because: object <id> is missing from the store
-! hint: run `takeback checkpoints verify` to see what is affected
+! hint: `takeback checkpoints verify` shows what is affected
 [exit Some(1)]
 ",
     );

@@ -69,7 +69,7 @@ fn an_undo_shows_its_plan_and_asks() {
 }
 
 #[test]
-fn clearing_is_asked_about() {
+fn clearing_asks_first() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "checkpoints clear", "n\n") else { return };
     assert_eq!((rows(&session).len(), code), (1, Some(1)), "{seen}");
@@ -78,9 +78,9 @@ fn clearing_is_asked_about() {
     assert_eq!((rows(&session).len(), code), (0, Some(0)), "{seen}");
 }
 
-/// While the user decides, an agent keeps working, so the plan no longer fits.
+/// An agent goes on working while the user thinks, so the plan is outdated.
 #[test]
-fn what_changed_while_somebody_thought_is_not_overwritten() {
+fn changes_that_are_made_while_the_user_thinks_are_not_overwritten() {
     let session = worked();
     let program = env!("CARGO_BIN_EXE_takeback");
     let Ok(mut child) = Command::new("script")

@@ -20,7 +20,7 @@ fn changed() -> Session {
 }
 
 #[test]
-fn lines_of_the_person_stay() {
+fn lines_of_the_user_stay() {
     let session = changed();
     session.write("a", &session.read("a").replace("9\n", "person\n"));
     let output = session.output(&["undo"]);
@@ -41,7 +41,7 @@ fn lines_of_another_agent_stay() {
 }
 
 #[test]
-fn lines_of_the_person_between_calls_of_the_turn_stay() {
+fn lines_that_the_user_adds_between_calls_stay() {
     let session = Session::new();
     session.write("a", TEN);
     let mut agent = Agent::new(&session, "s1");
@@ -55,7 +55,7 @@ fn lines_of_the_person_between_calls_of_the_turn_stay() {
 }
 
 #[test]
-fn the_same_lines_are_a_conflict_that_is_left_alone() {
+fn changes_of_the_same_lines_are_a_conflict() {
     let mut session = changed();
     session.write("b", "untouched");
     let mine = session.read("a").replace("agent\n", "person\n");
@@ -65,7 +65,7 @@ fn the_same_lines_are_a_conflict_that_is_left_alone() {
     session.assert(
         "
 $ takeback undo
-Left alone, because they changed since (--theirs, --ours or --markers decides):
+Conflicts, not changed: edited since the turn (choose --theirs, --ours or --markers):
   a  (changed by the turn and since, in the same lines)
 Nothing was changed.
 [exit Some(1)]
@@ -127,7 +127,7 @@ fn clean_files_are_undone_although_others_conflict() {
 
 /// Merges the same three versions with `git merge-file`, for comparison.
 #[test]
-fn it_merges_as_git_does() {
+fn merges_equal_those_of_git() {
     let before = (1..=40).map(|number| format!("line {number}\n")).collect::<String>();
     let after = before.replace("line 5\n", "").replace("line 20\n", "line 20\nadded\n");
     let now = after.replace("line 12\n", "by hand\n").replace("line 40\n", "line 40\nend");

@@ -1,11 +1,11 @@
-//! The turn that an undo takes back, the messages about it, and automatic pruning.
+//! The turn that an undo takes back, and the files that it leaves.
 
 use std::fs;
 
 use serde_json::json;
 
-use crate::agent::{Agent, configure, eventually, rows};
-use crate::session::Session;
+use crate::agent::Agent;
+use crate::session::{Session, said};
 
 #[test]
 fn an_undo_says_what_it_cannot_reverse() {
@@ -51,35 +51,59 @@ fn repeated_undos_go_further_back() {
 }
 
 #[test]
-fn private_files_can_be_left_out() {
+fn a_file_that_cannot_be_taken_back_keeps_no_other_from_it() {
     let session = Session::new();
-    configure(&session, "[checkpoints]\nprivate = \"skip\"\n");
-    session.write(".gitignore", ".env\n");
-    session.write(".env", "KEY=1\n");
-    let taken = session.json(&["checkpoint"]);
-    assert_eq!(taken["uncovered"], json!([{ "path": ".env", "reason": "private" }]));
-}
-
-#[test]
-fn old_checkpoints_go_by_themselves() {
-    let session = Session::new();
-    configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
+    session.write("d/x", "1");
+    session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
-    for turn in ["1", "2", "3", "4"] {
-        agent.turn(turn, "a", turn);
-    }
-    assert_eq!(rows(&session).len(), 4, "not before it is due");
-    fs::write(session.base().join(".takeback/checkpoints/.last_prune"), "0").unwrap();
-    agent.turn("5", "a", "5");
-    // The last checkpoint may be taken after the prune.
-    eventually("old rows are gone", || rows(&session).len() <= 3);
+    agent.hears("away with d");
+    agent.runs("rm -r d; echo 1 > a");
+    agent.is_done();
+    session.write("d", "a file of the user");
+    let undone = session.json(&["undo"]);
+    assert_eq!((session.read("a"), session.read("d")), ("0".into(), "a file of the user".into()));
+    assert_eq!(undone["conflicts"][0]["path"], "d/x", "{undone}");
 }
 
 #[test]
-fn wrong_usage_is_json_if_that_is_asked_for() {
+fn directories_that_the_turn_made_go_with_it() {
     let session = Session::new();
-    let output = session.output(&["--json", "nonsense"]);
-    assert_eq!(output.status.code(), Some(2));
-    let seen: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(seen["error"]["message"], "unknown command 'nonsense'");
+    session.write("a", "0");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("make some");
+    agent.runs("mkdir -p d x/y/z mixed; echo 1 > d/f; echo 1 > mixed/f");
+    agent.is_done();
+    session.write("mixed/mine", "1");
+    session.json(&["undo"]);
+    assert!(!session.exists("d") && !session.exists("x") && !session.exists("mixed/f"));
+    assert_eq!(session.read("mixed/mine"), "1");
+}
+
+#[test]
+fn a_file_that_the_turn_made_and_the_user_removed_is_no_obstacle() {
+    let session = Session::new();
+    session.write("a", "0");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("make some");
+    agent.runs("echo 1 > a; echo 1 > new; mkdir d; echo 1 > d/x");
+    agent.is_done();
+    fs::remove_file(session.project().join("new")).unwrap();
+    fs::remove_dir_all(session.project().join("d")).unwrap();
+    let undone = session.json(&["undo"]);
+    assert_eq!((session.read("a"), &undone["restored"]), ("0".into(), &json!(["a"])), "{undone}");
+}
+
+#[test]
+fn another_undo_takes_the_turn_before() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    for name in ["a", "b", "c"] {
+        agent.turn(name, name, "1");
+    }
+    for (left, row) in [(2, 1), (1, 2), (0, 3)] {
+        assert_eq!(session.json(&["undo"])["row"], row);
+        assert_eq!(fs::read_dir(session.project()).unwrap().count(), left);
+    }
+    let output = session.output(&["undo"]);
+    assert!(said(&output).contains("no turn left to undo"), "{}", said(&output));
 }

@@ -5,8 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use crate::agent::rows;
-use crate::session::{Session, first_in};
+use crate::session::{Session, said};
 
 /// A project with a checkpoint.
 fn with_checkpoint() -> Session {
@@ -17,16 +19,9 @@ fn with_checkpoint() -> Session {
     session
 }
 
-/// The file that a process locks while it works on the project.
-fn lock_file(session: &Session) -> File {
-    let store = session.base().join(".takeback/checkpoints/store");
-    File::open(first_in(&store.join("workspaces")).join("lock")).unwrap()
-}
-
 /// Runs takeback while this process has the workspace locked for a while.
 fn run_beside_lock(session: &Session, arguments: &[&str], held: Duration) -> Output {
-    let lock = lock_file(session);
-    lock.lock().unwrap();
+    let lock = session.lock_workspace();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             std::thread::sleep(held);
@@ -34,10 +29,6 @@ fn run_beside_lock(session: &Session, arguments: &[&str], held: Duration) -> Out
         });
         session.output(arguments)
     })
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn notice() -> String {
@@ -68,8 +59,7 @@ fn a_short_wait_is_not_mentioned() {
 
 /// Runs takeback while this process has the workspace locked, until takeback says something.
 fn run_until_notice(session: &Session, arguments: &[&str]) -> (ExitStatus, String) {
-    let lock = lock_file(session);
-    lock.lock().unwrap();
+    let lock = session.lock_workspace();
     let mut command = session.command(arguments);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -97,15 +87,14 @@ fn after_a_second_the_user_hears_for_whom_the_command_waits() {
 fn after_ten_seconds_the_command_gives_up_and_changes_nothing() {
     let session = with_checkpoint();
     let begin = Instant::now();
-    let lock = lock_file(&session);
-    lock.lock().unwrap();
+    let lock = session.lock_workspace();
     let output = session.output(&["rollback", "1"]);
     drop(lock);
     assert!((10..20).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
     assert_eq!(output.status.code(), Some(1));
-    let said = said(&output);
-    assert!(said.starts_with(&notice()), "{said}");
-    assert!(said.contains(") is using this workspace\nhint: nothing was changed; "), "{said}");
+    let text = said(&output);
+    assert!(text.starts_with(&notice()), "{text}");
+    assert!(text.contains(") is using this workspace\nhint: nothing was changed; "), "{text}");
     assert_eq!(session.read("a"), "2");
 }
 
@@ -124,4 +113,17 @@ fn the_store_is_waited_for_while_it_is_cleaned_up() {
         session.output(&["checkpoints", "gc"])
     });
     assert_eq!((output.status.code(), said(&output)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_workspace_in_use_keeps_its_checkpoints_and_is_reported() {
+    let session = Session::new();
+    session.output(&["checkpoint"]);
+    let lock = session.lock_workspace();
+    let output = session.output(&["checkpoints", "clear", "-f", "--json"]);
+    let cleared: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&cleared["checkpoints"], &cleared["workspaces"]), (&json!(0), &json!(0)));
+    assert_eq!((&cleared["busy"], output.status.code()), (&json!([session.project()]), Some(1)));
+    drop(lock);
+    assert_eq!(rows(&session).len(), 1);
 }

@@ -166,5 +166,5 @@ fn confirm(what: &str, force: &ForceArguments, context: &Context) -> Result<(), 
             .hint("nothing was deleted; pass --force to delete it"));
     }
     println!("This deletes {what}. It cannot be undone.");
-    output::go_on()
+    output::confirm()
 }

@@ -154,7 +154,7 @@ fn apply_plans(
     }
     if !dry_run {
         if changes && context.asks() {
-            output::go_on()?;
+            output::confirm()?;
         }
         results.iter_mut().for_each(|result| result.apply(apply));
     }

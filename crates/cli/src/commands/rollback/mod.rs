@@ -86,24 +86,24 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     match &arguments.command {
         Some(Sub::List(arguments)) => list::run(arguments, context),
         Some(Sub::Diff(arguments)) => diff::run(arguments, context),
-        Some(Sub::Undo(arguments)) => arguments.check("undo").and_then(|()| {
+        Some(Sub::Undo(arguments)) => arguments.refuse_paths("undo").and_then(|()| {
             let request = Request::new(&context.directory, Destination::BeforeLastRollback);
             carry_out(&request, arguments.dry_run, context)
         }),
         Some(Sub::Redo(arguments)) => redo(arguments, context),
-        None => carry_out(&arguments.request(context)?, arguments.dry_run, context),
+        None => carry_out(&arguments.to_request(context)?, arguments.dry_run, context),
     }
 }
 
 /// Redoes what `rollback undo` undid.
 pub(crate) fn redo(arguments: &ReverseArguments, context: &Context) -> Result<ExitCode, Failure> {
-    arguments.check("redo")?;
+    arguments.refuse_paths("redo")?;
     let request = Request::new(&context.directory, Destination::BeforeLastUndo);
     carry_out(&request, arguments.dry_run, context)
 }
 
 impl ReverseArguments {
-    fn check(&self, name: &str) -> Result<(), Failure> {
+    fn refuse_paths(&self, name: &str) -> Result<(), Failure> {
         if self.paths.is_empty() {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl ReverseArguments {
 }
 
 impl Arguments {
-    fn request(&self, context: &Context) -> Result<Request, Failure> {
+    fn to_request(&self, context: &Context) -> Result<Request, Failure> {
         if self.chat_only && !self.paths.is_empty() {
             return Err(Failure::new("--chat-only takes no paths")
                 .hint("drop --chat-only to restore files, or drop the paths"));
@@ -148,7 +148,7 @@ pub(crate) fn carry_out(
     if context.asks() {
         render::print_plan(planned.view(), "Will restore", "Will delete", context);
         render::print_warnings(planned.view(), context);
-        output::go_on()?;
+        output::confirm()?;
     }
     let progress = Progress::new("restoring");
     let view = takeback_undo::rollback::apply(opened, planned)?;

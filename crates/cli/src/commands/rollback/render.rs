@@ -1,4 +1,4 @@
-//! Prints what a rollback did or would do.
+//! Prints plans and results of rollbacks and undos.
 
 use std::process::ExitCode;
 
@@ -6,9 +6,10 @@ use takeback_tree::{BlockedPath, BlockedReason, KeptPath, KeptReason, RelPath};
 use takeback_undo::{Action, Head, RollbackView};
 
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::output::{self, Style, paint, print_section};
 
-/// Prints the whole summary.
+/// Prints the result, or the plan if nothing was done, and returns the exit code.
 pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context) -> ExitCode {
     let blocked = !view.blocked.is_empty();
     let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
@@ -25,7 +26,8 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
     print_warnings(view, context);
     view.warnings.iter().for_each(|warning| output::warn(warning));
     if blocked {
-        eprintln!("error: nothing was changed: move the files in the way, then try again");
+        let hint = "move the blocking paths away, then try again";
+        Failure::new("nothing was changed").hint(hint).report(false);
     } else if view.safety_checkpoint.is_some() {
         let back = if view.action == Action::Undo { "redo" } else { "undo" };
         println!("Done. `takeback rollback {back}` takes this back.");
@@ -43,24 +45,29 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     let paths = |paths: &[RelPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
     print_section(restore, paths(&view.restored), context);
     print_section(delete, paths(&view.deleted), context);
-    let guarded = "Guarded, left as they are (name them to restore them)";
+    let guarded = "Guarded, not changed (name a file to restore it)";
     print_section(guarded, paths(&view.guarded), context);
-    print_section("Kept", view.kept.iter().map(kept), context);
-    print_section("Written to meanwhile, kept under these names", paths(&view.saved), context);
-    let blocked = view.blocked.iter().map(blocked);
+    print_section("Kept", view.kept.iter().map(describe_kept), context);
+    print_section(
+        "Changed during the restore, kept under these names",
+        paths(&view.saved),
+        context,
+    );
+    let blocked = view.blocked.iter().map(describe_blocked);
     print_section("In the way, and cannot be saved first", blocked, context);
-    let others = "Edited since the agent, by you or others (kept in the safety checkpoint)";
+    let others =
+        "Edited since the turn, by you or another agent (the safety checkpoint keeps this)";
     print_section(others, paths(&view.others), context);
     let (resolved, left): (Vec<_>, Vec<_>) =
         view.conflicts.iter().partition(|conflict| conflict.resolved);
     let line =
         |conflict: &takeback_undo::Conflict| format!("{}  ({})", conflict.path, conflict.reason);
-    print_section("Resolved as asked", resolved.into_iter().map(line), context);
+    print_section("Conflicts, resolved as asked", resolved.into_iter().map(line), context);
     let conflicts =
-        "Left alone, because they changed since (--theirs, --ours or --markers decides)";
+        "Conflicts, not changed: edited since the turn (choose --theirs, --ours or --markers)";
     print_section(conflicts, left.into_iter().map(line), context);
     let uncertain =
-        "Left alone, because others may have changed them (--uncertain takes them back)";
+        "Not changed: others may have made these changes (--uncertain takes them back, too)";
     print_section(uncertain, paths(&view.uncertain), context);
     if context.globals.verbose {
         let lines = view.uncovered.iter().map(output::uncovered_line);
@@ -82,25 +89,22 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
             }
         }
         let sign = paint(Style::Warning, "⚠");
-        let title = format!(
-            "{sign} Files will be restored, but these {} changes cannot be reversed",
-            kinds.join("/")
-        );
+        let title = format!("{sign} These {} effects cannot be reversed", kinds.join("/"));
         let line = |effect: &takeback_undo::EffectView| {
             format!("{}: {}", effect.kind, output::disarm(&output::shorten(&effect.command, 100)))
         };
         print_section(&title, view.effects.iter().map(line), context);
     }
-    // A repository that is gone is reported as a warning.
+    // A repository that is gone is among the warnings.
     let moved = view.repository.as_ref().filter(|moved| moved.now != Head::default());
     if let Some(moved) = moved {
         println!(
-            "The repository was at {} then; it is at {} now.",
+            "The git repository was at {}; now it is at {}.",
             describe_head(&moved.then),
             describe_head(&moved.now)
         );
         if let Some(command) = &moved.command {
-            println!("  `{}` goes back.", output::disarm(command));
+            println!("  To go back: `{}`", output::disarm(command));
         }
     }
     if view.undone_messages > 0 {
@@ -111,13 +115,13 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
         print_section("The prompt was", lines.map(output::disarm), context);
         if let Some(resume) = &chat.resume {
             println!(
-                "To take back the agent's own conversation as well: {}.",
+                "To take back the agent's own copy of the conversation: {}.",
                 output::disarm(resume)
             );
         }
     }
     if view.redone_messages > 0 {
-        println!("Conversation: {} back.", output::count(view.redone_messages, "message"));
+        println!("Conversation: {} restored.", output::count(view.redone_messages, "message"));
     }
 }
 
@@ -131,22 +135,22 @@ pub(crate) fn describe_head(head: &Head) -> String {
     }
 }
 
-fn kept(kept: &KeptPath) -> String {
+fn describe_kept(kept: &KeptPath) -> String {
     match kept.reason {
         KeptReason::NotCovered => format!("{}  (the checkpoint did not cover it)", kept.path),
         KeptReason::NotSaved => {
-            format!("{}  (not captured now, so nothing in it was touched)", kept.path)
+            format!("{}  (it cannot be saved now, so it was not touched)", kept.path)
         }
         KeptReason::NotEmpty => format!("{}  (not empty)", kept.path),
     }
 }
 
-fn blocked(blocked: &BlockedPath) -> String {
+fn describe_blocked(blocked: &BlockedPath) -> String {
     let why = match &blocked.reason {
         BlockedReason::Uncovered(reason) => output::reason(reason),
-        BlockedReason::Uncapturable => "is never captured".into(),
+        BlockedReason::Uncapturable => "never captured".into(),
         BlockedReason::TooManyFiles => "too many files".into(),
-        BlockedReason::ParentReplaced => "is no longer a directory".into(),
+        BlockedReason::ParentReplaced => "no longer a directory".into(),
     };
     format!("{}  ({})", blocked.path, output::disarm(&why))
 }

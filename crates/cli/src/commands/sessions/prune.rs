@@ -56,7 +56,7 @@ pub(super) fn run_prune(
     }
     if context.asks() {
         print_sessions("Will delete", &doomed, &read_titles(&ledger, &doomed));
-        output::go_on()?;
+        output::confirm()?;
     }
     let progress = Progress::new("deleting old sessions");
     let sessions = ledger.prune(&options)?;
@@ -103,7 +103,7 @@ pub(super) fn run_delete(
     if context.asks() {
         let doomed = with_subagents(&ledger, std::slice::from_ref(&id))?;
         print_sessions("Will delete", &doomed, &read_titles(&ledger, &doomed));
-        output::go_on()?;
+        output::confirm()?;
     }
     let view = DeleteView { deleted: ledger.delete_session(&id)? };
     if context.globals.json {

@@ -34,11 +34,11 @@ pub(super) fn status(_: &Server, context: &Context, params: Params) -> Answer {
 
 pub(super) fn config(_: &Server, context: &Context, params: Params) -> Answer {
     params.end()?;
-    answer(&config::view(context)?)
+    answer(&config::collect_settings(context)?)
 }
 
 pub(super) fn explain(_: &Server, context: &Context, mut params: Params) -> Answer {
     let command: String = params.required("command")?;
     params.end()?;
-    answer(&explaining::analyse(&command, context)?)
+    answer(&explaining::analyse_command(&command, context)?)
 }

@@ -20,12 +20,12 @@ pub(super) fn create(_: &Server, context: &Context, mut params: Params) -> Answe
         pinned: params.or_default("pinned")?,
     };
     params.end()?;
-    answer(&checkpoint::take(&options, context)?)
+    answer(&checkpoint::take_checkpoint(&options, context)?)
 }
 
 pub(super) fn list(_: &Server, context: &Context, params: Params) -> Answer {
     params.end()?;
-    answer(&listing::view(context)?)
+    answer(&listing::make_list(context)?)
 }
 
 pub(super) fn diff(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -33,7 +33,7 @@ pub(super) fn diff(_: &Server, context: &Context, mut params: Params) -> Answer 
     let paths = take_paths(&mut params)?;
     let full = params.or_default("full")?;
     params.end()?;
-    answer(&compare::with_present(&checkpoint.into_text(), &paths, full, context)?)
+    answer(&compare::compare_with_present(&checkpoint.into_text(), &paths, full, context)?)
 }
 
 /// The name of a checkpoint: the number of a row (`2`), a step (`"2.3"`), a name, or an id.

@@ -1,9 +1,5 @@
-//! Errors as shown to the user: the one place that decides hints and exit codes.
+//! The hint of each error.
 
-use std::error::Error;
-use std::process::ExitCode;
-
-use serde::Serialize;
 use takeback_agents::LogError;
 use takeback_import::ImportError;
 use takeback_import::hermes::HermesError;
@@ -14,87 +10,12 @@ use takeback_tree::{
     CaptureError, DiffError, GcError, MoveError, PinError, PlanError, RepairError, RestoreError,
     StoreError, WorkspaceError,
 };
-
 use takeback_undo::{
     CompareError, FindError, IndexError, MoveHistoryError, NameError, PruneError, RollbackError,
     StatusError, TakeError,
 };
 
-use crate::output::{self, Style, paint};
-
-/// An error message, with a hint about what to do.
-#[derive(Debug, Serialize)]
-pub(crate) struct Failure {
-    pub(crate) message: String,
-    pub(crate) causes: Vec<String>,
-    pub(crate) hint: Option<String>,
-}
-
-impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), causes: Vec::new(), hint: None }
-    }
-
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
-        self.hint = Some(hint.into());
-        self
-    }
-
-    /// Adds an error and its causes.
-    pub(crate) fn because(mut self, error: &dyn Error) -> Failure {
-        let mut next = Some(error);
-        while let Some(error) = next {
-            let cause = error.to_string();
-            // Some causes repeat the message above, perhaps with an error code in front.
-            if !self.causes.last().is_some_and(|last| cause.ends_with(last)) {
-                self.causes.push(cause);
-            }
-            next = error.source();
-        }
-        self
-    }
-
-    /// Adds a cause that is only a text.
-    pub(crate) fn because_of(mut self, cause: &str) -> Failure {
-        self.causes.push(cause.to_owned());
-        self
-    }
-
-    fn of(error: &dyn Error) -> Failure {
-        let failure = Failure::new(error.to_string());
-        match error.source() {
-            Some(source) => failure.because(source),
-            None => failure,
-        }
-    }
-
-    /// Prints the error on standard error and returns the exit code.
-    pub(crate) fn report(&self, json: bool) -> ExitCode {
-        if json {
-            println!("{}", serde_json::json!({ "error": self }));
-        } else {
-            eprintln!("{} {}", paint(Style::Bad, "error:"), output::disarm(&self.message));
-            self.causes.iter().for_each(|cause| eprintln!("  because: {}", output::disarm(cause)));
-            if let Some(hint) = &self.hint {
-                eprintln!("{} {}", paint(Style::Label, "hint:"), output::disarm(hint));
-            }
-        }
-        ExitCode::FAILURE
-    }
-}
-
-/// Formats an error and its causes as one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let failure = Failure::of(error);
-    std::iter::once(failure.message).chain(failure.causes).collect::<Vec<_>>().join(": ")
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", output::disarm(&self.message))?;
-        self.causes.iter().try_for_each(|cause| write!(f, ": {}", output::disarm(cause)))
-    }
-}
+use super::Failure;
 
 impl From<takeback_agents::InstallError> for Failure {
     fn from(error: takeback_agents::InstallError) -> Failure {
@@ -102,19 +23,18 @@ impl From<takeback_agents::InstallError> for Failure {
     }
 }
 
-const REPAIR: &str = "run `takeback checkpoints verify` to see what is affected";
+const VERIFY: &str = "`takeback checkpoints verify` shows what is affected";
+const SPACE: &str = "check the permissions and the free space of takeback's directory";
+const LATER: &str = "try again when that process is done";
+const LIST: &str = "`takeback list` lists the checkpoints of this workspace";
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         let failure = Failure::of(&error);
         match error {
-            StoreError::Object(_) => failure.hint(REPAIR),
-            StoreError::Io { .. } => {
-                failure.hint("check the permissions and the free space of takeback's directory")
-            }
-            StoreError::Busy { .. } => {
-                failure.hint("nothing was changed; try again when that process is done")
-            }
+            StoreError::Object(_) => failure.hint(VERIFY),
+            StoreError::Io { .. } => failure.hint(SPACE),
+            StoreError::Busy { .. } => failure.hint(format!("nothing was changed; {LATER}")),
             StoreError::TooNew { .. } | StoreError::Damaged { .. } => failure,
         }
     }
@@ -135,9 +55,8 @@ impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Failure {
         match error {
             CaptureError::Store(error) => error.into(),
-            CaptureError::TooManyFiles { .. } => {
-                Failure::of(&error).hint("add build output to .gitignore, or raise max_files")
-            }
+            CaptureError::TooManyFiles { .. } => Failure::of(&error)
+                .hint("is this the directory of one project? add build output to .gitignore, or raise max_files"),
             CaptureError::Workspace(_) | CaptureError::Write { .. } => Failure::of(&error),
         }
     }
@@ -158,7 +77,7 @@ impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Failure {
         match error {
             PlanError::Capture(error) => error.into(),
-            PlanError::Target(_) => Failure::of(&error).hint(REPAIR),
+            PlanError::Target(_) => Failure::of(&error).hint(VERIFY),
             PlanError::Unfinished => {
                 Failure::of(&error).hint("fix the problem above, then run it again")
             }
@@ -172,12 +91,12 @@ impl From<RestoreError> for Failure {
         let failure = Failure::of(&error);
         match error {
             RestoreError::Changed(_) | RestoreError::Outdated => {
-                failure.hint("nothing was restored; look again with `takeback rollback` and repeat")
+                failure.hint("nothing was restored; --dry-run shows the new plan")
             }
             RestoreError::NotReverted { .. } => failure.hint(
-                "free space or fix the permissions; the next takeback command finishes the restore",
+                "free disk space or fix the permissions; the next takeback command continues",
             ),
-            RestoreError::Object(_) => failure.hint(REPAIR),
+            RestoreError::Object(_) => failure.hint(VERIFY),
             RestoreError::Io { .. } | RestoreError::Unverified(_) => {
                 failure.hint("nothing was changed")
             }
@@ -193,7 +112,7 @@ impl From<GcError> for Failure {
             GcError::Damaged { .. } => {
                 Failure::of(&error).hint("run `takeback checkpoints repair` first")
             }
-            GcError::Busy => Failure::of(&error).hint("wait for it and repeat"),
+            GcError::Busy => Failure::of(&error).hint(LATER),
         }
     }
 }
@@ -202,7 +121,7 @@ impl From<RepairError> for Failure {
     fn from(error: RepairError) -> Failure {
         match error {
             RepairError::Store(error) => error.into(),
-            RepairError::Busy => Failure::of(&error).hint("wait for it and repeat"),
+            RepairError::Busy => Failure::of(&error).hint(LATER),
         }
     }
 }
@@ -214,17 +133,14 @@ impl From<TakeError> for Failure {
             TakeError::Store(error) => error.into(),
             TakeError::Capture(error) => error.into(),
             TakeError::Pin(error) => error.into(),
-            TakeError::Name(error @ NameError::Invalid(..)) => {
-                Failure::of(&error).hint("letters, digits and dashes, as in `before-refactoring`")
-            }
+            TakeError::Name(error @ NameError::Invalid(..)) => Failure::of(&error)
+                .hint("use letters, digits and dashes, as in `before-refactoring`"),
             TakeError::Name(error @ NameError::Taken(_)) => {
                 Failure::of(&error).hint("choose another name")
             }
         }
     }
 }
-
-const LIST: &str = "`takeback rollback` lists the checkpoints of this workspace";
 
 impl From<CompareError> for Failure {
     fn from(error: CompareError) -> Failure {
@@ -242,18 +158,15 @@ impl From<FindError> for Failure {
         let failure = Failure::of(&error);
         match error {
             FindError::Store(error) => error.into(),
-            FindError::NoSuchRow { rows: 0, .. } => {
-                failure.hint("there are no checkpoints here yet; `takeback checkpoint` takes one")
-            }
+            FindError::NoSuchRow { rows: 0, .. } => failure.hint("`takeback checkpoint` takes one"),
             FindError::NoSuchRow { .. } | FindError::Unknown(_) => failure.hint(LIST),
-            FindError::NoSuchStep { .. } => {
-                failure.hint("`takeback rollback --steps` lists the steps as well")
+            FindError::NoSuchStep { .. } => failure.hint("`takeback list --steps` lists the steps"),
+            FindError::NotACheckpoint(_) => {
+                failure.hint("give a number of the list, a name, or at least 6 digits of an id")
             }
-            FindError::NotACheckpoint(_) => failure
-                .hint("give its number in the list, its name, or at least 6 digits of its id"),
-            FindError::Ambiguous(_) => failure.hint("give more digits"),
-            FindError::Elsewhere { workspace, .. } => failure.hint(format!(
-                "nothing was changed; to restore it there: `takeback -C {} rollback`",
+            FindError::Ambiguous(_) => failure.hint("give more digits of the id"),
+            FindError::Elsewhere { id, workspace } => failure.hint(format!(
+                "nothing was changed; to restore it there: `takeback -C {} rollback {id}`",
                 workspace.display()
             )),
         }
@@ -274,20 +187,18 @@ impl From<RollbackError> for Failure {
             RollbackError::Capture(error) => error.into(),
             RollbackError::Ledger(error) => error.into(),
             RollbackError::Open(error) => error.into(),
-            RollbackError::Changed => failure.hint("look again with --dry-run and repeat"),
-            RollbackError::NoChat(_) => {
-                failure.hint("only checkpoints of an agent's turn belong to one")
-            }
-            RollbackError::NoIndex(_) => failure.hint("repeat without --index"),
+            RollbackError::Changed => failure.hint("--dry-run shows the new plan"),
+            RollbackError::NoChat(_) => failure.hint("only the checkpoints of an agent's turn do"),
+            RollbackError::NoIndex(_) => failure.hint("drop --index"),
             RollbackError::Index(IndexError::Busy(_)) => failure.hint(
                 "nothing was changed; wait for git, or remove the file if git is not running",
             ),
             RollbackError::IndexNotRestored(_) => {
-                failure.hint("repeat with --index after fixing the cause")
+                failure.hint("fix the problem, then repeat with --index")
             }
             RollbackError::NoTurn | RollbackError::NotATurn(_) => failure.hint(LIST),
             RollbackError::TurnLost(..) => {
-                failure.hint("`takeback rollback N` returns the whole workspace")
+                failure.hint("`takeback rollback` returns the whole workspace to a checkpoint")
             }
             RollbackError::NothingToUndo
             | RollbackError::NothingToRedo
@@ -307,13 +218,13 @@ impl From<MoveHistoryError> for Failure {
             }
             MoveHistoryError::Pin(error) => error.into(),
             MoveHistoryError::NoHistory(_) => failure.hint(
-                "`takeback checkpoints` lists the workspaces that have some; give the old directory first",
+                "`takeback checkpoints` lists the workspaces that have checkpoints; name the old path first",
             ),
             MoveHistoryError::Move(MoveError::Unfinished(_)) => {
-                failure.hint("move the directory back, run `takeback rollback` there, and repeat")
+                failure.hint("move the directory back, run `takeback checkpoint` there, and repeat")
             }
             MoveHistoryError::Ledger(_) | MoveHistoryError::Open(_) => {
-                failure.hint("repeat the command after fixing the cause")
+                failure.hint("fix the problem, then run the command again")
             }
             MoveHistoryError::SamePlace(_) | MoveHistoryError::Move(_) => failure,
         }
@@ -350,23 +261,23 @@ impl From<StatusError> for Failure {
 }
 
 const REPAIR_LEDGER: &str =
-    "`takeback sessions repair` keeps the damaged one and saves what can be saved";
-const SPACE: &str = "check the permissions and the free space of takeback's directory";
-const BUSY: &str = "other processes are writing: wait for them and repeat";
+    "`takeback sessions repair` recovers what is readable and keeps the damaged file";
+const BUSY: &str = "other processes are writing; try again when they are done";
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
         let failure = Failure::of(&error);
         match error {
             OpenError::Io { .. } | OpenError::Sqlite { .. } => failure.hint(SPACE),
-            OpenError::TooNew { .. } => failure.hint("update takeback; nothing was touched"),
+            OpenError::TooNew { .. } => failure.hint("nothing was changed; update takeback"),
             OpenError::Foreign { .. } => {
                 failure.hint("move that file away, or choose another directory with --home")
             }
             OpenError::Damaged { .. } => failure.hint(REPAIR_LEDGER),
-            OpenError::Unfinished { .. } => failure.hint("`takeback sessions repair` continues it"),
-            OpenError::Network { .. } => failure
-                .hint("end the other takeback processes, or choose a local directory with --home"),
+            OpenError::Unfinished { .. } => failure.hint("`takeback sessions repair` finishes it"),
+            OpenError::Network { .. } => failure.hint(
+                "stop the other takeback processes once, or choose a local directory with --home",
+            ),
         }
     }
 }
@@ -376,16 +287,18 @@ impl From<LedgerError> for Failure {
         let failure = Failure::of(&error);
         match error {
             LedgerError::Busy { .. } => failure.hint(BUSY),
-            LedgerError::NoSuchSession(_) => failure.hint("`takeback sessions list` lists them"),
-            LedgerError::Ambiguous { .. } => failure.hint("give more of the id"),
-            LedgerError::NoSuchMessage { session, .. } => {
-                failure.hint(format!("`takeback sessions show {session}` shows their numbers"))
+            LedgerError::NoSuchSession(_) => {
+                failure.hint("`takeback sessions list` lists the sessions")
             }
+            LedgerError::Ambiguous { .. } => failure.hint("give more of the id"),
+            LedgerError::NoSuchMessage { session, .. } => failure.hint(format!(
+                "`takeback sessions show {session}` shows the numbers of its messages"
+            )),
             LedgerError::Title(TitleError::Taken { .. }) => {
-                failure.hint("choose another title, or change that one first")
+                failure.hint("choose another title, or rename the other session first")
             }
             LedgerError::WentOn(_) => {
-                failure.hint("`takeback sessions show` still shows them, marked as undone")
+                failure.hint("the undone messages are kept: `takeback sessions show` shows them")
             }
             LedgerError::Open(error) => error.into(),
             LedgerError::Damaged(_) => failure.hint(REPAIR_LEDGER),
@@ -410,7 +323,7 @@ impl From<LedgerRepairError> for Failure {
             LedgerRepairError::Open(error) => error.into(),
             LedgerRepairError::Ledger(error) => error.into(),
             LedgerRepairError::InUse => {
-                Failure::of(&error).hint("end the agents that use it and repeat")
+                Failure::of(&error).hint("stop the agents that use it, then try again")
             }
             LedgerRepairError::Io { .. } => Failure::of(&error).hint(SPACE),
         }

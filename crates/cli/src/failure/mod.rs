@@ -1,0 +1,72 @@
+//! Errors on their way to the user. One place decides about hints and exit codes.
+
+mod hints;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use takeback_base::errors::error_messages;
+
+use crate::output::{self, Style, paint};
+
+/// An error with its causes, and a hint about what to do next.
+#[derive(Debug, Serialize)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) causes: Vec<String>,
+    pub(crate) hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), causes: Vec::new(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds an error and its causes.
+    pub(crate) fn because(mut self, error: &dyn Error) -> Failure {
+        self.causes.extend(error_messages(error));
+        self
+    }
+
+    /// Adds a cause that is known only as text.
+    pub(crate) fn because_of(mut self, cause: &str) -> Failure {
+        self.causes.push(cause.to_owned());
+        self
+    }
+
+    fn of(error: &dyn Error) -> Failure {
+        let mut messages = error_messages(error).into_iter();
+        let message = messages.next().unwrap_or_default();
+        Failure { message, causes: messages.collect(), hint: None }
+    }
+
+    /// Prints the error, its causes and the hint, and returns the exit code.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if json {
+            println!("{}", serde_json::json!({ "error": self }));
+        } else {
+            eprintln!("{} {}", paint(Style::Bad, "error:"), output::disarm(&self.message));
+            self.causes.iter().for_each(|cause| eprintln!("  because: {}", output::disarm(cause)));
+            if let Some(hint) = &self.hint {
+                eprintln!("{} {}", paint(Style::Label, "hint:"), output::disarm(hint));
+            }
+        }
+        ExitCode::FAILURE
+    }
+}
+
+/// Joins an error and its causes into one line.
+pub(crate) use takeback_base::errors::error_chain as chain;
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", output::disarm(&self.message))?;
+        self.causes.iter().try_for_each(|cause| write!(f, ": {}", output::disarm(cause)))
+    }
+}

@@ -1,0 +1,79 @@
+//! Files and conversation tell the same story after a rollback.
+
+use serde_json::json;
+
+use crate::agent::{Agent, conversation, ledger, rows};
+use crate::session::{Session, said};
+
+#[test]
+fn rollbacks_of_files_and_of_the_conversation_alone_are_undone_one_by_one() {
+    let session = Session::new();
+    session.write("a", "0");
+    let mut agent = Agent::new(&session, "s1");
+    for number in ["1", "2", "3"] {
+        agent.turn(number, "a", number);
+    }
+    session.json(&["rollback", "1"]);
+    session.json(&["rollback", "2", "--chat-only"]);
+    assert_eq!((session.read("a"), conversation(&session).len()), ("2".into(), 1));
+    session.json(&["rollback", "undo"]);
+    assert_eq!((session.read("a"), conversation(&session).len()), ("2".into(), 2));
+    session.json(&["rollback", "undo"]);
+    assert_eq!((session.read("a"), conversation(&session).len()), ("3".into(), 3));
+    session.json(&["rollback", "redo"]);
+    session.json(&["rollback", "redo"]);
+    assert_eq!((session.read("a"), conversation(&session).len()), ("2".into(), 1));
+}
+
+/// What could not be written into the ledger in time waits in the spool.
+#[test]
+fn a_turn_that_the_ledger_hears_of_late_goes_back() {
+    let session = Session::new();
+    session.write("a", "0");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "1");
+    let connection = ledger(&session);
+    connection.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+    connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    agent.turn("two", "a", "2");
+    connection.execute_batch("COMMIT").unwrap();
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!((session.read("a"), &done["undone_messages"]), ("1".into(), &json!(1)), "{done}");
+    assert_eq!(conversation(&session), ["one"]);
+}
+
+#[test]
+fn a_killed_rollback_leaves_files_and_conversation_at_the_same_point() {
+    let session = Session::new();
+    let names: Vec<String> = (0..120).map(|number| format!("f{number}")).collect();
+    let mut agent = Agent::new(&session, "s1");
+    for content in ["1", "2"] {
+        agent.hears(content);
+        agent.runs(&format!("for n in $(seq 0 119); do echo {content} > f$n; done"));
+        agent.is_done();
+    }
+    let journal = session.workspace_directory().join("journal");
+    let mut finished = 0;
+    for round in 0..5 {
+        let turn = rows(&session).iter().find(|row| row["prompt"] == "2").unwrap()["id"].clone();
+        let mut child = session.start(&["rollback", turn.as_str().unwrap()]);
+        while !journal.exists() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        for _ in 0..round * 200 {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let next = session.output(&["checkpoint"]);
+        finished += usize::from(said(&next).contains("is finished now"));
+        let first = session.read(&names[0]);
+        assert!(names.iter().all(|name| session.read(name) == first), "a mixed tree");
+        let left = if first == "1\n" { vec!["1"] } else { vec!["1", "2"] };
+        assert_eq!(conversation(&session), left, "round {round}");
+        let undone = session.output(&["rollback", "undo"]);
+        assert_eq!(undone.status.success(), first == "1\n", "{}", said(&undone));
+        assert_eq!((session.read(&names[0]), conversation(&session).len()), ("2\n".into(), 2));
+    }
+    assert!(finished > 0, "no rollback was killed in time");
+}

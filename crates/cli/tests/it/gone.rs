@@ -1,0 +1,76 @@
+//! Files and workspaces that are gone altogether come back.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::agent::Agent;
+use crate::session::Session;
+
+fn read_file(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_single_file_that_is_gone_comes_back() {
+    let session = Session::new();
+    let file = session.base().join(".zshrc");
+    fs::write(&file, "mine").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("away with it");
+    agent.runs("rm ~/.zshrc");
+    let there = session.json(&["-C", "../.zshrc", "rollback"]);
+    assert_eq!(there["checkpoints"].as_array().map(Vec::len), Some(1), "{there}");
+    session.json(&["-C", "../.zshrc", "rollback", "1", "--dry-run"]);
+    assert!(!file.exists(), "a dry run makes nothing");
+    session.json(&["-C", "../.zshrc", "rollback", "1"]);
+    assert_eq!(read_file(&file), "mine");
+}
+
+/// `rm -rf` of the project that the agent works in: what takeback is for.
+#[test]
+fn a_workspace_that_is_gone_comes_back() {
+    let session = Session::new();
+    let gone = session.base().join("gone");
+    fs::create_dir_all(gone.join("src")).unwrap();
+    fs::write(gone.join("src/lib.rs"), "mine").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.cwd = gone.clone();
+    agent.hears("start over");
+    agent.runs("rm -rf ../gone");
+    agent.is_done();
+    let name = gone.to_str().unwrap();
+    let listed = session.json(&["-C", name, "rollback"]);
+    assert_eq!(listed["checkpoints"][0]["prompt"], "start over", "{listed}");
+    assert_eq!(listed["failures"], json!(null), "nothing failed");
+    let planned = session.json(&["-C", name, "rollback", "1", "--dry-run"]);
+    let changes = session.json(&["-C", name, "rollback", "diff", "1"]);
+    assert_eq!(changes["deletions"], 1, "{changes}");
+    assert!(!gone.exists(), "looking makes nothing");
+    let done = session.json(&["-C", name, "rollback", "1"]);
+    assert_eq!(
+        (&done["restored"], read_file(&gone.join("src/lib.rs"))),
+        (&planned["restored"], "mine".into())
+    );
+    // And work goes on in it.
+    agent.turn("once more", "src/lib.rs", "yours");
+    session.json(&["-C", name, "undo"]);
+    assert_eq!(read_file(&gone.join("src/lib.rs")), "mine");
+}
+
+/// Made anew by hand, it is no project any more, but one above it is.
+#[test]
+fn a_directory_that_was_made_anew_has_its_old_history() {
+    let session = Session::new();
+    session.write("package.json", "{}");
+    session.write("inner/Makefile", "");
+    session.write("inner/a", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.cwd = session.project().join("inner");
+    agent.hears("start over");
+    agent.runs("rm -rf ../inner");
+    fs::create_dir(session.project().join("inner")).unwrap();
+    session.json(&["-C", "inner", "rollback", "1"]);
+    assert_eq!(session.read("inner/a"), "mine");
+}

@@ -1,0 +1,126 @@
+//! Calls that are protected wherever they work and however they are reported.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::agent::{Agent, configure, hook, rows};
+use crate::session::Session;
+
+/// People start agents in `~` and go somewhere else.
+#[test]
+fn a_session_that_began_in_the_home_directory_is_protected_where_it_works() {
+    let session = Session::new();
+    session.write("a", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.cwd = session.base();
+    agent.report(json!({ "event": "session_start" }));
+    agent.report(json!({ "event": "turn_start", "prompt": "hello" }));
+    agent.cwd = session.project();
+    agent.runs("rm a");
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("a"), "mine");
+}
+
+#[test]
+fn a_session_in_a_directory_that_is_too_large_is_protected_in_its_projects() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 10\n");
+    for number in 0..12 {
+        session.write(&number.to_string(), "");
+    }
+    session.write("inner/Makefile", "");
+    session.write("inner/a", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.report(json!({ "event": "session_start" }));
+    agent.report(json!({ "event": "turn_start", "prompt": "hello" }));
+    agent.cwd = session.project().join("inner");
+    let call = agent.call("Bash", json!({ "command": "rm a" }));
+    assert!(agent.report(call.event("before_tool")).contains("more than 10 files"));
+    fs::remove_file(session.project().join("inner/a")).unwrap();
+    session.json(&["-C", "inner", "rollback", "1"]);
+    assert_eq!(session.read("inner/a"), "mine");
+}
+
+#[test]
+fn a_write_through_a_link_protects_its_target() {
+    let session = Session::new();
+    let notes = session.base().join("notes.txt");
+    fs::write(&notes, "mine").unwrap();
+    std::os::unix::fs::symlink(&notes, session.project().join("link")).unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("write it down");
+    agent.writes("link", "yours");
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "yours");
+    session.json(&["-C", "../notes.txt", "rollback", "1"]);
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "mine");
+}
+
+#[test]
+fn a_field_of_an_unexpected_type_costs_no_checkpoint() {
+    for (field, value) in [
+        ("model", "5"),
+        ("prompt", "{}"),
+        ("turn", "1.5"),
+        ("turn", "-1"),
+        ("turn", "\"\""),
+        ("turn", "18446744073709551616"),
+        ("tool", "7"),
+        ("agent", "3"),
+        ("session", "[]"),
+        ("call", "{}"),
+        ("parent", "[1]"),
+        ("input", "\"text\""),
+        ("input", "{\"content\": \"half of \\ud83d\"}"),
+        ("to_come", "[[]]"),
+    ] {
+        let session = Session::new();
+        session.write("a", "1");
+        let event = format!("\u{feff}{{\"event\": \"before_tool\", \"{field}\": {value}}}");
+        let output = hook(&session.base(), &["hook", "generic", "--strict"], event.as_bytes());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*said), (Some(0), ""), "{event}");
+        assert_eq!(rows(&session).len(), 1, "{event}");
+    }
+}
+
+/// `cd ../other && …` in a shell that stays: the end of the call comes from somewhere else.
+#[test]
+fn a_call_ends_where_it_began() {
+    let session = Session::new();
+    let other = session.base().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("Makefile"), "").unwrap();
+    session.write("a", "0");
+    fs::write(other.join("a"), "0").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("both");
+    let call = agent.begins("Bash", json!({ "command": "echo 1 > a; cd ../other && echo 1 > a" }));
+    session.write("a", "1");
+    fs::write(other.join("a"), "1").unwrap();
+    agent.cwd = other.clone();
+    agent.finishes(&call);
+    agent.is_done();
+    let undone = session.json(&["undo"]);
+    assert_eq!((session.read("a"), &undone["uncertain"]), ("0".into(), &json!(null)), "{undone}");
+    session.json(&["-C", "../other", "undo"]);
+    assert_eq!(fs::read_to_string(other.join("a")).unwrap(), "0");
+}
+
+#[test]
+fn the_same_call_twice_at_once_ends_twice() {
+    let session = Session::new();
+    session.write("a", "0");
+    session.write("b", "0");
+    let mut agent = Agent::new(&session, "s1");
+    agent.names_calls = false;
+    agent.hears("twice");
+    let one = agent.begins("Bash", json!({ "command": "make" }));
+    let two = agent.begins("Bash", json!({ "command": "make" }));
+    session.write("a", "1");
+    agent.finishes(&one);
+    session.write("b", "1");
+    agent.finishes(&two);
+    let undone = session.json(&["undo"]);
+    assert_eq!((session.read("a"), session.read("b")), ("0".into(), "0".into()), "{undone}");
+}

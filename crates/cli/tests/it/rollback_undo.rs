@@ -1,0 +1,117 @@
+//! The reverse of a rollback, and the reverse of that.
+
+use std::fs;
+
+use crate::session::Session;
+
+#[test]
+fn repeated_undos_of_rollbacks_go_further_back() {
+    let session = Session::new();
+    for content in ["1", "2", "3"] {
+        session.write("file", content);
+        session.output(&["checkpoint"]);
+    }
+    session.write("file", "4");
+    session.output(&["rollback", "1"]);
+    session.output(&["rollback", "3"]);
+    assert_eq!(session.read("file"), "1");
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("file"), "3");
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("file"), "4");
+}
+
+#[test]
+fn an_undone_rollback_of_a_guarded_file_brings_it_back() {
+    let session = Session::new();
+    session.write(".gitignore", ".env\n");
+    session.write(".env", "1");
+    session.output(&["checkpoint"]);
+    session.write(".env", "2");
+    session.output(&["rollback", "1", ".env"]);
+    assert_eq!(session.read(".env"), "1");
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read(".env"), "2");
+}
+
+/// Runs takeback and returns the word after `takeback rollback` that its last line names.
+fn named_reverse(session: &Session, arguments: &[&str]) -> String {
+    let text = String::from_utf8(session.output(arguments).stdout).unwrap();
+    let line = text.lines().last().unwrap();
+    let word = line.strip_prefix("Done. `takeback rollback ").unwrap();
+    word.split('`').next().unwrap().to_owned()
+}
+
+#[test]
+fn the_command_that_an_undo_names_reverses_it() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.output(&["checkpoint"]);
+    session.write("a", "2");
+    session.output(&["rollback", "1"]);
+    session.write("a", "two hours of work");
+    let back = named_reverse(&session, &["rollback", "undo"]);
+    assert_eq!(session.read("a"), "2");
+    session.output(&["rollback", &back]);
+    assert_eq!(session.read("a"), "two hours of work");
+}
+
+#[test]
+fn a_failed_rollback_is_not_undone() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("thing", "1");
+    session.output(&["checkpoint"]);
+    session.write("a", "2");
+    session.output(&["rollback", "1", "a"]);
+    // Something that no rollback can replace comes in the way.
+    fs::remove_file(session.project().join("thing")).unwrap();
+    session.write("thing/.git/HEAD", "x");
+    assert!(!session.output(&["rollback", "1"]).status.success());
+    fs::remove_dir_all(session.project().join("thing")).unwrap();
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("a"), "2");
+}
+
+#[test]
+fn an_undo_with_nothing_left_to_do_counts() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("b", "1");
+    session.output(&["checkpoint"]);
+    session.write("a", "2");
+    session.write("b", "2");
+    session.output(&["rollback", "1", "a"]);
+    session.output(&["rollback", "1", "b"]);
+    session.write("b", "2");
+    session.output(&["rollback", "undo"]);
+    session.output(&["rollback", "undo"]);
+    assert_eq!((session.read("a"), session.read("b")), ("2".into(), "2".into()));
+}
+
+#[test]
+fn an_undo_goes_on_without_a_file_that_was_removed_since() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("b", "1");
+    session.output(&["checkpoint"]);
+    fs::remove_file(session.project().join("a")).unwrap();
+    session.write("b", "2");
+    session.output(&["rollback", "1", "a", "b"]);
+    fs::remove_file(session.project().join("a")).unwrap();
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("b"), "2");
+}
+
+#[test]
+fn an_undo_restores_a_file_that_is_guarded_by_now() {
+    let session = Session::new();
+    session.write("notes.txt", "v1");
+    session.output(&["checkpoint"]);
+    session.write(".gitignore", "notes.txt\n");
+    session.write("notes.txt", "v2");
+    session.output(&["rollback", "1"]);
+    assert_eq!(session.read("notes.txt"), "v1");
+    session.output(&["rollback", "undo"]);
+    assert_eq!(session.read("notes.txt"), "v2");
+}
