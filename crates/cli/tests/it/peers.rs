@@ -394,7 +394,7 @@ fn no_checkpoints_here_but_elsewhere_says_where() {
         "
 $ takeback -C ../other rollback
 No checkpoints for ~/other yet. `takeback checkpoint` takes one.
-There are some for:
+There are checkpoints for:
   ~/project
 ",
     );

@@ -353,7 +353,7 @@ fn history_follows_a_workspace_that_was_moved() {
         "
 $ takeback checkpoints move ../nowhere ../new
 ! error: no checkpoints for ~/project/../nowhere
-! hint: `takeback checkpoints` lists the workspaces that have some; name the old place first
+! hint: `takeback checkpoints` lists the workspaces that have some; give the old directory first
 [exit Some(1)]
 $ takeback checkpoints move ../old ../new
 Moved the history of ~/old to ~/new.
