@@ -177,7 +177,7 @@ Everyday:
   list         List the checkpoints of this workspace, newest first
   show         Show a turn or checkpoint in full
   diff         Show what changed since a checkpoint, or between two
-  rollback     Return to a checkpoint, or undo that
+  rollback     Return to a checkpoint, or undo a rollback
   undo         Take back what the agent changed in its last turn, and keep everything else
   redo         Redo what `takeback rollback undo` undid
   checkpoint   Take a checkpoint of this workspace now
@@ -204,7 +204,7 @@ Global options:
       --home <DIR>    The home of takeback [default: $TAKEBACK_HOME or ~/.takeback]
       --json          Print one JSON document instead of text
   -y, --yes           Skip the confirmation
-  -v, --verbose       List all paths, however many
+  -v, --verbose       List all paths instead of the first few
       --color <WHEN>  When to use colours [default: auto] [possible values: auto, always, never]
       --no-pager      Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or
                       less]
@@ -222,7 +222,7 @@ Examples:
   takeback search chat-send         search the sessions of all agents
   takeback demo                     see it work on a scratch project
 $ takeback rollback --help
-Return to a checkpoint, or undo that
+Return to a checkpoint, or undo a rollback
 
 Returns the workspace to a checkpoint, and the conversation to before that turn; or only the given
 files and directories. The present state is saved first, so `takeback rollback undo` brings it back.
@@ -272,7 +272,7 @@ Global options:
           Skip the confirmation
 
   -v, --verbose
-          List all paths, however many
+          List all paths instead of the first few
 
       --color <WHEN>
           When to use colours
@@ -307,7 +307,7 @@ Global options:
       --home <DIR>    The home of takeback [default: $TAKEBACK_HOME or ~/.takeback]
       --json          Print one JSON document instead of text
   -y, --yes           Skip the confirmation
-  -v, --verbose       List all paths, however many
+  -v, --verbose       List all paths instead of the first few
       --color <WHEN>  When to use colours [default: auto] [possible values: auto, always, never]
       --no-pager      Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or
                       less]

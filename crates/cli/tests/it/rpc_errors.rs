@@ -112,7 +112,7 @@ fn wrong_params_are_named() {
         (
             "messages.append",
             json!({ "messages": [{ "role": "tool" }, { "role": "user" }] }),
-            "messages[1]: messages of the user are the prompts",
+            "messages[1]: messages of the user are reported as prompts",
         ),
     ] {
         let error = client.fail(method, params);
