@@ -88,7 +88,7 @@ No matching messages.
 $ takeback sessions stats
 No sessions yet.
 $ takeback sessions show x
-! error: there is no session \"x\"
+! error: no session \"x\"
 ! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 ",
@@ -432,7 +432,7 @@ $ takeback sessions rewind 4f2a
     session.assert(
         "
 $ takeback sessions unrewind 4f2a
-! error: the conversation went on after the undo: session claude-code:4f2a9c01-aaaa cannot redo it
+! error: session claude-code:4f2a9c01-aaaa went on since then, so its messages cannot be brought back
 ! hint: the undone messages are kept: `takeback sessions show` shows them
 [exit Some(1)]
 ",

@@ -148,7 +148,7 @@ $ takeback sessions export
 ! Usage: takeback sessions export <SESSION|--all>
 [exit Some(2)]
 $ takeback sessions export nope
-! error: there is no session \"nope\"
+! error: no session \"nope\"
 ! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 $ takeback sessions export --all --format md --json
@@ -220,7 +220,7 @@ fn a_file_is_replaced_only_by_a_complete_one() {
     session.assert(
         "
 $ takeback sessions export nope -o out
-! error: there is no session \"nope\"
+! error: no session \"nope\"
 ! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 $ takeback sessions export --all -o out

@@ -73,7 +73,7 @@ $ takeback sessions delete codex:4f2b --yes
 Deleted 1 session:
   codex:4f2b0000-bbbb
 $ takeback sessions delete codex:4f2b
-! error: there is no session \"codex:4f2b\"
+! error: no session \"codex:4f2b\"
 ! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 ",
