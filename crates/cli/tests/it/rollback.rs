@@ -321,7 +321,7 @@ fn a_journal_of_another_version_or_directory_is_left_alone() {
     fs::write(workspace.join("journal"), journal.to_string()).unwrap();
     let output = session.output(&["checkpoint"]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("another directory"), "{said}");
+    assert!(said.contains("a different directory"), "{said}");
     assert!(workspace.join("journal.foreign").exists());
     assert_eq!(session.read("a"), "1");
 }
