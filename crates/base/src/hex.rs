@@ -1,4 +1,4 @@
-//! Hexadecimal digits.
+//! Encoding and decoding hexadecimal digits.
 
 use std::fmt;
 

@@ -49,7 +49,7 @@ Examples:
   takeback demo                     see it work on a scratch project";
 
 /// The commands as the help groups them.
-const GROUPS: [(&str, &[&str]); 3] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Everyday",
         &["list", "show", "diff", "rollback", "undo", "redo", "checkpoint", "search", "status"],

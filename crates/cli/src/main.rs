@@ -14,6 +14,8 @@ mod context;
 mod failure;
 mod fired;
 mod logs;
+#[cfg(test)]
+mod reference;
 mod reporting;
 
 use std::process::ExitCode;

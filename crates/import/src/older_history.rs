@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
 use takeback_tree::{
-    AdoptError, Adopted, Filter, ForeignRepository, Late, Oid, Pin, PinError, Progress, Rules,
-    Store, StoreError,
+    AdoptError, Adopted, CaptureRules, Filter, ForeignRepository, Oid, OlderPin, Pin, PinError,
+    Progress, Store, StoreError,
 };
 use takeback_undo::{Kind, Record};
 
@@ -54,7 +54,7 @@ pub struct SkippedCheckpoint {
 /// The error of an import that the store refused.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ImportError {
     Adopt(#[from] AdoptError),
     Pin(#[from] PinError),
@@ -83,7 +83,7 @@ pub(crate) fn add_older_history(
     let mut adoption = store.adopt()?;
     let (mut taken, mut skipped) = (Vec::new(), Vec::new());
     for (done, checkpoint) in (1..).zip(checkpoints) {
-        match adoption.take(checkpoint.repository, checkpoint.tree) {
+        match adoption.take_tree(checkpoint.repository, checkpoint.tree) {
             Ok(adopted) => taken.push(NewCheckpoint {
                 tree: adopted.tree,
                 time: checkpoint.time,
@@ -107,7 +107,7 @@ pub(crate) fn add_older_history(
     for (new, predecessor) in taken.into_iter().zip(predecessors) {
         match predecessor {
             Some(after) => {
-                late.push(Late { after, tree: new.tree, time: new.time });
+                late.push(OlderPin { after, tree: new.tree, time: new.time });
                 records.push(new.record);
             }
             None => known += 1,
@@ -124,7 +124,7 @@ pub(crate) fn add_older_history(
 
 /// Makes the record of a checkpoint, but for its number.
 fn new_record(directory: &Path, checkpoint: &ForeignCheckpoint<'_>, adopted: Adopted) -> Record {
-    let rules = Rules { exclude: checkpoint.exclude.to_vec(), ..Rules::default() };
+    let rules = CaptureRules { exclude: checkpoint.exclude.to_vec(), ..CaptureRules::default() };
     let reason = if checkpoint.reason.is_empty() { NO_REASON } else { checkpoint.reason };
     let time = Time(checkpoint.time * 1000);
     Record {

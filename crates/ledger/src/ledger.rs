@@ -60,13 +60,13 @@ pub enum LedgerError {
     #[error(transparent)]
     Title(#[from] crate::TitleError),
     /// No turn is left to be undone.
-    #[error("nothing to undo in session {0}")]
+    #[error("no turn left to take back in session {0}")]
     NothingToUndo(String),
     /// No undo that could be redone.
-    #[error("nothing to redo in session {0}")]
+    #[error("nothing to bring back in session {0}")]
     NothingToRedo(String),
     /// After the undo the conversation went on.
-    #[error("the conversation went on after the undo: session {0} cannot redo it")]
+    #[error("session {0} went on since then, so its messages cannot be brought back")]
     WentOn(String),
     /// The spool.
     #[error("cannot use the spool {path}")]

@@ -24,7 +24,7 @@ pub enum UsageBy {
 }
 
 /// Usage of one model, day, workspace or source.
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UsageTotal {
     /// Which one; empty where it is not known.

@@ -61,7 +61,7 @@ pub struct SalvagedRow {
 
 /// A value of a column, of one of SQLite's storage classes.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Value {
     Null,
     Integer(i64),
@@ -72,7 +72,7 @@ pub enum Value {
 
 /// The state of the database, and how much of it could be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct SalvageReport {
     pub pages: u32,
     /// Frames of the write-ahead log up to its last commit.

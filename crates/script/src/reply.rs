@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// A reply of the model.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Reply {
     pub text: String,
     /// The tool calls after the text.
@@ -20,7 +20,7 @@ pub struct Reply {
 
 /// A tool call that the model asks for.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ToolCall {
     /// The id of the call. The server makes one up if it is empty.
     pub id: String,
@@ -32,7 +32,7 @@ pub struct ToolCall {
 
 /// The number of tokens of a request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Usage {
     pub input: u64,
     pub output: u64,

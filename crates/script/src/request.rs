@@ -19,7 +19,7 @@ pub enum Provider {
 
 /// A request for a reply of the model.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Request {
     pub provider: Provider,
     pub model: String,
@@ -35,7 +35,7 @@ pub struct Request {
 
 /// A message of a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Message {
     pub role: Role,
     pub text: String,

@@ -24,7 +24,7 @@ pub struct Server {
 
 /// A request in the log of the server.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct LoggedRequest {
     pub method: String,
     /// The path with its query.

@@ -1,39 +1,39 @@
 //! Attachments: bytes that belong to a pin and live as long as it.
 //!
-//! One is a commit, the only parent of the pin's, with a tree of a single file: so git and gc see
-//! what a pin needs, and pins with the same bytes share everything.
+//! An attachment is a commit with a tree of a single file. It is the only parent of the pin's
+//! commit, so that git and gc see that the pin needs it. Pins with the same bytes share it.
 
-use crate::object::{self, Commit, Kind, Mode, TreeEntry};
+use crate::lock::{Lock, PinError};
+use crate::object::{self, Commit, Mode, ObjectKind, TreeEntry};
 use crate::oid::Oid;
 use crate::pack::MAX_OBJECT;
 use crate::store::{ObjectError, Store};
-use crate::workspace::{Lock, PinError};
 
-/// The name of the file.
+/// The name of the single file in an attachment's tree.
 const NAME: &[u8] = b"attachment";
 
 impl Lock<'_> {
-    /// Prepares bytes for being attached to a pin by [`Lock::pin_with`]. The same bytes always
-    /// have the same id, and are written only if the store does not have them.
-    pub fn attach(&mut self, content: &[u8]) -> Result<Oid, PinError> {
+    /// Adds bytes to the store, to be attached to a pin by [`Lock::pin_with_attachment`]. Equal
+    /// bytes have the same id and are written only once.
+    pub fn add_attachment(&mut self, content: &[u8]) -> Result<Oid, PinError> {
         if content.len() as u64 > MAX_OBJECT {
             return Err(PinError::TooLarge(content.len() as u64));
         }
-        let unwritten = self.unwritten();
+        let failed = self.write_error();
         let mut put = || {
-            let blob = self.put(Kind::Blob, content)?;
+            let blob = self.put_object(ObjectKind::Blob, content)?;
             let mut tree = Vec::new();
             let entry = TreeEntry { mode: Mode::file(0o600), name: NAME, oid: blob };
             object::push_entry(&mut tree, entry);
-            let tree = self.put(Kind::Tree, &tree)?;
-            self.put(Kind::Commit, &Commit::attachment(tree).encode())
+            let tree = self.put_object(ObjectKind::Tree, &tree)?;
+            self.put_object(ObjectKind::Commit, &Commit::new_attachment(tree).encode())
         };
-        put().map_err(unwritten)
+        put().map_err(failed)
     }
 }
 
 impl Store {
-    /// The bytes of an attachment.
+    /// Reads the bytes of an attachment.
     pub fn attachment(&self, id: &Oid) -> Result<Vec<u8>, ObjectError> {
         let tree = self.commit(id)?.tree;
         let entry = self.tree(&tree)?.into_iter().find(|entry| entry.name == NAME);

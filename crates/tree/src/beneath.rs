@@ -11,14 +11,15 @@ use takeback_base::paths;
 
 use crate::object::Mode;
 
-/// What the kernel says about a file that matters to us.
+/// The part of a file's `stat` that takeback uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stat {
     /// Kind and permission bits, as the kernel has them.
     pub(crate) mode: u32,
     pub(crate) size: u64,
-    /// Nanoseconds since 1970.
+    /// The time of the last modification, in nanoseconds since 1970.
     pub(crate) mtime: i64,
+    /// The time of the last status change, in nanoseconds since 1970.
     pub(crate) ctime: i64,
     pub(crate) inode: u64,
 }
@@ -54,7 +55,7 @@ impl Stat {
         self.kind() == 0o120_000
     }
 
-    /// The mode of its entry in a tree, if it can be in one.
+    /// The mode of its entry in a tree; `None` if a tree cannot have it.
     pub(crate) fn entry_mode(&self) -> Option<Mode> {
         match self.kind() {
             0o100_000 => Some(Mode::file(self.mode)),
@@ -74,8 +75,8 @@ pub(crate) fn stat_fd(file: impl AsFd) -> io::Result<Stat> {
     Ok(Stat::new(&rustix::fs::fstat(file)?))
 }
 
-/// The names in a directory, sorted, without `.` and `..`.
-pub(crate) fn names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+/// Lists the names in a directory, sorted, without `.` and `..`.
+pub(crate) fn list_names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     let mut listed = Dir::read_from(directory)?;
     for entry in listed.by_ref() {
@@ -99,20 +100,20 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
 
-/// Opens a regular file for reading; never a symlink, and never waiting for a pipe's other end.
+/// Opens a file for reading. Fails for a symlink, and does not wait for the other end of a pipe.
 pub(crate) fn open_file(directory: impl AsFd, name: &[u8]) -> io::Result<std::fs::File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = rustix::fs::openat(directory, paths::from_bytes(name), flags, Permissions::empty())?;
     Ok(fd.into())
 }
 
-/// The target of a symlink.
+/// Reads the target of a symlink.
 pub(crate) fn read_link(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
     let target = rustix::fs::readlinkat(directory, paths::from_bytes(name), Vec::new())?;
     Ok(target.into_bytes())
 }
 
-/// The workspace's root, held open: a rename of the directory does not lead elsewhere.
+/// The root of a workspace, held open, so that a rename of the directory does not lead elsewhere.
 #[derive(Debug)]
 pub(crate) struct Root {
     fd: OwnedFd,
@@ -124,7 +125,7 @@ impl Root {
         Ok(Root { fd: rustix::fs::open(path, flags, Permissions::empty())? })
     }
 
-    /// Which directory it is, whatever its path: device and inode.
+    /// Returns device and inode, which identify the directory regardless of its path.
     #[allow(clippy::unnecessary_cast, reason = "the kernel's types differ between platforms")]
     pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
         let stat = rustix::fs::fstat(&self.fd)?;
@@ -132,11 +133,11 @@ impl Root {
     }
 
     /// Opens a directory below the root by its path. A symlink anywhere on the way is an error.
-    pub(crate) fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
+    pub(crate) fn open_directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         if path.is_empty() {
             return self.fd.try_clone();
         }
-        // The kernel takes paths of up to 4,095 bytes; a longer way is gone in stages.
+        // The kernel accepts paths of up to 4,095 bytes. A longer path is opened in stages.
         let mut fd: Option<OwnedFd> = None;
         let mut rest = path;
         while !rest.is_empty() {
@@ -155,14 +156,14 @@ impl AsFd for Root {
     }
 }
 
-/// The longest part of a path, up to a slash, that one system call takes; and the rest.
+/// Splits a path into the longest part, up to a slash, that one system call accepts, and the rest.
 fn split_stage(path: &[u8]) -> (&[u8], &[u8]) {
     const LONGEST: usize = 4000;
     if path.len() <= LONGEST {
         return (path, b"");
     }
     let slash = path[..LONGEST].iter().rposition(|byte| *byte == b'/');
-    let slash = slash.expect("no name is that long");
+    let slash = slash.expect("no name is as long as that");
     (&path[..slash], &path[slash + 1..])
 }
 
@@ -176,7 +177,7 @@ fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
         {
             Ok(fd) => Ok(fd),
             Err(Errno::AGAIN | Errno::INTR) => continue,
-            // An old kernel, or a sandbox that does not know the call.
+            // An old kernel or a sandbox does not know the call.
             Err(Errno::NOSYS | Errno::PERM) => open_stepwise(from, path),
             Err(error) => Err(error.into()),
         };
@@ -188,7 +189,7 @@ fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     open_stepwise(from, path)
 }
 
-/// The same by hand: one directory after the other, none of them through a link.
+/// Opens one directory after the other, none of them through a link.
 fn open_stepwise(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     let mut fd: Option<OwnedFd> = None;
     for name in path.split(|byte| *byte == b'/') {
@@ -210,7 +211,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn no_way_through_a_symlink() {
+    fn no_directory_is_opened_through_a_symlink() {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path();
         fs::create_dir_all(base.join("outside/deep")).unwrap();
@@ -218,26 +219,26 @@ mod tests {
         symlink("../outside", base.join("inside/link")).unwrap();
         symlink("a", base.join("inside/loop")).unwrap();
         let root = Root::open(&base.join("inside")).unwrap();
-        assert!(root.directory(b"a/b").is_ok());
+        assert!(root.open_directory(b"a/b").is_ok());
         assert!(open_stepwise(root.as_fd(), b"a/b").is_ok());
         for bad in [&b"link"[..], b"link/deep", b"loop", b"loop/b"] {
-            assert!(root.directory(bad).is_err(), "{bad:?}");
+            assert!(root.open_directory(bad).is_err(), "{bad:?}");
             assert!(open_stepwise(root.as_fd(), bad).is_err(), "{bad:?}");
         }
     }
 
     #[test]
-    fn paths_longer_than_the_kernel_takes() {
+    fn paths_longer_than_the_kernel_accepts_are_opened() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
         let name = vec![b'd'; 255];
         let mut path = Vec::new();
         for _ in 0..40 {
-            let parent = root.directory(&path).unwrap();
+            let parent = root.open_directory(&path).unwrap();
             rustix::fs::mkdirat(&parent, paths::from_bytes(&name), Permissions::RWXU).unwrap();
             path = crate::path::join(&path, &name);
         }
         assert!(path.len() > 10_000);
-        assert_eq!(names(root.directory(&path).unwrap()).unwrap(), Vec::<Vec<u8>>::new());
+        assert_eq!(list_names(root.open_directory(&path).unwrap()).unwrap(), Vec::<Vec<u8>>::new());
     }
 }

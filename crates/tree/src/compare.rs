@@ -1,4 +1,4 @@
-//! Two trees side by side: everything that is not the same in both.
+//! Comparing two trees: every path at which they differ.
 
 use std::cmp::Ordering;
 
@@ -16,29 +16,32 @@ pub(crate) struct Node {
     pub(crate) oid: Oid,
 }
 
-/// A path at which two trees differ: for [`Store::changed_paths`].
+/// A path at which two trees differ, as [`Store::changed_paths`] finds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct PathChange {
-    /// The path.
     pub path: RelPath,
-    /// What the one tree has there.
+    /// The entry in the first tree.
     pub from: Option<(Mode, Oid)>,
-    /// And the other.
+    /// The entry in the second tree.
     pub to: Option<(Mode, Oid)>,
 }
 
 impl Store {
-    /// What a tree has at a path; `None` if nothing. The root is a directory without permissions.
-    pub fn entry(&self, tree: &Oid, path: &RelPath) -> Result<Option<(Mode, Oid)>, ObjectError> {
-        Ok(lookup(self, *tree, path)?.map(|node| (node.mode, node.oid)))
+    /// Finds the entry of a tree at a path. The root is a directory without permissions.
+    pub fn find_entry(
+        &self,
+        tree: &Oid,
+        path: &RelPath,
+    ) -> Result<Option<(Mode, Oid)>, ObjectError> {
+        Ok(find_node(self, *tree, path)?.map(|node| (node.mode, node.oid)))
     }
 
-    /// Everything that differs between two trees, sorted by path. A directory is among it if only
-    /// one tree has it or if its permissions differ, and what is in it is named for itself: all
-    /// that only one tree has, or that is not the same in both.
+    /// Finds all paths at which two trees differ, sorted. A directory is one of them if only one
+    /// tree has it or if its permissions differ. Differences below it are listed separately.
     pub fn changed_paths(&self, from: &Oid, to: &Oid) -> Result<Vec<PathChange>, ObjectError> {
         let known = |node: Option<Node>| node.map(|node| (node.mode, node.oid));
-        let changes = compare(self, *from, *to)?.into_iter();
+        let changes = compare_trees(self, *from, *to)?.into_iter();
         let change =
             |Difference { path, from, to }| PathChange { path, from: known(from), to: known(to) };
         Ok(changes.map(change).collect())
@@ -46,7 +49,7 @@ impl Store {
 }
 
 /// A path at which two trees differ. A directory differs if its mode does or if only one tree has
-/// it; what is below it differs for itself.
+/// it. Paths below it have differences of their own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Difference {
     pub(crate) path: RelPath,
@@ -54,16 +57,20 @@ pub(crate) struct Difference {
     pub(crate) to: Option<Node>,
 }
 
-/// All differences between two trees, each directory before what is in it.
-pub(crate) fn compare(store: &Store, from: Oid, to: Oid) -> Result<Vec<Difference>, ObjectError> {
+/// Finds all differences between two trees, each directory before its content.
+pub(crate) fn compare_trees(
+    store: &Store,
+    from: Oid,
+    to: Oid,
+) -> Result<Vec<Difference>, ObjectError> {
     let mut differences = Vec::new();
     let mut pending = vec![(RelPath::root(), Some(from), Some(to))];
     while let Some((directory, from, to)) = pending.pop() {
         if from == to {
             continue;
         }
-        let read = |tree: Option<Oid>| tree.map_or(Ok(Vec::new()), |tree| sorted(store, tree));
-        for (name, from, to) in pairs(read(from)?, read(to)?) {
+        let read = |tree: Option<Oid>| tree.map_or(Ok(Vec::new()), |tree| read_sorted(store, tree));
+        for (name, from, to) in pair_by_name(read(from)?, read(to)?) {
             if from == to {
                 continue;
             }
@@ -85,14 +92,19 @@ pub(crate) fn compare(store: &Store, from: Oid, to: Oid) -> Result<Vec<Differenc
     Ok(differences)
 }
 
-/// The entries of a tree by name, without git's twist for directories.
-fn sorted(store: &Store, tree: Oid) -> Result<Vec<OwnedEntry>, ObjectError> {
+/// Reads the entries of a tree in the order of their names alone. Git sorts directories as if their
+/// names ended in a slash.
+fn read_sorted(store: &Store, tree: Oid) -> Result<Vec<OwnedEntry>, ObjectError> {
     let mut entries = store.tree(&tree)?;
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(entries)
 }
 
-fn pairs(from: Vec<OwnedEntry>, to: Vec<OwnedEntry>) -> Vec<(Vec<u8>, Option<Node>, Option<Node>)> {
+/// Pairs the entries of two sorted trees by their names.
+fn pair_by_name(
+    from: Vec<OwnedEntry>,
+    to: Vec<OwnedEntry>,
+) -> Vec<(Vec<u8>, Option<Node>, Option<Node>)> {
     let node = |entry: &OwnedEntry| Node { mode: entry.mode, oid: entry.oid };
     let mut pairs = Vec::with_capacity(from.len().max(to.len()));
     let (mut from, mut to) = (from.into_iter().peekable(), to.into_iter().peekable());
@@ -111,8 +123,8 @@ fn pairs(from: Vec<OwnedEntry>, to: Vec<OwnedEntry>) -> Vec<(Vec<u8>, Option<Nod
     }
 }
 
-/// What a tree has at a path. The root is a directory without a mode of its own.
-pub(crate) fn lookup(
+/// Finds the node of a tree at a path. The root is a directory without permissions.
+pub(crate) fn find_node(
     store: &Store,
     tree: Oid,
     path: &RelPath,

@@ -1,11 +1,11 @@
-//! Points where tests make things fail or end the process. Without the feature `faults` they are
-//! nothing at all.
+//! Fault points: places where tests let an operation fail or kill the process. Without the feature
+//! `faults` they compile to nothing.
 
-/// What a test wants to happen at a point.
+/// The fault that a test wants to happen at a point.
 #[cfg(feature = "faults")]
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// The process is gone, as after `kill -9`.
+    /// Kills the process, as `kill -9` does.
     Kill,
     /// The operation fails with this error number.
     Errno(i32),
@@ -17,36 +17,37 @@ mod registry {
     use std::sync::Mutex;
 
     pub(super) struct State {
-        /// How many points were passed.
+        /// The number of points passed since the last call of `arm` or `disarm`.
         pub(super) passed: usize,
-        /// What happens at which one, and whether at all later ones too.
+        /// The number of the point that fails, its fault, and whether all later points fail too.
         pub(super) armed: Option<(usize, Fault, bool)>,
     }
 
     pub(super) static STATE: Mutex<State> = Mutex::new(State { passed: 0, armed: None });
 
-    pub(super) fn state() -> std::sync::MutexGuard<'static, State> {
-        STATE.lock().expect("no test panics in here")
+    pub(super) fn lock_state() -> std::sync::MutexGuard<'static, State> {
+        STATE.lock().expect("no code panics while it holds this lock")
     }
 }
 
-/// From now on, the `nth` point (from 0) fails; with `lasting`, all later ones too.
+/// Lets the `nth` point from now on fail, counted from 0; with `lasting`, all later ones too.
 #[cfg(feature = "faults")]
 pub fn arm(nth: usize, fault: Fault, lasting: bool) {
-    *registry::state() = registry::State { passed: 0, armed: Some((nth, fault, lasting)) };
+    *registry::lock_state() = registry::State { passed: 0, armed: Some((nth, fault, lasting)) };
 }
 
-/// Nothing fails any more. Returns how many points were passed since it was armed or disarmed.
+/// Lets no point fail any more. Returns the number of points that were passed since the last call
+/// of `arm` or `disarm`.
 #[cfg(feature = "faults")]
 pub fn disarm() -> usize {
-    let mut state = registry::state();
+    let mut state = registry::lock_state();
     state.armed = None;
     std::mem::take(&mut state.passed)
 }
 
 #[cfg(feature = "faults")]
 pub(crate) fn point(_name: &str) -> std::io::Result<()> {
-    let mut state = registry::state();
+    let mut state = registry::lock_state();
     let passed = state.passed;
     state.passed += 1;
     match state.armed {

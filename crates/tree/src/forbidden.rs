@@ -1,9 +1,10 @@
 //! The directories that can never be a workspace.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use takeback_base::paths::canonicalize_existing;
+use takeback_base::paths::{canonicalize, canonicalize_existing};
 
 /// The directories that can never be a workspace: the user's home and everything above it, the
 /// roots of temporary files, takeback's own directory. The library looks none of them up itself;
@@ -16,7 +17,7 @@ pub struct ForbiddenRoots {
     resolved: OnceLock<ResolvedRoots>,
 }
 
-/// The same directories with all links resolved.
+/// The forbidden directories with all links resolved.
 #[derive(Clone, Debug)]
 struct ResolvedRoots {
     home: Option<PathBuf>,
@@ -54,7 +55,7 @@ impl ForbiddenRoots {
         resolved.home.iter().chain(&resolved.temporary).map(PathBuf::as_path)
     }
 
-    /// Returns true if a canonical path is below a root of temporary files.
+    /// True if a canonical path is below a root of temporary files.
     pub fn is_temporary(&self, path: &Path) -> bool {
         self.resolve().temporary.iter().any(|root| path.starts_with(root))
     }
@@ -83,14 +84,21 @@ impl ForbiddenRoots {
         }
     }
 
-    /// Resolves the links. A directory that does not exist yet is resolved as far as it exists, so
-    /// that it is forbidden once it is made.
     fn resolve(&self) -> &ResolvedRoots {
         self.resolved.get_or_init(|| ResolvedRoots {
-            home: self.home.as_deref().map(canonicalize_existing),
-            temporary: self.temporary.iter().map(|root| canonicalize_existing(root)).collect(),
-            own: self.own.as_deref().map(canonicalize_existing),
+            home: self.home.as_deref().and_then(resolve_root),
+            temporary: self.temporary.iter().filter_map(|root| resolve_root(root)).collect(),
+            own: self.own.as_deref().and_then(resolve_root),
         })
+    }
+}
+
+/// Resolves the links of a directory. One that does not exist yet is resolved as far as it exists,
+/// so that it is forbidden once it is made. One that cannot be looked at forbids nothing.
+fn resolve_root(root: &Path) -> Option<PathBuf> {
+    match canonicalize(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Some(canonicalize_existing(root)),
+        resolved => resolved.ok(),
     }
 }
 

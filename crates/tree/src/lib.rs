@@ -1,11 +1,11 @@
 //! Captures a directory into a shared git object store and restores it, exactly.
 //!
-//! A [`Store`] is one bare git repository. A [`Workspace`] is a directory whose states it keeps.
-//! Everything that writes goes through the workspace's [`Lock`].
+//! A [`Store`] is a bare git repository. A [`Workspace`] is a directory whose states it keeps. All
+//! captures and restores go through the workspace's [`Lock`].
 //!
-//! Limits: hard links, extended attributes, access control lists, owners and times are not kept;
-//! the mode of the workspace's root is not part of its tree; a single file of more than 512 MB is
-//! never captured.
+//! Limits: hard links, extended attributes, access control lists, owners and times are not kept. The
+//! mode of the workspace's root is not part of its tree. A file of more than 512 MB is never
+//! captured.
 
 mod adopt;
 mod attachments;
@@ -21,18 +21,21 @@ mod fault;
 mod forbidden;
 mod gc;
 pub mod git;
-mod history;
+mod lock;
 mod object;
 mod oid;
-mod origins;
 mod pack;
+mod pack_rewrite;
+mod packs;
 mod path;
 mod pins;
+mod reachability;
 mod repack;
 mod repair;
 mod restore;
 mod rules;
 mod salvage;
+mod source_packs;
 mod store;
 #[cfg(test)]
 mod testing;
@@ -41,31 +44,32 @@ mod weigh;
 mod workspace;
 mod workspaces;
 
-pub use adopt::{AdoptError, AdoptLock, Adopted, Adoption, Late};
-pub use capture::{Capture, CaptureError, CaptureOptions, Reason, Uncovered};
+pub use adopt::{AdoptError, AdoptLock, Adopted, Adoption, OlderPin};
+pub use capture::{Capture, CaptureError, CaptureOptions, Uncovered, UncoveredReason};
 pub use compare::PathChange;
 pub use diff::{
-    Change, ChangeKind, Diff, DiffError, DiffOptions, LineCounts, Side, Unified, compare_nodes,
-    diff,
+    ChangeKind, ChangeSide, Diff, DiffError, DiffOptions, LineCounts, TreeChange, UnifiedDiff,
+    compare_nodes, diff_trees,
 };
-pub use edit::{Content, Edit, EditError, Entry};
+pub use edit::{EditError, NewContent, NewEntry, TreeEdit};
 pub use forbidden::ForbiddenRoots;
 pub use gc::{GcError, GcOutcome};
 pub use git::{
     ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository, GitDirectory,
 };
-pub use object::{Kind, Mode};
+pub use lock::{Lock, PinError};
+pub use object::{Mode, ObjectKind};
 pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;
 pub use path::{AnyPath, InvalidPath, RelPath};
 pub use pins::{Pin, PinName, WorkspaceId};
 pub use repair::{RepairError, RepairReport};
 pub use restore::{
-    Blocked, BlockedReason, Kept, KeptReason, Outcome, Plan, PlanError, Recovery, RestoreError,
-    Target,
+    BlockedPath, BlockedReason, KeptPath, KeptReason, Plan, PlanError, Recovery, RestoreError,
+    RestoreOutcome, RestoreTarget,
 };
-pub use rules::{Filter, Rules};
+pub use rules::{CaptureRules, Filter};
 pub use store::{ObjectError, Store, StoreError};
 pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};
-pub use workspace::{Lock, PinError, Workspace, WorkspaceError, WorkspaceInfo};
+pub use workspace::{Workspace, WorkspaceError, WorkspaceInfo};
 pub use workspaces::{MoveError, WorkspaceGuard};

@@ -6,35 +6,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::oid::Oid;
 
-/// What an object is. The discriminants are git's pack codes.
+/// The kind of an object. The discriminants are the codes that git uses in packs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Kind {
-    /// A pin: a tree with a message.
+pub enum ObjectKind {
+    /// A tree with a message. Pins and attachments are commits.
     Commit = 1,
-    /// A directory.
+    /// The content of a directory.
     Tree = 2,
     /// The content of a file, or the target of a symlink.
     Blob = 3,
 }
 
-impl Kind {
-    pub(crate) fn from_code(code: u8) -> Option<Kind> {
-        [Kind::Commit, Kind::Tree, Kind::Blob].into_iter().find(|kind| *kind as u8 == code)
+impl ObjectKind {
+    pub(crate) fn from_code(code: u8) -> Option<ObjectKind> {
+        [ObjectKind::Commit, ObjectKind::Tree, ObjectKind::Blob]
+            .into_iter()
+            .find(|kind| *kind as u8 == code)
     }
 
     fn name(self) -> &'static str {
         match self {
-            Kind::Commit => "commit",
-            Kind::Tree => "tree",
-            Kind::Blob => "blob",
+            ObjectKind::Commit => "commit",
+            ObjectKind::Tree => "tree",
+            ObjectKind::Blob => "blob",
         }
     }
 
-    pub(crate) fn from_name(name: &str) -> Option<Kind> {
-        [Kind::Commit, Kind::Tree, Kind::Blob].into_iter().find(|kind| kind.name() == name)
+    pub(crate) fn from_name(name: &str) -> Option<ObjectKind> {
+        [ObjectKind::Commit, ObjectKind::Tree, ObjectKind::Blob]
+            .into_iter()
+            .find(|kind| kind.name() == name)
     }
 
-    /// What is hashed before the content.
+    /// Returns the bytes that are hashed before the content.
     pub(crate) fn header(self, size: u64) -> Vec<u8> {
         format!("{} {size}\0", self.name()).into_bytes()
     }
@@ -52,30 +56,30 @@ const DIRECTORY: u32 = 0o040_000;
 const SYMLINK: u32 = 0o120_000;
 
 impl Mode {
-    /// Permission bits of symlinks mean nothing and are not kept.
+    /// The mode of every symlink: permission bits of symlinks mean nothing and are not kept.
     pub const SYMLINK: Mode = Mode(SYMLINK);
 
-    /// The mode of a regular file with these permission bits.
+    /// Returns the mode of a regular file with these permission bits.
     pub fn file(permissions: u32) -> Mode {
         Mode(FILE | permissions & 0o7777)
     }
 
-    /// The mode of a directory with these permission bits.
+    /// Returns the mode of a directory with these permission bits.
     pub fn directory(permissions: u32) -> Mode {
         Mode(DIRECTORY | permissions & 0o7777)
     }
 
-    /// Whether it is a regular file.
+    /// True for a regular file.
     pub fn is_file(self) -> bool {
         self.0 & KIND_BITS == FILE
     }
 
-    /// Whether it is a directory.
+    /// True for a directory.
     pub fn is_directory(self) -> bool {
         self.0 & KIND_BITS == DIRECTORY
     }
 
-    /// Whether it is a symlink.
+    /// True for a symlink.
     pub fn is_symlink(self) -> bool {
         self.0 & KIND_BITS == SYMLINK
     }
@@ -85,8 +89,8 @@ impl Mode {
         self.0 & 0o7777
     }
 
-    /// Whether both are files, both directories or both symlinks.
-    pub fn same_kind(self, other: Mode) -> bool {
+    /// True if both are files, both directories or both symlinks.
+    pub fn is_same_kind(self, other: Mode) -> bool {
         self.0 & KIND_BITS == other.0 & KIND_BITS
     }
 }
@@ -94,15 +98,13 @@ impl Mode {
 /// One entry of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TreeEntry<'a> {
-    /// Kind and permission bits.
     pub(crate) mode: Mode,
-    /// The file's name.
     pub(crate) name: &'a [u8],
-    /// Content, link target or subtree.
+    /// The content of a file, the target of a symlink, or the tree of a directory.
     pub(crate) oid: Oid,
 }
 
-/// One entry of a tree, standing on its own.
+/// One entry of a tree, without a borrow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct OwnedEntry {
     pub(crate) mode: Mode,
@@ -116,8 +118,9 @@ impl From<TreeEntry<'_>> for OwnedEntry {
     }
 }
 
-/// Git's order of names in a tree: a directory sorts as if its name ended in `/`.
-pub(crate) fn tree_order(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
+/// Compares two names, each with whether it is a directory, in git's order: a directory sorts as if
+/// its name ended in `/`.
+pub(crate) fn compare_names(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
     let common = a.0.len().min(b.0.len());
     let next = |(name, is_directory): (&[u8], bool)| {
         name.get(common).copied().or(is_directory.then_some(b'/')).map_or(-1, i32::from)
@@ -125,7 +128,7 @@ pub(crate) fn tree_order(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
     a.0[..common].cmp(&b.0[..common]).then_with(|| next(a).cmp(&next(b)))
 }
 
-/// Appends an entry to a tree under construction. Entries come in [`tree_order`].
+/// Appends an entry to a tree under construction. Entries come in the order of [`compare_names`].
 pub(crate) fn push_entry(tree: &mut Vec<u8>, entry: TreeEntry<'_>) {
     tree.extend_from_slice(format!("{:o} ", entry.mode.0).as_bytes());
     tree.extend_from_slice(entry.name);
@@ -133,13 +136,13 @@ pub(crate) fn push_entry(tree: &mut Vec<u8>, entry: TreeEntry<'_>) {
     tree.extend_from_slice(&entry.oid.0);
 }
 
-/// The object is not what git would write.
+/// An object does not have the form of its kind.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("malformed {0}")]
 pub struct Malformed(pub &'static str);
 
-/// The entries of a tree object.
-pub(crate) fn entries(tree: &[u8]) -> impl Iterator<Item = Result<TreeEntry<'_>, Malformed>> {
+/// Parses the entries of a tree object.
+pub(crate) fn parse_entries(tree: &[u8]) -> impl Iterator<Item = Result<TreeEntry<'_>, Malformed>> {
     let mut rest = tree;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -152,17 +155,17 @@ pub(crate) fn entries(tree: &[u8]) -> impl Iterator<Item = Result<TreeEntry<'_>,
 }
 
 fn split_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
-    split_any(tree).filter(|(entry, _)| is_name(entry.name))
+    split_foreign_entry(tree).filter(|(entry, _)| is_valid_name(entry.name))
 }
 
-/// Whether a tree of ours may have an entry of this name: one that could lead out of the
-/// workspace never becomes a path.
-pub(crate) fn is_name(name: &[u8]) -> bool {
+/// True if a tree of the store may have an entry of this name. A name that could lead out of the
+/// workspace must never become part of a path.
+pub(crate) fn is_valid_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b".." | b".git") && !name.contains(&b'/')
 }
 
-/// The first entry of a tree that somebody else may have made, whatever its name.
-pub(crate) fn split_any(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
+/// Splits the first entry off a tree that another program may have made, with any name.
+pub(crate) fn split_foreign_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
     let space = tree.iter().take(8).position(|byte| *byte == b' ')?;
     let mode = u32::from_str_radix(std::str::from_utf8(&tree[..space]).ok()?, 8).ok()?;
     let rest = &tree[space + 1..];
@@ -171,13 +174,13 @@ pub(crate) fn split_any(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
     Some((TreeEntry { mode: Mode(mode), name, oid: Oid::from_slice(rest)? }, &rest[20..]))
 }
 
-/// What a pin points at, or an attachment.
+/// The commit of a pin or of an attachment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Commit {
     pub(crate) tree: Oid,
-    /// A pin's attachment.
+    /// The attachment of a pin.
     pub(crate) parent: Option<Oid>,
-    /// Seconds since 1970.
+    /// The time in seconds since 1970.
     pub(crate) time: i64,
     pub(crate) message: String,
 }
@@ -188,14 +191,14 @@ const IDENTITY: &str = "takeback <takeback@localhost>";
 const ATTACHMENT: &str = "attachment\n";
 
 impl Commit {
-    /// The commit of an attachment, given its tree: the same for the same bytes.
-    pub(crate) fn attachment(tree: Oid) -> Commit {
+    /// Returns the commit of an attachment with this tree. It has no time, so that equal bytes have
+    /// the same commit.
+    pub(crate) fn new_attachment(tree: Oid) -> Commit {
         Commit { tree, parent: None, time: 0, message: ATTACHMENT.to_owned() }
     }
 
-    /// Whether this is the commit of an attachment.
     pub(crate) fn is_attachment(&self) -> bool {
-        *self == Commit::attachment(self.tree)
+        *self == Commit::new_attachment(self.tree)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -228,7 +231,7 @@ mod tests {
 
     #[test]
     fn directories_sort_as_if_they_ended_in_a_slash() {
-        let order = |a, b| tree_order(a, b);
+        let order = |a, b| compare_names(a, b);
         assert_eq!(order((b"a", true), (b"a.b", false)), Ordering::Greater);
         assert_eq!(order((b"a", false), (b"a.b", false)), Ordering::Less);
         assert_eq!(order((b"a", true), (b"a0", false)), Ordering::Less);
@@ -236,11 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_names_a_way_out_is_malformed() {
+    fn a_tree_with_a_name_that_leads_out_is_malformed() {
         for name in [&b".."[..], b".", b"", b"a/b", b".git"] {
             let mut tree = Vec::new();
             push_entry(&mut tree, TreeEntry { mode: Mode::file(0o644), name, oid: Oid::ZERO });
-            assert!(entries(&tree).any(|entry| entry.is_err()), "{name:?}");
+            assert!(parse_entries(&tree).any(|entry| entry.is_err()), "{name:?}");
         }
     }
 
@@ -250,7 +253,7 @@ mod tests {
         for name in [&b"a"[..], b"b"] {
             push_entry(&mut tree, TreeEntry { mode: Mode::file(0o600), name, oid: Oid::ZERO });
         }
-        assert!(entries(&tree[..tree.len() - 1]).any(|entry| entry.is_err()));
+        assert!(parse_entries(&tree[..tree.len() - 1]).any(|entry| entry.is_err()));
     }
 
     #[test]
@@ -261,7 +264,7 @@ mod tests {
             assert_eq!(Commit::parse(&commit.encode()).unwrap(), commit);
             assert!(!commit.is_attachment());
         }
-        let attachment = Commit::attachment(Oid::EMPTY_TREE);
+        let attachment = Commit::new_attachment(Oid::EMPTY_TREE);
         assert!(Commit::parse(&attachment.encode()).unwrap().is_attachment());
     }
 

@@ -1,4 +1,4 @@
-//! Object ids: the SHA-1 names that git gives to objects.
+//! Object ids: the SHA-1 hashes by which git names objects.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,31 +6,31 @@ use std::str::FromStr;
 use sha1::{Digest, Sha1};
 use takeback_base::hex;
 
-use crate::object::Kind;
+use crate::object::ObjectKind;
 
 /// The name of an object: SHA-1 over its kind, its size and its content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Oid(pub [u8; 20]);
 
 impl Oid {
-    /// The tree without entries, which every empty directory points at.
+    /// The tree without entries, which every empty directory has.
     pub const EMPTY_TREE: Oid = Oid([
         0x4b, 0x82, 0x5d, 0xc6, 0x42, 0xcb, 0x6e, 0xb9, 0xa0, 0x60, 0xe5, 0x4b, 0xf8, 0xd6, 0x92,
         0x88, 0xfb, 0xee, 0x49, 0x04,
     ]);
 
-    /// No object at all.
+    /// The id of no object.
     pub(crate) const ZERO: Oid = Oid([0; 20]);
 
-    /// The id of an object of this kind and content.
-    pub fn of(kind: Kind, content: &[u8]) -> Oid {
+    /// Computes the id of an object of this kind and content.
+    pub fn of(kind: ObjectKind, content: &[u8]) -> Oid {
         let mut hasher = Sha1::new();
         hasher.update(kind.header(content.len() as u64));
         hasher.update(content);
         Oid(hasher.finalize().into())
     }
 
-    /// The id in the 20 bytes at the start of `bytes`, if there are that many.
+    /// Reads the id in the first 20 bytes, if there are that many.
     pub(crate) fn from_slice(bytes: &[u8]) -> Option<Oid> {
         Some(Oid(bytes.get(..20)?.try_into().ok()?))
     }
@@ -48,7 +48,7 @@ impl fmt::Debug for Oid {
     }
 }
 
-/// The text was not forty hexadecimal digits.
+/// The error for a text that is not 40 hexadecimal digits.
 #[derive(Debug, thiserror::Error)]
 #[error("an object id is 40 hexadecimal digits")]
 pub struct InvalidOid;

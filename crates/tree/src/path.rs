@@ -1,4 +1,4 @@
-//! Paths inside a workspace: bytes, not text.
+//! Paths inside a workspace. They are bytes, not text.
 
 use std::borrow::Borrow;
 use std::ffi::OsString;
@@ -18,18 +18,18 @@ use takeback_base::paths;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RelPath(Vec<u8>);
 
-/// The bytes are no path inside a workspace.
+/// The error for bytes that are no path inside a workspace.
 #[derive(Debug, thiserror::Error)]
 #[error("{} is not a path inside the workspace", String::from_utf8_lossy(.0).escape_debug())]
 pub struct InvalidPath(pub Vec<u8>);
 
 impl RelPath {
-    /// The workspace's root.
+    /// Returns the path of the workspace's root.
     pub const fn root() -> RelPath {
         RelPath(Vec::new())
     }
 
-    /// Accepts names joined by single slashes; refuses `.`, `..`, empty names and NUL.
+    /// Accepts names joined by single slashes. Refuses `.`, `..`, empty names and NUL.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<RelPath, InvalidPath> {
         let bytes = bytes.into();
         let valid = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
@@ -45,27 +45,27 @@ impl RelPath {
         RelPath::new(paths::as_bytes(path))
     }
 
-    /// The path as the standard library takes it, to be joined to the workspace's.
+    /// The path in the form of the standard library, relative to the workspace's root.
     pub fn as_path(&self) -> &Path {
         paths::from_bytes(&self.0)
     }
 
-    /// The path's bytes.
+    /// The bytes of the path.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether this is the root.
+    /// True for the workspace's root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// This path with one more name.
+    /// Appends a name to the path.
     pub fn join(&self, name: &[u8]) -> RelPath {
         RelPath(join(&self.0, name))
     }
 
-    /// The directory this path is in; `None` for the root.
+    /// The directory that the path is in; `None` for the root.
     pub fn parent(&self) -> Option<RelPath> {
         (!self.is_root()).then(|| RelPath(split(&self.0).0.to_vec()))
     }
@@ -75,13 +75,13 @@ impl RelPath {
         split(&self.0).1
     }
 
-    /// Whether this is `ancestor` or lies below it.
+    /// True if this is `ancestor` or lies below it.
     pub fn starts_with(&self, ancestor: &RelPath) -> bool {
         is_within(&self.0, &ancestor.0)
     }
 }
 
-/// `directory/name`, or just `name` in the root.
+/// Joins to `directory/name`, or to `name` in the root.
 pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
     if !directory.is_empty() {
@@ -92,7 +92,7 @@ pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// A path as (directory, name).
+/// Splits a path into directory and name.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -100,7 +100,7 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Whether `path` is `ancestor` or lies below it.
+/// True if `path` is `ancestor` or lies below it.
 pub(crate) fn is_within(path: &[u8], ancestor: &[u8]) -> bool {
     ancestor.is_empty()
         || (path.starts_with(ancestor) && matches!(path.get(ancestor.len()), None | Some(b'/')))
@@ -117,10 +117,10 @@ impl fmt::Display for RelPath {
         if self.is_root() {
             return f.write_str(".");
         }
-        // Names are data: nothing in them may reach a terminal as a command.
+        // A name must not be able to control the terminal.
         for chunk in self.0.utf8_chunks() {
             for character in chunk.valid().chars() {
-                if character.is_control() || is_bidi(character) {
+                if character.is_control() || is_bidi_control(character) {
                     write!(f, "{}", character.escape_default())?;
                 } else {
                     write!(f, "{character}")?;
@@ -132,8 +132,8 @@ impl fmt::Display for RelPath {
     }
 }
 
-/// Characters that reorder the text around them.
-fn is_bidi(character: char) -> bool {
+/// True for characters that reorder the text around them.
+fn is_bidi_control(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -143,7 +143,7 @@ impl fmt::Debug for RelPath {
     }
 }
 
-/// Any path, in JSON as [`RelPath`] is.
+/// Any path, with the JSON form of [`RelPath`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AnyPath(pub PathBuf);
 
@@ -155,46 +155,50 @@ impl From<&Path> for AnyPath {
 
 impl Serialize for AnyPath {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serialize(paths::as_bytes(&self.0), serializer)
+        serialize_bytes(paths::as_bytes(&self.0), serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for AnyPath {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<AnyPath, D::Error> {
-        Ok(AnyPath(PathBuf::from(OsString::from_vec(deserialize(deserializer)?))))
+        Ok(AnyPath(PathBuf::from(OsString::from_vec(deserialize_bytes(deserializer)?))))
     }
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Json {
+enum JsonPath {
     Text(String),
     Bytes { bytes: String },
 }
 
-fn serialize<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_bytes<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     match std::str::from_utf8(bytes) {
         Ok(text) => serializer.serialize_str(text),
-        Err(_) => Json::Bytes { bytes: BASE64_STANDARD.encode(bytes) }.serialize(serializer),
+        Err(_) => JsonPath::Bytes { bytes: BASE64_STANDARD.encode(bytes) }.serialize(serializer),
     }
 }
 
-fn deserialize<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-    match Json::deserialize(deserializer)? {
-        Json::Text(text) => Ok(text.into_bytes()),
-        Json::Bytes { bytes } => BASE64_STANDARD.decode(bytes).map_err(serde::de::Error::custom),
+fn deserialize_bytes<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<u8>, D::Error> {
+    match JsonPath::deserialize(deserializer)? {
+        JsonPath::Text(text) => Ok(text.into_bytes()),
+        JsonPath::Bytes { bytes } => {
+            BASE64_STANDARD.decode(bytes).map_err(serde::de::Error::custom)
+        }
     }
 }
 
 impl Serialize for RelPath {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serialize(&self.0, serializer)
+        serialize_bytes(&self.0, serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for RelPath {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<RelPath, D::Error> {
-        RelPath::new(deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        RelPath::new(deserialize_bytes(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 
@@ -203,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_what_leaves_the_workspace() {
+    fn paths_that_leave_the_workspace_are_refused() {
         for bad in ["/etc", "a//b", "a/", "..", "a/../b", "./a", "a/.", "a\0b"] {
             assert!(RelPath::new(bad).is_err(), "{bad:?}");
         }
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn within_is_by_whole_names() {
+    fn a_path_is_within_another_only_by_whole_names() {
         assert!(is_within(b"a/b", b"a"));
         assert!(is_within(b"a", b"a"));
         assert!(is_within(b"anything", b""));
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn display_disarms_control_characters() {
+    fn control_characters_are_displayed_escaped() {
         let path = RelPath::new(&b"a\x1b[31m\xff\xe2\x80\xaeb"[..]).unwrap();
         assert_eq!(path.to_string(), "a\\u{1b}[31m\\xff\\u{202e}b");
     }

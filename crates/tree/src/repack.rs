@@ -1,26 +1,27 @@
-//! Writes objects of some packs into one new pack, as deltas where that is smaller.
+//! Rewriting objects of some packs into a new one, as deltas where that is smaller.
 
 use std::io;
 
-use crate::history::{Needed, Object};
-use crate::object::Kind;
-use crate::origins::{Origins, Place};
+use crate::object::ObjectKind;
 use crate::pack::delta;
-use crate::pack::read::{Head, Recent, Stored};
+use crate::pack::read::{EntryHead, RecentObjects, Stored};
 use crate::pack::write::PackWriter;
+use crate::reachability::{NeededObject, NeededObjects};
+use crate::source_packs::{ObjectPlace, SourcePacks};
 use crate::store::ObjectError;
 
-/// How many deltas are applied at most to read an object.
+/// The largest number of deltas that have to be applied to read an object.
 const MAX_DEPTH: u32 = 50;
-/// Larger objects are stored whole: making a delta takes several times their size in memory.
+/// The size above which objects are stored whole: making a delta takes several times their size in
+/// memory.
 const MAX_DELTA: u64 = 16 << 20;
-/// Smaller objects are not worth a delta.
+/// The size below which objects are not worth a delta.
 const MIN_DELTA: u64 = 50;
 
-/// An object could not be packed anew.
+/// The reason why an object could not be rewritten.
 #[derive(Debug)]
 pub(crate) enum RepackError {
-    /// It cannot be had from its pack.
+    /// The object cannot be read from its pack.
     Object(ObjectError),
     /// The new pack cannot be written.
     Write(io::Error),
@@ -33,113 +34,124 @@ impl From<ObjectError> for RepackError {
 }
 
 /// Writes the needed objects from number `first` on.
-pub(crate) fn write(
-    origins: &Origins,
-    recent: &mut Recent,
-    needed: &Needed,
+pub(crate) fn write_objects(
+    sources: &SourcePacks,
+    recent: &mut RecentObjects,
+    needed: &NeededObjects,
     first: usize,
     writer: &PackWriter,
 ) -> Result<(), RepackError> {
     let written = vec![None; needed.objects.len()];
-    let mut repack = Repack { origins, recent, needed, writer, written };
-    // Kind by kind: what is read together lies together.
-    let kinds = [Some(Kind::Commit), Some(Kind::Tree), Some(Kind::Blob), None];
+    let mut repack = Repack { sources, recent, needed, writer, written };
+    // Objects of one kind are read together, so they are written together.
+    let kinds = [Some(ObjectKind::Commit), Some(ObjectKind::Tree), Some(ObjectKind::Blob), None];
     for kind in kinds {
         for (number, object) in needed.objects.iter().enumerate().skip(first) {
             if object.kind == kind {
-                repack.written[number] = Some(repack.object(object)?);
+                repack.written[number] = Some(repack.write_object(object)?);
             }
         }
     }
     Ok(())
 }
 
+/// A rewrite under way.
 struct Repack<'a> {
-    origins: &'a Origins,
-    recent: &'a mut Recent,
-    needed: &'a Needed,
+    sources: &'a SourcePacks,
+    recent: &'a mut RecentObjects,
+    needed: &'a NeededObjects,
     writer: &'a PackWriter,
-    /// By the objects' numbers.
-    written: Vec<Option<Written>>,
+    /// The objects that were written, by their numbers.
+    written: Vec<Option<WrittenObject>>,
 }
 
-/// How an object stands in the new pack.
+/// An object in the new pack.
 #[derive(Clone, Copy)]
-struct Written {
+struct WrittenObject {
     offset: u64,
     /// The number of its base.
     base: Option<u32>,
-    /// How many deltas lead to it.
+    /// The number of deltas that have to be applied to read it.
     depth: u32,
-    /// Whether it may be the base of a delta.
+    /// True if it may be the base of a delta.
     is_base: bool,
 }
 
 impl Repack<'_> {
-    fn object(&mut self, object: &Object) -> Result<Written, RepackError> {
+    fn write_object(&mut self, object: &NeededObject) -> Result<WrittenObject, RepackError> {
         let place = object.place;
-        let indexed = self.origins.object(place);
-        let damaged = |error: io::Error| self.damaged(place, &error);
-        let head = self.origins.pack(place).file.head(indexed.offset).map_err(damaged)?;
-        if let Some(written) = self.same_delta(place, &head)? {
+        let indexed = self.sources.object(place);
+        let damaged = |error: io::Error| self.damage_error(place, &error);
+        let head = self.sources.pack(place).file.read_head(indexed.offset).map_err(damaged)?;
+        if let Some(written) = self.copy_delta(place, &head)? {
             return Ok(written);
         }
-        if let Some(written) = self.new_delta(object, &head)? {
+        if let Some(written) = self.write_new_delta(object, &head)? {
             return Ok(written);
         }
-        self.whole(place, &head)
+        self.write_whole(place, &head)
     }
 
-    /// Takes over a delta whose base is in the new pack already.
-    fn same_delta(&self, place: Place, head: &Head) -> Result<Option<Written>, RepackError> {
-        let origin = self.origins.pack(place);
+    /// Copies a delta whose base is in the new pack already.
+    fn copy_delta(
+        &self,
+        place: ObjectPlace,
+        head: &EntryHead,
+    ) -> Result<Option<WrittenObject>, RepackError> {
+        let source = self.sources.pack(place);
         let base = match head.stored {
             Stored::Whole(_) => return Ok(None),
-            Stored::From(offset) => origin.at(offset).map(|base| base.oid),
-            Stored::FromOid(oid) => Some(oid),
+            Stored::DeltaAt(offset) => source.object_at(offset).map(|base| base.oid),
+            Stored::DeltaFrom(oid) => Some(oid),
         };
         let Some(base) = base.and_then(|oid| self.needed.number(&oid)) else { return Ok(None) };
         let Some(on) = self.written[base as usize].filter(|on| on.depth < MAX_DEPTH) else {
             return Ok(None);
         };
-        let entry = self.entry(place)?;
-        let indexed = self.origins.object(place);
+        let entry = self.read_entry(place)?;
+        let indexed = self.sources.object(place);
         let offset = self
             .writer
-            .append_delta(indexed.oid, on.offset, head.size, &entry[head.length..])
+            .add_compressed_delta(indexed.oid, on.offset, head.size, &entry[head.length..])
             .map_err(RepackError::Write)?;
-        Ok(Some(Written { offset, base: Some(base), depth: on.depth + 1, is_base: true }))
+        Ok(Some(WrittenObject { offset, base: Some(base), depth: on.depth + 1, is_base: true }))
     }
 
-    /// Finds a delta from the object that this one resembles.
-    fn new_delta(&mut self, object: &Object, head: &Head) -> Result<Option<Written>, RepackError> {
+    /// Writes a delta from the object that this one probably resembles, if that is small.
+    fn write_new_delta(
+        &mut self,
+        object: &NeededObject,
+        head: &EntryHead,
+    ) -> Result<Option<WrittenObject>, RepackError> {
         let is_whole = matches!(head.stored, Stored::Whole(_));
         if is_whole && !(MIN_DELTA..=MAX_DELTA).contains(&head.size) {
             return Ok(None);
         }
-        let Some((base, on)) = object.resembles.and_then(|number| self.base(number)) else {
+        let Some((base, on)) = object.resembles.and_then(|number| self.find_base(number)) else {
             return Ok(None);
         };
         let base_place = self.needed.objects[base as usize].place;
-        let (_, base_content) = self.origins.read(base_place, self.recent)?;
-        let (_, content) = self.origins.read(object.place, self.recent)?;
-        // Not worth it unless it saves much, and never larger than what it replaces.
+        let (_, base_content) = self.sources.read(base_place, self.recent)?;
+        let (_, content) = self.sources.read(object.place, self.recent)?;
+        // A delta must save half of the object, and must not be larger than the present entry.
         let mut limit = content.len() / 2;
         if is_whole {
-            limit = limit.min(self.origins.length(object.place) as usize);
+            limit = limit.min(self.sources.entry_length(object.place) as usize);
         }
-        let Some(delta) = delta::encode(&base_content, &content, limit) else { return Ok(None) };
-        // Nothing is deleted on the word of an encoder alone.
-        if delta::apply(&base_content, &delta).as_ref() != Some(&*content) {
+        let Some(delta) = delta::encode_delta(&base_content, &content, limit) else {
+            return Ok(None);
+        };
+        // The old entry will be deleted, so the new one is checked first.
+        if delta::apply_delta(&base_content, &delta).as_ref() != Some(&*content) {
             return Ok(None);
         }
-        let oid = self.origins.object(object.place).oid;
+        let oid = self.sources.object(object.place).oid;
         let offset = self.writer.add_delta(oid, on.offset, &delta).map_err(RepackError::Write)?;
-        Ok(Some(Written { offset, base: Some(base), depth: on.depth + 1, is_base: true }))
+        Ok(Some(WrittenObject { offset, base: Some(base), depth: on.depth + 1, is_base: true }))
     }
 
-    /// What is used as a base: the object itself, or the start of its chain if that is full.
-    fn base(&self, mut number: u32) -> Option<(u32, Written)> {
+    /// Finds the base for a delta: the object itself, or the start of its chain if that is full.
+    fn find_base(&self, mut number: u32) -> Option<(u32, WrittenObject)> {
         let mut on = self.written[number as usize]?;
         if on.depth >= MAX_DEPTH {
             while let Some(base) = on.base {
@@ -149,46 +161,51 @@ impl Repack<'_> {
         on.is_base.then_some((number, on))
     }
 
-    fn whole(&mut self, place: Place, head: &Head) -> Result<Written, RepackError> {
-        let indexed = self.origins.object(place);
+    fn write_whole(
+        &mut self,
+        place: ObjectPlace,
+        head: &EntryHead,
+    ) -> Result<WrittenObject, RepackError> {
+        let indexed = self.sources.object(place);
         let (offset, size) = match head.stored {
             Stored::Whole(_) => {
-                let file = &self.origins.pack(place).file;
-                let copied = self.writer.copy(indexed, file, self.origins.length(place));
+                let file = &self.sources.pack(place).file;
+                let copied =
+                    self.writer.copy_entry(indexed, file, self.sources.entry_length(place));
                 let copied = copied.map_err(|error| match error.kind() {
                     io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-                        self.damaged(place, &error)
+                        self.damage_error(place, &error)
                     }
                     _ => RepackError::Write(error),
                 });
                 (copied?, head.size)
             }
             _ => {
-                let (kind, content) = self.origins.read(place, self.recent)?;
+                let (kind, content) = self.sources.read(place, self.recent)?;
                 let added = self.writer.add_whole(kind, indexed.oid, &content);
                 (added.map_err(RepackError::Write)?, content.len() as u64)
             }
         };
-        Ok(Written { offset, base: None, depth: 0, is_base: size <= MAX_DELTA })
+        Ok(WrittenObject { offset, base: None, depth: 0, is_base: size <= MAX_DELTA })
     }
 
-    /// The bytes of a delta's entry, as they stand in its pack.
-    fn entry(&self, place: Place) -> Result<Vec<u8>, RepackError> {
-        let indexed = self.origins.object(place);
-        let mut bytes = vec![0; self.origins.length(place) as usize];
-        let read = self.origins.pack(place).file.read_at(&mut bytes, indexed.offset);
-        read.map_err(|error| self.damaged(place, &error))?;
+    /// Reads the bytes of an entry from its pack, and checks them.
+    fn read_entry(&self, place: ObjectPlace) -> Result<Vec<u8>, RepackError> {
+        let indexed = self.sources.object(place);
+        let mut bytes = vec![0; self.sources.entry_length(place) as usize];
+        let read = self.sources.pack(place).file.read_at(&mut bytes, indexed.offset);
+        read.map_err(|error| self.damage_error(place, &error))?;
         if crc32fast::hash(&bytes) != indexed.crc {
             let error = io::Error::other("an entry does not match its checksum");
-            return Err(self.damaged(place, &error));
+            return Err(self.damage_error(place, &error));
         }
         Ok(bytes)
     }
 
-    fn damaged(&self, place: Place, error: &io::Error) -> RepackError {
+    fn damage_error(&self, place: ObjectPlace, error: &io::Error) -> RepackError {
         RepackError::Object(ObjectError::Damaged {
-            oid: self.origins.object(place).oid,
-            pack: self.origins.pack(place).name.clone(),
+            oid: self.sources.object(place).oid,
+            pack: self.sources.pack(place).name.clone(),
             reason: error.to_string(),
         })
     }

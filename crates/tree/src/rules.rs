@@ -1,5 +1,6 @@
-//! What is captured: built-in excludes < `.gitignore` < configured excludes < configured includes
-//! < paths that the caller names or that the workspace's git index tracks.
+//! The rules that decide what is captured. Each of these overrides those before it: built-in
+//! excludes, `.gitignore` files, configured excludes, configured includes, and paths that the
+//! caller names or that the workspace's git index tracks.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::{RelPath, is_within, split};
 
-/// What can be made again, or is noise. Version 1; a filter that was stored with it keeps it.
+/// Build output, downloads and noise. This is version 1; a filter that was stored with it keeps it.
 const BUILT_IN: &str = "\
 node_modules/
 bower_components/
@@ -39,33 +40,33 @@ venv/
 .terraform/
 ";
 
-/// Names of files that hold secrets.
+/// The names of files that usually hold secrets.
 const PRIVATE: [&str; 3] = [".env*", "*.pem", "id_*"];
 
-/// What to capture, as configured. Stored with every checkpoint, so that a restore uses the rules
-/// of its capture.
+/// The configured rules of a capture. They are stored with every checkpoint, so that a restore uses
+/// the rules of its capture.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Rules {
-    /// Patterns of what is not captured, in the syntax of `.gitignore`.
+pub struct CaptureRules {
+    /// Patterns of paths that are not captured, in the syntax of `.gitignore`.
     pub exclude: Vec<String>,
-    /// Patterns of what is captured although something else excludes it.
+    /// Patterns of paths that are captured even if another rule excludes them.
     pub include: Vec<String>,
-    /// Names of files whose content is never shown.
+    /// Patterns of files whose content is never shown.
     pub private: Vec<String>,
-    /// Leave private files out altogether.
+    /// True if ignored private files are not captured at all.
     pub skip_private: bool,
-    /// Larger files are uncovered.
+    /// The size in bytes above which a file is uncovered.
     pub max_file_size: u64,
-    /// Larger ignored files are not guarded.
+    /// The size in bytes above which an ignored file is not guarded.
     pub max_guarded_size: u64,
-    /// A workspace with more files than this is refused.
+    /// The number of files above which a workspace is refused.
     pub max_files: u64,
 }
 
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
+impl Default for CaptureRules {
+    fn default() -> CaptureRules {
+        CaptureRules {
             exclude: Vec::new(),
             include: Vec::new(),
             private: PRIVATE.map(str::to_owned).to_vec(),
@@ -77,40 +78,40 @@ impl Default for Rules {
     }
 }
 
-/// The rules of a capture together with what they alone cannot tell.
+/// The rules of a capture, and the decisions that do not follow from the rules alone.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Filter {
-    /// The rules.
-    pub rules: Rules,
-    /// Ignored files that git tracked, and that were therefore captured like any others.
+    pub rules: CaptureRules,
+    /// Ignored files that git tracked and that were therefore captured like any others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracked: Vec<RelPath>,
 }
 
-/// Why something is not captured, by the rules alone.
+/// The decision of the rules alone about a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Capture,
-    /// Captured whatever is below it.
+    /// Captured with everything below it, regardless of other rules.
     Include,
-    /// By a `.gitignore`.
+    /// Ignored by a `.gitignore`.
     Ignore,
-    /// By configuration or the built-in list.
+    /// Excluded by the configuration or the built-in list.
     Exclude,
 }
 
-/// One pattern, read and matched step by step as git does it (`dir.c`). gix-ignore differs: it
+/// One pattern, parsed and matched step by step as git does it (`dir.c`). gix-ignore differs: it
 /// skips a byte order mark of UTF-16 and lines of tabs, keeps a carriage return at the end of the
-/// text and whatever follows a NUL, and does not take `a**` for `a` and a `**` of its own.
+/// text and everything behind a NUL, and does not match `a**` as `a` followed by a separate `**`.
 #[derive(Debug)]
 struct Pattern {
-    /// Without the `!`, and without slashes at both ends.
+    /// The pattern without its `!` and without slashes at both ends.
     text: Vec<u8>,
-    /// How much of the text comes before anything special.
+    /// The length of the text before the first wildcard or escape.
     literal: usize,
     is_negative: bool,
     only_directories: bool,
-    /// It has no slash, so it matches names in whatever directory.
+    /// True if the pattern has no slash, so that it matches names in all directories.
     is_name: bool,
 }
 
@@ -131,7 +132,8 @@ impl Pattern {
             return false;
         }
         let subject = if self.is_name { split(path).1 } else { path };
-        // What is special is matched by itself, as in git: so `a**/b` matches `a/x/b`.
+        // The rest is matched separately from the literal, as in git, so that `a**/b` matches
+        // `a/x/b`.
         let (literal, special) = self.text.split_at(self.literal);
         let Some(rest) = subject.strip_prefix(literal) else { return false };
         let mode = wildmatch::Mode::NO_MATCH_SLASH_LITERAL;
@@ -142,7 +144,7 @@ impl Pattern {
     }
 }
 
-/// Patterns of one source, in order.
+/// The patterns of one source, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns(Vec<Pattern>);
 
@@ -150,18 +152,18 @@ impl Patterns {
     pub(crate) fn parse(text: &[u8]) -> Patterns {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let lines = text.split(|byte| *byte == b'\n');
-        Patterns(lines.filter_map(|line| Pattern::parse(content(line)?)).collect())
+        Patterns(lines.filter_map(|line| Pattern::parse(strip_line(line)?)).collect())
     }
 
-    /// Whether the last pattern that matches says yes (or, negated, no).
-    fn verdict(&self, path: &[u8], is_directory: bool) -> Option<bool> {
+    /// Returns the answer of the last pattern that matches: true, or false if it is negated.
+    fn last_match(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let last = self.0.iter().rev().find(|pattern| pattern.matches(path, is_directory));
         last.map(|pattern| !pattern.is_negative)
     }
 }
 
-/// What counts of a line: no comment, no line end, no trailing spaces unless they are escaped.
-fn content(line: &[u8]) -> Option<&[u8]> {
+/// Removes the line end and trailing spaces that are not escaped. Returns `None` for a comment.
+fn strip_line(line: &[u8]) -> Option<&[u8]> {
     if line.starts_with(b"#") {
         return None;
     }
@@ -187,7 +189,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The scope in `directory`, whose `.gitignore` has this content.
+    /// Returns the scope of `directory`, whose `.gitignore` has this content.
     pub(crate) fn enter(
         parent: Option<&Arc<Scope>>,
         directory: &[u8],
@@ -203,11 +205,13 @@ impl Scope {
         }
     }
 
-    fn verdict(&self, path: &[u8], is_directory: bool) -> Option<bool> {
+    /// Returns the answer of the nearest `.gitignore` in which a pattern matches.
+    fn last_match(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let mut scope = Some(self);
         while let Some(current) = scope {
-            if let found @ Some(_) = current.patterns.verdict(&path[current.base..], is_directory) {
-                return found;
+            let answer = current.patterns.last_match(&path[current.base..], is_directory);
+            if answer.is_some() {
+                return answer;
             }
             scope = current.parent.as_deref();
         }
@@ -215,7 +219,7 @@ impl Scope {
     }
 }
 
-/// Rules made ready for matching.
+/// Capture rules, parsed for matching.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     built_in: Patterns,
@@ -225,7 +229,7 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    pub(crate) fn new(rules: &Rules) -> Matcher {
+    pub(crate) fn new(rules: &CaptureRules) -> Matcher {
         let patterns = |lines: &[String]| Patterns::parse(lines.join("\n").as_bytes());
         Matcher {
             built_in: Patterns::parse(BUILT_IN.as_bytes()),
@@ -235,32 +239,32 @@ impl Matcher {
         }
     }
 
-    /// What the rules say of a path whose directories are all captured.
-    pub(crate) fn verdict(&self, scope: &Scope, path: &[u8], is_directory: bool) -> Verdict {
-        if self.include.verdict(path, is_directory) == Some(true) {
+    /// Applies the rules to a path whose directories are all captured.
+    pub(crate) fn judge(&self, scope: &Scope, path: &[u8], is_directory: bool) -> Verdict {
+        if self.include.last_match(path, is_directory) == Some(true) {
             return Verdict::Include;
         }
-        if let Some(excluded) = self.exclude.verdict(path, is_directory) {
+        if let Some(excluded) = self.exclude.last_match(path, is_directory) {
             return if excluded { Verdict::Exclude } else { Verdict::Capture };
         }
-        match scope.verdict(path, is_directory) {
+        match scope.last_match(path, is_directory) {
             Some(true) => Verdict::Ignore,
             Some(false) => Verdict::Capture,
-            None if self.built_in.verdict(path, is_directory) == Some(true) => Verdict::Exclude,
+            None if self.built_in.last_match(path, is_directory) == Some(true) => Verdict::Exclude,
             None => Verdict::Capture,
         }
     }
 
-    /// Whether a configured include leads into this excluded directory.
-    pub(crate) fn includes_under(&self, directory: &[u8]) -> bool {
+    /// True if a configured include may match something in this excluded directory.
+    pub(crate) fn has_include_under(&self, directory: &[u8]) -> bool {
         self.include.0.iter().any(|pattern| {
             let literal = &pattern.text[..pattern.literal];
             !pattern.is_name && !pattern.is_negative && is_within(literal, directory)
         })
     }
 
-    /// Whether a file's content is nobody else's business.
+    /// True if the content of a file is never shown.
     pub(crate) fn is_private(&self, path: &[u8]) -> bool {
-        self.private.verdict(path, false) == Some(true)
+        self.private.last_match(path, false) == Some(true)
     }
 }

@@ -1,4 +1,4 @@
-//! Reading damaged packs as far as they go.
+//! Reading the intact objects of damaged packs.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,78 +8,80 @@ use flate2::{Decompress, FlushDecompress, Status};
 use rayon::prelude::*;
 
 use crate::oid::Oid;
-use crate::origins::Origins;
 use crate::pack::MAX_OBJECT;
-use crate::pack::index::Index;
-use crate::pack::read::{Bases, Content, MAX_HEAD, PackFile, Recent, head};
+use crate::pack::index::PackIndex;
+use crate::pack::read::{DeltaBases, MAX_HEAD, ObjectContent, PackFile, RecentObjects, parse_head};
+use crate::source_packs::SourcePacks;
 
-/// How many bytes of objects each thread keeps in memory.
-const RECENT: usize = 8 << 20;
+/// The number of bytes of objects that each thread keeps in memory.
+const RECENT_BYTES: usize = 8 << 20;
 
-/// Entries begin after the pack's own head.
-const FIRST: u64 = 12;
+/// The offset of the first entry, behind the head of the pack.
+const FIRST_ENTRY: u64 = 12;
 
-/// A pack of which anything may be damaged. An object in it is intact if it can be read: its
-/// compressed bytes have a checksum, and its id is computed anew.
-pub(crate) struct Wreck {
+/// A pack of which any part may be damaged. An object in it is intact if it can be read: its
+/// compressed bytes have a checksum, and its id is computed from its content.
+pub(crate) struct DamagedPack {
     file: PackFile,
-    /// What is there by the index, if that is intact.
+    /// The objects by their offsets, if the index is intact.
     indexed: HashMap<u64, Oid>,
-    /// Where the intact objects begin, in order.
+    /// The offsets of the intact objects, sorted.
     offsets: Vec<u64>,
+    /// The offsets of the intact objects by their ids.
     places: HashMap<Oid, u64>,
 }
 
-impl Wreck {
-    /// Looks at everything in a pack. `None` if there is nothing to read.
-    pub(crate) fn open(path: &Path, sound: &Origins) -> Option<Wreck> {
+impl DamagedPack {
+    /// Opens a pack and reads all its objects. Returns `None` if the pack cannot be read at all.
+    /// Bases of deltas that are damaged here are taken from the intact packs.
+    pub(crate) fn open(path: &Path, intact: &SourcePacks) -> Option<DamagedPack> {
         let file = PackFile::open(path).ok()?;
-        let index = Index::open(&path.with_extension("idx"));
+        let index = PackIndex::open(&path.with_extension("idx"));
         let index = index.ok().filter(|index| matches!(index.is_intact(), Ok(true)));
         let entries = index.and_then(|index| index.entries().ok());
         let mut offsets: Vec<u64> = match &entries {
             Some(entries) => entries.iter().map(|(_, offset)| *offset).collect(),
-            None => scan(&file),
+            None => find_entries(&file),
         };
         offsets.sort_unstable();
         let indexed = entries.into_iter().flatten().map(|(oid, offset)| (offset, oid)).collect();
-        let mut wreck = Wreck { file, indexed, offsets: Vec::new(), places: HashMap::new() };
-        let objects = wreck.read_all(&offsets, sound, |offset, oid, _| Ok((oid, offset)));
+        let mut pack = DamagedPack { file, indexed, offsets: Vec::new(), places: HashMap::new() };
+        let objects = pack.read_intact(&offsets, intact, |offset, oid, _| Ok((oid, offset)));
         let objects = objects.ok()?;
-        wreck.offsets = objects.iter().map(|(_, offset)| *offset).collect();
-        wreck.places = objects.into_iter().collect();
-        Some(wreck)
+        pack.offsets = objects.iter().map(|(_, offset)| *offset).collect();
+        pack.places = objects.into_iter().collect();
+        Some(pack)
     }
 
     /// Calls `take` with every intact object, from many threads.
-    pub(crate) fn each(
+    pub(crate) fn for_each_object(
         &self,
-        sound: &Origins,
-        take: &(dyn Fn(Oid, &Content) -> io::Result<()> + Sync),
+        intact: &SourcePacks,
+        take: &(dyn Fn(Oid, &ObjectContent) -> io::Result<()> + Sync),
     ) -> io::Result<()> {
-        self.read_all(&self.offsets, sound, |_, oid, content| take(oid, content)).map(drop)
+        self.read_intact(&self.offsets, intact, |_, oid, content| take(oid, content)).map(drop)
     }
 
-    /// An object, if it is here and intact.
-    pub(crate) fn read(&self, oid: &Oid, sound: &Origins) -> Option<Content> {
-        let recent = Recent::new(0);
-        let bases = WreckBases { wreck: self, sound, recent: &recent };
-        self.file.read(*self.places.get(oid)?, &bases).ok()
+    /// Reads an object. Returns `None` if the pack does not have it, or not intact.
+    pub(crate) fn read_object(&self, oid: &Oid, intact: &SourcePacks) -> Option<ObjectContent> {
+        let recent = RecentObjects::new(0);
+        let bases = DamagedPackBases { pack: self, intact, recent: &recent };
+        self.file.read_object(*self.places.get(oid)?, &bases).ok()
     }
 
-    /// Reads what can be read of some entries, in order.
-    fn read_all<T: Send>(
+    /// Reads the intact objects at some offsets, in order.
+    fn read_intact<T: Send>(
         &self,
         offsets: &[u64],
-        sound: &Origins,
-        take: impl Fn(u64, Oid, &Content) -> io::Result<T> + Sync,
+        intact: &SourcePacks,
+        take: impl Fn(u64, Oid, &ObjectContent) -> io::Result<T> + Sync,
     ) -> io::Result<Vec<T>> {
         let shares = offsets.par_chunks(512).map(|share| {
-            let mut recent = Recent::new(RECENT);
+            let mut recent = RecentObjects::new(RECENT_BYTES);
             let mut taken = Vec::new();
             for &offset in share {
-                let bases = WreckBases { wreck: self, sound, recent: &recent };
-                let Ok(content) = self.file.read(offset, &bases) else { continue };
+                let bases = DamagedPackBases { pack: self, intact, recent: &recent };
+                let Ok(content) = self.file.read_object(offset, &bases) else { continue };
                 recent.put((0, offset), &content);
                 taken.push(take(offset, Oid::of(content.0, &content.1), &content)?);
             }
@@ -89,35 +91,36 @@ impl Wreck {
     }
 }
 
-/// Bases are in the damaged pack, or somewhere else if they are damaged.
-struct WreckBases<'a> {
-    wreck: &'a Wreck,
-    sound: &'a Origins,
-    recent: &'a Recent,
+/// Finds bases in the damaged pack, or in the intact ones if they are damaged.
+struct DamagedPackBases<'a> {
+    pack: &'a DamagedPack,
+    intact: &'a SourcePacks,
+    recent: &'a RecentObjects,
 }
 
-impl Bases for WreckBases<'_> {
-    fn offset(&self, oid: &Oid) -> io::Result<Option<u64>> {
-        Ok(self.wreck.indexed.iter().find(|(_, found)| *found == oid).map(|(offset, _)| *offset))
+impl DeltaBases for DamagedPackBases<'_> {
+    fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>> {
+        let mut indexed = self.pack.indexed.iter();
+        Ok(indexed.find(|(_, indexed)| *indexed == oid).map(|(offset, _)| *offset))
     }
 
-    fn known(&self, offset: u64) -> Option<Content> {
+    fn find_known(&self, offset: u64) -> Option<ObjectContent> {
         self.recent.get((0, offset))
     }
 
-    fn elsewhere(&self, offset: u64) -> Option<Content> {
-        let place = self.sound.find(self.wreck.indexed.get(&offset)?)?;
-        self.sound.read(place, &mut Recent::new(0)).ok()
+    fn read_elsewhere(&self, offset: u64) -> Option<ObjectContent> {
+        let place = self.intact.find(self.pack.indexed.get(&offset)?)?;
+        self.intact.read(place, &mut RecentObjects::new(0)).ok()
     }
 }
 
-/// Finds the entries of a pack without its index. Where something is damaged, whatever inflates
-/// to the size that is written before it is the next entry.
-fn scan(file: &PackFile) -> Vec<u64> {
+/// Finds the entries of a pack without its index. Behind damage, the next entry is the first
+/// position that inflates to the size in its own head.
+fn find_entries(file: &PackFile) -> Vec<u64> {
     let mut window = Window { file, start: 0, bytes: Vec::new() };
     let mut inflater = Decompress::new(true);
     let mut offsets = Vec::new();
-    let mut at = FIRST;
+    let mut at = FIRST_ENTRY;
     while at < file.end() {
         at = match window.entry_length(at, &mut inflater) {
             Ok(Some(length)) => {
@@ -125,7 +128,7 @@ fn scan(file: &PackFile) -> Vec<u64> {
                 at + length
             }
             Ok(None) => at + 1,
-            // The disk does not give it out.
+            // The disk cannot read this block.
             Err(_) => (at / 4096 + 1) * 4096,
         };
     }
@@ -142,8 +145,8 @@ struct Window<'a> {
 impl Window<'_> {
     const SIZE: u64 = 1 << 18;
 
-    /// Some bytes at an offset: at least `least`, unless the pack ends before.
-    fn at(&mut self, offset: u64, least: u64) -> io::Result<&[u8]> {
+    /// Reads at least `least` bytes at an offset, unless the pack ends before.
+    fn read_at(&mut self, offset: u64, least: u64) -> io::Result<&[u8]> {
         let end = (offset + least).min(self.file.end());
         if offset < self.start || end > self.start + self.bytes.len() as u64 {
             let length = Window::SIZE.min(self.file.end() - offset);
@@ -157,11 +160,11 @@ impl Window<'_> {
         Ok(&self.bytes[(offset - self.start) as usize..])
     }
 
-    /// The length of the entry at an offset, if there is one.
+    /// Measures the length of the entry at an offset. Returns `None` if there is no intact one.
     fn entry_length(&mut self, offset: u64, inflater: &mut Decompress) -> io::Result<Option<u64>> {
-        let bytes = self.at(offset, MAX_HEAD as u64 + 2)?;
-        let Ok(head) = head(bytes, offset) else { return Ok(None) };
-        // Deflate with a window that exists, and the check bits of the stream's own head.
+        let bytes = self.read_at(offset, MAX_HEAD as u64 + 2)?;
+        let Ok(head) = parse_head(bytes, offset) else { return Ok(None) };
+        // A zlib stream begins with a valid method and window, and with check bits for these.
         let is_zlib = |bytes: &[u8]| match bytes {
             [method, flags, ..] => {
                 method & 0x8f == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31)
@@ -179,7 +182,7 @@ impl Window<'_> {
                 return Ok(None);
             }
             let before = (inflater.total_in(), inflater.total_out());
-            let input = self.at(at, 1)?;
+            let input = self.read_at(at, 1)?;
             let status = inflater.decompress(input, &mut content, FlushDecompress::None);
             let total = inflater.total_out();
             match status {

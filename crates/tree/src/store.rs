@@ -1,10 +1,9 @@
 //! The store: one bare git repository that holds the trees of all workspaces.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use takeback_base::durable::{self, Durability, FileLock, Temporary};
@@ -12,16 +11,17 @@ use takeback_base::hex;
 use takeback_base::lock_wait::LockWait;
 
 use crate::fault;
-use crate::object::{self, Commit, Kind, Malformed};
+use crate::object::{self, Commit, Malformed, ObjectKind};
 use crate::oid::Oid;
-use crate::pack::midx::{self, Midx};
-use crate::pack::read::Pack;
+use crate::pack::midx;
 use crate::pack::write::PackWriter;
+use crate::packs::{Packs, is_damage};
 
 /// The version of the layout that this code reads and writes.
 const VERSION: u32 = 1;
 
-/// What makes `git fsck --strict` judge the store and not what people keep in it.
+/// The configuration of the store. With it, `git fsck --strict` judges the store and not the files
+/// that people keep in it.
 const CONFIG: &str = "\
 [core]
 \trepositoryformatversion = 0
@@ -53,9 +53,9 @@ const CONFIG: &str = "\
 \tmailmapSymlink = ignore
 ";
 
-/// `store.json`: what marks a complete store.
+/// The content of `store.json`, which marks a complete store.
 #[derive(Serialize, Deserialize)]
-struct Identity {
+struct StoreIdentity {
     version: u32,
     uuid: String,
 }
@@ -70,36 +70,22 @@ pub struct Store {
     pub(crate) lock_wait: Option<LockWait>,
 }
 
-/// A store could not be opened or written.
+/// The reason why a store could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum StoreError {
-    /// The system refused something.
     #[error("cannot {action} {}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// A newer takeback wrote this store.
-    #[error("the store {} has format {found}, this program knows {VERSION}: update takeback", path.display())]
-    TooNew {
-        /// The store.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
-    /// The file that identifies the store is damaged.
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    /// A newer version of takeback wrote this store.
+    #[error(
+        "the store {} has format {found}, but this program knows only {VERSION}: update takeback",
+        path.display()
+    )]
+    TooNew { path: PathBuf, found: u32 },
+    /// A file of the store is damaged.
     #[error("{} is damaged: {reason}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// An object is missing or broken.
+    Damaged { path: PathBuf, reason: String },
+    /// An object is missing or damaged.
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// Another process used the workspace for longer than [`Store::set_lock_wait`] allows.
@@ -115,46 +101,40 @@ fn describe_process(id: Option<u32>) -> String {
 }
 
 impl StoreError {
+    /// Returns a function that turns a system error into an error of the store.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
         let path = path.to_owned();
         move |source| StoreError::Io { action, path, source }
     }
 }
 
-/// An object cannot be had.
+/// The reason why an object cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ObjectError {
-    /// No pack has it.
     #[error("object {0} is missing from the store")]
     Missing(Oid),
-    /// All copies of it are damaged.
+    /// All copies of the object are damaged; this is the last one that was tried.
     #[error("object {oid} in {pack} is damaged: {reason}")]
-    Damaged {
-        /// The object.
-        oid: Oid,
-        /// The pack it was read from.
-        pack: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// It is there and whole, but of another kind than expected.
+    Damaged { oid: Oid, pack: String, reason: String },
+    /// The object is intact, but not of the expected kind.
     #[error("object {0} is not a {1}")]
     WrongKind(Oid, &'static str),
-    /// It is whole but does not have the form of its kind.
+    /// The object is intact, but its content does not have the form of its kind.
     #[error("object {0}: {1}")]
     Malformed(Oid, Malformed),
 }
 
 impl Store {
-    /// Opens the store in this directory, making it if it is not there.
+    /// Opens the store in this directory, and creates it if there is none.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Store, StoreError> {
         let directory = directory.into();
         let identity_path = directory.join("store.json");
         if !identity_path.exists() {
-            create(&directory)?;
+            create_store(&directory)?;
         }
         let text = fs::read(&identity_path).map_err(StoreError::io("read", &identity_path))?;
-        let identity: Identity = serde_json::from_slice(&text).map_err(|error| {
+        let identity: StoreIdentity = serde_json::from_slice(&text).map_err(|error| {
             StoreError::Damaged { path: identity_path, reason: error.to_string() }
         })?;
         if identity.version > VERSION {
@@ -162,7 +142,7 @@ impl Store {
         }
         let (uuid, packs) = (identity.uuid, Mutex::new(None));
         let store = Store { directory, uuid, packs, lock_wait: None };
-        store.sweep()?;
+        store.sweep_temporary_files()?;
         Ok(store)
     }
 
@@ -176,7 +156,8 @@ impl Store {
         &self.directory
     }
 
-    /// Random, made with the store: workspace ids of different stores never coincide.
+    /// The random id of the store. Ids of workspaces depend on it, so that those of different stores
+    /// differ.
     pub fn uuid(&self) -> &str {
         &self.uuid
     }
@@ -185,18 +166,19 @@ impl Store {
         self.directory.join("objects/pack")
     }
 
-    /// Temporary files of captures; whoever uses it holds the store's lock.
+    /// The directory for temporary files of captures. A process that uses it holds the store's lock.
     pub(crate) fn temporary(&self) -> PathBuf {
         self.directory.join("tmp")
     }
 
-    /// Held shared while objects are written and pinned, exclusively while packs are deleted.
+    /// The path of the store's lock: held shared while objects are written and pinned, exclusively
+    /// while packs are deleted.
     pub(crate) fn lock_path(&self) -> PathBuf {
         self.directory.join("lock")
     }
 
-    /// Removes what killed processes left, if nobody is at work.
-    fn sweep(&self) -> Result<(), StoreError> {
+    /// Removes the temporary files of killed processes, unless another process is at work.
+    fn sweep_temporary_files(&self) -> Result<(), StoreError> {
         let temporary = self.temporary();
         let failed = || StoreError::io("clean up", &temporary);
         let mut entries = fs::read_dir(&temporary).map_err(failed())?;
@@ -209,11 +191,11 @@ impl Store {
         }
     }
 
-    /// Starts to write: the guard keeps packs from being deleted meanwhile.
-    pub(crate) fn share(&self) -> Result<FileLock, StoreError> {
+    /// Takes the shared lock of the store, which keeps packs from being deleted meanwhile.
+    pub(crate) fn lock_shared(&self) -> Result<FileLock, StoreError> {
         let path = self.lock_path();
         let lock = FileLock::shared(&path).map_err(StoreError::io("lock", &path))?;
-        // What was loaded before may have been deleted since.
+        // Packs that were loaded before may have been deleted since.
         self.forget_packs();
         Ok(lock)
     }
@@ -222,11 +204,12 @@ impl Store {
         *self.packs.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    pub(crate) fn writer(&self) -> PackWriter {
+    pub(crate) fn new_pack(&self) -> PackWriter {
         PackWriter::new(&self.temporary())
     }
 
-    /// How often packs were deleted: what a stat cache knows of objects is valid within one.
+    /// Reads the number of times that packs were deleted. A stat cache is valid within one
+    /// generation.
     pub(crate) fn generation(&self) -> u64 {
         fs::read_to_string(self.directory.join("generation"))
             .ok()
@@ -246,78 +229,83 @@ impl Store {
         packs.get_or_insert_with(|| Arc::new(Packs::load(&self.pack_directory()))).clone()
     }
 
-    /// Reads an object and checks that it is what its id says.
-    pub fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
+    /// Reads an object and checks that it matches its id.
+    pub fn read_object(&self, oid: &Oid) -> Result<(ObjectKind, Vec<u8>), ObjectError> {
         let mut packs = self.packs();
         loop {
-            let failure = match packs.read(oid) {
-                Ok(found) => return Ok(found),
+            let failure = match packs.read_object(oid) {
+                Ok(object) => return Ok(object),
                 Err(failure) => failure,
             };
-            // Other processes add packs and put one in the place of many.
+            // Other processes add packs and merge them.
             self.forget_packs();
             let present = self.packs();
             if present.names() == packs.names() {
-                return present.search(oid).ok_or(failure);
+                return present.search_object(oid).ok_or(failure);
             }
             packs = present;
         }
     }
 
-    fn read_kind(&self, oid: &Oid, kind: Kind, name: &'static str) -> Result<Vec<u8>, ObjectError> {
-        match self.read(oid)? {
-            (found, content) if found == kind => Ok(content),
+    fn read_kind(
+        &self,
+        oid: &Oid,
+        kind: ObjectKind,
+        name: &'static str,
+    ) -> Result<Vec<u8>, ObjectError> {
+        match self.read_object(oid)? {
+            (actual, content) if actual == kind => Ok(content),
             _ => Err(ObjectError::WrongKind(*oid, name)),
         }
     }
 
-    /// The content of a file or the target of a symlink.
+    /// Reads the content of a file or the target of a symlink.
     pub fn blob(&self, oid: &Oid) -> Result<Vec<u8>, ObjectError> {
-        self.read_kind(oid, Kind::Blob, "file")
+        self.read_kind(oid, ObjectKind::Blob, "file")
     }
 
-    /// The entries of a tree.
+    /// Reads the entries of a tree.
     pub(crate) fn tree(&self, oid: &Oid) -> Result<Vec<object::OwnedEntry>, ObjectError> {
         if *oid == Oid::EMPTY_TREE {
             return Ok(Vec::new());
         }
-        let content = self.read_kind(oid, Kind::Tree, "tree")?;
-        object::entries(&content)
+        let content = self.read_kind(oid, ObjectKind::Tree, "tree")?;
+        object::parse_entries(&content)
             .map(|entry| entry.map(object::OwnedEntry::from))
             .collect::<Result<_, _>>()
             .map_err(|error| ObjectError::Malformed(*oid, error))
     }
 
     pub(crate) fn commit(&self, oid: &Oid) -> Result<Commit, ObjectError> {
-        let content = self.read_kind(oid, Kind::Commit, "pin")?;
+        let content = self.read_kind(oid, ObjectKind::Commit, "pin")?;
         Commit::parse(&content).map_err(|error| ObjectError::Malformed(*oid, error))
     }
 
-    /// Moves packs out of the way that cannot be opened because they are damaged, and says which.
-    /// The caller holds the store's lock.
+    /// Moves packs out of the way that cannot be opened because they are damaged. Returns their
+    /// names. The caller holds the store's lock.
     pub(crate) fn set_aside_broken(&self) -> Result<Vec<String>, StoreError> {
         let packs = self.packs();
-        let covered = packs.covered_broken();
+        let covered = packs.find_broken_covered();
         let damaged = packs.broken.iter().chain(&covered).filter(|(_, error)| is_damage(error));
-        damaged.map(|(name, _)| self.quarantine(name).map(|()| name.clone())).collect()
+        damaged.map(|(name, _)| self.quarantine_pack(name).map(|()| name.clone())).collect()
     }
 
-    /// Moves a damaged pack out of the way. Its files are kept.
-    pub(crate) fn quarantine(&self, name: &str) -> Result<(), StoreError> {
+    /// Moves a damaged pack out of the way and keeps its files.
+    pub(crate) fn quarantine_pack(&self, name: &str) -> Result<(), StoreError> {
         let quarantine = self.directory.join("quarantine");
         durable::create_directory(&quarantine).map_err(StoreError::io("create", &quarantine))?;
         let directory = self.pack_directory();
         let failed = |action| StoreError::io(action, &directory);
-        // Before, in case that this process is killed; again afterwards, because others may be
-        // capturing meanwhile and still see the pack.
+        // Once before, in case this process is killed, and once after, because other processes may
+        // be capturing meanwhile and still see the pack.
         fault::point("quarantine generation").map_err(failed("write"))?;
         self.bump_generation()?;
-        // The index over all packs first: it must never name a pack that is gone.
+        // The multi-pack index goes first: it must never name a pack that is gone.
         let midx = directory.join(midx::NAME);
         fault::point("quarantine midx")
             .and_then(|()| durable::ignore_missing(fs::remove_file(&midx)))
             .map_err(StoreError::io("remove", &midx))?;
-        // The pack before its index: if that is all that happens, it is still found broken.
+        // The pack goes before its index, so that it is still found broken if this is cut off.
         for extension in ["pack", "idx"] {
             let file = format!("{name}.{extension}");
             let from = directory.join(&file);
@@ -335,30 +323,31 @@ impl Store {
     }
 }
 
-/// Makes an empty store. Several processes may do so at once; `store.json` comes last.
-fn create(directory: &Path) -> Result<(), StoreError> {
+/// Makes an empty store. Several processes may do so at once. `store.json` comes last.
+fn create_store(directory: &Path) -> Result<(), StoreError> {
     for sub in ["objects/pack", "objects/info", "refs/takeback", "workspaces", "tmp", "tmp-gc"] {
         let path = directory.join(sub);
         durable::create_directory(&path).map_err(StoreError::io("create", &path))?;
     }
     let uuid = hex::random_digits(32);
-    let identity = serde_json::to_string(&Identity { version: VERSION, uuid })
+    let identity = serde_json::to_string(&StoreIdentity { version: VERSION, uuid })
         .expect("plain data becomes JSON");
     let temporary = directory.join("tmp");
-    // Held shared, so that no other process sweeps the files away.
+    // The lock keeps other processes from sweeping the temporary files away.
     let lock = directory.join("lock");
     let _lock = FileLock::shared(&lock).map_err(StoreError::io("lock", &lock))?;
     for (name, content) in
         [("HEAD", "ref: refs/heads/main\n"), ("config", CONFIG), ("store.json", &identity)]
     {
         let path = directory.join(name);
-        write_new(&temporary, &path, content.as_bytes()).map_err(StoreError::io("write", &path))?;
+        write_if_missing(&temporary, &path, content.as_bytes())
+            .map_err(StoreError::io("write", &path))?;
     }
     Ok(())
 }
 
-/// Writes a file durably unless it is there.
-fn write_new(temporary: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
+/// Writes a file durably, unless it exists.
+fn write_if_missing(temporary: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = Temporary::create_in(temporary)?;
     io::Write::write_all(&mut *file, content)?;
     file.sync_data()?;
@@ -367,133 +356,4 @@ fn write_new(temporary: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
         result => result,
     }?;
     durable::sync_directory(path.parent().expect("a file is in a directory"))
-}
-
-/// The packs of a store at one moment.
-pub(crate) struct Packs {
-    directory: PathBuf,
-    midx: Option<Midx>,
-    /// The packs that the index over all packs covers, opened when needed.
-    covered: Vec<OnceLock<Option<Pack>>>,
-    pub(crate) loose: Vec<Pack>,
-    /// Packs that could not be opened, and why.
-    pub(crate) broken: Vec<(String, io::Error)>,
-}
-
-impl Packs {
-    pub(crate) fn load(directory: &Path) -> Packs {
-        let midx_path = directory.join(midx::NAME);
-        // It only repeats what the packs' own indexes say, so a broken one is passed over.
-        let midx = Midx::open(&midx_path).ok();
-        let covered: HashSet<&str> =
-            midx.iter().flat_map(|midx| midx.packs.iter().map(String::as_str)).collect();
-        let (mut loose, mut broken) = (Vec::new(), Vec::new());
-        for name in names(directory) {
-            if covered.contains(name.as_str()) {
-                continue;
-            }
-            match Pack::open(&directory.join(&name).with_extension("idx")) {
-                Ok(pack) => loose.push(pack),
-                // Merged away between listing and opening.
-                Err(error)
-                    if error.kind() == io::ErrorKind::NotFound
-                        && !directory.join(&name).with_extension("idx").exists() => {}
-                Err(error) => broken.push((name, error)),
-            }
-        }
-        let covered = midx.iter().flat_map(|midx| &midx.packs).map(|_| OnceLock::new()).collect();
-        Packs { directory: directory.to_owned(), midx, covered, loose, broken }
-    }
-
-    fn covered(&self, number: usize) -> Option<&Pack> {
-        let name = &self.midx.as_ref()?.packs[number];
-        self.covered[number]
-            .get_or_init(|| Pack::open(&self.directory.join(name).with_extension("idx")).ok())
-            .as_ref()
-    }
-
-    /// Packs that the index over all packs covers but that cannot be opened, and why.
-    fn covered_broken(&self) -> Vec<(String, io::Error)> {
-        let names = self.midx.iter().flat_map(|midx| &midx.packs).enumerate();
-        let broken = names.filter(|(number, _)| self.covered(*number).is_none());
-        let open = |name: &String| Pack::open(&self.directory.join(name).with_extension("idx"));
-        broken.filter_map(|(_, name)| Some((name.clone(), open(name).err()?))).collect()
-    }
-
-    /// All packs that can be opened.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Pack> {
-        (0..self.covered.len()).filter_map(|number| self.covered(number)).chain(&self.loose)
-    }
-
-    /// Whether the object is in a pack, by the indexes.
-    pub(crate) fn contains(&self, oid: &Oid) -> bool {
-        self.find(oid).next().is_some()
-    }
-
-    /// Everywhere that the object is.
-    pub(crate) fn find<'a>(&'a self, oid: &'a Oid) -> impl Iterator<Item = (&'a Pack, u64)> {
-        let covered = self.midx.as_ref().and_then(|midx| {
-            let (number, offset) = midx.find(oid).ok()??;
-            Some((self.covered(number)?, offset))
-        });
-        let loose = self.loose.iter().filter_map(|pack| Some((pack, pack.index.find(oid).ok()??)));
-        covered.into_iter().chain(loose)
-    }
-
-    /// The names of all packs.
-    fn names(&self) -> (&[String], Vec<&str>, Vec<&str>) {
-        let covered = self.midx.as_ref().map_or(&[][..], |midx| &midx.packs);
-        let loose = self.loose.iter().map(|pack| pack.name.as_str()).collect();
-        (covered, loose, self.broken.iter().map(|(name, _)| name.as_str()).collect())
-    }
-
-    /// Reads an object from wherever any pack says that it has it, even if its index is damaged
-    /// and has lost its order.
-    fn search(&self, oid: &Oid) -> Option<(Kind, Vec<u8>)> {
-        self.all().find_map(|pack| {
-            let entries = pack.index.entries().ok()?;
-            let offset = entries.iter().find(|(found, _)| found == oid)?.1;
-            let (kind, content) = pack.read(offset).ok()?;
-            (Oid::of(kind, &content) == *oid).then_some((kind, content))
-        })
-    }
-
-    /// Reads an object from where it is by the quickest way to know.
-    pub(crate) fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
-        let mut failure = ObjectError::Missing(*oid);
-        for (pack, offset) in self.find(oid) {
-            let damaged = |reason: String| ObjectError::Damaged {
-                oid: *oid,
-                pack: pack.name.clone(),
-                reason,
-            };
-            match pack.read(offset) {
-                Ok((kind, content)) if Oid::of(kind, &content) == *oid => {
-                    return Ok((kind, content));
-                }
-                Ok(_) => failure = damaged("its content does not match its id".into()),
-                Err(error) => failure = damaged(error.to_string()),
-            }
-        }
-        Err(failure)
-    }
-}
-
-/// Whether a pack failed to open because of what is in it, and not because of the system's
-/// troubles of the moment.
-pub(crate) fn is_damage(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-    matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
-        || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
-}
-
-/// The names of the packs in a directory, by their indexes.
-pub(crate) fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter_map(|name| name.strip_suffix(".idx").map(str::to_owned))
-        .collect();
-    names.sort();
-    names
 }

@@ -1,4 +1,4 @@
-//! Stores for tests, made without a workspace, and git as the referee.
+//! Stores for tests, made without a workspace. Git checks them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::fault::{self, Fault};
-use crate::object::{Commit, Kind, Mode, TreeEntry, push_entry, tree_order};
+use crate::object::{Commit, Mode, ObjectKind, TreeEntry, compare_names, push_entry};
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::path::{self, RelPath};
@@ -16,14 +16,14 @@ use crate::pins::{PinName, WorkspaceId};
 use crate::store::Store;
 use crate::verify::{PinState, VerifyReport};
 
-/// What a workspace holds: path to mode and content.
+/// The files of a workspace: path to mode and content.
 pub(crate) type Files = BTreeMap<Vec<u8>, (Mode, Vec<u8>)>;
 
 pub(crate) fn file(content: impl Into<Vec<u8>>) -> (Mode, Vec<u8>) {
     (Mode::file(0o644), content.into())
 }
 
-/// `size` bytes of text that does not compress to nothing and differs with `seed`.
+/// Makes `size` bytes of text that compresses little and differs with `seed`.
 pub(crate) fn text(seed: u64, size: usize) -> Vec<u8> {
     let mut random = Random(seed + 1);
     let mut text = Vec::with_capacity(size + 16);
@@ -36,7 +36,7 @@ pub(crate) fn text(seed: u64, size: usize) -> Vec<u8> {
     text
 }
 
-/// Numbers that are the same in every run.
+/// A source of numbers that are the same in every run.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -70,7 +70,7 @@ impl Bench {
         Bench { directory, store }
     }
 
-    /// The same store in another directory.
+    /// Copies the store to another directory.
     pub(crate) fn copy(&self) -> Bench {
         let directory = temporary_directory();
         copy_directory(self.store.directory(), &directory.path().join("store"));
@@ -88,7 +88,7 @@ impl Bench {
         capture(&self.store, number, files)
     }
 
-    /// What cannot be read of a pin, looked for in the plainest way.
+    /// Finds out what cannot be read of a pin, in the plainest way.
     pub(crate) fn state(&self, pin: &PinName) -> PinState {
         let store = Store::open(self.store.directory()).expect("the store opens");
         let pin = store.pin(pin).map(|pin| pin.expect("the pin is there"));
@@ -120,7 +120,7 @@ impl Bench {
         }
     }
 
-    /// The report says of each pin what can be seen.
+    /// Checks that the report gives the actual state of each pin.
     pub(crate) fn assert_told(&self, report: &VerifyReport, pins: &BTreeMap<PinName, Files>) {
         for pin in &report.pins {
             let mut told = pin.state.clone();
@@ -134,14 +134,14 @@ impl Bench {
         assert_eq!(report.pins.len(), pins.len());
     }
 
-    /// All pins hold what they held.
+    /// Checks that all pins still hold these files.
     pub(crate) fn assert_whole(&self, pins: &BTreeMap<PinName, Files>) {
         for (pin, files) in pins {
             assert_eq!(&self.files(pin), files, "{pin}");
         }
     }
 
-    /// A workspace of some directories, and a history of small edits in it.
+    /// Makes a workspace of some directories, with a history of small edits.
     pub(crate) fn edited(&self, number: u8, captures: usize) -> BTreeMap<PinName, Files> {
         let mut random = Random(u64::from(number));
         let mut files = Files::new();
@@ -160,7 +160,7 @@ impl Bench {
         pins
     }
 
-    /// What a pin holds.
+    /// Reads the files of a pin.
     pub(crate) fn files(&self, pin: &PinName) -> Files {
         let pin = self.store.pin(pin).expect("the pin reads").expect("the pin is there");
         let mut files = Files::new();
@@ -183,7 +183,7 @@ impl Bench {
         self.store.pack_directory()
     }
 
-    /// The files of the store that hold objects or are temporary, with their sizes.
+    /// Lists the files of the store that hold objects or are temporary, with their sizes.
     pub(crate) fn listing(&self) -> BTreeMap<String, u64> {
         let mut listing = BTreeMap::new();
         for directory in ["objects/pack", "tmp", "tmp-gc", "quarantine"] {
@@ -191,7 +191,7 @@ impl Bench {
             for entry in entries.into_iter().flatten() {
                 let entry = entry.expect("an entry");
                 let name = format!("{directory}/{}", entry.file_name().to_string_lossy());
-                // Another thread may have renamed it.
+                // Another thread may have renamed it meanwhile.
                 if let Ok(found) = entry.metadata() {
                     listing.insert(name, found.len());
                 }
@@ -200,13 +200,13 @@ impl Bench {
         listing
     }
 
-    /// The size of everything in the directory of packs.
+    /// Measures the size of all files in the directory of packs.
     pub(crate) fn bytes(&self) -> u64 {
         let packs = self.listing().into_iter().filter(|(name, _)| name.starts_with("objects"));
         packs.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Runs git on the store, knowing nothing of this machine.
+    /// Runs git on the store, without any configuration of this machine.
     pub(crate) fn try_git(&self, arguments: &[&str]) -> Output {
         Command::new("git")
             .args([OsStr::new("-C"), self.store.directory().as_os_str()])
@@ -226,7 +226,7 @@ impl Bench {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Git finds nothing wrong.
+    /// Checks that git finds nothing wrong.
     pub(crate) fn fsck(&self) {
         let output = self.try_git(&["fsck", "--strict", "--full", "--no-dangling"]);
         let said = [output.stdout, output.stderr].concat();
@@ -242,8 +242,8 @@ impl Bench {
 
 /// Writes a state and pins it, as a capture does.
 pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
-    let _lock = store.share().expect("the lock");
-    let writer = store.writer();
+    let _lock = store.lock_shared().expect("the lock");
+    let writer = store.new_pack();
     let tree = write_tree(store, &writer, files);
     let id = workspace(number);
     let last = store.pin_names(&id).expect("the pins").pop();
@@ -254,7 +254,7 @@ pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
     );
     let commit =
         Commit { tree, parent: None, time: 1_700_000_000 + name.seq as i64, message }.encode();
-    let commit_id = put(store, &writer, Kind::Commit, &commit);
+    let commit_id = put(store, &writer, ObjectKind::Commit, &commit);
     writer.seal(&store.pack_directory()).expect("the pack is sealed");
     store
         .place_ref(&name, store.write_ref(commit_id).expect("the ref is written"))
@@ -263,7 +263,7 @@ pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
 }
 
 /// Adds an object unless the store has it.
-pub(crate) fn put(store: &Store, writer: &PackWriter, kind: Kind, content: &[u8]) -> Oid {
+pub(crate) fn put(store: &Store, writer: &PackWriter, kind: ObjectKind, content: &[u8]) -> Oid {
     let oid = Oid::of(kind, content);
     if !store.packs().contains(&oid) {
         writer.add(kind, oid, content).expect("the object is added");
@@ -281,18 +281,20 @@ pub(crate) fn write_tree(store: &Store, writer: &PackWriter, files: &Files) -> O
                 let inside = directories.entry(&path[..slash]).or_default();
                 inside.insert(path[slash + 1..].to_vec(), (*mode, content.clone()));
             }
-            None => entries.push((*mode, path.clone(), put(store, writer, Kind::Blob, content))),
+            None => {
+                entries.push((*mode, path.clone(), put(store, writer, ObjectKind::Blob, content)));
+            }
         }
     }
     for (name, files) in directories {
         let tree = write_tree(store, writer, &files);
         entries.push((Mode::directory(0o755), name.to_vec(), tree));
     }
-    put(store, writer, Kind::Tree, &encode_tree(&mut entries))
+    put(store, writer, ObjectKind::Tree, &encode_tree(&mut entries))
 }
 
 pub(crate) fn encode_tree(entries: &mut [(Mode, Vec<u8>, Oid)]) -> Vec<u8> {
-    entries.sort_by(|a, b| tree_order((&a.1, a.0.is_directory()), (&b.1, b.0.is_directory())));
+    entries.sort_by(|a, b| compare_names((&a.1, a.0.is_directory()), (&b.1, b.0.is_directory())));
     let mut tree = Vec::new();
     for (mode, name, oid) in entries {
         push_entry(&mut tree, TreeEntry { mode: *mode, name, oid: *oid });
@@ -300,7 +302,7 @@ pub(crate) fn encode_tree(entries: &mut [(Mode, Vec<u8>, Oid)]) -> Vec<u8> {
     tree
 }
 
-/// Changes a file that is not meant to be changed.
+/// Damages a file.
 pub(crate) fn harm(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = fs::read(path).expect("the file reads");
     change(&mut bytes);
@@ -308,7 +310,7 @@ pub(crate) fn harm(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(path, bytes).expect("the file is written");
 }
 
-/// In memory where that is possible: these tests sync thousands of files.
+/// Makes a directory in memory where that is possible: these tests sync thousands of files.
 fn temporary_directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
@@ -328,19 +330,19 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// How a process that was to be killed at a point ended.
+/// The end of a process that was to be killed at a fault point.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Ending {
     Killed,
-    /// There are fewer points than that.
+    /// The process passed fewer points than that.
     Completed,
 }
 
 const CHILD_STORE: &str = "TAKEBACK_TEST_STORE";
 const CHILD_POINT: &str = "TAKEBACK_TEST_POINT";
 
-/// Runs the calling test again in a process of its own that is killed at its `nth` point. That
-/// process must end up in [`child`].
+/// Runs the calling test again in a process of its own, which is killed at its `nth` fault point.
+/// That process must call [`child`].
 pub(crate) fn kill_at(test: &str, nth: usize, store: &Store) -> Ending {
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", test, "--nocapture"])
@@ -355,7 +357,7 @@ pub(crate) fn kill_at(test: &str, nth: usize, store: &Store) -> Ending {
     }
 }
 
-/// In a process that [`kill_at`] started: does the work and returns true.
+/// Does the work and returns true in a process that [`kill_at`] started; returns false in others.
 pub(crate) fn child(work: impl FnOnce(&Store)) -> bool {
     let Some(directory) = std::env::var_os(CHILD_STORE) else { return false };
     let nth = std::env::var(CHILD_POINT).expect("the point").parse().expect("a number");
@@ -368,7 +370,7 @@ pub(crate) fn child(work: impl FnOnce(&Store)) -> bool {
 
 const ALONE: &str = "TAKEBACK_TEST_ALONE";
 
-/// Runs a test in a process of its own, because faults are for all threads of a process.
+/// Runs a test in a process of its own, because faults concern all threads of a process.
 pub(crate) fn alone(test: &str, work: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return work();

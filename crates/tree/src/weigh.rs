@@ -1,4 +1,4 @@
-//! How much room pins take.
+//! Measuring the size of pins on disk.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,31 +7,31 @@ use std::path::Path;
 
 use takeback_base::durable::ignore_missing;
 
-use crate::history::{Absent, Needed, Newer};
 use crate::oid::Oid;
-use crate::origins::Origins;
-use crate::pack::read::Recent;
+use crate::pack::read::RecentObjects;
+use crate::packs::{is_damage, list_pack_names};
 use crate::pins::{PinName, WorkspaceId};
-use crate::store::{Store, StoreError, is_damage, names};
+use crate::reachability::{AbsentObject, NeededObjects, NewerRef};
+use crate::source_packs::SourcePacks;
+use crate::store::{Store, StoreError};
 
-/// How many bytes of objects are kept in memory.
-const RECENT: usize = 24 << 20;
+/// The number of bytes of objects that are kept in memory.
+const RECENT_BYTES: usize = 24 << 20;
 
 impl Store {
-    /// For each pin, how many bytes on disk it needs that none before it in the list does: about
-    /// as much as a gc would free without it and all that come after it. A pin that is not there
-    /// or not whole weighs nothing, and what it needs counts for those after it.
+    /// Measures, for each pin, the bytes on disk that it needs and no pin before it in the list
+    /// does: about as much as a gc would free without this pin and all behind it. A pin that is
+    /// missing or damaged weighs nothing, and its objects count for the pins behind it.
     ///
-    /// Pins of a workspace should come in order, newest first: any order is right, this one is
-    /// quick.
-    pub fn weigh(&self, newest_first: &[PinName]) -> Result<Vec<u64>, StoreError> {
-        // Nothing may be packed anew meanwhile.
-        let _lock = self.share()?;
-        let origins = self.sound_packs()?;
-        let mut scale = Scale {
-            needed: Needed::new(Absent::Lost),
-            origins: &origins,
-            recent: Recent::new(RECENT),
+    /// The result is right for any order. It is quick if the pins of a workspace come newest first.
+    pub fn weigh_pins(&self, newest_first: &[PinName]) -> Result<Vec<u64>, StoreError> {
+        // The lock keeps other processes from rewriting packs meanwhile.
+        let _lock = self.lock_shared()?;
+        let sources = self.open_intact_packs()?;
+        let mut weighing = Weighing {
+            needed: NeededObjects::new(AbsentObject::Lost),
+            sources: &sources,
+            recent: RecentObjects::new(RECENT_BYTES),
             newer: HashMap::new(),
         };
         let mut weights = Vec::with_capacity(newest_first.len());
@@ -40,77 +40,77 @@ impl Store {
                 Err(StoreError::Damaged { .. }) => None,
                 id => id?,
             };
-            weights.push(id.map_or(0, |id| scale.weigh(&name.workspace, id)));
+            weights.push(id.map_or(0, |id| weighing.weigh_pin(&name.workspace, id)));
         }
         Ok(weights)
     }
 
-    /// All packs that can be trusted: what others have counts as lost.
-    fn sound_packs(&self) -> Result<Origins, StoreError> {
+    /// Opens all intact packs. Objects of the others count as lost.
+    fn open_intact_packs(&self) -> Result<SourcePacks, StoreError> {
         let directory = self.pack_directory();
-        let mut origins = Origins::default();
-        for name in names(&directory) {
-            match origins.open(&directory, &name, false) {
+        let mut sources = SourcePacks::default();
+        for name in list_pack_names(&directory) {
+            match sources.open(&directory, &name, false) {
                 Err(error) if !is_damage(&error) => {
                     return Err(StoreError::io("read", &directory)(error));
                 }
                 _ => {}
             }
         }
-        Ok(origins)
+        Ok(sources)
     }
 
-    /// The size of everything in the store's directory, in bytes.
-    pub fn bytes(&self) -> Result<u64, StoreError> {
+    /// Measures the size of all files in the store's directory, in bytes.
+    pub fn measure_size(&self) -> Result<u64, StoreError> {
         let mut bytes = 0;
         let mut directories = vec![self.directory().to_owned()];
         while let Some(directory) = directories.pop() {
             let mut add = |entry: fs::DirEntry| {
-                let found = entry.metadata()?;
-                match found.is_dir() {
+                let metadata = entry.metadata()?;
+                match metadata.is_dir() {
                     true => directories.push(entry.path()),
-                    false => bytes += found.len(),
+                    false => bytes += metadata.len(),
                 }
                 Ok(())
             };
-            each_entry(&directory, &mut add).map_err(StoreError::io("list", &directory))?;
+            for_each_entry(&directory, &mut add).map_err(StoreError::io("list", &directory))?;
         }
         Ok(bytes)
     }
 }
 
-/// Does something with all entries of a directory. Others may remove some meanwhile.
-fn each_entry(
+/// Calls `action` with all entries of a directory. Other processes may remove some meanwhile.
+fn for_each_entry(
     directory: &Path,
-    work: &mut dyn FnMut(fs::DirEntry) -> io::Result<()>,
+    action: &mut dyn FnMut(fs::DirEntry) -> io::Result<()>,
 ) -> io::Result<()> {
     ignore_missing(fs::read_dir(directory).and_then(|entries| {
         for entry in entries {
-            ignore_missing(work(entry?))?;
+            ignore_missing(action(entry?))?;
         }
         Ok(())
     }))
 }
 
-/// What was weighed so far.
-struct Scale<'a> {
-    needed: Needed,
-    origins: &'a Origins,
-    recent: Recent,
-    /// What the next pin of each workspace is compared with.
-    newer: HashMap<WorkspaceId, Newer>,
+/// A measurement under way, with the objects of the pins that were weighed so far.
+struct Weighing<'a> {
+    needed: NeededObjects,
+    sources: &'a SourcePacks,
+    recent: RecentObjects,
+    /// The pin of each workspace that its next one is compared with.
+    newer: HashMap<WorkspaceId, NewerRef>,
 }
 
-impl Scale<'_> {
-    fn weigh(&mut self, workspace: &WorkspaceId, id: Oid) -> u64 {
+impl Weighing<'_> {
+    fn weigh_pin(&mut self, workspace: &WorkspaceId, id: Oid) -> u64 {
         let first = self.needed.objects.len();
         let newer = self.newer.entry(workspace.clone()).or_default();
-        let added = self.needed.add_ref(self.origins, &mut self.recent, newer, id);
+        let added = self.needed.add_ref(self.sources, &mut self.recent, newer, id);
         if added.is_err() {
-            self.needed.forget_from(self.origins, first);
+            self.needed.forget_from(self.sources, first);
         }
         let added = &self.needed.objects[first..];
-        added.iter().map(|object| self.origins.length(object.place)).sum()
+        added.iter().map(|object| self.sources.entry_length(object.place)).sum()
     }
 }
 

@@ -1,17 +1,17 @@
-//! Moving the history of a workspace to the place that its directory was moved to.
+//! Moves the history of a workspace whose directory was moved.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use takeback_ledger::{LedgerError, OpenError};
-use takeback_tree::{MoveError, StoreError, WorkspaceError};
+use takeback_tree::{MoveError, PinError, StoreError, WorkspaceError};
 
 use crate::Opened;
 use crate::history::workspace::find_known_path;
 
 /// A history that was moved.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MovedHistory {
     pub from: PathBuf,
     pub to: PathBuf,
@@ -21,16 +21,18 @@ pub struct MovedHistory {
 
 /// A history that could not be moved.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages speak")]
+#[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum MoveHistoryError {
     #[error("no checkpoints for {}", .0.display())]
     NoHistory(PathBuf),
-    #[error("{} is where the history already is", .0.display())]
+    #[error("the history is already at {}", .0.display())]
     SamePlace(PathBuf),
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Pin(#[from] PinError),
     #[error(transparent)]
     Move(#[from] MoveError),
     #[error("the checkpoints are moved, but the ledger still has the old path")]
@@ -39,8 +41,8 @@ pub enum MoveHistoryError {
     Open(#[source] OpenError),
 }
 
-/// Moves the history of a workspace whose directory was moved. If the new place has a history
-/// already, the old one comes before it.
+/// Moves the history of a workspace whose directory was moved. If the new directory already has a
+/// history, the old one is put before it.
 pub fn move_history(
     opened: &Opened,
     old: &Path,
@@ -55,6 +57,9 @@ pub fn move_history(
     if from == to.path() {
         return Err(MoveHistoryError::SamePlace(from));
     }
+    // The store must know the new path before it has pins: a workspace that it knows only by its old
+    // path counts as gone, and loses its history when it is pruned.
+    opened.lock(&to)?.finish(opened.system_time())?;
     let checkpoints = store.move_workspace(&store.workspace_id(&from), &to)?;
     if let Some(mut ledger) = opened.ledger().map_err(MoveHistoryError::Open)? {
         let (from, to) = (from.display().to_string(), to.path().display().to_string());

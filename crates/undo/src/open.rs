@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 use takeback_base::lock_wait::LockWait;
 use takeback_ledger::{Event, Ledger, LedgerError, OpenError, Options, Recorded, Time};
 use takeback_tree::{
-    CaptureOptions, ForbiddenRoots, Lock, Recovery, RelPath, Rules, Store, StoreError, Workspace,
+    CaptureOptions, CaptureRules, ForbiddenRoots, Lock, Recovery, RelPath, Store, StoreError,
+    Workspace,
 };
 
 use crate::hook::state::{self, SessionState};
@@ -24,7 +25,7 @@ pub struct Opened {
     home: PathBuf,
     pub(crate) forbidden: ForbiddenRoots,
     pub(crate) settings: Settings,
-    pub(crate) rules: Rules,
+    pub(crate) rules: CaptureRules,
     redact: bool,
     clock: fn() -> SystemTime,
     on_recovery: fn(&Recovery),
@@ -34,7 +35,7 @@ pub struct Opened {
     ledger: Mutex<Option<Ledger>>,
 }
 
-/// The values from outside that an [`Opened`] is made of.
+/// The values that the caller provides to make an [`Opened`].
 pub struct OpenOptions {
     /// Takeback's own directory.
     pub home: PathBuf,
@@ -50,8 +51,8 @@ pub struct OpenOptions {
     pub on_recovery: fn(&Recovery),
     /// Describes how the agent of a session takes back its own copy of the conversation.
     pub resume_hint: fn(&str) -> Option<String>,
-    /// The patience with other processes, for commands that a user waits for. `None`: a workspace is
-    /// waited for until it is free.
+    /// The longest time to wait for other processes, for commands that a user waits for. `None`
+    /// means to wait until the workspace is free.
     pub lock_wait: Option<LockWait>,
 }
 
@@ -73,7 +74,7 @@ impl DerefMut for LedgerGuard<'_> {
 }
 
 impl Opened {
-    /// Takes the values from outside; opens nothing yet.
+    /// Makes the value; opens nothing yet.
     pub fn new(options: OpenOptions) -> Opened {
         let OpenOptions { home, forbidden, settings, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, lock_wait, .. } = options;
@@ -105,16 +106,16 @@ impl Opened {
     }
 
     /// The rules that captures follow.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &CaptureRules {
         &self.rules
     }
 
-    /// The current time, as the ledger counts it.
+    /// The current time, in the ledger's type.
     pub fn now(&self) -> Time {
         Time::from((self.clock)())
     }
 
-    /// The current time, as the system counts it.
+    /// The current time, in the system's type.
     pub(crate) fn system_time(&self) -> SystemTime {
         (self.clock)()
     }
@@ -142,7 +143,7 @@ impl Opened {
         let directory = self.checkpoints_directory();
         let is_first = !self.store_identity().exists();
         if is_first {
-            // A failure here must not cost a checkpoint: the older layout is in no one's way.
+            // A failure here must not cost a checkpoint: the older layout does no harm where it is.
             let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
             let _ = crate::retention::archive_repositories(&directory, now);
         }
@@ -168,7 +169,7 @@ impl Opened {
     }
 
     fn lock_ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
-        // A panic elsewhere cannot leave the ledger half written: SQLite rolls back.
+        // A panic in another thread cannot leave the ledger half written: SQLite rolls back.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -186,7 +187,7 @@ impl Opened {
         self.refresh_ledger(self.lock_ledger())
     }
 
-    /// Opens the ledger, or takes in what hooks reported since it was opened.
+    /// Opens the ledger, or adds the events that hooks reported since it was opened.
     fn refresh_ledger<'a>(
         &self,
         guard: MutexGuard<'a, Option<Ledger>>,
@@ -216,8 +217,8 @@ impl Opened {
         *self.lock_ledger() = None;
     }
 
-    /// Opens the ledger and takes in everything that hooks reported. Returns `None` while some of
-    /// it has to wait, because the ledger does not know the latest turns then.
+    /// Opens the ledger and adds everything that hooks reported. Returns `None` while some events
+    /// have to wait, because the ledger then lacks the latest turns.
     pub(crate) fn complete_ledger(&self, wait: Duration) -> Option<LedgerGuard<'_>> {
         let mut ledger = self.ledger().ok()??;
         ledger.set_wait(wait);
@@ -246,7 +247,7 @@ impl Opened {
 
     pub(crate) fn capture_options<'a>(
         &'a self,
-        rules: &'a Rules,
+        rules: &'a CaptureRules,
         named: &'a [RelPath],
     ) -> CaptureOptions<'a> {
         CaptureOptions { rules, named, now: (self.clock)() }
@@ -282,7 +283,7 @@ impl Opened {
         let _ = self.failure_log().withdraw(workspace, message);
     }
 
-    /// The failures that are remembered.
+    /// The log of failures.
     pub fn failures(&self) -> Vec<Failure> {
         self.failure_log().all()
     }

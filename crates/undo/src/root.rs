@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use takeback_base::paths::canonicalize;
 use takeback_tree::ForbiddenRoots;
 
-/// Names that mark the root of a repository. They count before those of projects.
+/// Names that mark the root of a repository. They take precedence over the markers of projects.
 const REPOSITORY_MARKERS: [&str; 3] = [".git", ".hg", ".jj"];
 
 /// Names that mark the root of a project without a repository.

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use takeback_tree::Rules;
+use takeback_tree::CaptureRules;
 
 /// All settings with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// False switches all checkpoints off.
+    /// False if all checkpoints are switched off.
     pub enabled: bool,
     /// The moments of a turn at which a checkpoint is taken.
     pub granularity: Granularity,
-    /// The number of rows that a workspace keeps, and of further steps.
+    /// The number of rows that a workspace keeps, and the number of steps besides.
     pub max_snapshots: usize,
     /// The size up to which the store may grow.
     pub max_total_size_mb: u64,
@@ -31,9 +31,9 @@ pub struct Settings {
     pub exclude: Vec<String>,
     /// Patterns of paths that are captured although another rule excludes them.
     pub include: Vec<String>,
-    /// The files that hold secrets, or `skip` to leave them out.
+    /// The files that hold secrets, or `skip` to exclude them.
     pub private: Private,
-    /// True if old checkpoints are pruned without being asked.
+    /// True if old checkpoints are pruned automatically.
     pub auto_prune: bool,
     /// The age after which an unused workspace loses its history.
     pub retention_days: u64,
@@ -57,7 +57,7 @@ pub enum Granularity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected \"skip\" or a list of patterns")]
 pub enum Private {
-    /// Leaves the usual ones out of every capture.
+    /// Excludes the usual ones from every capture.
     Skip(Skip),
     /// Captures files that match, and never shows their content.
     Patterns(Vec<String>),
@@ -67,7 +67,7 @@ pub enum Private {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Skip {
-    #[allow(missing_docs, reason = "the name speaks")]
+    #[allow(missing_docs, reason = "the name is self-explanatory")]
     Skip,
 }
 
@@ -85,7 +85,7 @@ impl Default for Settings {
             strict: false,
             exclude: Vec::new(),
             include: Vec::new(),
-            private: Private::Patterns(Rules::default().private),
+            private: Private::Patterns(CaptureRules::default().private),
             auto_prune: true,
             retention_days: 30,
             delete_orphans: true,
@@ -96,12 +96,12 @@ impl Default for Settings {
 
 impl Settings {
     /// The rules that captures follow.
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self) -> CaptureRules {
         let (private, skip_private) = match &self.private {
-            Private::Skip(Skip::Skip) => (Rules::default().private, true),
+            Private::Skip(Skip::Skip) => (CaptureRules::default().private, true),
             Private::Patterns(patterns) => (patterns.clone(), false),
         };
-        Rules {
+        CaptureRules {
             exclude: self.exclude.clone(),
             include: self.include.clone(),
             private,

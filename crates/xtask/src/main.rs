@@ -9,6 +9,7 @@ mod plugins;
 mod prose;
 mod results;
 mod run;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -19,6 +20,9 @@ usage: cargo xtask <task>
   test          Run all checks and tests, and install the programs they need
   test-agents   Test with real agents from the npm registry and a scripted model
                   [--latest] their newest versions   [agent…] only these agents
+  soak          Run the test suite again and again, and count the failures of each test
+                  [--times N] how often, 10 by default   [--load] beside a load on all cores,
+                  every second time   [filter…] only tests whose name contains one of these
   prose         Count habits that make comments and names hard to read
                   [--list] also list the places   [PATH…] only below these paths
   plugins       Make packages for agents that have plugins, in target/plugins
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test_everything(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
+        ["soak", ref options @ ..] => soak::soak_tests(options),
         ["plugins"] => plugins::write_plugins(),
         ["prose", ref options @ ..] => prose::report_prose(options),
         [bench::ledger::WRITER, ref options @ ..] => bench::ledger::run_writer(options),

@@ -11,11 +11,19 @@ use crate::run::{cargo, is_success, run_step, run_step_with_output};
 /// Programs that the tests run, each with the Debian package it is in.
 const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("setpriv", "util-linux")];
 
+/// The targets with tests, except for doc tests, which cargo cannot build ahead.
+const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
+
 /// Checks and tests everything. The closing lines count the tests, also if some failed.
 pub(crate) fn test_everything() -> Result<(), Failure> {
     install_needed_programs()?;
     let mut tally = Tally::default();
+    let fetching = agents::fetch_usual_agents();
     check_code(&mut tally)?;
+    // This also builds takeback, which the tests with agents need.
+    let build = ["test", "--workspace", "--all-features", "--no-run"];
+    run_step(cargo().args(build).args(ALL_BUT_DOC))?;
+    fetching.join().map_err(|_| "fetching agents panicked")?;
     let failures = run_all_tests(&mut tally);
     if failures.is_empty() {
         eprintln!("\n{tally}");
@@ -29,7 +37,8 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
     run_step(cargo().args(clippy).args(["--", "-D", "warnings"]))?;
     let mut doc = cargo();
-    doc.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    doc.args(["doc", "--workspace", "--all-features", "--no-deps"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
     run_step(&mut doc)?;
     if !is_success(cargo().args(["deny", "--version"])) {
         tally.add_skipped("licences and sources of dependencies", "cargo-deny is not installed");
@@ -43,7 +52,7 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
 fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
     let mut failures = Vec::new();
     let (output, outcome) =
-        run_step_with_output(cargo().args(["test", "--workspace", "--doc", "--no-fail-fast"]));
+        run_step_with_output(cargo().args(["test", "--workspace", "--all-features", "--doc"]));
     tally.add_cargo_output(&output);
     failures.extend(outcome.err());
     failures.extend(agents::test_usual_agents(tally).err());
@@ -52,10 +61,9 @@ fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
         results.iter().for_each(|result| tally.add_result(result));
         failures.extend(outcome.err());
     } else {
-        // The doc tests were run above.
-        let all_but_doc = ["--lib", "--bins", "--tests", "--examples", "--no-fail-fast"];
         let mut command = cargo();
-        command.args(["test", "--workspace", "--all-features"]).args(all_but_doc);
+        command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+        command.args(ALL_BUT_DOC);
         let (output, outcome) = run_step_with_output(&mut command);
         tally.add_cargo_output(&output);
         failures.extend(outcome.err());

@@ -14,7 +14,7 @@ use crate::wiring::{HookEntries, Part};
 
 /// The number of takeback's hooks that the user has reviewed, out of all that are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct HookReview {
     pub reviewed: usize,
     pub total: usize,

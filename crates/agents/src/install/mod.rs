@@ -52,7 +52,7 @@ pub enum InstallScope {
 
 /// The changes to the files of one agent.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct InstallPlan {
     pub agent: &'static Agent,
     pub scope: InstallScope,
@@ -63,7 +63,7 @@ pub struct InstallPlan {
 
 /// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct FileChange {
     pub path: PathBuf,
     /// The content now. `None` if the file does not exist.
@@ -90,7 +90,7 @@ pub enum WiringState {
 
 /// The reason why a plan could not be made or carried out.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum InstallError {
     /// A file of the user is not in the format that the agent reads.
     #[error("cannot parse {path}, so it was left unchanged: {reason}")]

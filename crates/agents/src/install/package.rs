@@ -13,7 +13,7 @@ use crate::wiring::{Part, Program};
 
 /// A file in a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct PackageFile {
     /// The path inside the package.
     pub path: PathBuf,

@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 8;
 
 /// The identity of a log: a file, or one session in a database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct LogRef {
     pub path: PathBuf,
     /// The session, in a file that holds many.

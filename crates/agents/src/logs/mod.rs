@@ -170,7 +170,7 @@ pub fn log_format(agent: &str) -> Option<&'static LogFormat> {
 
 /// A page of a log, as it was read.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ReadPage {
     pub page: LogPage,
     /// The numbers of lines that could not be parsed, from 1.
@@ -180,7 +180,7 @@ pub struct ReadPage {
 
 /// The reason why a log could not be read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum LogError {
     /// Reading the file failed.
     #[error("cannot read {path}")]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_tree::{Change, ChangeKind, Diff, Oid, Store, StoreError, Workspace};
+use takeback_tree::{ChangeKind, Diff, Oid, Store, StoreError, TreeChange, Workspace};
 use takeback_undo::{Checkpoint, FindError, History, history, rollback};
 
 use crate::context::Context;
@@ -52,7 +52,7 @@ pub(crate) struct DiffView {
     files_changed: usize,
     insertions: u64,
     deletions: u64,
-    changes: Vec<Change>,
+    changes: Vec<TreeChange>,
     /// In git's format.
     diff: String,
     /// The number of lines of the diff that were left out.
@@ -131,7 +131,7 @@ impl DiffView {
         full: bool,
     ) -> Result<DiffView, Failure> {
         let lines = (!full).then_some(LINES);
-        let unified = diff.unified(store, lines).map_err(StoreError::from)?;
+        let unified = diff.to_unified(store, lines).map_err(StoreError::from)?;
         let counts = diff.changes.iter().filter_map(|change| change.lines);
         let (insertions, deletions) =
             counts.fold((0, 0), |sum, lines| (sum.0 + lines.insertions, sum.1 + lines.deletions));
@@ -182,7 +182,7 @@ fn print_diff(view: &DiffView, context: &Context) {
 }
 
 /// Says what happened to a path: `src/a.rs  (modified, +3/−1)`.
-pub(crate) fn describe_change(change: &Change) -> String {
+pub(crate) fn describe_change(change: &TreeChange) -> String {
     let kind = match &change.kind {
         ChangeKind::Added => "added".to_owned(),
         ChangeKind::Deleted => "deleted".to_owned(),

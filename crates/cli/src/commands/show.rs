@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_tree::{Change, Oid, Uncovered};
+use takeback_tree::{Oid, TreeChange, Uncovered};
 use takeback_undo::{
     Checkpoint, EffectView, Head, History, Kind, RowView, StepView, TurnId, history,
 };
@@ -55,7 +55,7 @@ struct ShowView {
     repository: Option<Head>,
     steps: Vec<StepView>,
     /// The files that a turn changed, or that changed until the next row.
-    changes: Vec<Change>,
+    changes: Vec<TreeChange>,
     effects: Vec<EffectView>,
     uncovered: Vec<Uncovered>,
 }
@@ -136,7 +136,7 @@ impl ShowView {
     }
 
     /// Adds what is known of a row of the list.
-    fn with_row(self, row: RowView, changes: Vec<Change>) -> ShowView {
+    fn with_row(self, row: RowView, changes: Vec<TreeChange>) -> ShowView {
         ShowView {
             number: Some(row.number.to_string()),
             kind: row.kind,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use takeback_tree::{Reason, Uncovered};
+use takeback_tree::{Uncovered, UncoveredReason};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
@@ -125,16 +125,16 @@ pub(crate) fn uncovered_line(uncovered: &Uncovered) -> String {
 }
 
 /// Says why a path is not covered.
-pub(crate) fn reason(reason: &Reason) -> String {
+pub(crate) fn reason(reason: &UncoveredReason) -> String {
     match reason {
-        Reason::TooLarge { size } => format!("too large ({})", bytes(*size)),
-        Reason::Excluded => "excluded".into(),
-        Reason::Ignored => "ignored".into(),
-        Reason::Unreadable { error } => format!("unreadable: {error}"),
-        Reason::Special => "a socket, pipe or device".into(),
-        Reason::Changing => "kept changing".into(),
-        Reason::Private => "private".into(),
-        Reason::Nested => "a nested repository, of which only a link was kept".into(),
+        UncoveredReason::TooLarge { size } => format!("too large ({})", bytes(*size)),
+        UncoveredReason::Excluded => "excluded".into(),
+        UncoveredReason::Ignored => "ignored".into(),
+        UncoveredReason::Unreadable { error } => format!("unreadable: {error}"),
+        UncoveredReason::Special => "a socket, pipe or device".into(),
+        UncoveredReason::Changing => "kept changing".into(),
+        UncoveredReason::Private => "private".into(),
+        UncoveredReason::Nested => "a nested repository, of which only a link was kept".into(),
     }
 }
 

@@ -201,7 +201,7 @@ For agents:
 
 Global options:
   -C <DIR>            Work as if started in DIR
-      --home <DIR>    The home of takeback [default: $TAKEBACK_HOME or ~/.takeback]
+      --home <DIR>    Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
       --json          Print one JSON document instead of text
   -y, --yes           Skip the confirmation
   -v, --verbose       List all paths, however many
@@ -263,7 +263,7 @@ Global options:
           Work as if started in DIR
 
       --home <DIR>
-          The home of takeback [default: $TAKEBACK_HOME or ~/.takeback]
+          Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
 
       --json
           Print one JSON document instead of text
@@ -304,7 +304,7 @@ Options:
 
 Global options:
   -C <DIR>            Work as if started in DIR
-      --home <DIR>    The home of takeback [default: $TAKEBACK_HOME or ~/.takeback]
+      --home <DIR>    Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
       --json          Print one JSON document instead of text
   -y, --yes           Skip the confirmation
   -v, --verbose       List all paths, however many

@@ -280,8 +280,8 @@ $ takeback undo
 Restored:
   moved
 Conflicts, not changed: edited since the turn (choose --theirs, --ours or --markers):
-  gone  (deleted by the turn, made anew since)
-  renamed  (made by the turn, changed since)
+  gone  (deleted by the turn, recreated since)
+  renamed  (created by the turn, changed since)
 Done. `takeback rollback undo` takes this back.
 [exit Some(1)]
 ",

@@ -116,6 +116,53 @@ fn staged_paths(session: &Session) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
+/// Returns session, turn, prompt, steps, counts and effects of all rows, the newest first.
+fn expected_rows() -> Value {
+    let shell = format!("before Write {OLD}/.zshrc");
+    let sed = "before Bash: sed -i s/settei/setting/ settings.py; rm .env";
+    json!([
+        [
+            "mine:s3",
+            1,
+            "written while the ledger was locked",
+            ["before Write late.txt"],
+            [1, 1, 0],
+            []
+        ],
+        ["mine:s2", 2, "my shell", [shell], [0, 0, 0], []],
+        [
+            "mine:s2",
+            1,
+            "write notes",
+            ["before Write notes.md", "before Write README.md"],
+            [2, 4, 1],
+            []
+        ],
+        [
+            "mine:s1",
+            2,
+            "clean up",
+            ["before Bash: rm -rf src; echo gone > made.txt", "before Bash: git push origin main"],
+            [3, 1, 2],
+            ["publish"]
+        ],
+        ["claude:c1", "p1", "設定の名前を変えて", [sed], [2, 1, 1], []],
+        [null, null, null, [], [0, 0, 0], []],
+        [
+            "mine:s1",
+            1,
+            "add the cart",
+            [
+                "before Write src/cart.py",
+                "before Write src/sum.py",
+                "before Bash: psql shop -c 'drop table carts'"
+            ],
+            [2, 2, 1],
+            ["database"]
+        ],
+    ])
+}
+
 #[test]
 fn the_old_history_is_listed_with_all_that_it_says() {
     let session = moved_home();
@@ -129,55 +176,7 @@ fn the_old_history_is_listed_with_all_that_it_says() {
             json!([row["session"], row["turn"], row["prompt"], steps(row), counts, kinds])
         })
         .collect();
-    let shell = format!("before Write {OLD}/.zshrc");
-    let sed = "before Bash: sed -i s/settei/setting/ settings.py; rm .env";
-    assert_eq!(
-        json!(view),
-        json!([
-            [
-                "mine:s3",
-                1,
-                "written while the ledger was locked",
-                ["before Write late.txt"],
-                [1, 1, 0],
-                []
-            ],
-            ["mine:s2", 2, "my shell", [shell], [0, 0, 0], []],
-            [
-                "mine:s2",
-                1,
-                "write notes",
-                ["before Write notes.md", "before Write README.md"],
-                [2, 4, 1],
-                []
-            ],
-            [
-                "mine:s1",
-                2,
-                "clean up",
-                [
-                    "before Bash: rm -rf src; echo gone > made.txt",
-                    "before Bash: git push origin main"
-                ],
-                [3, 1, 2],
-                ["publish"]
-            ],
-            ["claude:c1", "p1", "設定の名前を変えて", [sed], [2, 1, 1], []],
-            [null, null, null, [], [0, 0, 0], []],
-            [
-                "mine:s1",
-                1,
-                "add the cart",
-                [
-                    "before Write src/cart.py",
-                    "before Write src/sum.py",
-                    "before Bash: psql shop -c 'drop table carts'"
-                ],
-                [2, 2, 1],
-                ["database"]
-            ],
-        ]),
-    );
+    assert_eq!(json!(view), expected_rows());
     let manual = &rows[5];
     assert_eq!(manual["reason"], "改名の前");
     assert_eq!((&manual["name"], &manual["pinned"]), (&json!("before-rename"), &json!(true)));

@@ -343,6 +343,11 @@ fn history_follows_a_workspace_that_was_moved() {
     fs::rename(&old, session.base().join("new")).unwrap();
     session.takeback(&["checkpoints", "move", "../nowhere", "../new"]);
     session.takeback(&["checkpoints", "move", "../old", "../new"]);
+    // A workspace that is known only by its old path would lose its history as an orphan.
+    let known = session.json(&["checkpoints"])["workspaces"].clone();
+    let new = fs::canonicalize(session.base()).unwrap().join("new");
+    assert_eq!(known.as_array().unwrap().len(), 1, "{known}");
+    assert_eq!((&known[0]["path"], &known[0]["state"]), (&json!(new), &json!("live")));
     session.takeback(&["-C", "../new", "rollback", "2", "--files-only"]);
     session.assert(
         "

@@ -8,11 +8,12 @@ use crate::session::Session;
 
 /// Asserts that a method returns what a command prints.
 #[track_caller]
+#[allow(clippy::needless_pass_by_value, reason = "callers write it in place")]
 fn assert_same_result(
     session: &Session,
     client: &mut Client,
     method: &str,
-    params: Value,
+    params: &Value,
     words: &[&str],
 ) {
     // The background may still be at work between the two.
@@ -133,15 +134,15 @@ fn results_equal_what_the_commands_print() {
     // More paths than are shown without -v.
     session.write("sub/b", &"3\n".repeat(200));
     let client = &mut client;
-    assert_same_result(&session, client, "checkpoint.list", json!({}), &["rollback"]);
-    assert_same_result(&session, client, "status", json!({}), &["checkpoints"]);
-    assert_same_result(&session, client, "config.get", json!({}), &["config"]);
+    assert_same_result(&session, client, "checkpoint.list", &json!({}), &["rollback"]);
+    assert_same_result(&session, client, "status", &json!({}), &["checkpoints"]);
+    assert_same_result(&session, client, "config.get", &json!({}), &["config"]);
     let command = "psql -c 'drop table x' > a";
     assert_same_result(
         &session,
         client,
         "explain",
-        json!({ "command": command }),
+        &json!({ "command": command }),
         &["explain", command],
     );
     let diff = ["rollback", "diff", "good", "a"];
@@ -149,7 +150,7 @@ fn results_equal_what_the_commands_print() {
         &session,
         client,
         "checkpoint.diff",
-        json!({ "checkpoint": "good", "paths": ["a"] }),
+        &json!({ "checkpoint": "good", "paths": ["a"] }),
         &diff,
     );
     let diff = ["rollback", "diff", "2", "--full"];
@@ -157,7 +158,7 @@ fn results_equal_what_the_commands_print() {
         &session,
         client,
         "checkpoint.diff",
-        json!({ "checkpoint": 2, "full": true }),
+        &json!({ "checkpoint": 2, "full": true }),
         &diff,
     );
     let plan = |client: &mut Client, method, params| client.call(method, params)["plan"].take();
@@ -183,35 +184,29 @@ fn results_equal_what_the_commands_print() {
         &session,
         client,
         "sessions.list",
-        json!({ "limit": 1 }),
+        &json!({ "limit": 1 }),
         &["sessions", "--limit", "1"],
     );
     assert_same_result(
         &session,
         client,
         "sessions.list",
-        json!({ "workspace": "." }),
+        &json!({ "workspace": "." }),
         &["sessions"],
     );
-    assert_same_result(
-        &session,
-        client,
-        "sessions.get",
-        one.clone(),
-        &["sessions", "show", "mine:s"],
-    );
+    assert_same_result(&session, client, "sessions.get", &one, &["sessions", "show", "mine:s"]);
     let openai = ["sessions", "show", "mine:s", "--format", "openai"];
     let params = json!({ "session": "s", "format": "openai" });
-    assert_same_result(&session, client, "sessions.get", params, &openai);
+    assert_same_result(&session, client, "sessions.get", &params, &openai);
     let search = ["sessions", "search", "something", "--since", "1d", "--role", "user"];
     let params = json!({ "query": "something", "since": "1d", "roles": ["user"] });
-    assert_same_result(&session, client, "sessions.search", params, &search);
-    assert_same_result(&session, client, "sessions.tree", one, &["sessions", "tree", "s"]);
+    assert_same_result(&session, client, "sessions.search", &params, &search);
+    assert_same_result(&session, client, "sessions.tree", &one, &["sessions", "tree", "s"]);
     assert_same_result(
         &session,
         client,
         "sessions.stats",
-        json!({ "by": "day" }),
+        &json!({ "by": "day" }),
         &["sessions", "stats", "--by", "day"],
     );
     // Methods that change something cannot be repeated, so only the fields are compared.
@@ -289,12 +284,12 @@ fn settings_are_read_for_each_request() {
 
 #[test]
 fn every_method_is_documented() {
-    let spec = include_str!("../../../../SPEC.md");
+    let protocol = include_str!("../../../../docs/protocol.md");
     let session = Session::new();
     let about = Client::new(&session).call("initialize", json!({}));
     for method in about["methods"].as_array().unwrap() {
         let name = format!("`{}`", method.as_str().unwrap());
-        assert!(spec.contains(&name), "{name}");
+        assert!(protocol.contains(&name), "{name}");
     }
 }
 

@@ -407,13 +407,13 @@ $ takeback sessions unrewind 4f2a
 Restored 1 turn (2 messages), from message 4 on.
 The prompt was: now in 東京, too
 $ takeback sessions unrewind 4f2a
-! error: nothing to redo in session claude-code:4f2a9c01-aaaa
+! error: nothing to bring back in session claude-code:4f2a9c01-aaaa
 [exit Some(1)]
 $ takeback sessions rewind 4f2a --turns 5
 Rewound 2 turns (5 messages), from message 1 on.
 The prompt was: please fix chat-send in main.rs
 $ takeback sessions rewind 4f2a
-! error: nothing to undo in session claude-code:4f2a9c01-aaaa
+! error: no turn left to take back in session claude-code:4f2a9c01-aaaa
 [exit Some(1)]
 ",
     );
@@ -432,8 +432,8 @@ $ takeback sessions rewind 4f2a
     session.assert(
         "
 $ takeback sessions unrewind 4f2a
-! error: the conversation went on after the undo: session claude-code:4f2a9c01-aaaa cannot redo it
-! hint: the undone messages are kept: `takeback sessions show` shows them
+! error: session claude-code:4f2a9c01-aaaa went on since then, so its messages cannot be brought back
+! hint: `takeback sessions show` still shows them, marked as undone
 [exit Some(1)]
 ",
     );

@@ -206,6 +206,47 @@ fn a_row_is_never_wider_than_the_terminal() {
 }
 
 #[test]
+fn rows_of_sessions_and_workspaces_fit_the_terminal() {
+    let session = Session::new();
+    fs::create_dir(session.base().join(".claude")).unwrap();
+    for (name, prompt) in [
+        ("s1", "カートのテストを書いて、それから設定の名前を変えてください"),
+        ("s2", "add tests for every corner of the cart, and then rename the settings, please"),
+    ] {
+        let mut agent = Agent::new(&session, name);
+        agent.turn(prompt, name, "1");
+    }
+    let title = "カートのテストを書いて、それから設定の名前を変える";
+    session.json(&["sessions", "title", "mine:s1", title]);
+    session.json(&["sessions", "fork", "mine:s1", "--at", "1"]);
+    for columns in [32, 40, 64, 80, 160] {
+        let terminal = Terminal { columns, rows: 50, variables: &[("NO_COLOR", "1")] };
+        let commands = [
+            ("sessions", 3),
+            ("sessions tree mine:s1", 2),
+            ("sessions stats --by workspace", 2),
+            ("checkpoints", 1),
+            ("install", 1),
+        ];
+        for (arguments, rows) in commands {
+            let Some(seen) = terminal.show(&session, arguments, "") else { return };
+            let is_row = |line: &&str| arguments.starts_with("sessions") || line.starts_with("  ");
+            let lines: Vec<&str> = seen.lines().filter(is_row).collect();
+            assert_eq!(lines.len(), rows, "{arguments}: {seen}");
+            for line in lines {
+                assert!(line.width() <= columns, "{arguments}, {columns}: {line}");
+            }
+        }
+    }
+    let wide = Terminal { columns: 160, rows: 50, variables: &[("NO_COLOR", "1")] };
+    let seen = wide.show(&session, "sessions", "").unwrap();
+    assert!(
+        seen.contains(title) && seen.contains("“add tests for every corner of the cart"),
+        "{seen}"
+    );
+}
+
+#[test]
 fn only_output_longer_than_the_screen_goes_into_a_pager() {
     let session = with_long_list();
     let pager = make_pager(&session, COPY);

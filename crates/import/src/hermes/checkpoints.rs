@@ -115,7 +115,7 @@ pub struct RepositoryHistory {
 
 /// A file or directory that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ReadProblem {
     pub path: PathBuf,
     pub reason: String,

@@ -14,7 +14,9 @@ use takeback_import::hermes::{
     import_checkpoints, import_project, read_project,
 };
 use takeback_ledger::Time;
-use takeback_tree::{CaptureOptions, ForbiddenRoots, Oid, Pin, Reason, Rules, Store, Uncovered};
+use takeback_tree::{
+    CaptureOptions, CaptureRules, ForbiddenRoots, Oid, Pin, Store, Uncovered, UncoveredReason,
+};
 use takeback_undo::Record;
 
 /// The prefix of a shared store's refs.
@@ -242,7 +244,10 @@ fn records_name_what_hermes_left_out() {
     let nested = takeback_tree::RelPath::new("nested").unwrap();
     for (record, pin) in records.iter().zip(&added.pins) {
         assert_eq!(record.seq, pin.name.seq);
-        assert_eq!(record.uncovered, [Uncovered { path: nested.clone(), reason: Reason::Nested }]);
+        assert_eq!(
+            record.uncovered,
+            [Uncovered { path: nested.clone(), reason: UncoveredReason::Nested }]
+        );
         assert_eq!(record.files, Some(1));
     }
     assert_eq!(records[0].filter.rules.exclude, [".env", "*.log"]);
@@ -344,7 +349,7 @@ fn our_own_checkpoints_stay_the_newest() {
     let pin = |message: &str| {
         let workspace = fixture.store.workspace(&project, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
-        let (rules, now) = (Rules::default(), SystemTime::now());
+        let (rules, now) = (CaptureRules::default(), SystemTime::now());
         let options = CaptureOptions { rules: &rules, named: &[], now };
         let capture = lock.capture(&options).unwrap();
         lock.pin(capture.tree, now, message).unwrap();

@@ -1,4 +1,4 @@
-//! Git makes the repositories that are taken over, and judges what comes of it.
+//! Git makes the repositories that are adopted, and checks the result.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,9 +7,14 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
+use super::pins::PinNumbers;
 use super::*;
 use crate::git::ForeignError;
+use crate::lock::{read_seq, write_seq};
+use crate::object::Commit;
+use crate::pins::{PinName, WorkspaceId};
 use crate::testing::{Bench, Ending, Files, child, file, harm, kill_at, text};
 
 /// A repository beside a store, with a work tree.
@@ -63,7 +68,7 @@ impl Repository {
         fs::write(path, content).unwrap();
     }
 
-    /// Commits everything; returns the tree.
+    /// Commits everything and returns the tree.
     fn commit(&self, message: &str) -> Oid {
         self.git(&["add", "-A"]);
         self.git(&["commit", "-q", "--allow-empty", "-m", message]);
@@ -96,26 +101,27 @@ impl Repository {
     }
 }
 
-/// Takes trees over as the oldest history of a workspace; returns what was made of each.
-fn bring_in(bench: &Bench, foreign: &ForeignRepository, trees: &[Oid]) -> Vec<Adopted> {
+/// Adopts trees as the oldest history of a workspace.
+fn adopt_trees(bench: &Bench, foreign: &ForeignRepository, trees: &[Oid]) -> Vec<Adopted> {
     let mut adoption = bench.store.adopt().unwrap();
     let taken: Vec<Adopted> =
-        trees.iter().map(|tree| adoption.take(foreign, *tree).unwrap()).collect();
+        trees.iter().map(|tree| adoption.take_tree(foreign, *tree).unwrap()).collect();
     let lock = adoption.lock(Path::new("/gone/project")).unwrap();
-    let late: Vec<Late> =
-        taken.iter().map(|taken| Late { after: 0, tree: taken.tree, time: 5 }).collect();
-    lock.finish(&late, SystemTime::now(), &mut |index, seq| format!("{index} is {seq}\n")).unwrap();
+    let older: Vec<OlderPin> =
+        taken.iter().map(|taken| OlderPin { after: 0, tree: taken.tree, time: 5 }).collect();
+    lock.finish(&older, SystemTime::now(), &mut |index, seq| format!("{index} is {seq}\n"))
+        .unwrap();
     taken
 }
 
-/// What git lists in a tree, without links to other repositories.
+/// Parses git's listing of a tree, without links to other repositories.
 fn listing(text: &[u8]) -> Vec<Vec<u8>> {
     let lines = text.split(|byte| *byte == 0).filter(|line| !line.starts_with(b"160000"));
     lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// Git sees the same files in both.
-fn assert_same(bench: &Bench, repository: &Repository, trees: &[Oid], taken: &[Adopted]) {
+/// Checks that git sees the same files in both repositories.
+fn assert_same_files(bench: &Bench, repository: &Repository, trees: &[Oid], taken: &[Adopted]) {
     bench.fsck();
     assert_eq!(trees.len(), taken.len());
     for (tree, taken) in trees.iter().zip(taken) {
@@ -126,11 +132,11 @@ fn assert_same(bench: &Bench, repository: &Repository, trees: &[Oid], taken: &[A
     }
 }
 
-fn uncovered(path: &str, reason: Reason) -> Uncovered {
+fn uncovered(path: &str, reason: UncoveredReason) -> Uncovered {
     Uncovered { path: RelPath::new(path).unwrap(), reason }
 }
 
-/// The messages of a workspace's pins, oldest first, with their numbers.
+/// Lists the messages of a workspace's pins, oldest first, with their numbers.
 fn messages(store: &Store, workspace: &WorkspaceId) -> Vec<(u64, String)> {
     let names = store.pin_names(workspace).unwrap();
     let pins = names.iter().map(|name| store.pin(name).unwrap().unwrap());
@@ -138,7 +144,7 @@ fn messages(store: &Store, workspace: &WorkspaceId) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn every_kind_of_entry() {
+fn every_kind_of_entry_is_adopted() {
     let bench = Bench::new();
     let repository = Repository::new(&bench);
     let mut trees = vec![repository.commit("nothing yet")];
@@ -159,10 +165,10 @@ fn every_kind_of_entry() {
     fs::remove_dir_all(repository.directory.join("a")).unwrap();
     trees.push(repository.commit("deleted"));
 
-    let taken = bring_in(&bench, &repository.open(), &trees);
-    assert_same(&bench, &repository, &trees, &taken);
+    let taken = adopt_trees(&bench, &repository.open(), &trees);
+    assert_same_files(&bench, &repository, &trees, &taken);
     assert_eq!(taken[0], Adopted { tree: Oid::EMPTY_TREE, files: 0, uncovered: vec![] });
-    assert_eq!(taken[2].uncovered, [uncovered("a/nested", Reason::Nested)]);
+    assert_eq!(taken[2].uncovered, [uncovered("a/nested", UncoveredReason::Nested)]);
     assert!(taken[1].uncovered.is_empty() && taken[3].uncovered.is_empty());
     let root = bench.store.tree(&taken[1].tree).unwrap();
     assert_eq!(root.iter().find(|entry| entry.name == b"a").unwrap().mode, Mode(0o40755));
@@ -175,11 +181,11 @@ fn every_kind_of_entry() {
     let report = bench.store.verify(&|_, _| {}).unwrap();
     assert!(report.is_whole(), "{report:?}");
     bench.store.gc().unwrap();
-    assert_same(&bench, &repository, &trees, &taken);
+    assert_same_files(&bench, &repository, &trees, &taken);
 }
 
 #[test]
-fn packs_deltas_packed_refs_and_alternates() {
+fn packs_deltas_packed_refs_and_alternates_are_read() {
     let bench = Bench::new();
     let repository = Repository::new(&bench);
     let mut trees = Vec::new();
@@ -221,20 +227,20 @@ fn packs_deltas_packed_refs_and_alternates() {
         Some(repository.git(&["rev-parse", "HEAD"]).parse().unwrap())
     );
 
-    let taken = bring_in(&bench, &foreign, &trees);
-    assert_same(&bench, &borrower, &trees, &taken);
+    let taken = adopt_trees(&bench, &foreign, &trees);
+    assert_same_files(&bench, &borrower, &trees, &taken);
     let packs = bench.listing();
-    bring_in(&bench, &foreign, &[]);
+    adopt_trees(&bench, &foreign, &[]);
     let mut adoption = bench.store.adopt().unwrap();
-    trees.iter().for_each(|tree| drop(adoption.take(&foreign, *tree).unwrap()));
+    trees.iter().for_each(|tree| drop(adoption.take_tree(&foreign, *tree).unwrap()));
     drop(adoption.lock(Path::new("/gone/project")).unwrap());
     assert_eq!(bench.listing(), packs, "what is here is not written again");
 }
 
-/// The one pack of a repository.
+/// Returns the name of the only pack of a repository.
 fn pack(repository: &Repository) -> String {
     let directory = repository.directory.join(".git/objects/pack");
-    let name = crate::store::names(&directory).pop().unwrap();
+    let name = crate::packs::list_pack_names(&directory).pop().unwrap();
     directory.join(name).with_extension("idx").to_str().unwrap().to_owned()
 }
 
@@ -263,7 +269,7 @@ fn a_missing_or_damaged_object_costs_only_what_needs_it() {
 
     let foreign = repository.open();
     let mut adoption = bench.store.adopt().unwrap();
-    let taken: Vec<_> = trees.iter().map(|tree| adoption.take(&foreign, *tree)).collect();
+    let taken: Vec<_> = trees.iter().map(|tree| adoption.take_tree(&foreign, *tree)).collect();
     let missing = |index: usize| {
         matches!(&taken[index], Err(AdoptError::Foreign(ForeignObjectError::Missing(_))))
     };
@@ -274,15 +280,15 @@ fn a_missing_or_damaged_object_costs_only_what_needs_it() {
     let (trees, taken): (Vec<Oid>, Vec<Adopted>) =
         trees.iter().zip(taken).filter_map(|(tree, taken)| Some((*tree, taken.ok()?))).unzip();
     let lock = adoption.lock(Path::new("/gone/project")).unwrap();
-    let late: Vec<Late> =
-        taken.iter().map(|taken| Late { after: 0, tree: taken.tree, time: -1 }).collect();
-    let pins = lock.finish(&late, SystemTime::now(), &mut |_, _| "x".into()).unwrap();
+    let older: Vec<OlderPin> =
+        taken.iter().map(|taken| OlderPin { after: 0, tree: taken.tree, time: -1 }).collect();
+    let pins = lock.finish(&older, SystemTime::now(), &mut |_, _| "x".into()).unwrap();
     assert_eq!((pins.len(), trees.len()), (2, 2));
-    assert_same(&bench, &repository, &trees, &taken);
+    assert_same_files(&bench, &repository, &trees, &taken);
 }
 
 #[test]
-fn what_our_trees_cannot_hold_is_left_out_and_told() {
+fn entries_that_the_store_cannot_hold_are_left_out_and_reported() {
     let bench = Bench::new();
     let repository = Repository::new(&bench);
     let blob = repository.blob(b"content");
@@ -308,7 +314,7 @@ fn what_our_trees_cannot_hold_is_left_out_and_told() {
         ("160000", b"nested", Oid([7; 20])),
         ("100644", &[b'n'; 300], blob),
     ]);
-    let taken = bring_in(&bench, &repository.open(), &[tree]).pop().unwrap();
+    let taken = adopt_trees(&bench, &repository.open(), &[tree]).pop().unwrap();
     bench.fsck();
     let pin = PinName { workspace: bench.store.workspace_id(Path::new("/gone/project")), seq: 1 };
     let content = |permissions| (Mode::file(permissions), b"content".to_vec());
@@ -318,15 +324,15 @@ fn what_our_trees_cannot_hold_is_left_out_and_told() {
     assert_eq!(bench.files(&pin), files);
     assert_eq!(taken.files, 3);
     let told = [
-        uncovered("", Reason::Excluded),
-        uncovered(".git", Reason::Excluded),
-        uncovered("d", Reason::Special),
-        uncovered("device", Reason::Special),
-        uncovered("e/.git", Reason::Excluded),
-        uncovered("e/b", Reason::Special),
-        uncovered("e/large", Reason::TooLarge { size: 600_000_000 }),
-        uncovered("nested", Reason::Nested),
-        uncovered(&"n".repeat(300), Reason::Excluded),
+        uncovered("", UncoveredReason::Excluded),
+        uncovered(".git", UncoveredReason::Excluded),
+        uncovered("d", UncoveredReason::Special),
+        uncovered("device", UncoveredReason::Special),
+        uncovered("e/.git", UncoveredReason::Excluded),
+        uncovered("e/b", UncoveredReason::Special),
+        uncovered("e/large", UncoveredReason::TooLarge { size: 600_000_000 }),
+        uncovered("nested", UncoveredReason::Nested),
+        uncovered(&"n".repeat(300), UncoveredReason::Excluded),
     ];
     let mut told = told.to_vec();
     told.sort_by(|a, b| a.path.cmp(&b.path));
@@ -334,25 +340,25 @@ fn what_our_trees_cannot_hold_is_left_out_and_told() {
 }
 
 #[test]
-fn a_tree_as_deep_as_no_stack() {
+fn a_very_deep_tree_is_adopted() {
     let bench = Bench::new();
     let repository = Repository::new(&bench);
     let mut tree = repository.odd_tree(&[("100644", b"file", repository.blob(b"deep"))]);
     for _ in 0..5000 {
         let content = [b"40000 d\0", &tree.0[..]].concat();
-        tree = Oid::of(Kind::Tree, &content);
+        tree = Oid::of(ObjectKind::Tree, &content);
         let mut object = Vec::new();
         crate::pack::deflate(&[&b"tree 28\0"[..], &content].concat(), &mut object);
         let path = repository.loose(&tree);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, object).unwrap();
     }
-    let taken = bring_in(&bench, &repository.open(), &[tree]);
+    let taken = adopt_trees(&bench, &repository.open(), &[tree]);
     assert_eq!(taken[0].files, 1);
 }
 
 #[test]
-fn formats_that_cannot_be_read_are_told() {
+fn formats_that_cannot_be_read_are_refused() {
     let bench = Bench::new();
     let at = |name: &str| bench.store.directory().with_file_name(name);
     let beside = Repository { directory: bench.store.directory().parent().unwrap().to_owned() };
@@ -372,13 +378,13 @@ fn formats_that_cannot_be_read_are_told() {
 }
 
 #[test]
-fn numbers_leave_alone_what_they_can() {
-    let late = |after: &[u64]| -> Vec<Late> {
-        after.iter().map(|after| Late { after: *after, tree: Oid::ZERO, time: 0 }).collect()
+fn existing_numbers_change_only_where_they_must() {
+    let older = |after: &[u64]| -> Vec<OlderPin> {
+        after.iter().map(|after| OlderPin { after: *after, tree: Oid::ZERO, time: 0 }).collect()
     };
     let check = |existing: &[u64], after: &[u64], new: &[u64], moved: &[u64]| {
-        let numbers = Numbers::assign(existing, &late(after));
-        assert_eq!(numbers.late, new);
+        let numbers = PinNumbers::assign(existing, &older(after));
+        assert_eq!(numbers.older, new);
         let moves: Vec<(u64, u64)> = existing.iter().copied().zip(moved.iter().copied()).collect();
         assert_eq!(numbers.moves, moves);
     };
@@ -390,8 +396,8 @@ fn numbers_leave_alone_what_they_can() {
     check(&[5], &[0, 0], &[1, 2], &[5]);
 }
 
-/// Takes over what is not there yet, as whoever imports does: by what the messages say.
-fn complete(store: &Store) {
+/// Adopts the states that are missing, as an import does: it knows them by their messages.
+fn adopt_missing_states(store: &Store) {
     let foreign = ForeignRepository::open(&store.directory().with_file_name("foreign")).unwrap();
     let mut trees = Vec::new();
     let mut next = foreign.head().unwrap();
@@ -401,39 +407,39 @@ fn complete(store: &Store) {
     }
     let mut adoption = store.adopt().unwrap();
     let taken: Vec<Adopted> =
-        trees.iter().map(|tree| adoption.take(&foreign, *tree).unwrap()).collect();
+        trees.iter().map(|tree| adoption.take_tree(&foreign, *tree).unwrap()).collect();
     let lock = adoption.lock(Path::new("/gone/project")).unwrap();
     let pins = lock.pins().unwrap();
-    let (mut late, mut which, mut after) = (Vec::new(), Vec::new(), 0);
+    let (mut older, mut which, mut after) = (Vec::new(), Vec::new(), 0);
     for (index, taken) in taken.iter().enumerate() {
         let message = format!("imported {index}");
         match pins.iter().find(|pin| pin.message == message) {
             Some(pin) => after = pin.name.seq,
             None => {
-                late.push(Late { after, tree: taken.tree, time: 1 });
+                older.push(OlderPin { after, tree: taken.tree, time: 1 });
                 which.push(message);
             }
         }
     }
-    lock.finish(&late, SystemTime::now(), &mut |index, _| which[index].clone()).unwrap();
+    lock.finish(&older, SystemTime::now(), &mut |index, _| which[index].clone()).unwrap();
 }
 
-/// Pins some states under a path that need not be there.
+/// Pins some states under a path that need not exist.
 fn pin_states(store: &Store, path: &Path, messages: &[&str]) {
     let mut adoption = store.adopt().unwrap();
     let foreign = ForeignRepository::open(&store.directory().with_file_name("foreign")).unwrap();
-    let taken = adoption.take(&foreign, Oid::EMPTY_TREE).unwrap();
+    let taken = adoption.take_tree(&foreign, Oid::EMPTY_TREE).unwrap();
     let lock = adoption.lock(path).unwrap();
     let last = lock.pins().unwrap().last().map_or(0, |pin| pin.name.seq);
-    let late = vec![Late { after: last, tree: taken.tree, time: 9 }; messages.len()];
-    lock.finish(&late, SystemTime::now(), &mut |index, _| messages[index].to_owned()).unwrap();
+    let older = vec![OlderPin { after: last, tree: taken.tree, time: 9 }; messages.len()];
+    lock.finish(&older, SystemTime::now(), &mut |index, _| messages[index].to_owned()).unwrap();
 }
 
-const KILL_TEST: &str = "adopt::tests::killed_anywhere_it_is_completed_by_the_next";
+const KILL_TEST: &str = "adopt::tests::an_adoption_killed_anywhere_is_completed_by_the_next";
 
 #[test]
-fn killed_anywhere_it_is_completed_by_the_next() {
-    if child(complete) {
+fn an_adoption_killed_anywhere_is_completed_by_the_next() {
+    if child(adopt_missing_states) {
         return;
     }
     let project = Path::new("/gone/project");
@@ -452,10 +458,10 @@ fn killed_anywhere_it_is_completed_by_the_next() {
         let own: Vec<&str> =
             seen.iter().map(|(_, said)| &**said).filter(|said| said.starts_with("own")).collect();
         assert_eq!(own, ["own 0", "own 1"], "killed at {nth}: {seen:?}");
-        // What is captured before it is completed is the newest.
+        // A state that is captured before the adoption is completed is the newest.
         pin_newest(&bench.store, project);
-        complete(&bench.store);
-        complete(&bench.store);
+        adopt_missing_states(&bench.store);
+        adopt_missing_states(&bench.store);
         bench.fsck();
         let seen = messages(&bench.store, &workspace);
         let order: Vec<&str> = seen.iter().map(|(_, said)| &**said).collect();
@@ -468,18 +474,18 @@ fn killed_anywhere_it_is_completed_by_the_next() {
     }
 }
 
-/// Pins as a capture does: with the next number.
+/// Pins a state with the next number, as a capture does.
 fn pin_newest(store: &Store, project: &Path) {
     let workspace = store.workspace_id(project);
     let _lock = store.lock_directory(&workspace).unwrap();
     let directory = store.workspace_directory(&workspace);
-    let _store_lock = store.share().unwrap();
+    let _store_lock = store.lock_shared().unwrap();
     let last = store.pin_names(&workspace).unwrap().last().map_or(0, |name| name.seq);
     let seq = read_seq(&directory.join("seq")).max(last + 1);
-    let writer = store.writer();
+    let writer = store.new_pack();
     let commit = Commit { tree: Oid::EMPTY_TREE, parent: None, time: 3, message: "own 2".into() };
     let commit = commit.encode();
-    let id = crate::testing::put(store, &writer, Kind::Commit, &commit);
+    let id = crate::testing::put(store, &writer, ObjectKind::Commit, &commit);
     writer.seal(&store.pack_directory()).unwrap();
     store.place_ref(&PinName { workspace, seq }, store.write_ref(id).unwrap()).unwrap();
     write_seq(&directory.join("seq"), seq + 1).unwrap();
@@ -498,7 +504,7 @@ fn a_captured_workspace_gets_older_history() {
         fs::write(root.join("file"), content).unwrap();
         let workspace = bench.store.workspace(&root, &Default::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
-        let rules = crate::rules::Rules::default();
+        let rules = crate::rules::CaptureRules::default();
         let now = SystemTime::now();
         let options = crate::capture::CaptureOptions { rules: &rules, named: &[], now };
         let capture = lock.capture(&options).unwrap();
@@ -508,15 +514,15 @@ fn a_captured_workspace_gets_older_history() {
     pin("2", "own 0");
     pin("3", "own 1");
     let mut adoption = bench.store.adopt().unwrap();
-    let taken = adoption.take(&repository.open(), tree).unwrap();
+    let taken = adoption.take_tree(&repository.open(), tree).unwrap();
     let lock = adoption.lock(&root).unwrap();
-    let late = [Late { after: 0, tree: taken.tree, time: 1 }];
-    let refused = lock.finish(&late, SystemTime::now(), &mut |_, _| "with \0".into());
+    let older = [OlderPin { after: 0, tree: taken.tree, time: 1 }];
+    let refused = lock.finish(&older, SystemTime::now(), &mut |_, _| "with \0".into());
     assert!(matches!(refused, Err(PinError::Message)));
     let mut adoption = bench.store.adopt().unwrap();
-    adoption.take(&repository.open(), tree).unwrap();
+    adoption.take_tree(&repository.open(), tree).unwrap();
     let lock = adoption.lock(&root).unwrap();
-    let pins = lock.finish(&late, SystemTime::now(), &mut |_, _| "old".into()).unwrap();
+    let pins = lock.finish(&older, SystemTime::now(), &mut |_, _| "old".into()).unwrap();
     assert_eq!(pins[0].name.seq, 1);
     pin("4", "own 2");
     let workspace = bench.store.workspace_id(&root);

@@ -1,46 +1,48 @@
-//! The decision about each path: captured, entered, or left alone, and why.
+//! The decision about each path: captured, entered, or left out, and why.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use crate::beneath::Stat;
-use crate::capture::cache::{Cause, Class, Reach};
-use crate::capture::{CaptureOptions, Context};
+use crate::capture::cache::{Cause, FileClass, Reach};
+use crate::capture::{CaptureContext, CaptureOptions};
 use crate::git::index::TrackedPaths;
 use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, is_within, split};
-use crate::rules::{Matcher, Rules, Scope, Verdict};
+use crate::rules::{CaptureRules, Matcher, Scope, Verdict};
 
-/// Everything that coverage depends on besides the `.gitignore` files.
+/// Everything besides the `.gitignore` files that decides what a capture covers.
 pub(crate) struct Coverage {
-    pub(crate) rules: Rules,
+    pub(crate) rules: CaptureRules,
     pub(crate) matcher: Matcher,
-    /// Paths that the caller names, sorted.
+    /// The paths that the caller names, sorted.
     named: Vec<RelPath>,
     /// Takeback's own directory, if it is inside the workspace.
     own: Option<RelPath>,
-    /// The one file in the root that is captured, whatever the rules say.
+    /// The single file of the workspace, which is captured regardless of the rules.
     only: Option<Vec<u8>>,
     index: Option<PathBuf>,
     tracked: OnceLock<TrackedPaths>,
 }
 
-/// What becomes of a file or directory.
+/// The decision about a file or directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
     /// A file is captured, if it is not larger than its class allows.
-    Capture(Class),
-    /// A directory is entered. If that is against the rules, the cause says which.
+    Capture(FileClass),
+    /// A directory is entered. If the rules exclude it, the cause says why.
     Enter(Reach, Cause),
+    /// A file or directory is left out and reported as uncovered.
     Leave(Cause),
-    /// Not captured and not worth a word: git's own data, or inside something that was left.
+    /// A file or directory is left out without a report: git's own data, or something inside a
+    /// directory that is reported itself.
     Pass,
 }
 
 impl Coverage {
     pub(crate) fn new(
         options: &CaptureOptions<'_>,
-        context: &Context<'_>,
+        context: &CaptureContext<'_>,
         index: Option<PathBuf>,
     ) -> Coverage {
         let named = options.named.iter().filter(|path| !path.is_root());
@@ -57,17 +59,17 @@ impl Coverage {
         }
     }
 
-    pub(crate) fn names_any(&self) -> bool {
+    pub(crate) fn has_named_paths(&self) -> bool {
         !self.named.is_empty()
     }
 
-    /// The paths that git tracks here; read when first asked for.
+    /// The paths that git tracks in the workspace, read on first use.
     pub(crate) fn tracked(&self) -> &TrackedPaths {
         self.tracked
             .get_or_init(|| self.index.as_deref().map(TrackedPaths::read).unwrap_or_default())
     }
 
-    /// Whether the caller names this path or a directory it is in.
+    /// True if the caller names this path or a directory that it is in.
     pub(crate) fn is_named(&self, path: &[u8]) -> bool {
         let is_named =
             |path: &[u8]| self.named.binary_search_by(|named| named.as_bytes().cmp(path)).is_ok();
@@ -76,9 +78,9 @@ impl Coverage {
             && (is_named(path) || ends.into_iter().any(|end| is_named(&path[..end])))
     }
 
-    /// Whether the caller names this path or something below it.
-    pub(crate) fn names_under(&self, path: &[u8]) -> bool {
-        // What is below comes after the path, but not at once: `a!` stands before `a/b`.
+    /// True if the caller names this path or something below it.
+    pub(crate) fn has_named_under(&self, path: &[u8]) -> bool {
+        // Paths below this one sort behind it, but not directly: `a!` stands before `a/b`.
         let below = [path, b"/"].concat();
         let at = |path: &[u8]| self.named.partition_point(|named| named.as_bytes() < path);
         let begins =
@@ -86,7 +88,7 @@ impl Coverage {
         !self.named.is_empty() && (begins(at(path)) || begins(at(&below)))
     }
 
-    /// What becomes of `path`, which is in a directory of this reach and scope.
+    /// Decides about `path`, which is in a directory of this reach and scope.
     pub(crate) fn decide(
         &self,
         reach: Reach,
@@ -100,7 +102,7 @@ impl Coverage {
         }
         if let Some(only) = &self.only {
             let is_it = path == only && (stat.is_file() || stat.is_symlink());
-            return if is_it { Decision::Capture(Class::Named) } else { Decision::Pass };
+            return if is_it { Decision::Capture(FileClass::Named) } else { Decision::Pass };
         }
         if self.own.as_ref().is_some_and(|own| own.as_bytes() == path) {
             return Decision::Leave(Cause::Excluded);
@@ -113,9 +115,9 @@ impl Coverage {
             };
         }
         let verdict = match reach {
-            Reach::Normal => self.matcher.verdict(scope, path, is_directory),
+            Reach::Normal => self.matcher.judge(scope, path, is_directory),
             Reach::Included | Reach::Named => Verdict::Include,
-            Reach::Partial => match self.matcher.verdict(scope, path, is_directory) {
+            Reach::Partial => match self.matcher.judge(scope, path, is_directory) {
                 Verdict::Include => Verdict::Include,
                 _ => Verdict::Exclude,
             },
@@ -129,54 +131,56 @@ impl Coverage {
 
     fn decide_directory(&self, reach: Reach, path: &[u8], verdict: Verdict) -> Decision {
         if reach == Reach::Named || self.is_named(path) {
-            return Decision::Enter(Reach::Named, cause(verdict));
+            return Decision::Enter(Reach::Named, cause_of(verdict));
         }
         match verdict {
             Verdict::Capture => Decision::Enter(Reach::Normal, Cause::None),
             Verdict::Include => Decision::Enter(Reach::Included, Cause::None),
             Verdict::Ignore | Verdict::Exclude => {
-                let leads_somewhere = self.names_under(path)
-                    || self.matcher.includes_under(path)
+                let leads_somewhere = self.has_named_under(path)
+                    || self.matcher.has_include_under(path)
                     || self.tracked().has_any_under(path);
                 match (leads_somewhere, reach) {
-                    (true, _) => Decision::Enter(Reach::Partial, cause(verdict)),
+                    (true, _) => Decision::Enter(Reach::Partial, cause_of(verdict)),
                     (false, Reach::Partial) => Decision::Pass,
-                    (false, _) => Decision::Leave(cause(verdict)),
+                    (false, _) => Decision::Leave(cause_of(verdict)),
                 }
             }
         }
     }
 
     fn decide_file(&self, reach: Reach, path: &[u8], verdict: Verdict) -> Decision {
-        let private = || self.rules.skip_private && self.matcher.is_private(path);
+        let is_skipped = || self.rules.skip_private && self.matcher.is_private(path);
         match verdict {
-            // Secrets that the user wants left out stay out, whoever names them.
-            Verdict::Ignore if private() && !self.tracked().contains(path) => {
+            // Secrets that the user wants left out stay out even if a tool call names them.
+            Verdict::Ignore if is_skipped() && !self.tracked().contains(path) => {
                 Decision::Leave(Cause::Private)
             }
-            _ if reach == Reach::Named || self.is_named(path) => Decision::Capture(Class::Named),
-            Verdict::Capture | Verdict::Include => Decision::Capture(Class::Plain),
-            _ if self.tracked().contains(path) => Decision::Capture(Class::Tracked),
-            Verdict::Ignore => Decision::Capture(Class::Guarded),
+            _ if reach == Reach::Named || self.is_named(path) => {
+                Decision::Capture(FileClass::Named)
+            }
+            Verdict::Capture | Verdict::Include => Decision::Capture(FileClass::Plain),
+            _ if self.tracked().contains(path) => Decision::Capture(FileClass::Tracked),
+            Verdict::Ignore => Decision::Capture(FileClass::Guarded),
             Verdict::Exclude if reach == Reach::Partial => Decision::Pass,
             Verdict::Exclude => Decision::Leave(Cause::Excluded),
         }
     }
 
-    /// The largest file of this class that is captured.
-    pub(crate) fn limit(&self, class: Class, path: &[u8]) -> u64 {
+    /// Returns the largest size of a file of this class that is captured.
+    pub(crate) fn size_limit(&self, class: FileClass, path: &[u8]) -> u64 {
         let limit = match class {
-            Class::Plain => self.rules.max_file_size,
-            // A `.gitignore` belongs to the filter that a restore needs, whatever ignores it.
-            Class::Guarded if split(path).1 == b".gitignore" => self.rules.max_file_size,
-            Class::Guarded => self.rules.max_guarded_size,
-            Class::Tracked | Class::Named => MAX_OBJECT,
+            FileClass::Plain => self.rules.max_file_size,
+            // A restore needs every `.gitignore` to decide what is guarded, even an ignored one.
+            FileClass::Guarded if split(path).1 == b".gitignore" => self.rules.max_file_size,
+            FileClass::Guarded => self.rules.max_guarded_size,
+            FileClass::Tracked | FileClass::Named => MAX_OBJECT,
         };
         limit.min(MAX_OBJECT)
     }
 }
 
-fn cause(verdict: Verdict) -> Cause {
+fn cause_of(verdict: Verdict) -> Cause {
     match verdict {
         Verdict::Capture | Verdict::Include => Cause::None,
         Verdict::Ignore => Cause::Ignored,

@@ -1,25 +1,26 @@
-//! Where captured objects go: into one pack, unless the store has them.
+//! The destination of captured objects: one pack, for those that the store does not have yet.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::capture::{CaptureError, Context};
-use crate::object::Kind;
+use crate::capture::{CaptureContext, CaptureError};
+use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::pack::write::PackWriter;
-use crate::store::Packs;
+use crate::packs::Packs;
 
-pub(crate) struct Sink<'a> {
+/// Collects the objects of a capture, from many threads.
+pub(crate) struct ObjectSink<'a> {
     packs: Arc<Packs>,
     writer: &'a PackWriter,
     has_failed: AtomicBool,
     failure: Mutex<Option<io::Error>>,
 }
 
-impl<'a> Sink<'a> {
-    pub(crate) fn new(context: &Context<'a>) -> Sink<'a> {
-        Sink {
+impl<'a> ObjectSink<'a> {
+    pub(crate) fn new(context: &CaptureContext<'a>) -> ObjectSink<'a> {
+        ObjectSink {
             packs: context.store.packs(),
             writer: context.writer,
             has_failed: AtomicBool::new(false),
@@ -28,14 +29,14 @@ impl<'a> Sink<'a> {
     }
 
     /// Adds an object and returns its id.
-    pub(crate) fn add(&self, kind: Kind, content: &[u8]) -> Oid {
+    pub(crate) fn add_object(&self, kind: ObjectKind, content: &[u8]) -> Oid {
         let oid = Oid::of(kind, content);
-        self.add_as(oid, kind, content);
+        self.add_known_object(oid, kind, content);
         oid
     }
 
     /// Adds an object whose id is known.
-    pub(crate) fn add_as(&self, oid: Oid, kind: Kind, content: &[u8]) {
+    pub(crate) fn add_known_object(&self, oid: Oid, kind: ObjectKind, content: &[u8]) {
         if self.writer.contains(&oid) || self.packs.contains(&oid) {
             return;
         }
@@ -46,13 +47,13 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Whether there is no point in going on: the store does not take what it is given.
+    /// True if an object could not be written, so that there is no point in going on.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Whether everything was taken.
-    pub(crate) fn check(&self, context: &Context<'_>) -> Result<(), CaptureError> {
+    /// Returns the first error of all additions.
+    pub(crate) fn check_written(&self, context: &CaptureContext<'_>) -> Result<(), CaptureError> {
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(source) => {
                 Err(CaptureError::Write { path: context.store.directory().to_owned(), source })

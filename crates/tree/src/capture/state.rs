@@ -1,224 +1,230 @@
-//! The state of a workspace after a scan: what was known, what was found, and their trees.
+//! The state of a workspace after a scan, assembled from the known state and the results, and its
+//! trees.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 
 use rayon::prelude::*;
 
+use super::cache::{CacheHead, CachedDirectory, CachedEntry, Cause, EntryKind, Reach, StatCache};
+use super::check::DirectoryTask;
+use super::known::KnownState;
+use super::scan::{
+    ContentSource, DirectoryListing, ListedChild, ScanResults, ScannedDirectory,
+    list_known_children, mark_unreadable,
+};
+use super::sink::ObjectSink;
+use super::{CaptureContext, CaptureError, Unsaved};
 use crate::beneath::Stat;
-use crate::capture::cache::{Cache, Cause, Directory, Entry, Head, Kind, Reach};
-use crate::capture::scan::{Below, Child, Finding, Findings, Known, Listing, Outcome, unreadable};
-use crate::capture::sink::Sink;
-use crate::capture::{CaptureError, Context, Unsaved};
 use crate::object::{self, TreeEntry};
 use crate::oid::Oid;
 use crate::path::join;
 
-/// Fewer trees than this are made without other threads.
-const ALONE: usize = 64;
+/// The number of trees of one depth below which all are made in one thread.
+const MIN_TREES_FOR_THREADS: usize = 64;
 
 /// A state whose changed directories still need their trees.
-pub(crate) struct Assembled {
-    pub(crate) known: Known,
-    /// For each directory: whether its content is new.
+pub(crate) struct AssembledState {
+    pub(crate) known: KnownState,
+    /// True for each directory that has new content.
     pub(crate) changed: Vec<bool>,
     pub(crate) unsaved: Unsaved,
 }
 
-/// Adds to the findings that these directories, and all below a changed `.gitignore`, are listed.
-pub(crate) fn add_listings(known: &Known, findings: &mut Vec<Finding>, numbers: &[u32]) {
-    if numbers.is_empty() && !findings.iter().any(|finding| finding.rules_changed) {
+/// Adds tasks to list these directories and all directories below a changed `.gitignore`.
+pub(crate) fn add_listings(known: &KnownState, tasks: &mut Vec<DirectoryTask>, numbers: &[u32]) {
+    if numbers.is_empty() && !tasks.iter().any(|task| task.rules_changed) {
         return;
     }
-    let mut by_number: HashMap<u32, Finding> =
-        findings.drain(..).map(|finding| (finding.number, finding)).collect();
-    let listed = |number| Finding { number, list: true, rules_changed: false, changed: Vec::new() };
+    let mut by_number: HashMap<u32, DirectoryTask> =
+        tasks.drain(..).map(|task| (task.number, task)).collect();
+    let list = |number| DirectoryTask::list(number, false);
     for number in numbers {
-        by_number.entry(*number).or_insert_with(|| listed(*number)).list = true;
+        by_number.entry(*number).or_insert_with(|| list(*number)).list = true;
     }
     for number in 1..known.directories.len() as u32 {
         let parent = known.directories[number as usize].parent;
-        if by_number.get(&parent).is_some_and(|finding| finding.rules_changed) {
-            let finding = by_number.entry(number).or_insert_with(|| listed(number));
-            (finding.list, finding.rules_changed) = (true, true);
+        if by_number.get(&parent).is_some_and(|task| task.rules_changed) {
+            let task = by_number.entry(number).or_insert_with(|| list(number));
+            (task.list, task.rules_changed) = (true, true);
         }
     }
-    findings.extend(by_number.into_values());
+    tasks.extend(by_number.into_values());
 }
 
-/// After packs were deleted: what is known of files whose objects are gone is worth nothing.
-/// Returns whether anything is gone.
-pub(crate) fn distrust_missing(cache: &mut Cache, context: &Context<'_>) -> bool {
+/// Makes the next check read all files again whose objects are gone, because packs were deleted.
+/// Returns true if any object is gone.
+pub(crate) fn distrust_missing_objects(
+    cache: &mut StatCache,
+    context: &CaptureContext<'_>,
+) -> bool {
     let packs = context.store.packs();
-    let mut missing = false;
-    for entry in cache.entries.iter_mut().filter(|entry| entry.kind != Kind::Uncovered) {
+    let mut is_any_missing = false;
+    for entry in cache.entries.iter_mut().filter(|entry| entry.kind != EntryKind::Uncovered) {
         if entry.oid == Oid::EMPTY_TREE || packs.contains(&entry.oid) {
             continue;
         }
-        missing = true;
-        if entry.kind != Kind::Directory {
+        is_any_missing = true;
+        if entry.kind != EntryKind::Directory {
             entry.stat = Stat { mode: entry.stat.mode, ..Stat::default() };
         }
     }
-    missing
+    is_any_missing
 }
 
-/// Whether no name came or went, so that what was found can take the place of what was known.
-pub(crate) fn is_in_place(known: &Known, found: &Findings) -> bool {
-    let in_place = |(number, outcome): (&u32, &Outcome)| match outcome {
-        Outcome::Listed(listing) => has_same_names(known, known.entry(*number), listing),
+/// True if no name came or went, so that the results can replace known entries in place.
+pub(crate) fn has_same_names(known: &KnownState, results: &ScanResults) -> bool {
+    let is_same = |(number, scanned): (&u32, &ScannedDirectory)| match scanned {
+        ScannedDirectory::Listed(listing) => {
+            lists_same_names(known, known.directory_entry(*number), listing)
+        }
         _ => false,
     };
-    found.new.is_empty() && found.known.iter().all(in_place)
+    results.new.is_empty() && results.known.iter().all(is_same)
 }
 
-/// Puts what was found in the place of what was known.
-pub(crate) fn patch(mut known: Known, found: Findings) -> Assembled {
+/// Replaces known entries by the results, in place.
+pub(crate) fn patch(mut known: KnownState, results: ScanResults) -> AssembledState {
     let mut changed = vec![false; known.directories.len()];
     let mut unsaved = Vec::new();
-    for (number, outcome) in found.known {
-        let Outcome::Listed(listing) = outcome else { continue };
-        let place = known.directories[number as usize].entry;
+    for (number, scanned) in results.known {
+        let ScannedDirectory::Listed(listing) = scanned else { continue };
+        let index = known.directories[number as usize].entry;
         let entries = &mut known.cache.entries;
-        let start = entries[place as usize].children.0;
+        let start = entries[index as usize].children.0;
         changed[number as usize] = true;
         for (at, child) in (start..).zip(listing.children) {
             let entry = &mut entries[at as usize];
-            let new = Entry { name: entry.name, ..child.entry };
-            // The entry of a directory that was looked into itself is set from that look.
-            if child.below == Below::Nothing && *entry != new {
+            let new = CachedEntry { name: entry.name, ..child.entry };
+            // The entry of a directory is set from its own scan.
+            if child.source == ContentSource::Nothing && *entry != new {
                 *entry = new;
                 unsaved.push(at);
             }
         }
-        let entry = &mut entries[place as usize];
+        let entry = &mut entries[index as usize];
         if entry.stat != listing.stat {
             entry.stat = listing.stat;
-            unsaved.push(place);
+            unsaved.push(index);
         }
     }
-    Assembled { known, changed, unsaved: Unsaved::Entries(unsaved) }
+    AssembledState { known, changed, unsaved: Unsaved::Entries(unsaved) }
 }
 
-fn has_same_names(known: &Known, directory: &Entry, listing: &Listing) -> bool {
+fn lists_same_names(
+    known: &KnownState,
+    directory: &CachedEntry,
+    listing: &DirectoryListing,
+) -> bool {
     let children = known.cache.children(directory);
-    let same = |(at, (entry, child)): (u32, (&Entry, &Child))| {
-        let below = known.number(at).map_or(Below::Nothing, Below::Known);
+    let is_same = |(at, (entry, child)): (u32, (&CachedEntry, &ListedChild))| {
+        let number = known.directory_number(at);
+        let source = number.map_or(ContentSource::Nothing, ContentSource::Known);
         known.cache.name(entry) == child.name
-            && below == child.below
-            && (below == Below::Nothing || entry.cause == child.entry.cause)
+            && source == child.source
+            && (source == ContentSource::Nothing || entry.cause == child.entry.cause)
     };
     children.len() == listing.children.len()
-        && (directory.children.0..).zip(children.iter().zip(&listing.children)).all(same)
+        && (directory.children.0..).zip(children.iter().zip(&listing.children)).all(is_same)
 }
 
-/// Makes a new state of what was found and, where nothing was, of what was known.
+/// Makes a new state of the results and, where there are none, of the known state.
 pub(crate) fn assemble(
-    known: Option<&Known>,
-    head: Head,
-    mut found: Findings,
-    root: Below,
-) -> Result<Assembled, CaptureError> {
+    known: Option<&KnownState>,
+    head: CacheHead,
+    mut results: ScanResults,
+    root: ContentSource,
+) -> Result<AssembledState, CaptureError> {
     let root_entry = match known {
-        Some(known) => *known.entry(0),
-        None => Entry::new(Kind::Directory, Stat::default()),
+        Some(known) => *known.directory_entry(0),
+        None => CachedEntry::new(EntryKind::Directory, Stat::default()),
     };
-    let mut cache = Cache { head, entries: vec![root_entry], names: Vec::new() };
-    let mut directories: Vec<Directory> = Vec::new();
+    let mut cache = StatCache { head, entries: vec![root_entry], names: Vec::new() };
+    let mut directories: Vec<CachedDirectory> = Vec::new();
     let mut changed = Vec::new();
     let mut queue = VecDeque::from([(0u32, 0u32, root)]);
-    while let Some((place, parent, below)) = queue.pop_front() {
-        let outcome = match below {
-            Below::Known(number) => found.known.remove(&number),
-            Below::New(slot) => found.new[slot].take(),
-            Below::Nothing => None,
+    while let Some((index, parent, source)) = queue.pop_front() {
+        let scanned = match source {
+            ContentSource::Known(number) => results.known.remove(&number),
+            ContentSource::New(at) => results.new[at].take(),
+            ContentSource::Nothing => None,
         };
-        let children = match (outcome, below) {
-            (Some(Outcome::Listed(listing)), _) => {
-                cache.entries[place as usize].stat = listing.stat;
+        let children = match (scanned, source) {
+            (Some(ScannedDirectory::Listed(listing)), _) => {
+                cache.entries[index as usize].stat = listing.stat;
                 changed.push(true);
                 listing.children
             }
-            (Some(outcome), _) if place == 0 => {
-                let number = match outcome {
-                    Outcome::Unreadable(number) => number,
-                    _ => rustix::io::Errno::NOENT.raw_os_error(),
-                };
-                return Err(CaptureError::Workspace(io::Error::from_raw_os_error(number)));
-            }
-            (None, Below::Known(number)) => {
+            (Some(scanned), _) if index == 0 => return Err(root_error(&scanned)),
+            (None, ContentSource::Known(number)) => {
                 changed.push(false);
-                known_children(known.expect("a known directory is known"), number)
+                let known = known.expect("only a known state has known directories");
+                list_known_children(known, known.directory_entry(number))
             }
-            _ => unreachable!("directories that are gone or unreadable were sorted out"),
+            _ => unreachable!("settle_child sorts out directories that are gone or unreadable"),
         };
         let number = directories.len() as u32;
-        let path = match number {
-            0 => Vec::new(),
-            _ => {
-                join(&directories[parent as usize].path, cache.name(&cache.entries[place as usize]))
-            }
+        let path = match directories.get(parent as usize) {
+            None => Vec::new(),
+            Some(parent) => join(&parent.path, cache.name(&cache.entries[index as usize])),
         };
-        directories.push(Directory { entry: place, parent, path });
+        directories.push(CachedDirectory { entry: index, parent, path });
         let start = cache.entries.len() as u32;
         let mut count = 0;
         for mut child in children {
-            if !settle(&mut child, &found, changed.last_mut().expect("just pushed")) {
+            if !settle_child(&mut child, &results, changed.last_mut().expect("just pushed")) {
                 continue;
             }
             child.entry.name = (cache.names.len() as u32, child.name.len() as u16);
             cache.names.extend_from_slice(&child.name);
-            if child.below != Below::Nothing {
-                queue.push_back((start + count, number, child.below));
+            if child.source != ContentSource::Nothing {
+                queue.push_back((start + count, number, child.source));
             }
             cache.entries.push(child.entry);
             count += 1;
         }
-        cache.entries[place as usize].children = (start, count);
+        cache.entries[index as usize].children = (start, count);
     }
-    Ok(Assembled { known: Known { cache, directories }, changed, unsaved: Unsaved::All })
+    Ok(AssembledState { known: KnownState { cache, directories }, changed, unsaved: Unsaved::All })
 }
 
-fn known_children(known: &Known, number: u32) -> Vec<Child> {
-    let directory = known.entry(number);
-    (directory.children.0..)
-        .zip(known.cache.children(directory))
-        .map(|(at, entry)| Child {
-            name: known.cache.name(entry).to_vec(),
-            entry: *entry,
-            below: known.number(at).map_or(Below::Nothing, Below::Known),
-        })
-        .collect()
-}
-
-/// Turns the entry of a directory that could not be looked into to what it is now. False if
-/// nothing is there any more.
-fn settle(child: &mut Child, found: &Findings, changed: &mut bool) -> bool {
-    let outcome = match child.below {
-        Below::Nothing => return true,
-        Below::Known(number) => found.known.get(&number),
-        Below::New(slot) => found.new[slot].as_ref(),
+/// Returns the error for a root that could not be listed.
+fn root_error(scanned: &ScannedDirectory) -> CaptureError {
+    let number = match scanned {
+        ScannedDirectory::Unreadable(number) => *number,
+        _ => rustix::io::Errno::NOENT.raw_os_error(),
     };
-    match outcome {
-        None | Some(Outcome::Listed(_)) => true,
-        Some(Outcome::Gone) => {
+    CaptureError::Workspace(io::Error::from_raw_os_error(number))
+}
+
+/// Turns a directory that could not be listed into an uncovered entry. Returns false if the
+/// directory is gone.
+fn settle_child(child: &mut ListedChild, results: &ScanResults, changed: &mut bool) -> bool {
+    let scanned = match child.source {
+        ContentSource::Nothing => return true,
+        ContentSource::Known(number) => results.known.get(&number),
+        ContentSource::New(at) => results.new[at].as_ref(),
+    };
+    match scanned {
+        None | Some(ScannedDirectory::Listed(_)) => true,
+        Some(ScannedDirectory::Gone) => {
             *changed = true;
             false
         }
-        Some(Outcome::Unreadable(number)) => {
+        Some(ScannedDirectory::Unreadable(number)) => {
             *changed = true;
-            let entry =
-                Entry { cause: Cause::Unreadable, ..Entry::new(Kind::Uncovered, child.entry.stat) };
-            child.entry = unreadable(entry, &io::Error::from_raw_os_error(*number));
-            child.below = Below::Nothing;
+            let entry = CachedEntry::new(EntryKind::Uncovered, child.entry.stat);
+            let entry = CachedEntry { cause: Cause::Unreadable, ..entry };
+            child.entry = mark_unreadable(entry, &io::Error::from_raw_os_error(*number));
+            child.source = ContentSource::Nothing;
             true
         }
     }
 }
 
 /// Makes the trees of changed directories, and of those above them, from the bottom up.
-pub(crate) fn make_trees(sink: &Sink<'_>, assembled: &mut Assembled) {
-    let Assembled { known: Known { cache, directories }, changed, unsaved } = assembled;
+pub(crate) fn make_trees(sink: &ObjectSink<'_>, assembled: &mut AssembledState) {
+    let AssembledState { known: KnownState { cache, directories }, changed, unsaved } = assembled;
     let mut depths = vec![0u32; directories.len()];
     for number in 1..depths.len() {
         depths[number] = depths[directories[number].parent as usize] + 1;
@@ -230,18 +236,18 @@ pub(crate) fn make_trees(sink: &Sink<'_>, assembled: &mut Assembled) {
         let start = depths[..end].partition_point(|other| *other < depth);
         let here: Vec<usize> = (start..end).filter(|number| changed[*number]).collect();
         let make = |number: &usize| make_tree(sink, cache, directories[*number].entry);
-        let trees: Vec<Oid> = if here.len() < ALONE {
+        let trees: Vec<Oid> = if here.len() < MIN_TREES_FOR_THREADS {
             here.iter().map(make).collect()
         } else {
             here.par_iter().with_min_len(8).map(make).collect()
         };
         for (number, tree) in here.into_iter().zip(trees) {
-            let Directory { entry: place, parent, .. } = directories[number];
-            let entry = &mut cache.entries[place as usize];
+            let CachedDirectory { entry: index, parent, .. } = directories[number];
+            let entry = &mut cache.entries[index as usize];
             if entry.oid != tree {
                 entry.oid = tree;
                 if let Unsaved::Entries(entries) = unsaved {
-                    entries.push(place);
+                    entries.push(index);
                 }
             }
             // The mode of a directory is in the tree above it.
@@ -251,20 +257,20 @@ pub(crate) fn make_trees(sink: &Sink<'_>, assembled: &mut Assembled) {
     }
 }
 
-fn make_tree(sink: &Sink<'_>, cache: &Cache, place: u32) -> Oid {
+fn make_tree(sink: &ObjectSink<'_>, cache: &StatCache, index: u32) -> Oid {
     let mut children: Vec<TreeEntry<'_>> = cache
-        .children(&cache.entries[place as usize])
+        .children(&cache.entries[index as usize])
         .iter()
-        // An excluded directory is there only for what is captured in it.
+        // An excluded directory is in the tree only for the files that are captured in it.
         .filter(|entry| entry.reach != Reach::Partial || entry.oid != Oid::EMPTY_TREE)
         .filter_map(|entry| {
             Some(TreeEntry { mode: entry.mode()?, name: cache.name(entry), oid: entry.oid })
         })
         .collect();
     children.sort_by(|a, b| {
-        object::tree_order((a.name, a.mode.is_directory()), (b.name, b.mode.is_directory()))
+        object::compare_names((a.name, a.mode.is_directory()), (b.name, b.mode.is_directory()))
     });
     let mut tree = Vec::with_capacity(children.len() * 48);
     children.into_iter().for_each(|child| object::push_entry(&mut tree, child));
-    sink.add(object::Kind::Tree, &tree)
+    sink.add_object(object::ObjectKind::Tree, &tree)
 }

@@ -1,4 +1,4 @@
-//! Which lines of two contents differ.
+//! Comparing two contents by lines.
 
 use std::collections::HashMap;
 use std::iter;
@@ -6,48 +6,53 @@ use std::ops::Range;
 
 use imara_diff::{Algorithm, InternedInput};
 
-use crate::diff::LineCounts;
+use super::LineCounts;
 
-/// Lines that were replaced by others; either may be none.
+/// A range of lines that was replaced by another range. Either may be empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Hunk {
     pub(super) before: Range<usize>,
     pub(super) after: Range<usize>,
 }
 
-/// Up to this many lines on both sides together the best algorithm takes milliseconds at worst.
+/// The number of lines on both sides together up to which the best algorithm takes milliseconds at
+/// worst.
 const SMALL: usize = 10_000;
 
-/// A line is frequent from this number of occurrences on, for contents that are not small.
+/// The number of occurrences from which on a line counts as frequent, in contents that are not
+/// small.
 const FREQUENT: usize = 64;
 
-/// The lines of a content, each with its newline; the last may have none.
-pub(super) fn lines(content: &[u8]) -> Vec<&[u8]> {
+/// Splits a content into lines, each with its newline. The last line may have none.
+pub(super) fn split_lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// How many lines differ.
-pub(super) fn count(old: &[u8], new: &[u8]) -> LineCounts {
-    hunks(&lines(old), &lines(new)).iter().fold(LineCounts::default(), |counts, hunk| LineCounts {
+/// Counts the lines that differ.
+pub(super) fn count_lines(old: &[u8], new: &[u8]) -> LineCounts {
+    let hunks = find_hunks(&split_lines(old), &split_lines(new));
+    hunks.iter().fold(LineCounts::default(), |counts, hunk| LineCounts {
         insertions: counts.insertions + hunk.after.len() as u64,
         deletions: counts.deletions + hunk.before.len() as u64,
     })
 }
 
-/// What differs, in order. Between two hunks there is at least one line that both sides have.
-pub(super) fn hunks(before: &[&[u8]], after: &[&[u8]]) -> Vec<Hunk> {
-    bounded_hunks(before, after, SMALL)
+/// Finds the hunks in which two contents differ, in order. Between two hunks there is at least one
+/// line that both sides have.
+pub(super) fn find_hunks(before: &[&[u8]], after: &[&[u8]]) -> Vec<Hunk> {
+    find_hunks_within(before, after, SMALL)
 }
 
-/// The histogram algorithm takes time with the square of the number of hunks, so contents that are
-/// not small are first cut at the lines that occur once on either side.
-fn bounded_hunks(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
+/// Finds hunks in bounded time. The histogram algorithm takes time with the square of the number of
+/// hunks, so contents of more than `small` lines are first cut at the lines that occur exactly once
+/// on each side.
+fn find_hunks_within(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
     let is_small = before.len() + after.len() <= small;
     let cuts = if is_small { Vec::new() } else { common_unique_lines(before, after) };
     let mut hunks = Vec::new();
     let (mut old, mut new) = (0, 0);
     for (old_end, new_end) in cuts.into_iter().chain([(before.len(), after.len())]) {
-        let piece = piece_hunks(&before[old..old_end], &after[new..new_end], small);
+        let piece = find_hunks_in_piece(&before[old..old_end], &after[new..new_end], small);
         hunks.extend(piece.into_iter().map(|hunk| Hunk {
             before: hunk.before.start + old..hunk.before.end + old,
             after: hunk.after.start + new..hunk.after.end + new,
@@ -57,14 +62,14 @@ fn bounded_hunks(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
     hunks
 }
 
-/// The lines that occur once on either side, by their numbers there: as many as are in the same
-/// order on both.
+/// Finds lines that occur exactly once on each side, by their numbers there: the longest series
+/// that is in the same order on both sides.
 fn common_unique_lines(before: &[&[u8]], after: &[&[u8]]) -> Vec<(usize, usize)> {
     let mut unique_after = HashMap::new();
     for (number, line) in after.iter().enumerate() {
-        unique_after.entry(line).and_modify(|found| *found = None).or_insert(Some(number));
+        unique_after.entry(line).and_modify(|known| *known = None).or_insert(Some(number));
     }
-    let occurrences_before = occurrences(before);
+    let occurrences_before = count_occurrences(before);
     let pairs: Vec<(usize, usize)> = before
         .iter()
         .enumerate()
@@ -91,7 +96,7 @@ fn common_unique_lines(before: &[&[u8]], after: &[&[u8]]) -> Vec<(usize, usize)>
     longest
 }
 
-fn occurrences<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize> {
+fn count_occurrences<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize> {
     let mut occurrences = HashMap::new();
     for line in lines {
         *occurrences.entry(*line).or_default() += 1;
@@ -99,8 +104,8 @@ fn occurrences<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize> {
     occurrences
 }
 
-/// What differs between two pieces that have nothing unique in common, unless they are small.
-fn piece_hunks(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
+/// Finds the hunks of two pieces. If these are not small, they have no unique line in common.
+fn find_hunks_in_piece(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
     if before == after {
         return Vec::new();
     }
@@ -112,7 +117,7 @@ fn piece_hunks(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
     let algorithm = if old.len() + new.len() <= small {
         Algorithm::Histogram
     } else if has_frequent_lines(&before[old.clone()]) || has_frequent_lines(&after[new.clone()]) {
-        // The time would grow with the square of their number, and the outcome mean little.
+        // The time would grow with the square of their number, for a result of little meaning.
         return vec![Hunk { before: old, after: new }];
     } else {
         Algorithm::Myers
@@ -127,7 +132,7 @@ fn piece_hunks(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
 }
 
 fn has_frequent_lines(lines: &[&[u8]]) -> bool {
-    occurrences(lines).values().any(|count| *count >= FREQUENT)
+    count_occurrences(lines).values().any(|count| *count >= FREQUENT)
 }
 
 #[cfg(test)]
@@ -137,8 +142,8 @@ mod tests {
 
     use super::*;
 
-    /// Whether the hunks make `after` of `before`, in order and with equal lines between them.
-    fn hold(hunks: &[Hunk], before: &[&[u8]], after: &[&[u8]]) -> bool {
+    /// True if the hunks turn `before` into `after`, in order and with equal lines between them.
+    fn are_valid(hunks: &[Hunk], before: &[&[u8]], after: &[&[u8]]) -> bool {
         let (mut old, mut new) = (0, 0);
         for (index, hunk) in hunks.iter().enumerate() {
             let gap = hunk.before.start.checked_sub(old);
@@ -155,43 +160,43 @@ mod tests {
     }
 
     fn hunks_of(before: &str, after: &str) -> (Vec<Hunk>, bool) {
-        let (before, after) = (lines(before.as_bytes()), lines(after.as_bytes()));
-        let hunks = hunks(&before, &after);
-        let hold = hold(&hunks, &before, &after);
-        (hunks, hold)
+        let (before, after) = (split_lines(before.as_bytes()), split_lines(after.as_bytes()));
+        let hunks = find_hunks(&before, &after);
+        let are_valid = are_valid(&hunks, &before, &after);
+        (hunks, are_valid)
     }
 
-    /// Each of these would take a minute and more without cuts and bounds.
+    /// Each of these would take a minute or more without cuts and bounds.
     #[test]
-    fn large_contents() {
+    fn large_contents_are_compared_in_bounded_time() {
         let alternating = |mark: &str| -> String {
             (0..100_000).map(|number| format!("key {number}\n{mark} {number}\n")).collect()
         };
-        let (hunks, hold) = hunks_of(&alternating("x"), &alternating("y"));
-        assert!(hold);
+        let (hunks, are_valid) = hunks_of(&alternating("x"), &alternating("y"));
+        assert!(are_valid);
         assert_eq!(hunks.len(), 100_000);
 
         let repetitive = |factor: usize| -> String {
             (0..200_000).map(|number| format!("{}\n", number * factor % 47 % 13)).collect()
         };
-        let (hunks, hold) = hunks_of(&repetitive(3), &repetitive(5));
-        assert!(hold && !hunks.is_empty());
+        let (hunks, are_valid) = hunks_of(&repetitive(3), &repetitive(5));
+        assert!(are_valid && !hunks.is_empty());
 
-        // Every line three times, and some moved: no cuts, but no frequent lines either.
+        // Each line occurs three times, and some moved: no cuts, but no frequent lines either.
         let thrice = |turn: usize| -> String {
             let mut numbers: Vec<usize> = (0..30_000).map(|number| number % 10_000).collect();
             numbers[5_000..25_000].rotate_left(turn);
             numbers.iter().map(|number| format!("{number}\n")).collect()
         };
-        let (hunks, hold) = hunks_of(&thrice(0), &thrice(2));
-        assert!(hold);
+        let (hunks, are_valid) = hunks_of(&thrice(0), &thrice(2));
+        assert!(are_valid);
         let deleted: usize = hunks.iter().map(|hunk| hunk.before.len()).sum();
         assert!(deleted < 100, "{deleted}");
     }
 
     proptest! {
         #[test]
-        fn every_way_of_comparing_holds(
+        fn every_way_of_comparing_gives_valid_hunks(
             before in vec(0_u8..30, 0..80),
             after in vec(0_u8..30, 0..80),
             small in 0_usize..40,
@@ -200,9 +205,9 @@ mod tests {
                 lines.iter().flat_map(|line| [b'a' + line % 26, b'0' + line / 26, b'\n']).collect()
             };
             let (before, after) = (text(&before), text(&after));
-            let (before, after) = (lines(&before), lines(&after));
-            prop_assert!(hold(&bounded_hunks(&before, &after, small), &before, &after));
-            prop_assert!(hold(&hunks(&before, &after), &before, &after));
+            let (before, after) = (split_lines(&before), split_lines(&after));
+            prop_assert!(are_valid(&find_hunks_within(&before, &after, small), &before, &after));
+            prop_assert!(are_valid(&find_hunks(&before, &after), &before, &after));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What differs between two trees.
+//! The differences between two trees, as people see them: changed paths, renames, lines.
 
 mod hunks;
 mod renames;
@@ -13,110 +13,109 @@ use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use serde::{Serialize, Serializer};
 
 use crate::capture::{CaptureError, CaptureOptions};
+use crate::lock::Lock;
 use crate::object::Mode;
 use crate::oid::Oid;
 use crate::path::{RelPath, join};
-use crate::rules::{Matcher, Rules};
+use crate::rules::{CaptureRules, Matcher};
 use crate::store::{ObjectError, Store};
-use crate::workspace::Lock;
 
-pub use text::Unified;
+pub use text::UnifiedDiff;
 
-/// What to compare, and how far to look.
+/// The options of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffOptions<'a> {
-    /// Say which files are private.
-    pub rules: &'a Rules,
-    /// Only these files and directories with all that is in them; everything if there are none.
+    /// The rules that say which files are private.
+    pub rules: &'a CaptureRules,
+    /// The files and directories to compare, with everything below them; all if there are none.
     pub paths: &'a [RelPath],
-    /// Look for files that moved.
+    /// True to look for files that were renamed.
     pub renames: bool,
-    /// Count lines.
+    /// True to count lines.
     pub counts: bool,
 }
 
 impl<'a> DiffOptions<'a> {
-    /// Everything, with renames and counts.
-    pub fn new(rules: &'a Rules) -> DiffOptions<'a> {
+    /// Returns options to compare everything, with renames and counts.
+    pub fn new(rules: &'a CaptureRules) -> DiffOptions<'a> {
         DiffOptions { rules, paths: &[], renames: true, counts: true }
     }
 }
 
-/// The workspace could not be compared.
+/// The reason why a workspace could not be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum DiffError {
     /// The present could not be captured.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// One of the trees is not whole.
+    /// One of the trees is damaged.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }
 
 impl Lock<'_> {
-    /// What changed from a tree to the workspace as it is now.
-    pub fn diff(
+    /// Captures the workspace and compares a tree with it.
+    pub fn diff_to_present(
         &mut self,
         from: &Oid,
         capture: &CaptureOptions<'_>,
         options: &DiffOptions<'_>,
     ) -> Result<Diff, DiffError> {
         let present = self.capture_readable(capture)?;
-        Ok(diff(self.store(), from, &present.tree, options)?)
+        Ok(diff_trees(self.store(), from, &present.tree, options)?)
     }
 }
 
-/// What differs between two trees.
+/// The differences between two trees.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Diff {
     /// The tree before.
     pub from: Oid,
     /// The tree after.
     pub to: Oid,
-    /// In the order of their paths; no path is in two of them.
-    pub changes: Vec<Change>,
+    /// The changes in the order of their paths. Each path has one change at most.
+    pub changes: Vec<TreeChange>,
 }
 
-/// What happened to one path.
+/// The change of one path.
 ///
-/// A directory that only one tree has is a change only if it is empty: otherwise its contents tell.
+/// A directory that only one tree has is a change only if it is empty. Otherwise the changes of its
+/// content show it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Change {
-    /// Where; of something renamed, where it is now.
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct TreeChange {
+    /// The path; of a renamed file, its new path.
     pub path: RelPath,
-    /// What happened.
     #[serde(flatten)]
     pub kind: ChangeKind,
-    /// What was there before.
-    pub from: Option<Side>,
-    /// What is there after.
-    pub to: Option<Side>,
-    /// How many lines differ. `None` if there is nothing to count (a directory, a binary or private
-    /// file) or if nobody asked.
+    /// The file, symlink or directory before.
+    pub from: Option<ChangeSide>,
+    /// The file, symlink or directory after.
+    pub to: Option<ChangeSide>,
+    /// The number of lines that differ. `None` if there is nothing to count (a directory, a binary
+    /// or private file) or if the options do not ask for it.
     pub lines: Option<LineCounts>,
-    /// Whether a side is no text, or too large to be compared by lines.
+    /// True if a side is not text, or too large to be compared by lines.
     pub binary: bool,
-    /// Whether the content is never shown.
+    /// True if the content is never shown.
     pub private: bool,
 }
 
-/// What happened to a path.
+/// The kind of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ChangeKind {
-    /// It is new.
     Added,
-    /// It is gone.
     Deleted,
-    /// Its content differs, and perhaps its permission bits.
+    /// The content differs, and perhaps the permission bits.
     Modified,
-    /// Only its permission bits differ.
+    /// Only the permission bits differ.
     ModeChanged,
-    /// It was a file, a directory or a symlink, and is another of these now.
+    /// A file, directory or symlink became another of these.
     KindChanged,
-    /// It was elsewhere, with the same content or much of it.
+    /// The file has another path, with the same content or much of it.
     Renamed {
-        /// Where it was.
         #[serde(rename = "renamed_from")]
         from: RelPath,
     },
@@ -124,21 +123,21 @@ pub enum ChangeKind {
 
 /// One side of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Side {
+pub struct ChangeSide {
     /// Kind and permission bits; in JSON as git writes them (`"100644"`).
-    #[serde(serialize_with = "octal")]
+    #[serde(serialize_with = "serialize_octal")]
     pub mode: Mode,
-    /// Content, link target or subtree.
+    /// The object of the content, the link target or the tree.
     pub oid: Oid,
-    /// The bytes of the content or the link target; 0 for a directory.
+    /// The size in bytes of the content or the link target; 0 for a directory.
     pub size: u64,
 }
 
-fn octal<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_octal<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{:o}", mode.0))
 }
 
-/// How many lines came and went.
+/// The numbers of lines that differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct LineCounts {
     /// Lines that only the tree after has.
@@ -150,62 +149,65 @@ pub struct LineCounts {
 /// Compares two trees.
 ///
 /// Every changed file is read, for its size and to tell text from binary content.
-pub fn diff(
+pub fn diff_trees(
     store: &Store,
     from: &Oid,
     to: &Oid,
     options: &DiffOptions<'_>,
 ) -> Result<Diff, ObjectError> {
-    let mut changes = walk(store, from, to, options)?;
+    let mut changes = find_changes(store, from, to, options)?;
     changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     if options.renames {
-        changes = renames::find(store, changes)?;
+        changes = renames::join_renames(store, changes)?;
         changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     }
     changes.par_iter_mut().try_for_each(|change| change.measure(store, options.counts))?;
     Ok(Diff { from: *from, to: *to, changes })
 }
 
-/// Compares two files or symlinks that need not be in any tree. `None` if they are the same.
+/// Compares two files or symlinks, which need not be in any tree. Returns `None` if they are the
+/// same.
 pub fn compare_nodes(
     store: &Store,
-    rules: &Rules,
+    rules: &CaptureRules,
     path: &RelPath,
     from: Option<(Mode, Oid)>,
     to: Option<(Mode, Oid)>,
-) -> Result<Option<Change>, ObjectError> {
-    let side = |node: Option<(Mode, Oid)>| node.map(|(mode, oid)| Side { mode, oid, size: 0 });
+) -> Result<Option<TreeChange>, ObjectError> {
+    let side =
+        |node: Option<(Mode, Oid)>| node.map(|(mode, oid)| ChangeSide { mode, oid, size: 0 });
     let (from, to) = (side(from), side(to));
     let Some(kind) = kind_of_change(from, to) else { return Ok(None) };
     let private = Matcher::new(rules).is_private(path.as_bytes());
     let (path, lines, binary) = (path.clone(), None, false);
-    let mut change = Change { path, kind, from, to, lines, binary, private };
+    let mut change = TreeChange { path, kind, from, to, lines, binary, private };
     change.measure(store, true)?;
     Ok(Some(change))
 }
 
-/// A directory to compare. A side that is not there has the empty tree.
-struct Pending {
+/// A directory that still has to be compared. A missing side has the empty tree.
+struct PendingDirectory {
     path: RelPath,
     from: Oid,
     to: Oid,
-    /// Whether all that is in it was asked for.
+    /// True if the caller asked for everything in it.
     selected: bool,
 }
 
-/// The changes by path, without a look at contents. A stack instead of recursion: trees may be
-/// thousands of levels deep.
-fn walk(
+/// Finds the changed paths, without reading contents. Uses a stack instead of recursion, because
+/// trees may be thousands of levels deep.
+fn find_changes(
     store: &Store,
     from: &Oid,
     to: &Oid,
     options: &DiffOptions<'_>,
-) -> Result<Vec<Change>, ObjectError> {
+) -> Result<Vec<TreeChange>, ObjectError> {
     let matcher = Matcher::new(options.rules);
     let selection: BTreeSet<&[u8]> = options.paths.iter().map(RelPath::as_bytes).collect();
     let selected = selection.is_empty() || selection.contains(&b""[..]);
     let mut changes = Vec::new();
-    let mut pending = vec![Pending { path: RelPath::root(), from: *from, to: *to, selected }];
+    let root = RelPath::root();
+    let mut pending = vec![PendingDirectory { path: root, from: *from, to: *to, selected }];
     while let Some(directory) = pending.pop() {
         for (name, (from, to)) in differing_entries(store, &directory.from, &directory.to)? {
             let path = directory.path.join(&name);
@@ -215,31 +217,31 @@ fn walk(
             }
             if let Some(kind) = kind_of_change(from, to).filter(|_| selected) {
                 let (path, lines, binary) = (path.clone(), None, false);
-                let mut change = Change { path, kind, from, to, lines, binary, private: false };
+                let mut change = TreeChange { path, kind, from, to, lines, binary, private: false };
                 change.private = change.has_content() && matcher.is_private(change.path.as_bytes());
                 changes.push(change);
             }
-            let (from, to) = (subtree(from), subtree(to));
+            let (from, to) = (tree_of(from), tree_of(to));
             if from != to {
-                pending.push(Pending { path, from, to, selected });
+                pending.push(PendingDirectory { path, from, to, selected });
             }
         }
     }
     Ok(changes)
 }
 
-/// What is before and after.
-type Sides = (Option<Side>, Option<Side>);
+/// A file, symlink or directory before and after.
+type Sides = (Option<ChangeSide>, Option<ChangeSide>);
 
-/// What two trees have under each name, where that is not the same.
+/// Finds the names whose entries differ between two trees.
 fn differing_entries(
     store: &Store,
     from: &Oid,
     to: &Oid,
 ) -> Result<BTreeMap<Vec<u8>, Sides>, ObjectError> {
-    // By name and not in the order of the trees, where a directory sorts unlike a file.
+    // Sorted by name: in the order of trees, a directory sorts differently from a file.
     let mut entries: BTreeMap<Vec<u8>, Sides> = BTreeMap::new();
-    let side = |mode, oid| Some(Side { mode, oid, size: 0 });
+    let side = |mode, oid| Some(ChangeSide { mode, oid, size: 0 });
     for entry in store.tree(from)? {
         entries.entry(entry.name).or_default().0 = side(entry.mode, entry.oid);
     }
@@ -250,23 +252,24 @@ fn differing_entries(
     Ok(entries)
 }
 
-/// Whether something that was asked for is below this directory.
+/// True if a path that was asked for is below this directory.
 fn leads_to(selection: &BTreeSet<&[u8]>, directory: &RelPath) -> bool {
     let first = join(directory.as_bytes(), b"");
     selection.range(&first[..]..).next().is_some_and(|path| path.starts_with(&first))
 }
 
-fn subtree(side: Option<Side>) -> Oid {
+/// The tree of a directory; the empty tree for anything else.
+fn tree_of(side: Option<ChangeSide>) -> Oid {
     side.filter(|side| side.mode.is_directory()).map_or(Oid::EMPTY_TREE, |side| side.oid)
 }
 
-fn kind_of_change(from: Option<Side>, to: Option<Side>) -> Option<ChangeKind> {
-    let tells = |side: Side| !side.mode.is_directory() || side.oid == Oid::EMPTY_TREE;
+fn kind_of_change(from: Option<ChangeSide>, to: Option<ChangeSide>) -> Option<ChangeKind> {
+    let is_shown = |side: ChangeSide| !side.mode.is_directory() || side.oid == Oid::EMPTY_TREE;
     match (from, to) {
         (None, None) => None,
-        (None, Some(to)) => tells(to).then_some(ChangeKind::Added),
-        (Some(from), None) => tells(from).then_some(ChangeKind::Deleted),
-        (Some(from), Some(to)) if !from.mode.same_kind(to.mode) => Some(ChangeKind::KindChanged),
+        (None, Some(to)) => is_shown(to).then_some(ChangeKind::Added),
+        (Some(from), None) => is_shown(from).then_some(ChangeKind::Deleted),
+        (Some(from), Some(to)) if !from.mode.is_same_kind(to.mode) => Some(ChangeKind::KindChanged),
         (Some(from), Some(to)) if from.oid != to.oid && !to.mode.is_directory() => {
             Some(ChangeKind::Modified)
         }
@@ -274,8 +277,8 @@ fn kind_of_change(from: Option<Side>, to: Option<Side>) -> Option<ChangeKind> {
     }
 }
 
-impl Change {
-    /// Where it was before.
+impl TreeChange {
+    /// The path before.
     fn old_path(&self) -> &RelPath {
         match &self.kind {
             ChangeKind::Renamed { from } => from,
@@ -283,15 +286,15 @@ impl Change {
         }
     }
 
-    /// Whether a side is a file or a symlink.
+    /// True if a side is a file or a symlink.
     fn has_content(&self) -> bool {
         self.from.iter().chain(&self.to).any(|side| !side.mode.is_directory())
     }
 
-    /// Fills in what only the contents tell.
+    /// Fills in the fields that depend on the contents.
     fn measure(&mut self, store: &Store, counts: bool) -> Result<(), ObjectError> {
-        let old = content(store, self.from.as_ref())?;
-        let new = content(store, self.to.as_ref())?;
+        let old = read_content(store, self.from.as_ref())?;
+        let new = read_content(store, self.to.as_ref())?;
         for (side, content) in [(&mut self.from, &old), (&mut self.to, &new)] {
             if let Some(side) = side {
                 side.size = content.len() as u64;
@@ -300,20 +303,20 @@ impl Change {
         self.binary = text::is_binary(&old) || text::is_binary(&new);
         if counts && self.has_content() && !self.binary && !self.private {
             self.lines = Some(match self.kind {
-                // Something went and something else came: they have no lines in common.
+                // A file and the symlink in its place have no lines in common.
                 ChangeKind::KindChanged => LineCounts {
-                    insertions: hunks::count(b"", &new).insertions,
-                    deletions: hunks::count(&old, b"").deletions,
+                    insertions: hunks::count_lines(b"", &new).insertions,
+                    deletions: hunks::count_lines(&old, b"").deletions,
                 },
-                _ => hunks::count(&old, &new),
+                _ => hunks::count_lines(&old, &new),
             });
         }
         Ok(())
     }
 }
 
-/// The content of a file or the target of a symlink; nothing for what has neither.
-fn content(store: &Store, side: Option<&Side>) -> Result<Vec<u8>, ObjectError> {
+/// Reads the content of a file or the target of a symlink. Anything else has no content.
+fn read_content(store: &Store, side: Option<&ChangeSide>) -> Result<Vec<u8>, ObjectError> {
     match side {
         Some(side) if !side.mode.is_directory() => store.blob(&side.oid),
         _ => Ok(Vec::new()),

@@ -1,39 +1,43 @@
-//! Which of the files that went and of those that came are the same.
+//! Finding renames: pairs of a deleted and an added file with the same or similar content.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 
-use crate::diff::{Change, ChangeKind, Side, content, hunks, text};
-use crate::object::Kind;
+use super::{ChangeKind, ChangeSide, TreeChange, hunks, read_content, text};
+use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::store::{ObjectError, Store};
 
-/// Contents are compared only if there are no more pairs than this,
+/// The number of pairs above which contents are not compared.
 const MAX_PAIRS: usize = 10_000;
 
-/// only of files up to this size,
+/// The size in bytes above which a file is not compared.
 const MAX_SIZE: usize = 1 << 20;
 
-/// and only until this much has been read.
+/// The number of bytes after which no more files are compared.
 const MAX_TOTAL: usize = 64 << 20;
 
-/// Makes one change of every deletion and addition that together are a move: first those with the
-/// same content, then those where at least half of the larger file is in lines of both.
+/// Joins each deletion and addition that together are a rename into one change: first those with
+/// the same content, then those where both files share lines that make up at least half of the
+/// larger file.
 ///
 /// The content of private files is not compared with that of others.
-pub(super) fn find(store: &Store, changes: Vec<Change>) -> Result<Vec<Change>, ObjectError> {
-    let (mut deleted, mut added, mut found) = (Vec::new(), Vec::new(), Vec::new());
+pub(super) fn join_renames(
+    store: &Store,
+    changes: Vec<TreeChange>,
+) -> Result<Vec<TreeChange>, ObjectError> {
+    let (mut deleted, mut added, mut joined) = (Vec::new(), Vec::new(), Vec::new());
     for change in changes {
         match change.kind {
             ChangeKind::Deleted if change.has_content() => deleted.push(Some(change)),
             ChangeKind::Added if change.has_content() => added.push(Some(change)),
-            _ => found.push(change),
+            _ => joined.push(change),
         }
     }
-    let mut pair = |from: &mut Option<Change>, to: &mut Option<Change>| {
+    let mut join = |from: &mut Option<TreeChange>, to: &mut Option<TreeChange>| {
         let (Some(from), Some(to)) = (from.take(), to.take()) else { return };
-        found.push(Change {
+        joined.push(TreeChange {
             kind: ChangeKind::Renamed { from: from.path },
             from: from.from,
             private: from.private || to.private,
@@ -41,28 +45,29 @@ pub(super) fn find(store: &Store, changes: Vec<Change>) -> Result<Vec<Change>, O
         });
     };
     for with_name in [true, false] {
-        for (from, to) in same_content(&deleted, &added, with_name) {
-            pair(&mut deleted[from], &mut added[to]);
+        for (from, to) in pair_same_content(&deleted, &added, with_name) {
+            join(&mut deleted[from], &mut added[to]);
         }
     }
-    for (from, to) in similar_content(store, &deleted, &added)? {
-        pair(&mut deleted[from], &mut added[to]);
+    for (from, to) in pair_similar_content(store, &deleted, &added)? {
+        join(&mut deleted[from], &mut added[to]);
     }
-    found.extend(deleted.into_iter().chain(added).flatten());
-    Ok(found)
+    joined.extend(deleted.into_iter().chain(added).flatten());
+    Ok(joined)
 }
 
-/// Indexes of changes whose content is the same, and if wanted also the last name.
-fn same_content(
-    deleted: &[Option<Change>],
-    added: &[Option<Change>],
+/// Pairs changes with the same content, and if `with_name` also the same last name, by their
+/// indexes.
+fn pair_same_content(
+    deleted: &[Option<TreeChange>],
+    added: &[Option<TreeChange>],
     with_name: bool,
 ) -> Vec<(usize, usize)> {
-    let empty = Oid::of(Kind::Blob, b"");
-    let key = |change: &Change, side: Option<Side>| {
+    let empty = Oid::of(ObjectKind::Blob, b"");
+    let key = |change: &TreeChange, side: Option<ChangeSide>| {
         let side = side?;
         let name = with_name.then(|| change.path.name().to_vec());
-        // All empty files are the same: without the name that says nothing.
+        // All empty files have the same content, which means nothing without the name.
         (with_name || side.oid != empty).then(|| (side.oid, side.mode.is_symlink(), name))
     };
     let mut sources: HashMap<_, VecDeque<usize>> = HashMap::new();
@@ -85,18 +90,18 @@ fn same_content(
 struct Fingerprint {
     index: usize,
     size: usize,
-    /// How many bytes the lines with a hash have together; sorted.
+    /// The number of bytes that the lines of each hash have together, sorted by hash.
     lines: Vec<(u64, usize)>,
 }
 
-/// Indexes of changes whose content is similar, one to one, the most similar first.
-fn similar_content(
+/// Pairs changes with similar content by their indexes, the most similar first.
+fn pair_similar_content(
     store: &Store,
-    deleted: &[Option<Change>],
-    added: &[Option<Change>],
+    deleted: &[Option<TreeChange>],
+    added: &[Option<TreeChange>],
 ) -> Result<Vec<(usize, usize)>, ObjectError> {
-    let candidates = |changes: &[Option<Change>]| -> Vec<(usize, Side)> {
-        let comparable = |change: &Change| {
+    let candidates = |changes: &[Option<TreeChange>]| -> Vec<(usize, ChangeSide)> {
+        let comparable = |change: &TreeChange| {
             let side = change.from.or(change.to)?;
             (side.mode.is_file() && !change.private).then_some(side)
         };
@@ -107,16 +112,16 @@ fn similar_content(
     if deleted_files.len() * added_files.len() > MAX_PAIRS {
         return Ok(Vec::new());
     }
-    let mut room = MAX_TOTAL;
-    let from = fingerprints(store, &deleted_files, &mut room)?;
-    let to = fingerprints(store, &added_files, &mut room)?;
-    let name = |changes: &[Option<Change>], index: usize| {
+    let mut budget = MAX_TOTAL;
+    let from = make_fingerprints(store, &deleted_files, &mut budget)?;
+    let to = make_fingerprints(store, &added_files, &mut budget)?;
+    let name = |changes: &[Option<TreeChange>], index: usize| {
         changes[index].as_ref().map(|change| change.path.name().to_vec())
     };
     let mut pairs = Vec::new();
     for a in &from {
         for b in &to {
-            if let Some(similarity) = similarity(a, b) {
+            if let Some(similarity) = compute_similarity(a, b) {
                 let same_name = name(deleted, a.index) == name(added, b.index);
                 pairs.push((Reverse((similarity, same_name)), a.index, b.index));
             }
@@ -125,33 +130,33 @@ fn similar_content(
     pairs.sort_unstable();
     let (mut taken_from, mut taken_to) = (HashSet::new(), HashSet::new());
     pairs.retain(|(_, from, to)| {
-        let free = !taken_from.contains(from) && !taken_to.contains(to);
-        if free {
+        let are_free = !taken_from.contains(from) && !taken_to.contains(to);
+        if are_free {
             taken_from.insert(*from);
             taken_to.insert(*to);
         }
-        free
+        are_free
     });
     Ok(pairs.into_iter().map(|(_, from, to)| (from, to)).collect())
 }
 
-fn fingerprints(
+fn make_fingerprints(
     store: &Store,
-    files: &[(usize, Side)],
-    room: &mut usize,
+    files: &[(usize, ChangeSide)],
+    budget: &mut usize,
 ) -> Result<Vec<Fingerprint>, ObjectError> {
     let mut fingerprints = Vec::new();
     for (index, side) in files {
-        if *room == 0 {
+        if *budget == 0 {
             break;
         }
-        let content = content(store, Some(side))?;
-        *room = room.saturating_sub(content.len());
+        let content = read_content(store, Some(side))?;
+        *budget = budget.saturating_sub(content.len());
         if content.is_empty() || content.len() > MAX_SIZE || text::is_binary(&content) {
             continue;
         }
         let mut lines: HashMap<u64, usize> = HashMap::new();
-        for line in hunks::lines(&content) {
+        for line in hunks::split_lines(&content) {
             let mut hasher = DefaultHasher::new();
             hasher.write(line.strip_suffix(b"\n").unwrap_or(line));
             *lines.entry(hasher.finish()).or_default() += line.len();
@@ -163,8 +168,9 @@ fn fingerprints(
     Ok(fingerprints)
 }
 
-/// How much of the larger file is in lines of both, in thousandths; `None` if less than half.
-fn similarity(a: &Fingerprint, b: &Fingerprint) -> Option<usize> {
+/// Computes the share of the larger file that consists of common lines, in thousandths. Returns
+/// `None` if it is less than half.
+fn compute_similarity(a: &Fingerprint, b: &Fingerprint) -> Option<usize> {
     let (smaller, larger) = (a.size.min(b.size), a.size.max(b.size));
     if smaller * 2 < larger {
         return None;

@@ -1,64 +1,70 @@
-//! Differences as text that people and `git apply` read.
+//! Differences as text for people and for `git apply`.
 
-use crate::diff::hunks::{self, Hunk};
-use crate::diff::{Change, ChangeKind, Diff, Side, content};
+use super::hunks::{self, Hunk};
+use super::{ChangeKind, ChangeSide, Diff, TreeChange, read_content};
 use crate::oid::Oid;
 use crate::path::RelPath;
 use crate::store::{ObjectError, Store};
 
-/// Equal lines around those that differ.
+/// The number of equal lines that are shown around those that differ.
 const CONTEXT: usize = 3;
 
-/// Content with a NUL in this many bytes at its start is binary.
+/// The number of bytes at the start of a content in which a NUL makes it binary.
 const SNIFFED: usize = 8000;
 
-/// Larger content is not compared by lines.
+/// The size in bytes above which content is not compared by lines.
 const MAX_TEXT: usize = 4 << 20;
 
-/// Whether content is shown by its size alone.
+/// True if only the size of a content is shown.
 pub(super) fn is_binary(content: &[u8]) -> bool {
     content.len() > MAX_TEXT || content[..content.len().min(SNIFFED)].contains(&0)
 }
 
 /// A difference in git's unified format.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Unified {
-    /// Whole lines, whatever bytes the files have in them. Names are quoted as git does it, so that
-    /// none can pass for something else; contents are as they are.
+pub struct UnifiedDiff {
+    /// Whole lines. Names are quoted as git does it, so that none can pass for something else;
+    /// contents are any bytes.
     pub text: Vec<u8>,
-    /// How many more lines there would have been.
+    /// The number of lines that were left out.
     pub left_out: usize,
 }
 
 impl Diff {
-    /// Writes the difference in git's unified format, not more than `max_lines` of it. The content
-    /// of private files is not in it, and that of binary files neither.
+    /// Writes the difference in git's unified format, at most `max_lines` of it, without the content
+    /// of private and binary files.
     ///
-    /// What `git apply` can do begins with `diff --git`, the rest (directories, most permission
-    /// bits) with `diff --takeback`.
-    pub fn unified(&self, store: &Store, max_lines: Option<usize>) -> Result<Unified, ObjectError> {
-        let mut page = Page { unified: Unified::default(), room: max_lines.unwrap_or(usize::MAX) };
+    /// A section that `git apply` can apply begins with `diff --git`. The others (directories, most
+    /// permission bits) begin with `diff --takeback`.
+    pub fn to_unified(
+        &self,
+        store: &Store,
+        max_lines: Option<usize>,
+    ) -> Result<UnifiedDiff, ObjectError> {
+        let mut page =
+            Page { unified: UnifiedDiff::default(), room: max_lines.unwrap_or(usize::MAX) };
         for change in &self.changes {
             let (from, to) = (change.from.as_ref(), change.to.as_ref());
             if change.kind == ChangeKind::KindChanged {
-                page.section(store, change, from, None)?;
-                page.section(store, change, None, to)?;
+                page.write_section(store, change, from, None)?;
+                page.write_section(store, change, None, to)?;
             } else {
-                page.section(store, change, from, to)?;
+                page.write_section(store, change, from, to)?;
             }
         }
         Ok(page.unified)
     }
 }
 
+/// A unified diff under construction.
 struct Page {
-    unified: Unified,
-    /// How many more lines may be written.
+    unified: UnifiedDiff,
+    /// The number of lines that may still be written.
     room: usize,
 }
 
 impl Page {
-    fn line(&mut self, parts: &[&[u8]]) {
+    fn write_line(&mut self, parts: &[&[u8]]) {
         if self.room == 0 {
             self.unified.left_out += 1;
             return;
@@ -68,37 +74,39 @@ impl Page {
         self.unified.text.push(b'\n');
     }
 
-    /// A line of a file. If it is the last and has no newline, that is said.
-    fn content_line(&mut self, sign: &[u8], line: &[u8]) {
+    /// Writes a line of a file, and a note if it has no newline.
+    fn write_content_line(&mut self, sign: &[u8], line: &[u8]) {
         let end = line.strip_suffix(b"\n");
-        self.line(&[sign, end.unwrap_or(line)]);
+        self.write_line(&[sign, end.unwrap_or(line)]);
         if end.is_none() {
-            self.line(&[b"\\ No newline at end of file"]);
+            self.write_line(&[b"\\ No newline at end of file"]);
         }
     }
 
-    fn section(
+    /// Writes everything about one change.
+    fn write_section(
         &mut self,
         store: &Store,
-        change: &Change,
-        from: Option<&Side>,
-        to: Option<&Side>,
+        change: &TreeChange,
+        from: Option<&ChangeSide>,
+        to: Option<&ChangeSide>,
     ) -> Result<(), ObjectError> {
-        let old_name = quoted(b"a/", change.old_path());
-        let new_name = quoted(b"b/", &change.path);
+        let old_name = quote_path(b"a/", change.old_path());
+        let new_name = quote_path(b"b/", &change.path);
         let is_directory = from.or(to).is_some_and(|side| side.mode.is_directory());
-        let runs =
-            |side: Option<&Side>| side.is_some_and(|side| side.mode.permissions() & 0o100 != 0);
-        let bits_only = change.kind == ChangeKind::ModeChanged && runs(from) == runs(to);
-        // Git knows no directories and one permission bit. `git apply` passes over the rest if it
-        // does not begin like git's own.
-        let format: &[u8] =
-            if is_directory || bits_only { b"diff --takeback " } else { b"diff --git " };
-        self.line(&[format, &old_name, b" ", &new_name]);
-        self.modes(from, to, if is_directory { "directory" } else { "file" });
+        let is_executable = |side: Option<&ChangeSide>| {
+            side.is_some_and(|side| side.mode.permissions() & 0o100 != 0)
+        };
+        let is_unknown_to_git = is_directory
+            || change.kind == ChangeKind::ModeChanged && is_executable(from) == is_executable(to);
+        // Git knows no directories and only one permission bit. `git apply` skips a section that
+        // does not begin like its own.
+        let format: &[u8] = if is_unknown_to_git { b"diff --takeback " } else { b"diff --git " };
+        self.write_line(&[format, &old_name, b" ", &new_name]);
+        self.write_modes(from, to, if is_directory { "directory" } else { "file" });
         if let ChangeKind::Renamed { from } = &change.kind {
-            self.line(&[b"rename from ", &quoted(b"", from)]);
-            self.line(&[b"rename to ", &quoted(b"", &change.path)]);
+            self.write_line(&[b"rename from ", &quote_path(b"", from)]);
+            self.write_line(&[b"rename to ", &quote_path(b"", &change.path)]);
         }
         if is_directory || from.map(|side| side.oid) == to.map(|side| side.oid) {
             return Ok(());
@@ -106,32 +114,32 @@ impl Page {
         let old_name = if from.is_some() { old_name } else { b"/dev/null".to_vec() };
         let new_name = if to.is_some() { new_name } else { b"/dev/null".to_vec() };
         if change.private {
-            // No ids either: who guesses the content could tell by them.
-            self.names(&old_name, &new_name);
-            self.line(&[b"(private: content not shown)"]);
+            // The ids stay out, too: they would confirm a guess of the content.
+            self.write_names(&old_name, &new_name);
+            self.write_line(&[b"(private: content not shown)"]);
             return Ok(());
         }
-        self.ids(from, to);
-        let (old, new) = (content(store, from)?, content(store, to)?);
+        self.write_ids(from, to);
+        let (old, new) = (read_content(store, from)?, read_content(store, to)?);
         if is_binary(&old) || is_binary(&new) {
             let sizes = format!(" differ ({} B → {} B)", old.len(), new.len());
-            self.line(&[b"Binary files ", &old_name, b" and ", &new_name, sizes.as_bytes()]);
+            self.write_line(&[b"Binary files ", &old_name, b" and ", &new_name, sizes.as_bytes()]);
             return Ok(());
         }
-        let (old, new) = (hunks::lines(&old), hunks::lines(&new));
-        let hunks = hunks::hunks(&old, &new);
+        let (old, new) = (hunks::split_lines(&old), hunks::split_lines(&new));
+        let hunks = hunks::find_hunks(&old, &new);
         if !hunks.is_empty() {
-            self.names(&old_name, &new_name);
+            self.write_names(&old_name, &new_name);
         }
         for group in hunks.chunk_by(|a, b| b.before.start - a.before.end <= 2 * CONTEXT) {
-            self.hunks(group, &old, &new);
+            self.write_hunks(group, &old, &new);
         }
         Ok(())
     }
 
-    fn modes(&mut self, from: Option<&Side>, to: Option<&Side>, what: &str) {
-        let mut mode = |words: &str, side: &Side| {
-            self.line(&[format!("{words} mode {:o}", side.mode.0).as_bytes()]);
+    fn write_modes(&mut self, from: Option<&ChangeSide>, to: Option<&ChangeSide>, what: &str) {
+        let mut mode = |words: &str, side: &ChangeSide| {
+            self.write_line(&[format!("{words} mode {:o}", side.mode.0).as_bytes()]);
         };
         match (from, to) {
             (None, Some(to)) => mode(&format!("new {what}"), to),
@@ -144,46 +152,48 @@ impl Page {
         }
     }
 
-    fn ids(&mut self, from: Option<&Side>, to: Option<&Side>) {
-        let id = |side: Option<&Side>| side.map_or(Oid::ZERO, |side| side.oid).to_string();
+    fn write_ids(&mut self, from: Option<&ChangeSide>, to: Option<&ChangeSide>) {
+        let id = |side: Option<&ChangeSide>| side.map_or(Oid::ZERO, |side| side.oid).to_string();
         let mode = match (from, to) {
             (Some(from), Some(to)) if from.mode == to.mode => format!(" {:o}", to.mode.0),
             _ => String::new(),
         };
         let line = format!("index {:.7}..{:.7}{mode}", id(from), id(to));
-        self.line(&[line.as_bytes()]);
+        self.write_line(&[line.as_bytes()]);
     }
 
-    fn names(&mut self, old_name: &[u8], new_name: &[u8]) {
-        self.line(&[b"--- ", old_name, tab_after(old_name)]);
-        self.line(&[b"+++ ", new_name, tab_after(new_name)]);
+    fn write_names(&mut self, old_name: &[u8], new_name: &[u8]) {
+        self.write_line(&[b"--- ", old_name, tab_after(old_name)]);
+        self.write_line(&[b"+++ ", new_name, tab_after(new_name)]);
     }
 
-    /// Hunks that are near enough to each other to share one head.
-    fn hunks(&mut self, group: &[Hunk], old: &[&[u8]], new: &[&[u8]]) {
+    /// Writes hunks that are near enough to each other to share one head.
+    fn write_hunks(&mut self, group: &[Hunk], old: &[&[u8]], new: &[&[u8]]) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
         let before = first.before.start.min(CONTEXT);
         let after = (old.len() - last.before.end).min(CONTEXT);
         let head = format!(
             "@@ -{} +{} @@",
-            span(first.before.start - before, last.before.end + after),
-            span(first.after.start - before, last.after.end + after),
+            format_range(first.before.start - before, last.before.end + after),
+            format_range(first.after.start - before, last.after.end + after),
         );
-        self.line(&[head.as_bytes()]);
+        self.write_line(&[head.as_bytes()]);
         let mut shown = first.before.start - before;
         for hunk in group {
-            old[shown..hunk.before.start].iter().for_each(|line| self.content_line(b" ", line));
-            old[hunk.before.clone()].iter().for_each(|line| self.content_line(b"-", line));
-            new[hunk.after.clone()].iter().for_each(|line| self.content_line(b"+", line));
+            old[shown..hunk.before.start]
+                .iter()
+                .for_each(|line| self.write_content_line(b" ", line));
+            old[hunk.before.clone()].iter().for_each(|line| self.write_content_line(b"-", line));
+            new[hunk.after.clone()].iter().for_each(|line| self.write_content_line(b"+", line));
             shown = hunk.before.end;
         }
-        old[shown..shown + after].iter().for_each(|line| self.content_line(b" ", line));
+        old[shown..shown + after].iter().for_each(|line| self.write_content_line(b" ", line));
     }
 }
 
-/// A range of lines as a hunk's head names it: the first counts from 1, and no lines at all are
-/// named by the one before them.
-fn span(start: usize, end: usize) -> String {
+/// Formats a range of lines for the head of a hunk. Lines count from 1; an empty range is named by
+/// the line before it.
+fn format_range(start: usize, end: usize) -> String {
     match end - start {
         0 => format!("{start},0"),
         1 => format!("{}", start + 1),
@@ -191,13 +201,13 @@ fn span(start: usize, end: usize) -> String {
     }
 }
 
-/// What ends a name with spaces, so that `patch` finds its end.
+/// Returns the tab that has to follow a name with spaces, so that `patch` finds its end.
 fn tab_after(name: &[u8]) -> &'static [u8] {
     if name.contains(&b' ') { b"\t" } else { b"" }
 }
 
-/// A name as git writes it with `core.quotePath`: in quotes if there is anything unusual in it.
-fn quoted(prefix: &[u8], path: &RelPath) -> Vec<u8> {
+/// Quotes a name as git does with `core.quotePath`: only if it has unusual characters.
+fn quote_path(prefix: &[u8], path: &RelPath) -> Vec<u8> {
     let mut name = prefix.to_vec();
     for byte in path.as_bytes() {
         match byte {

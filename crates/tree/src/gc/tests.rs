@@ -1,22 +1,23 @@
-//! git is the referee of everything here.
+//! Git checks the result of every gc.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::fault::Fault;
-use crate::object::{Commit, Kind, Mode};
+use crate::object::{Commit, Mode, ObjectKind};
 use crate::pins::PinName;
 use crate::testing::{
     Bench, Ending, Files, Random, alone, capture, child, encode_tree, file, harm, kill_at, put,
     text, workspace,
 };
 
-/// What git finds reachable, and what it finds at all.
+/// Lists the objects that git finds reachable, and all objects that it finds.
 fn reachable_and_all(bench: &Bench) -> (Vec<String>, Vec<String>) {
     let sorted = |text: String| {
         let ids = text.lines().map(|line| line.split(' ').next().unwrap_or("").to_owned());
@@ -30,7 +31,7 @@ fn reachable_and_all(bench: &Bench) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn keeps_what_pins_need_and_frees_the_rest() {
+fn gc_keeps_what_pins_need_and_frees_the_rest() {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 12);
     pins.extend(bench.edited(2, 5));
@@ -73,7 +74,7 @@ fn a_second_gc_changes_nothing() {
 }
 
 #[test]
-fn an_empty_store_and_one_without_pins() {
+fn a_store_without_pins_becomes_empty() {
     let bench = Bench::new();
     bench.store.gc().unwrap();
     bench.store.merge().unwrap();
@@ -100,18 +101,18 @@ fn histories_become_deltas_of_limited_depth() {
     for round in 0..2 {
         bench.store.gc().unwrap();
         bench.assert_whole(&pins);
-        let packs = names(&bench.packs());
+        let packs = list_pack_names(&bench.packs());
         let index = format!("objects/pack/{}.idx", packs[0]);
         let depths = bench.git(&["verify-pack", "-v", &index]);
         let depth = |line: &str| line.split_whitespace().nth(5)?.parse::<u32>().ok();
         let deltas: Vec<u32> = depths.lines().filter_map(depth).collect();
         assert!(deltas.len() > 350, "{}", deltas.len());
-        assert!(deltas.iter().all(|depth| *depth <= MAX_DEPTH_TOLD_TO_GIT));
-        // The newest state is what is asked for most.
+        assert!(deltas.iter().all(|depth| *depth <= MAX_DEPTH));
+        // The newest state is read most often.
         let newest = Commit::parse(
             &bench
                 .store
-                .read(&bench.store.pin_id(pins.keys().last().unwrap()).unwrap().unwrap())
+                .read_object(&bench.store.pin_id(pins.keys().last().unwrap()).unwrap().unwrap())
                 .unwrap()
                 .1,
         );
@@ -120,7 +121,7 @@ fn histories_become_deltas_of_limited_depth() {
         assert_eq!(depth(line), None, "{line}");
         bench.fsck();
         if round == 0 {
-            // The chains shift when newer states come.
+            // The chains shift when newer states are added.
             for round in 0..40 {
                 files.insert(b"edited".to_vec(), file(text(round, 6000)));
                 pins.insert(bench.capture(1, &files), files.clone());
@@ -129,10 +130,10 @@ fn histories_become_deltas_of_limited_depth() {
     }
 }
 
-const MAX_DEPTH_TOLD_TO_GIT: u32 = 50;
+const MAX_DEPTH: u32 = 50;
 
 #[test]
-fn refs_of_others_count() {
+fn refs_that_git_made_count() {
     let bench = Bench::new();
     let pins = bench.edited(1, 3);
     let ids: Vec<String> =
@@ -162,24 +163,24 @@ fn a_pack_that_git_made_is_taken_over() {
 }
 
 #[test]
-fn trees_of_any_depth() {
+fn trees_of_any_depth_are_kept() {
     let bench = Bench::new();
     let mut pins = Vec::new();
     for round in 0..3 {
-        let writer = bench.store.writer();
-        let blob = put(&bench.store, &writer, Kind::Blob, format!("leaf {round}").as_bytes());
+        let writer = bench.store.new_pack();
+        let blob = put(&bench.store, &writer, ObjectKind::Blob, format!("leaf {round}").as_bytes());
         let mut tree = put(
             &bench.store,
             &writer,
-            Kind::Tree,
+            ObjectKind::Tree,
             &encode_tree(&mut [(Mode::file(0o600), b"leaf".to_vec(), blob)]),
         );
         for _ in 0..3000 {
             let entry = (Mode::directory(0o700), b"d".to_vec(), tree);
-            tree = put(&bench.store, &writer, Kind::Tree, &encode_tree(&mut [entry]));
+            tree = put(&bench.store, &writer, ObjectKind::Tree, &encode_tree(&mut [entry]));
         }
         let commit = Commit { tree, parent: None, time: round, message: String::new() }.encode();
-        let commit = put(&bench.store, &writer, Kind::Commit, &commit);
+        let commit = put(&bench.store, &writer, ObjectKind::Commit, &commit);
         writer.seal(&bench.packs()).unwrap();
         let name = PinName { workspace: workspace(1), seq: round as u64 };
         bench.store.place_ref(&name, bench.store.write_ref(commit).unwrap()).unwrap();
@@ -199,10 +200,10 @@ fn trees_of_any_depth() {
 }
 
 #[test]
-fn only_one_at_a_time() {
+fn only_one_gc_runs_at_a_time() {
     let bench = Bench::new();
     bench.edited(1, 2);
-    let _work = Work::begin(&bench.store).unwrap().unwrap();
+    let _work = PackRewrite::begin(&bench.store).unwrap().unwrap();
     assert!(matches!(bench.store.gc(), Err(GcError::Busy)));
     assert!(matches!(bench.store.merge(), Err(GcError::Busy)));
 }
@@ -222,19 +223,19 @@ fn merging_leaves_few_packs() {
             assert!(!bench.store.needs_merge());
         }
     }
-    let packs = names(&bench.packs()).len();
+    let packs = list_pack_names(&bench.packs()).len();
     assert!(packs < 60, "{packs}");
     bench.fsck();
     bench.assert_whole(&pins);
     bench.store.merge().unwrap();
     bench.fsck();
-    assert!(names(&bench.packs()).len() < 10);
+    assert!(list_pack_names(&bench.packs()).len() < 10);
     bench.assert_whole(&pins);
     assert_eq!(bench.store.generation(), 0);
 }
 
 #[test]
-fn merging_leaves_what_is_not_pinned() {
+fn merging_keeps_what_is_not_pinned() {
     let bench = Bench::new();
     let pins = bench.edited(1, 12);
     let first = pins.keys().next().unwrap();
@@ -243,7 +244,7 @@ fn merging_leaves_what_is_not_pinned() {
     bench.store.unpin(first).unwrap();
     bench.capture(2, &Files::from([(b"x".to_vec(), file(text(3, 9000)))]));
     bench.store.merge().unwrap();
-    bench.store.read(&id).unwrap();
+    bench.store.read_object(&id).unwrap();
     bench.fsck();
 }
 
@@ -252,7 +253,7 @@ fn damage_stops_gc_before_it_changes_anything() {
     let bench = Bench::new();
     let pins = bench.edited(1, 6);
     let pack = |bench: &Bench, place: usize, extension: &str| {
-        let name = format!("{}.{extension}", names(&bench.packs())[place]);
+        let name = format!("{}.{extension}", list_pack_names(&bench.packs())[place]);
         bench.packs().join(name)
     };
     let flip = |path: &Path, from_end: bool| {
@@ -271,7 +272,7 @@ fn damage_stops_gc_before_it_changes_anything() {
         &|bench| fs::remove_file(pack(bench, 0, "idx")).unwrap(),
         &|bench| fs::write(bench.store.directory().join(&pin), "no id\n").unwrap(),
         &|bench| fs::write(bench.store.directory().join(&pin), format!("{}\n", Oid::ZERO)).unwrap(),
-        &|bench| bench.store.quarantine(&names(&bench.packs())[0]).unwrap(),
+        &|bench| bench.store.quarantine_pack(&list_pack_names(&bench.packs())[0]).unwrap(),
     ];
     for (number, harm) in harms.iter().enumerate() {
         let bench = bench.copy();
@@ -290,8 +291,8 @@ fn no_damaged_object_is_carried_over() {
     whole.edited(1, 4);
     whole.store.gc().unwrap();
     whole.edited(2, 1);
-    for pack in names(&whole.packs()) {
-        let origin = crate::origins::Origin::open(&whole.packs(), &pack).unwrap();
+    for pack in list_pack_names(&whole.packs()) {
+        let origin = crate::source_packs::SourcePack::open(&whole.packs(), &pack).unwrap();
         for object in &origin.objects {
             let bench = whole.copy();
             let path = bench.packs().join(format!("{pack}.pack"));
@@ -305,7 +306,7 @@ fn no_damaged_object_is_carried_over() {
 }
 
 #[test]
-fn halves_of_packs_go_when_nothing_is_missing() {
+fn half_packs_are_removed_when_nothing_is_missing() {
     let bench = Bench::new();
     let pins = bench.edited(1, 3);
     bench.store.gc().unwrap();
@@ -320,8 +321,8 @@ fn halves_of_packs_go_when_nothing_is_missing() {
     bench.assert_whole(&pins);
 }
 
-/// A store in which gc and merge have everything to do.
-fn untidy() -> (Bench, BTreeMap<PinName, Files>) {
+/// Makes a store in which gc and merge have everything to do.
+fn untidy_store() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 4);
     bench.store.gc().unwrap();
@@ -336,7 +337,7 @@ fn kill_everywhere(test: &str, work: fn(&Store)) {
     if child(work) {
         return;
     }
-    let (whole, pins) = untidy();
+    let (whole, pins) = untidy_store();
     let clean = whole.copy();
     clean.store.gc().unwrap();
     for nth in 0.. {
@@ -346,14 +347,14 @@ fn kill_everywhere(test: &str, work: fn(&Store)) {
         bench.reopen();
         bench.fsck();
         bench.assert_whole(&pins);
-        // Who trusts that an object is there can tell that it may be gone.
+        // A process that relies on an object must be able to tell that it may be gone.
         let all = |bench: &Bench| bench.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
         if all(&bench) != all(&whole) {
             assert_ne!(bench.store.generation(), whole.store.generation(), "{nth}");
         }
         bench.store.gc().unwrap();
-        let names = |bench: &Bench| bench.listing().into_keys().collect::<Vec<_>>();
-        assert_eq!(names(&bench).len(), names(&clean).len(), "{:?}", names(&bench));
+        let list_files = |bench: &Bench| bench.listing().into_keys().collect::<Vec<_>>();
+        assert_eq!(list_files(&bench).len(), list_files(&clean).len(), "{:?}", list_files(&bench));
         bench.assert_whole(&pins);
         bench.fsck();
         if ending == Ending::Completed {
@@ -379,7 +380,7 @@ fn merge_killed_anywhere_loses_nothing() {
 #[test]
 fn gc_and_merge_failing_anywhere_lose_nothing() {
     alone("gc::tests::gc_and_merge_failing_anywhere_lose_nothing", || {
-        let (whole, pins) = untidy();
+        let (whole, pins) = untidy_store();
         for (is_gc, errno) in [(true, 28), (false, 5)] {
             for nth in 0.. {
                 let bench = whole.copy();
@@ -410,8 +411,8 @@ fn a_capture_between_preparation_and_lock_loses_nothing() {
     let unpinned = bench.capture(1, &files);
     bench.store.unpin(&unpinned).unwrap();
 
-    // A capture has begun and relies on what nothing pins.
-    let lock = bench.store.share().unwrap();
+    // A capture has begun and relies on objects that no pin needs.
+    let lock = bench.store.lock_shared().unwrap();
     let pins = std::thread::scope(|scope| {
         let directory = bench.store.directory();
         let gc = scope.spawn(move || Store::open(directory).unwrap().gc().unwrap());
@@ -450,7 +451,7 @@ fn captures_during_gc_lose_nothing() {
                     let mut random = Random(u64::from(number));
                     let mut pins = BTreeMap::new();
                     for round in 0..25 {
-                        // States come back, so captures rely on objects that nothing pins.
+                        // States come back, so captures rely on objects that no pin needs.
                         let files: Files = (0..4)
                             .map(|index| {
                                 let seed = random.below(6);
@@ -469,7 +470,7 @@ fn captures_during_gc_lose_nothing() {
             })
             .collect();
         let reader = scope.spawn(|| {
-            // Reads without any lock, with packs opened long ago.
+            // Reads without any lock, from packs that were opened long ago.
             let store = Store::open(&directory).unwrap();
             let pin = PinName { workspace: workspace(9), seq: 1 };
             for _ in 0..300 {
@@ -510,7 +511,7 @@ enum Action {
     Merge,
 }
 
-fn action() -> impl Strategy<Value = Action> {
+fn any_action() -> impl Strategy<Value = Action> {
     let edit = (0u8..12, any::<u16>(), prop::option::weighted(0.8, 0u16..3000));
     prop_oneof![
         6 => (0u8..3, prop::collection::vec(edit, 1..4))
@@ -525,7 +526,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_histories_read_back(actions in prop::collection::vec(action(), 1..40)) {
+    fn random_histories_read_back(actions in prop::collection::vec(any_action(), 1..40)) {
         let bench = Bench::new();
         let mut states: [Files; 3] = Default::default();
         let mut pins: BTreeMap<PinName, Files> = BTreeMap::new();

@@ -121,7 +121,7 @@ fn parse_entries(bytes: &[u8]) -> Option<IndexEntries> {
         at += if is_extended { 64 } else { 62 };
         let mut strip = None;
         if version == 4 {
-            let (stripped, length) = crate::pack::ofs(bytes.get(at..)?)?;
+            let (stripped, length) = crate::pack::parse_distance(bytes.get(at..)?)?;
             strip = Some(stripped);
             at += length;
         }

@@ -1,8 +1,8 @@
 //! Git repositories of other programs, read without git: HEAD, refs, the index and objects.
 //!
 //! Nothing here writes to them. A [`GitDirectory`] is the `.git` of a workspace, which may be
-//! damaged, hostile or in use: whatever cannot be read counts as absent. A [`ForeignRepository`]
-//! is one whose history is imported: there, whatever cannot be read is an error.
+//! damaged, hostile or in use: anything that cannot be read counts as absent. A [`ForeignRepository`]
+//! is one whose history is imported: there, anything that cannot be read is an error.
 
 mod config;
 mod head;

@@ -13,12 +13,13 @@ use flate2::read::ZlibDecoder;
 use super::config::find_setting;
 use super::head::parse_symbolic_ref;
 use super::refs::{read_all_refs, read_if_exists};
-use crate::object::{self, Kind, Malformed, OwnedEntry};
+use crate::object::{self, Malformed, ObjectKind, OwnedEntry};
 use crate::oid::Oid;
 use crate::pack::MAX_OBJECT;
 use crate::pack::index::corrupt;
 use crate::pack::read::{Pack, Stored};
-use crate::store::{Packs, StoreError};
+use crate::packs::Packs;
+use crate::store::StoreError;
 
 /// The depth to which git follows alternates of alternates.
 const MAX_ALTERNATES: usize = 5;
@@ -40,7 +41,7 @@ struct ObjectDatabase {
 
 /// The reason why a repository cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ForeignError {
     #[error("{} is not a git repository", .0.display())]
     NotRepository(PathBuf),
@@ -56,7 +57,7 @@ pub enum ForeignError {
 
 /// The reason why an object of a foreign repository cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ForeignObjectError {
     #[error("object {0} is missing from the repository")]
     Missing(Oid),
@@ -162,12 +163,12 @@ impl ForeignRepository {
 
     /// Reads the content of a file or the target of a symlink.
     pub fn blob(&self, oid: &Oid) -> Result<Vec<u8>, ForeignObjectError> {
-        self.read_kind(oid, Kind::Blob, "file")
+        self.read_kind(oid, ObjectKind::Blob, "file")
     }
 
     /// Reads a commit.
     pub fn commit(&self, oid: &Oid) -> Result<ForeignCommit, ForeignObjectError> {
-        let content = self.read_kind(oid, Kind::Commit, "commit")?;
+        let content = self.read_kind(oid, ObjectKind::Commit, "commit")?;
         parse_commit(&content).ok_or(ForeignObjectError::Malformed(*oid, Malformed("commit")))
     }
 
@@ -177,11 +178,11 @@ impl ForeignRepository {
         if *oid == Oid::EMPTY_TREE {
             return Ok(Vec::new());
         }
-        let content = self.read_kind(oid, Kind::Tree, "tree")?;
+        let content = self.read_kind(oid, ObjectKind::Tree, "tree")?;
         let mut entries = Vec::new();
         let mut rest = &content[..];
         while !rest.is_empty() {
-            let (entry, after) = object::split_any(rest)
+            let (entry, after) = object::split_foreign_entry(rest)
                 .ok_or(ForeignObjectError::Malformed(*oid, Malformed("tree")))?;
             entries.push(entry.into());
             rest = after;
@@ -192,7 +193,7 @@ impl ForeignRepository {
     fn read_kind(
         &self,
         oid: &Oid,
-        kind: Kind,
+        kind: ObjectKind,
         name: &'static str,
     ) -> Result<Vec<u8>, ForeignObjectError> {
         match self.read_object(oid)? {
@@ -202,7 +203,7 @@ impl ForeignRepository {
     }
 
     /// Reads an object from the first intact copy.
-    fn read_object(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ForeignObjectError> {
+    fn read_object(&self, oid: &Oid) -> Result<(ObjectKind, Vec<u8>), ForeignObjectError> {
         let mut failure = ForeignObjectError::Missing(*oid);
         let copies = self.databases.iter().flat_map(|database| database.copies_of(oid));
         for (file, copy) in copies {
@@ -229,14 +230,14 @@ impl From<io::Error> for CopyError {
 }
 
 /// A copy of an object as it was read, not yet compared with its id.
-type ObjectCopy = Result<(Kind, Vec<u8>), CopyError>;
+type ObjectCopy = Result<(ObjectKind, Vec<u8>), CopyError>;
 
 /// Checks that a copy of an object is what its id says.
 fn check_copy(
     oid: &Oid,
     file: PathBuf,
     copy: ObjectCopy,
-) -> Result<(Kind, Vec<u8>), ForeignObjectError> {
+) -> Result<(ObjectKind, Vec<u8>), ForeignObjectError> {
     let reason = match copy {
         Ok((kind, content)) if Oid::of(kind, &content) == *oid => return Ok((kind, content)),
         Ok(_) => "its content does not match its id".to_owned(),
@@ -254,7 +255,7 @@ fn check_copy(
 impl ObjectDatabase {
     /// Reads every copy of an object, each with the path of its file.
     fn copies_of<'a>(&'a self, oid: &'a Oid) -> impl Iterator<Item = (PathBuf, ObjectCopy)> + 'a {
-        let packed = self.packs.find(oid).map(|(pack, offset)| {
+        let packed = self.packs.find_object(oid).map(|(pack, offset)| {
             let path = self.directory.join("pack").join(&pack.name).with_extension("pack");
             (path, read_packed(pack, offset))
         });
@@ -271,11 +272,11 @@ impl ObjectDatabase {
 /// Reads an object out of a pack.
 fn read_packed(pack: &Pack, offset: u64) -> ObjectCopy {
     // Git never stores an object of this size as a delta.
-    let head = pack.file.head(offset)?;
+    let head = pack.file.read_head(offset)?;
     if matches!(head.stored, Stored::Whole(_)) && head.size > MAX_OBJECT {
         return Err(CopyError::TooLarge(head.size));
     }
-    Ok(pack.read(offset)?)
+    Ok(pack.read_object(offset)?)
 }
 
 /// Reads an object that is a file of its own: kind, size, NUL and content in one zlib stream.
@@ -289,7 +290,7 @@ fn read_loose(path: &Path) -> ObjectCopy {
         .to_str()
         .ok()
         .and_then(|head| head.split_once(' '))
-        .and_then(|(kind, size)| Some((Kind::from_name(kind)?, size.parse::<u64>().ok()?)))
+        .and_then(|(kind, size)| Some((ObjectKind::from_name(kind)?, size.parse::<u64>().ok()?)))
         .ok_or_else(|| corrupt("an object with an unknown head"))?;
     if size > MAX_OBJECT {
         return Err(CopyError::TooLarge(size));
@@ -323,7 +324,7 @@ fn add_database(directory: PathBuf, depth: usize, databases: &mut Vec<ObjectData
     }
 }
 
-/// Parses a commit, whatever program made it: signatures and other fields are skipped.
+/// Parses a commit of any program: signatures and other fields are skipped.
 fn parse_commit(content: &[u8]) -> Option<ForeignCommit> {
     let (head, message) = match content.find("\n\n") {
         Some(end) => (&content[..end], &content[end + 2..]),

@@ -1,17 +1,17 @@
-//! Deltas: an object written as copies from another one and what is new.
+//! Deltas: an object as copies from another one, its base, and new bytes.
 
-/// The length of the pieces that are looked up in the base.
+/// The length of the blocks that are looked up in the base.
 const BLOCK: usize = 16;
-/// The longest run one copy instruction takes in every version of the format.
+/// The longest run that one copy instruction can have in every version of the format.
 const MAX_COPY: usize = 0xffff;
 const MAX_INSERT: usize = 0x7f;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Rebuilds an object from its base. `None` if the delta does not fit.
-pub(crate) fn apply(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+/// Rebuilds an object from its base. Returns `None` if the delta does not fit the base.
+pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let (base_size, rest) = take_size(delta)?;
     let (size, mut rest) = take_size(rest)?;
-    // A delta copies at most 16 MB per instruction; a size beyond that is a lie, not a request.
+    // A delta copies at most 16 MB per instruction. No memory is reserved for an impossible size.
     if base_size != base.len() as u64 || size > (rest.len() as u64).saturating_mul(1 << 24) {
         return None;
     }
@@ -66,19 +66,19 @@ fn push_size(out: &mut Vec<u8>, mut size: u64) {
     out.push(size as u8);
 }
 
-/// A delta that makes `target` from `base`, if one of at most `limit` bytes is found.
-pub(crate) fn encode(base: &[u8], target: &[u8], limit: usize) -> Option<Vec<u8>> {
-    let mut delta = Delta { out: Vec::new(), pending: 0..0 };
+/// Finds a delta of at most `limit` bytes that turns `base` into `target`.
+pub(crate) fn encode_delta(base: &[u8], target: &[u8], limit: usize) -> Option<Vec<u8>> {
+    let mut delta = DeltaWriter { out: Vec::new(), pending: 0..0 };
     push_size(&mut delta.out, base.len() as u64);
     push_size(&mut delta.out, target.len() as u64);
 
     // Most edits leave both ends alone.
-    let head = common(base.iter(), target.iter());
-    let tail = common(base[head..].iter().rev(), target[head..].iter().rev());
-    delta.copy(target, 0, head);
+    let head = count_equal(base.iter(), target.iter());
+    let tail = count_equal(base[head..].iter().rev(), target[head..].iter().rev());
+    delta.push_copy(target, 0, head);
     delta.pending = head..head;
     let end = target.len() - tail;
-    let blocks = Blocks::of(&base[head..base.len() - tail], head);
+    let blocks = BlockTable::new(&base[head..base.len() - tail], head);
     let mut at = head;
     let mut hash = None;
     while at < end {
@@ -89,38 +89,40 @@ pub(crate) fn encode(base: &[u8], target: &[u8], limit: usize) -> Option<Vec<u8>
             delta.pending.end = end;
             break;
         };
-        let rolled = hash.unwrap_or_else(|| block_hash(window));
-        match blocks.longest(rolled, base, &target[at..end]) {
+        let rolled = hash.unwrap_or_else(|| hash_block(window));
+        match blocks.find_longest(rolled, base, &target[at..end]) {
             Some((offset, length)) => {
-                delta.copy(target, offset, length);
+                delta.push_copy(target, offset, length);
                 at += length;
                 delta.pending = at..at;
                 hash = None;
             }
             None => {
-                hash = target[at..end].get(BLOCK).map(|next| roll(rolled, window[0], *next));
+                hash = target[at..end].get(BLOCK).map(|next| roll_hash(rolled, window[0], *next));
                 at += 1;
                 delta.pending.end = at;
             }
         }
     }
-    delta.copy(target, base.len() - tail, tail);
-    delta.flush(target);
+    delta.push_copy(target, base.len() - tail, tail);
+    delta.push_pending(target);
     (delta.out.len() <= limit).then_some(delta.out)
 }
 
-fn common<'a>(a: impl Iterator<Item = &'a u8>, b: impl Iterator<Item = &'a u8>) -> usize {
+/// Counts the equal bytes at the start of two sequences.
+fn count_equal<'a>(a: impl Iterator<Item = &'a u8>, b: impl Iterator<Item = &'a u8>) -> usize {
     a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
-struct Delta {
+/// A delta under construction.
+struct DeltaWriter {
     out: Vec<u8>,
     /// The part of the target that is new and not written yet.
     pending: std::ops::Range<usize>,
 }
 
-impl Delta {
-    fn flush(&mut self, target: &[u8]) {
+impl DeltaWriter {
+    fn push_pending(&mut self, target: &[u8]) {
         for new in target[self.pending.clone()].chunks(MAX_INSERT) {
             self.out.push(new.len() as u8);
             self.out.extend_from_slice(new);
@@ -128,11 +130,11 @@ impl Delta {
         self.pending = self.pending.end..self.pending.end;
     }
 
-    fn copy(&mut self, target: &[u8], mut offset: usize, mut length: usize) {
+    fn push_copy(&mut self, target: &[u8], mut offset: usize, mut length: usize) {
         if length == 0 {
             return;
         }
-        self.flush(target);
+        self.push_pending(target);
         while length > 0 {
             let part = length.min(MAX_COPY);
             let at = self.out.len();
@@ -154,12 +156,12 @@ impl Delta {
     }
 }
 
-fn block_hash(block: &[u8]) -> u64 {
+fn hash_block(block: &[u8]) -> u64 {
     block.iter().fold(0, |hash, byte| hash.wrapping_mul(FACTOR).wrapping_add(u64::from(*byte) + 1))
 }
 
-/// The hash of the block one byte further on.
-fn roll(hash: u64, leaving: u8, entering: u8) -> u64 {
+/// Computes the hash of the block that begins one byte later.
+fn roll_hash(hash: u64, leaving: u8, entering: u8) -> u64 {
     const HIGHEST: u64 = {
         let (mut power, mut count) = (1u64, 1);
         while count < BLOCK {
@@ -173,26 +175,26 @@ fn roll(hash: u64, leaving: u8, entering: u8) -> u64 {
         .wrapping_add(u64::from(entering) + 1)
 }
 
-/// Where the blocks of a base are: eight bytes for each, because bases may be large.
-struct Blocks {
+/// A table of the blocks of a base, with eight bytes for each, because bases may be large.
+struct BlockTable {
     start: usize,
-    /// By the hash's highest bits: the first block with them.
+    /// The first block with these highest bits of its hash.
     first: Vec<u32>,
-    /// By the block's number: the next one with the same bits.
+    /// The next block with the same bits, by the block's number.
     next: Vec<u32>,
 }
 
-impl Blocks {
-    /// How many blocks with the same bits are tried.
-    const TRIES: usize = 8;
+impl BlockTable {
+    /// The number of blocks with the same bits that are tried.
+    const MAX_TRIES: usize = 8;
     const NONE: u32 = u32::MAX;
 
-    fn of(base: &[u8], start: usize) -> Blocks {
+    fn new(base: &[u8], start: usize) -> BlockTable {
         let count = base.len() / BLOCK;
-        let first = vec![Blocks::NONE; (count + 1).next_power_of_two()];
-        let mut blocks = Blocks { start, first, next: vec![Blocks::NONE; count] };
+        let first = vec![BlockTable::NONE; (count + 1).next_power_of_two()];
+        let mut blocks = BlockTable { start, first, next: vec![BlockTable::NONE; count] };
         for (number, block) in base.chunks_exact(BLOCK).enumerate().rev() {
-            let slot = blocks.slot(block_hash(block));
+            let slot = blocks.slot(hash_block(block));
             blocks.next[number] = blocks.first[slot];
             blocks.first[slot] = number as u32;
         }
@@ -204,14 +206,15 @@ impl Blocks {
         ((hash ^ hash >> 32).wrapping_mul(FACTOR) as u128 >> (64 - bits)) as usize
     }
 
-    /// The place in the base that shares most with the start of `target`.
-    fn longest(&self, hash: u64, base: &[u8], target: &[u8]) -> Option<(usize, usize)> {
-        let some = |number: u32| (number != Blocks::NONE).then_some(number);
+    /// Finds the offset in the base that shares most bytes with the start of `target`, and their
+    /// number.
+    fn find_longest(&self, hash: u64, base: &[u8], target: &[u8]) -> Option<(usize, usize)> {
+        let some = |number: u32| (number != BlockTable::NONE).then_some(number);
         let first = some(self.first[self.slot(hash)]);
         std::iter::successors(first, |number| some(self.next[*number as usize]))
-            .take(Blocks::TRIES)
+            .take(BlockTable::MAX_TRIES)
             .map(|number| self.start + number as usize * BLOCK)
-            .map(|place| (place, common(base[place..].iter(), target.iter())))
+            .map(|offset| (offset, count_equal(base[offset..].iter(), target.iter())))
             .max_by_key(|(_, length)| *length)
             .filter(|(_, length)| *length >= BLOCK)
     }
@@ -234,13 +237,13 @@ mod tests {
                 let end = (at + removed).min(target.len());
                 target.splice(at..end, inserted);
             }
-            let delta = encode(&base, &target, usize::MAX).unwrap();
-            prop_assert_eq!(apply(&base, &delta), Some(target));
+            let delta = encode_delta(&base, &target, usize::MAX).unwrap();
+            prop_assert_eq!(apply_delta(&base, &delta), Some(target));
         }
 
         #[test]
         fn garbage_is_refused_without_panic(base in prop::collection::vec(any::<u8>(), 0..64), delta in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = apply(&base, &delta);
+            let _ = apply_delta(&base, &delta);
         }
     }
 
@@ -251,7 +254,7 @@ mod tests {
         let mut target = base.clone();
         target.splice(5000..5010, *b"edited");
         target.splice(90_000..90_000, *b"and something new");
-        assert!(encode(&base, &target, usize::MAX).unwrap().len() < 100);
-        assert!(encode(&base, b"nothing in common with the base", 10).is_none());
+        assert!(encode_delta(&base, &target, usize::MAX).unwrap().len() < 100);
+        assert!(encode_delta(&base, b"nothing in common with the base", 10).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Pack indexes (version 2): where in its pack each object begins.
+//! Pack indexes (version 2): the offset of each object in its pack.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -14,44 +14,44 @@ const MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_AT: u64 = 8;
 const OIDS_AT: u64 = FANOUT_AT + 1024;
 
-/// Up to this size an index is read at once. A larger one is looked into where it lies: a capture
-/// mostly asks for a few objects, and memory that is touched for the first time is expensive.
-const WHOLE: u64 = 64 << 10;
+/// The size up to which an index is read at once. Of a larger one, only the needed parts are read: a
+/// capture usually asks for a few objects, and touching new memory is expensive.
+const MAX_READ_AT_ONCE: u64 = 64 << 10;
 
-/// A file that is read in places.
-pub(crate) enum Source {
+/// An index file, in memory or read in parts.
+pub(crate) enum IndexFile {
     Memory(Vec<u8>),
     File(File, u64),
 }
 
-impl Source {
-    pub(crate) fn open(path: &Path) -> io::Result<Source> {
+impl IndexFile {
+    pub(crate) fn open(path: &Path) -> io::Result<IndexFile> {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
-        if length > WHOLE {
-            return Ok(Source::File(file, length));
+        if length > MAX_READ_AT_ONCE {
+            return Ok(IndexFile::File(file, length));
         }
         let mut bytes = vec![0; length as usize];
         file.read_exact_at(&mut bytes, 0)?;
-        Ok(Source::Memory(bytes))
+        Ok(IndexFile::Memory(bytes))
     }
 
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Source::Memory(bytes) => bytes.len() as u64,
-            Source::File(_, length) => *length,
+            IndexFile::Memory(bytes) => bytes.len() as u64,
+            IndexFile::File(_, length) => *length,
         }
     }
 
-    /// `length` bytes at `offset`; an error if the file ends before.
-    pub(crate) fn get(&self, offset: u64, length: usize) -> io::Result<Cow<'_, [u8]>> {
+    /// Reads `length` bytes at `offset`. Fails if the file ends before.
+    pub(crate) fn read_at(&self, offset: u64, length: usize) -> io::Result<Cow<'_, [u8]>> {
         let end = offset.checked_add(length as u64).filter(|end| *end <= self.len());
         if end.is_none() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match self {
-            Source::Memory(bytes) => Ok(Cow::Borrowed(&bytes[offset as usize..][..length])),
-            Source::File(file, _) => {
+            IndexFile::Memory(bytes) => Ok(Cow::Borrowed(&bytes[offset as usize..][..length])),
+            IndexFile::File(file, _) => {
                 let mut bytes = vec![0; length];
                 file.read_exact_at(&mut bytes, offset)?;
                 Ok(Cow::Owned(bytes))
@@ -59,12 +59,12 @@ impl Source {
         }
     }
 
-    pub(crate) fn u32(&self, offset: u64) -> io::Result<u32> {
-        Ok(be32(&self.get(offset, 4)?))
+    pub(crate) fn read_u32(&self, offset: u64) -> io::Result<u32> {
+        Ok(be32(&self.read_at(offset, 4)?))
     }
 
-    pub(crate) fn u64(&self, offset: u64) -> io::Result<u64> {
-        let bytes = self.get(offset, 8)?;
+    pub(crate) fn read_u64(&self, offset: u64) -> io::Result<u64> {
+        let bytes = self.read_at(offset, 8)?;
         Ok(u64::from(be32(&bytes)) << 32 | u64::from(be32(&bytes[4..])))
     }
 }
@@ -73,15 +73,15 @@ pub(crate) fn be32(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes[..4].try_into().expect("four bytes"))
 }
 
-/// A sorted table of object ids with its fan-out: the common part of both kinds of index.
+/// A sorted table of object ids with its fan-out, which both kinds of index have.
 pub(crate) struct OidTable {
     fanout: Vec<u32>,
     oids_at: u64,
 }
 
 impl OidTable {
-    pub(crate) fn new(source: &Source, fanout_at: u64, oids_at: u64) -> io::Result<OidTable> {
-        let fanout: Vec<u32> = source.get(fanout_at, 1024)?.chunks_exact(4).map(be32).collect();
+    pub(crate) fn new(source: &IndexFile, fanout_at: u64, oids_at: u64) -> io::Result<OidTable> {
+        let fanout: Vec<u32> = source.read_at(fanout_at, 1024)?.chunks_exact(4).map(be32).collect();
         if !fanout.is_sorted() {
             return Err(corrupt("the fan-out table is not sorted"));
         }
@@ -92,12 +92,12 @@ impl OidTable {
         self.fanout[255]
     }
 
-    /// The position of `oid` in the table.
-    pub(crate) fn find(&self, source: &Source, oid: &Oid) -> io::Result<Option<u32>> {
+    /// Finds the position of an object in the table.
+    pub(crate) fn find(&self, source: &IndexFile, oid: &Oid) -> io::Result<Option<u32>> {
         let bucket = usize::from(oid.0[0]);
         let start = if bucket == 0 { 0 } else { self.fanout[bucket - 1] };
         let count = (self.fanout[bucket] - start) as usize;
-        let oids = source.get(self.oids_at + u64::from(start) * 20, count * 20)?;
+        let oids = source.read_at(self.oids_at + u64::from(start) * 20, count * 20)?;
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = (low + high) / 2;
@@ -110,26 +110,27 @@ impl OidTable {
         Ok(None)
     }
 
-    pub(crate) fn oids(&self, source: &Source) -> io::Result<Vec<Oid>> {
-        let bytes = source.get(self.oids_at, self.count() as usize * 20)?;
+    pub(crate) fn oids(&self, source: &IndexFile) -> io::Result<Vec<Oid>> {
+        let bytes = source.read_at(self.oids_at, self.count() as usize * 20)?;
         Ok(bytes.chunks_exact(20).filter_map(Oid::from_slice).collect())
     }
 }
 
+/// Makes the error for damaged content.
 pub(crate) fn corrupt(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 /// An opened pack index.
-pub(crate) struct Index {
-    source: Source,
+pub(crate) struct PackIndex {
+    source: IndexFile,
     table: OidTable,
 }
 
-impl Index {
-    pub(crate) fn open(path: &Path) -> io::Result<Index> {
-        let source = Source::open(path)?;
-        if *source.get(0, 8)? != MAGIC {
+impl PackIndex {
+    pub(crate) fn open(path: &Path) -> io::Result<PackIndex> {
+        let source = IndexFile::open(path)?;
+        if *source.read_at(0, 8)? != MAGIC {
             return Err(corrupt("not a pack index of version 2"));
         }
         let table = OidTable::new(&source, FANOUT_AT, OIDS_AT)?;
@@ -137,66 +138,66 @@ impl Index {
         if source.len() < least || !(source.len() - least).is_multiple_of(8) {
             return Err(corrupt("the pack index has the wrong size"));
         }
-        Ok(Index { source, table })
+        Ok(PackIndex { source, table })
     }
 
     pub(crate) fn count(&self) -> u32 {
         self.table.count()
     }
 
-    /// Where `oid` begins in the pack.
+    /// Finds the offset of an object in the pack.
     pub(crate) fn find(&self, oid: &Oid) -> io::Result<Option<u64>> {
         self.table.find(&self.source, oid)?.map(|position| self.offset(position)).transpose()
     }
 
     fn offset(&self, position: u32) -> io::Result<u64> {
         let count = u64::from(self.count());
-        let offset = self.source.u32(OIDS_AT + count * 24 + u64::from(position) * 4)?;
+        let offset = self.source.read_u32(OIDS_AT + count * 24 + u64::from(position) * 4)?;
         if offset & 0x8000_0000 == 0 {
             return Ok(u64::from(offset));
         }
-        self.source.u64(OIDS_AT + count * 28 + u64::from(offset & 0x7fff_ffff) * 8)
+        self.source.read_u64(OIDS_AT + count * 28 + u64::from(offset & 0x7fff_ffff) * 8)
     }
 
-    /// All objects with their offsets, sorted by id.
+    /// Lists all objects with their offsets, sorted by id.
     pub(crate) fn entries(&self) -> io::Result<Vec<(Oid, u64)>> {
         let oids = self.table.oids(&self.source)?;
         oids.into_iter().zip(0..).map(|(oid, at)| Ok((oid, self.offset(at)?))).collect()
     }
 
-    /// All objects as they are indexed, sorted by id.
-    pub(crate) fn objects(&self) -> io::Result<Vec<Indexed>> {
+    /// Lists all objects with their offsets and checksums, sorted by id.
+    pub(crate) fn objects(&self) -> io::Result<Vec<IndexedObject>> {
         let crcs_at = OIDS_AT + u64::from(self.count()) * 20;
-        let crcs = self.source.get(crcs_at, self.count() as usize * 4)?;
+        let crcs = self.source.read_at(crcs_at, self.count() as usize * 4)?;
         let crcs = crcs.chunks_exact(4).map(be32);
-        let with_crc = |((oid, offset), crc)| Indexed { oid, crc, offset };
+        let with_crc = |((oid, offset), crc)| IndexedObject { oid, crc, offset };
         Ok(self.entries()?.into_iter().zip(crcs).map(with_crc).collect())
     }
 
-    /// The checksum of the pack this index was made for.
+    /// Reads the checksum of the pack that this index belongs to.
     pub(crate) fn pack_checksum(&self) -> io::Result<[u8; 20]> {
-        let bytes = self.source.get(self.source.len() - 40, 20)?;
+        let bytes = self.source.read_at(self.source.len() - 40, 20)?;
         Ok(bytes[..].try_into().expect("twenty bytes"))
     }
 
-    /// Whether the index matches the checksum at its own end.
+    /// True if the index matches the checksum at its own end.
     pub(crate) fn is_intact(&self) -> io::Result<bool> {
         let length = self.source.len() - 20;
-        let body = self.source.get(0, length as usize)?;
-        Ok(Sha1::digest(&body)[..] == *self.source.get(length, 20)?)
+        let body = self.source.read_at(0, length as usize)?;
+        Ok(Sha1::digest(&body)[..] == *self.source.read_at(length, 20)?)
     }
 }
 
-/// An object in a pack being written.
+/// An object as an index lists it.
 #[derive(Clone, Copy)]
-pub(crate) struct Indexed {
+pub(crate) struct IndexedObject {
     pub(crate) oid: Oid,
     pub(crate) crc: u32,
     pub(crate) offset: u64,
 }
 
-/// The bytes of the index of a pack. Sorts `objects` by id.
-pub(crate) fn encode(objects: &mut [Indexed], pack_checksum: &[u8; 20]) -> Vec<u8> {
+/// Encodes the index of a pack. Sorts `objects` by id.
+pub(crate) fn encode_index(objects: &mut [IndexedObject], pack_checksum: &[u8; 20]) -> Vec<u8> {
     objects.sort_unstable_by_key(|object| object.oid);
     let mut out = Vec::with_capacity(OIDS_AT as usize + objects.len() * 28 + 40);
     out.extend_from_slice(&MAGIC);
@@ -205,7 +206,7 @@ pub(crate) fn encode(objects: &mut [Indexed], pack_checksum: &[u8; 20]) -> Vec<u
     objects.iter().for_each(|object| out.extend_from_slice(&object.crc.to_be_bytes()));
     let mut large = Vec::new();
     for object in objects.iter() {
-        let offset = small_offset(object.offset, &mut large);
+        let offset = encode_offset(object.offset, &mut large);
         out.extend_from_slice(&offset.to_be_bytes());
     }
     out.extend(large);
@@ -215,19 +216,19 @@ pub(crate) fn encode(objects: &mut [Indexed], pack_checksum: &[u8; 20]) -> Vec<u
     out
 }
 
-/// An offset as 31 bits, or as a place in the table of `large` ones.
-pub(crate) fn small_offset(offset: u64, large: &mut Vec<u8>) -> u32 {
+/// Encodes an offset as 31 bits, or as a position in the table of `large` ones.
+pub(crate) fn encode_offset(offset: u64, large: &mut Vec<u8>) -> u32 {
     match u32::try_from(offset) {
         Ok(offset) if offset & 0x8000_0000 == 0 => offset,
         _ => {
-            let place = (large.len() / 8) as u32;
+            let position = (large.len() / 8) as u32;
             large.extend_from_slice(&offset.to_be_bytes());
-            place | 0x8000_0000
+            position | 0x8000_0000
         }
     }
 }
 
-/// Appends how many of the sorted `oids` begin with each byte or a smaller one.
+/// Appends, for each byte, the number of `oids` that begin with it or with a smaller one.
 pub(crate) fn push_fanout<'a>(out: &mut Vec<u8>, oids: impl Iterator<Item = &'a Oid>) {
     let mut counts = [0u32; 256];
     oids.for_each(|oid| counts[usize::from(oid.0[0])] += 1);

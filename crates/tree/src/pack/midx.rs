@@ -6,35 +6,35 @@ use std::path::Path;
 use sha1::{Digest, Sha1};
 
 use crate::oid::Oid;
-use crate::pack::index::{OidTable, Source, be32, corrupt, push_fanout, small_offset};
+use crate::pack::index::{IndexFile, OidTable, be32, corrupt, encode_offset, push_fanout};
 
-/// The file's name in the directory of packs.
+/// The name of the file in the directory of packs.
 pub(crate) const NAME: &str = "multi-pack-index";
 
 /// An opened multi-pack index.
 pub(crate) struct Midx {
-    source: Source,
+    source: IndexFile,
     table: OidTable,
     offsets_at: u64,
     large_at: Option<u64>,
-    /// The packs it covers (`pack-<checksum>`), in the order of their numbers.
+    /// The names of the packs that it covers (`pack-<checksum>`), in the order of their numbers.
     pub(crate) packs: Vec<String>,
 }
 
 impl Midx {
     pub(crate) fn open(path: &Path) -> io::Result<Midx> {
-        let source = Source::open(path)?;
-        let head = source.get(0, 12)?.into_owned();
+        let source = IndexFile::open(path)?;
+        let head = source.read_at(0, 12)?.into_owned();
         if head[..6] != *b"MIDX\x01\x01" || head[7] != 0 {
             return Err(corrupt("not a multi-pack index of version 1"));
         }
         let chunks: Vec<([u8; 4], u64)> = (0..=u64::from(head[6]))
             .map(|row| {
-                let id = source.get(12 + row * 12, 4)?[..].try_into().expect("four bytes");
-                Ok((id, source.u64(12 + row * 12 + 4)?))
+                let id = source.read_at(12 + row * 12, 4)?[..].try_into().expect("four bytes");
+                Ok((id, source.read_u64(12 + row * 12 + 4)?))
             })
             .collect::<io::Result<_>>()?;
-        let chunk = |id: &[u8; 4]| chunks.iter().position(|(found, _)| found == id);
+        let chunk = |id: &[u8; 4]| chunks.iter().position(|(listed, _)| listed == id);
         let at =
             |id| chunk(id).map(|row| chunks[row].1).ok_or_else(|| corrupt("a chunk is missing"));
         let names = chunk(b"PNAM").ok_or_else(|| corrupt("a chunk is missing"))?;
@@ -43,7 +43,7 @@ impl Midx {
             .and_then(|(_, end)| end.checked_sub(chunks[names].1))
             .ok_or_else(|| corrupt("chunks out of order"))?;
         let packs: Vec<String> = source
-            .get(chunks[names].1, length as usize)?
+            .read_at(chunks[names].1, length as usize)?
             .split(|byte| *byte == 0)
             .filter(|name| !name.is_empty())
             .map(|name| String::from_utf8_lossy(name).trim_end_matches(".idx").to_owned())
@@ -56,33 +56,33 @@ impl Midx {
         Ok(Midx { table, offsets_at, large_at, packs, source })
     }
 
-    /// The number of the pack that has `oid`, and where in it.
+    /// Finds the number of a pack that has the object, and the object's offset in it.
     pub(crate) fn find(&self, oid: &Oid) -> io::Result<Option<(usize, u64)>> {
         let Some(position) = self.table.find(&self.source, oid)? else { return Ok(None) };
         let row = self.offsets_at + u64::from(position) * 8;
-        let (pack, offset) = (self.source.u32(row)? as usize, self.source.u32(row + 4)?);
+        let (pack, offset) = (self.source.read_u32(row)? as usize, self.source.read_u32(row + 4)?);
         if pack >= self.packs.len() {
             return Err(corrupt("an object in a pack that is not listed"));
         }
         let offset = match (offset & 0x8000_0000, self.large_at) {
             (0, _) | (_, None) => u64::from(offset),
             (_, Some(large_at)) => {
-                self.source.u64(large_at + u64::from(offset & 0x7fff_ffff) * 8)?
+                self.source.read_u64(large_at + u64::from(offset & 0x7fff_ffff) * 8)?
             }
         };
         Ok(Some((pack, offset)))
     }
 
-    /// Whether the file matches the checksum at its end.
+    /// True if the file matches the checksum at its end.
     pub(crate) fn is_intact(&self) -> io::Result<bool> {
         let length = self.source.len() - 20;
-        let body = self.source.get(0, length as usize)?;
-        Ok(Sha1::digest(&body)[..] == *self.source.get(length, 20)?)
+        let body = self.source.read_at(0, length as usize)?;
+        Ok(Sha1::digest(&body)[..] == *self.source.read_at(length, 20)?)
     }
 }
 
-/// The bytes of an index over `packs`: names with their objects, in any order.
-pub(crate) fn encode(mut packs: Vec<(String, Vec<(Oid, u64)>)>) -> Vec<u8> {
+/// Encodes an index over packs, which are given by their names and objects in any order.
+pub(crate) fn encode_midx(mut packs: Vec<(String, Vec<(Oid, u64)>)>) -> Vec<u8> {
     packs.sort();
     let mut objects: Vec<(Oid, u32, u64)> = (0..)
         .zip(&packs)
@@ -103,7 +103,7 @@ pub(crate) fn encode(mut packs: Vec<(String, Vec<(Oid, u64)>)>) -> Vec<u8> {
     let (mut offsets, mut large) = (Vec::with_capacity(objects.len() * 8), Vec::new());
     for (_, pack, at) in &objects {
         offsets.extend_from_slice(&pack.to_be_bytes());
-        offsets.extend_from_slice(&small_offset(*at, &mut large).to_be_bytes());
+        offsets.extend_from_slice(&encode_offset(*at, &mut large).to_be_bytes());
     }
 
     let mut chunks = vec![(b"PNAM", names), (b"OIDF", fanout), (b"OIDL", oids), (b"OOFF", offsets)];

@@ -1,9 +1,9 @@
-//! Packs: the files that objects live in. The format is git's own (pack version 2, index version
-//! 2, multi-pack index version 1), so that git can read and judge everything written here.
+//! Packs: the files that hold objects. The format is git's own (pack version 2, index version 2,
+//! multi-pack index version 1), so that git can read and check everything written here.
 //!
-//! Written by hand rather than with a library because a capture compresses in parallel straight
-//! into its pack, because merging must *find* deltas and not only copy them, and because repair
-//! has to read damaged packs as far as they go.
+//! This code uses no library because a capture compresses in parallel straight into its pack,
+//! because merging must *find* deltas and not only copy them, and because a repair has to read
+//! damaged packs as far as possible.
 
 pub(crate) mod delta;
 pub(crate) mod index;
@@ -15,15 +15,17 @@ use std::cell::RefCell;
 
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
-/// Larger content is left uncovered: objects are handled whole, in memory.
+/// The largest size of an object. Larger files are uncovered, because objects are handled as a whole
+/// in memory.
 pub const MAX_OBJECT: u64 = 512 << 20;
 
-/// Git's pack codes for entries that are stored as differences.
+/// Git's code for a delta whose base is named by its distance.
 pub(crate) const OFS_DELTA: u8 = 6;
+/// Git's code for a delta whose base is named by its id.
 pub(crate) const REF_DELTA: u8 = 7;
 
 thread_local! {
-    // Level 1: on source files it costs what zlib's fastest level costs and packs a fifth smaller.
+    // On source files, level 1 is as fast as zlib's fastest level and a fifth smaller.
     static COMPRESSOR: RefCell<Compressor> =
         RefCell::new(Compressor::new(CompressionLvl::new(1).expect("level 1 exists")));
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
@@ -41,7 +43,8 @@ pub(crate) fn deflate(content: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// The content of exactly `size` bytes in the zlib stream that `compressed` starts with.
+/// Decompresses the zlib stream at the start of `compressed`. Returns `None` unless it has exactly
+/// `size` bytes.
 pub(crate) fn inflate(compressed: &[u8], size: usize) -> Option<Vec<u8>> {
     let mut content = vec![0; size];
     let read = DECOMPRESSOR
@@ -62,8 +65,9 @@ pub(crate) fn push_entry_head(out: &mut Vec<u8>, code: u8, size: u64) {
     out.push(byte);
 }
 
-/// The code and size at the start of a pack entry, and the length of that head.
-pub(crate) fn entry_head(bytes: &[u8]) -> Option<(u8, u64, usize)> {
+/// Parses the code and the size at the start of a pack entry. Returns them with the length of that
+/// head.
+pub(crate) fn parse_entry_head(bytes: &[u8]) -> Option<(u8, u64, usize)> {
     let first = *bytes.first()?;
     let (mut size, mut shift, mut length) = (u64::from(first & 15), 4, 1);
     let mut byte = first;
@@ -76,8 +80,8 @@ pub(crate) fn entry_head(bytes: &[u8]) -> Option<(u8, u64, usize)> {
     Some((first >> 4 & 7, size, length))
 }
 
-/// Appends how far back the base of a delta lies.
-pub(crate) fn push_ofs(out: &mut Vec<u8>, mut distance: u64) {
+/// Appends the distance from a delta back to its base.
+pub(crate) fn push_distance(out: &mut Vec<u8>, mut distance: u64) {
     let mut bytes = vec![(distance & 0x7f) as u8];
     while distance > 0x7f {
         distance = (distance >> 7) - 1;
@@ -86,8 +90,8 @@ pub(crate) fn push_ofs(out: &mut Vec<u8>, mut distance: u64) {
     out.extend(bytes.iter().rev());
 }
 
-/// The distance at the start of `bytes` and the length of its encoding.
-pub(crate) fn ofs(bytes: &[u8]) -> Option<(u64, usize)> {
+/// Parses a distance. Returns it with the length of its encoding.
+pub(crate) fn parse_distance(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut byte = *bytes.first()?;
     let (mut distance, mut length) = (u64::from(byte & 0x7f), 1);
     while byte & 0x80 != 0 {
@@ -107,21 +111,21 @@ mod tests {
         for value in [0, 1, 15, 16, 127, 128, 2047, 2048, 16_511, 16_512, u64::from(u32::MAX) + 9] {
             let mut bytes = Vec::new();
             push_entry_head(&mut bytes, 3, value);
-            assert_eq!(entry_head(&bytes), Some((3, value, bytes.len())));
+            assert_eq!(parse_entry_head(&bytes), Some((3, value, bytes.len())));
             bytes.clear();
-            push_ofs(&mut bytes, value);
-            assert_eq!(ofs(&bytes), Some((value, bytes.len())));
+            push_distance(&mut bytes, value);
+            assert_eq!(parse_distance(&bytes), Some((value, bytes.len())));
         }
     }
 
     #[test]
     fn endless_numbers_are_refused() {
-        assert_eq!(ofs(&[0xff; 32]), None);
-        assert_eq!(entry_head(&[0xff; 8]), None);
+        assert_eq!(parse_distance(&[0xff; 32]), None);
+        assert_eq!(parse_entry_head(&[0xff; 8]), None);
     }
 
     #[test]
-    fn inflate_wants_the_exact_size() {
+    fn a_stream_of_another_size_is_refused() {
         let mut stream = Vec::new();
         deflate(b"hello hello hello", &mut stream);
         assert_eq!(inflate(&stream, 17).as_deref(), Some(&b"hello hello hello"[..]));

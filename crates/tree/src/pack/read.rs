@@ -1,4 +1,4 @@
-//! Reading objects out of packs, deltas included.
+//! Reading objects from packs, whole ones and deltas.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -8,22 +8,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::object::Kind;
+use crate::object::ObjectKind;
 use crate::oid::Oid;
-use crate::pack::index::{Index, be32, corrupt};
-use crate::pack::{MAX_OBJECT, OFS_DELTA, REF_DELTA, delta, entry_head, inflate, ofs};
+use crate::pack::index::{PackIndex, be32, corrupt};
+use crate::pack::{
+    MAX_OBJECT, OFS_DELTA, REF_DELTA, delta, inflate, parse_distance, parse_entry_head,
+};
 
 /// A pack with its index.
 pub(crate) struct Pack {
     pub(crate) name: String,
-    pub(crate) index: Index,
+    pub(crate) index: PackIndex,
     pub(crate) file: PackFile,
 }
 
 impl Pack {
-    /// Opens a pack by the path of its index, checking what can be checked without reading it all.
+    /// Opens a pack by the path of its index, with the checks that do not need all of its content.
     pub(crate) fn open(index_path: &Path) -> io::Result<Pack> {
-        let index = Index::open(index_path)?;
+        let index = PackIndex::open(index_path)?;
         let mut file = PackFile::open(&index_path.with_extension("pack"))?;
         let mut head = [0; 12];
         let mut checksum = [0; 20];
@@ -40,110 +42,113 @@ impl Pack {
         Ok(Pack { name, index, file })
     }
 
-    /// Whole objects come back with their kind; the caller checks the id where it matters.
-    pub(crate) fn read(&self, offset: u64) -> io::Result<(Kind, Vec<u8>)> {
-        let (kind, content) = self.file.read(offset, &self.index)?;
+    /// Reads the object at `offset`. The caller checks its id where that matters.
+    pub(crate) fn read_object(&self, offset: u64) -> io::Result<(ObjectKind, Vec<u8>)> {
+        let (kind, content) = self.file.read_object(offset, &self.index)?;
         Ok((kind, Arc::unwrap_or_clone(content)))
     }
 }
 
-/// An object's kind and content.
-pub(crate) type Content = (Kind, Arc<Vec<u8>>);
+/// The kind and the content of an object.
+pub(crate) type ObjectContent = (ObjectKind, Arc<Vec<u8>>);
 
-/// Where the bases of deltas are, for a reader of a pack.
-pub(crate) trait Bases {
-    /// Where in the same pack this object begins.
-    fn offset(&self, oid: &Oid) -> io::Result<Option<u64>>;
+/// Finds the bases of deltas for a reader of a pack.
+pub(crate) trait DeltaBases {
+    /// Finds the offset of an object in the same pack.
+    fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>>;
 
-    /// The object at this offset, if it was read before.
-    fn known(&self, _offset: u64) -> Option<Content> {
+    /// Returns the object at this offset if it was read before.
+    fn find_known(&self, _offset: u64) -> Option<ObjectContent> {
         None
     }
 
-    /// The object at this offset from somewhere else: its entry here cannot be read.
-    fn elsewhere(&self, _offset: u64) -> Option<Content> {
+    /// Reads the object at this offset from another pack, because its entry here is damaged.
+    fn read_elsewhere(&self, _offset: u64) -> Option<ObjectContent> {
         None
     }
 }
 
-impl Bases for Index {
-    fn offset(&self, oid: &Oid) -> io::Result<Option<u64>> {
+impl DeltaBases for PackIndex {
+    fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>> {
         self.find(oid)
     }
 }
 
 /// An entry as it is stored.
-pub(crate) struct Entry {
+pub(crate) struct PackEntry {
     pub(crate) stored: Stored,
     /// The entry's content: the object itself, or the delta.
     pub(crate) content: Vec<u8>,
 }
 
-/// How an entry is stored.
+/// The form in which an entry is stored.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Stored {
-    Whole(Kind),
-    /// As a difference from the entry at this offset.
-    From(u64),
-    /// As a difference from an object of the same pack.
-    FromOid(Oid),
+    Whole(ObjectKind),
+    /// A delta from the entry at this offset.
+    DeltaAt(u64),
+    /// A delta from an object of the same pack.
+    DeltaFrom(Oid),
 }
 
-/// What stands before an entry's compressed bytes.
+/// The head of an entry, before its compressed bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Head {
+pub(crate) struct EntryHead {
     pub(crate) stored: Stored,
     /// The size of the entry's content.
     pub(crate) size: u64,
-    /// How many bytes the head itself takes.
+    /// The length of the head itself.
     pub(crate) length: usize,
 }
 
-/// No head is longer.
+/// The length of the longest head.
 pub(crate) const MAX_HEAD: usize = 40;
 
-/// The head of the entry at `offset`, from its first bytes.
-pub(crate) fn head(bytes: &[u8], offset: u64) -> io::Result<Head> {
+/// Parses the head of the entry at `offset`.
+pub(crate) fn parse_head(bytes: &[u8], offset: u64) -> io::Result<EntryHead> {
     let truncated = || corrupt("a truncated entry");
-    let (code, size, mut length) = entry_head(bytes).ok_or_else(truncated)?;
+    let (code, size, mut length) = parse_entry_head(bytes).ok_or_else(truncated)?;
     let stored = match code {
         OFS_DELTA => {
-            let (distance, more) = ofs(&bytes[length..]).ok_or_else(truncated)?;
+            let (distance, more) = parse_distance(&bytes[length..]).ok_or_else(truncated)?;
             length += more;
             let base = offset.checked_sub(distance).filter(|base| *base < offset);
-            Stored::From(base.ok_or_else(|| corrupt("a delta whose base does not come before it"))?)
+            let base = base.ok_or_else(|| corrupt("a delta whose base does not come before it"))?;
+            Stored::DeltaAt(base)
         }
         REF_DELTA => {
             let base = Oid::from_slice(&bytes[length..]).ok_or_else(truncated)?;
             length += 20;
-            Stored::FromOid(base)
+            Stored::DeltaFrom(base)
         }
-        code => Stored::Whole(Kind::from_code(code).ok_or_else(|| corrupt("an unknown kind"))?),
+        code => {
+            Stored::Whole(ObjectKind::from_code(code).ok_or_else(|| corrupt("an unknown kind"))?)
+        }
     };
-    Ok(Head { stored, size, length })
+    Ok(EntryHead { stored, size, length })
 }
 
 /// The file of a pack.
 pub(crate) struct PackFile {
     path: PathBuf,
-    /// `None`: opened for each read.
-    kept: Option<Kept>,
-    /// Where the entries end.
+    /// The open file; `None` if it is opened for each read.
+    kept: Option<OpenFile>,
+    /// The offset at which the entries end.
     end: u64,
 }
 
-/// No pack of ours has longer chains; a longer one is damage.
+/// The length above which a chain of deltas is damage. Takeback writes no such chains.
 const MAX_CHAIN: usize = 4096;
 
 impl PackFile {
-    /// Opens the file for what it is: every byte of it may belong to an entry.
+    /// Opens the file without any check: every byte of it may belong to an entry.
     pub(crate) fn open(path: &Path) -> io::Result<PackFile> {
         let file = File::open(path)?;
         let end = file.metadata()?.len();
-        Ok(PackFile { path: path.to_owned(), kept: Kept::new(file), end })
+        Ok(PackFile { path: path.to_owned(), kept: OpenFile::new(file), end })
     }
 
-    /// Where the entries end.
+    /// The offset at which the entries end.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -155,26 +160,30 @@ impl PackFile {
         }
     }
 
-    /// The object whose entry begins at `offset`.
-    pub(crate) fn read(&self, offset: u64, bases: &dyn Bases) -> io::Result<Content> {
+    /// Reads the object whose entry begins at `offset`.
+    pub(crate) fn read_object(
+        &self,
+        offset: u64,
+        bases: &dyn DeltaBases,
+    ) -> io::Result<ObjectContent> {
         let mut deltas = Vec::new();
         let mut at = offset;
         let (kind, base) = loop {
-            if let Some(known) = bases.known(at) {
+            if let Some(known) = bases.find_known(at) {
                 break known;
             }
-            let entry = match self.entry(at) {
+            let entry = match self.read_entry(at) {
                 Ok(entry) => entry,
-                Err(error) => match bases.elsewhere(at) {
+                Err(error) => match bases.read_elsewhere(at) {
                     Some(base) if at != offset => break base,
                     _ => return Err(error),
                 },
             };
             at = match entry.stored {
                 Stored::Whole(kind) => break (kind, Arc::new(entry.content)),
-                Stored::From(base) => base,
-                Stored::FromOid(base) => {
-                    bases.offset(&base)?.ok_or_else(|| corrupt("a delta without its base"))?
+                Stored::DeltaAt(base) => base,
+                Stored::DeltaFrom(base) => {
+                    bases.find_offset(&base)?.ok_or_else(|| corrupt("a delta without its base"))?
                 }
             };
             deltas.push(entry.content);
@@ -183,20 +192,20 @@ impl PackFile {
             }
         };
         let content = deltas.iter().rev().try_fold(base, |base, delta| {
-            delta::apply(&base, delta)
+            delta::apply_delta(&base, delta)
                 .map(Arc::new)
                 .ok_or_else(|| corrupt("a delta that does not fit its base"))
         })?;
         Ok((kind, content))
     }
 
-    /// The head of the entry at `offset`.
-    pub(crate) fn head(&self, offset: u64) -> io::Result<Head> {
-        head(&self.start(offset, MAX_HEAD)?, offset)
+    /// Reads the head of the entry at `offset`.
+    pub(crate) fn read_head(&self, offset: u64) -> io::Result<EntryHead> {
+        parse_head(&self.read_start(offset, MAX_HEAD)?, offset)
     }
 
-    /// The first bytes of the entry at `offset`: as many as asked for, fewer at the end.
-    fn start(&self, offset: u64, most: usize) -> io::Result<Vec<u8>> {
+    /// Reads the first bytes of the entry at `offset`, fewer than asked for at the end of the pack.
+    fn read_start(&self, offset: u64, most: usize) -> io::Result<Vec<u8>> {
         let room = self.end.checked_sub(offset);
         let room = room.ok_or_else(|| corrupt("an offset outside of the pack"))?;
         let mut bytes = vec![0; room.min(most as u64) as usize];
@@ -204,12 +213,12 @@ impl PackFile {
         Ok(bytes)
     }
 
-    /// The entry at `offset`, without resolving deltas.
-    pub(crate) fn entry(&self, offset: u64) -> io::Result<Entry> {
-        let mut bytes = self.start(offset, 512)?;
-        let head = head(&bytes, offset)?;
+    /// Reads the entry at `offset`, without resolving deltas.
+    pub(crate) fn read_entry(&self, offset: u64) -> io::Result<PackEntry> {
+        let mut bytes = self.read_start(offset, 512)?;
+        let head = parse_head(&bytes, offset)?;
         let room = self.end - offset;
-        // Deflate never makes content more than 1,032 times smaller: a larger size is damage.
+        // Deflate never makes content more than 1,032 times smaller, so a larger size is damage.
         if head.size > MAX_OBJECT.min(room.saturating_mul(1032)) {
             return Err(corrupt("an impossible size"));
         }
@@ -223,62 +232,62 @@ impl PackFile {
         }
         let content = inflate(&compressed, head.size as usize)
             .ok_or_else(|| corrupt("broken compressed data"))?;
-        Ok(Entry { stored: head.stored, content })
+        Ok(PackEntry { stored: head.stored, content })
     }
 }
 
-/// An open file that counts among those that packs keep open. There may be more packs than a
-/// process may have files.
-struct Kept(File);
+/// An open file. Only some packs keep theirs open, because there may be more packs than a process
+/// may have open files.
+struct OpenFile(File);
 
-static KEPT: AtomicUsize = AtomicUsize::new(0);
-const MAX_KEPT: usize = 100;
+static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
+const MAX_OPEN_FILES: usize = 100;
 
-impl Kept {
-    fn new(file: File) -> Option<Kept> {
-        let kept = Kept(file);
-        (KEPT.fetch_add(1, Ordering::Relaxed) < MAX_KEPT).then_some(kept)
+impl OpenFile {
+    fn new(file: File) -> Option<OpenFile> {
+        let kept = OpenFile(file);
+        (OPEN_FILES.fetch_add(1, Ordering::Relaxed) < MAX_OPEN_FILES).then_some(kept)
     }
 }
 
-impl Drop for Kept {
+impl Drop for OpenFile {
     fn drop(&mut self) {
-        KEPT.fetch_sub(1, Ordering::Relaxed);
+        OPEN_FILES.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Objects read lately, by (number of their pack, offset): chains of deltas are resolved step by
-/// step and not from their start each time.
-pub(crate) struct Recent {
-    objects: HashMap<(u32, u64), Content>,
+/// Objects that were read recently, by the number of their pack and their offset. With them, a chain
+/// of deltas need not be resolved from its start each time.
+pub(crate) struct RecentObjects {
+    objects: HashMap<(u32, u64), ObjectContent>,
     order: VecDeque<(u32, u64)>,
     bytes: usize,
-    most: usize,
+    max_bytes: usize,
 }
 
-impl Recent {
-    /// Keeps so many bytes.
-    pub(crate) fn new(most: usize) -> Recent {
-        Recent { objects: HashMap::new(), order: VecDeque::new(), bytes: 0, most }
+impl RecentObjects {
+    /// Makes a collection that keeps at most `max_bytes`.
+    pub(crate) fn new(max_bytes: usize) -> RecentObjects {
+        RecentObjects { objects: HashMap::new(), order: VecDeque::new(), bytes: 0, max_bytes }
     }
 
-    pub(crate) fn get(&self, place: (u32, u64)) -> Option<Content> {
+    pub(crate) fn get(&self, place: (u32, u64)) -> Option<ObjectContent> {
         self.objects.get(&place).cloned()
     }
 
-    pub(crate) fn put(&mut self, place: (u32, u64), content: &Content) {
-        if content.1.len() > self.most / 4 || self.objects.contains_key(&place) {
+    pub(crate) fn put(&mut self, place: (u32, u64), content: &ObjectContent) {
+        if content.1.len() > self.max_bytes / 4 || self.objects.contains_key(&place) {
             return;
         }
-        // What an entry of the table costs besides its content.
-        let cost = |content: &Content| content.1.len() + 128;
+        // An entry of the table costs about 128 bytes besides its content.
+        let cost = |content: &ObjectContent| content.1.len() + 128;
         self.bytes += cost(content);
         self.objects.insert(place, content.clone());
         self.order.push_back(place);
-        while self.bytes > self.most {
-            let oldest = self.order.pop_front().expect("what has a size is in the queue");
-            let gone = self.objects.remove(&oldest).expect("what is in the queue is there");
-            self.bytes -= cost(&gone);
+        while self.bytes > self.max_bytes {
+            let oldest = self.order.pop_front().expect("every object is in the queue");
+            let removed = self.objects.remove(&oldest).expect("the queue names only objects");
+            self.bytes -= cost(&removed);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Writing packs: objects are appended by any number of threads, then the pack is sealed.
+//! Writing packs: any number of threads append objects, then the pack is sealed.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,38 +12,38 @@ use sha1::{Digest, Sha1};
 use takeback_base::durable::{self, Temporary};
 
 use crate::fault;
-use crate::object::Kind;
+use crate::object::ObjectKind;
 use crate::oid::Oid;
-use crate::pack::index::{self, Indexed, corrupt};
+use crate::pack::index::{self, IndexedObject, corrupt};
 use crate::pack::read::PackFile;
-use crate::pack::{OFS_DELTA, deflate, push_entry_head, push_ofs};
+use crate::pack::{OFS_DELTA, deflate, push_distance, push_entry_head};
 
-/// Packs up to this size never leave memory before they are complete.
-const SPILL: usize = 4 << 20;
+/// The size up to which a pack stays in memory until it is complete.
+const MAX_IN_MEMORY: usize = 4 << 20;
 
 /// A pack under construction. Nothing of it is visible before [`PackWriter::seal`].
 pub(crate) struct PackWriter {
-    /// Where temporary files go.
+    /// The directory for temporary files.
     temporary: PathBuf,
-    inner: Mutex<Inner>,
+    inner: Mutex<UnsealedPack>,
 }
 
-struct Inner {
-    /// The end of the pack that is not in the file yet.
+struct UnsealedPack {
+    /// The end of the pack, which is not in the file yet.
     tail: Vec<u8>,
-    /// How much of the pack is in the file.
+    /// The number of bytes that are in the file.
     spilled: u64,
     file: Option<Temporary>,
-    /// Writes what is in the file to the disk already, so that less is left for the end.
+    /// A thread that syncs the file meanwhile, so that less is left to do in the end.
     early_sync: Option<JoinHandle<io::Result<()>>>,
-    objects: Vec<Indexed>,
+    objects: Vec<IndexedObject>,
     known: HashSet<Oid>,
 }
 
 impl PackWriter {
     pub(crate) fn new(temporary: &Path) -> PackWriter {
         let tail = b"PACK\0\0\0\x02\0\0\0\0".to_vec();
-        let inner = Inner {
+        let inner = UnsealedPack {
             tail,
             spilled: 0,
             file: None,
@@ -54,64 +54,69 @@ impl PackWriter {
         PackWriter { temporary: temporary.to_owned(), inner: Mutex::new(inner) }
     }
 
-    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
-        // A thread that panicked while appending leaves at worst bytes that no index names.
+    fn lock(&self) -> std::sync::MutexGuard<'_, UnsealedPack> {
+        // A thread that panicked while appending leaves at worst bytes that the index does not name.
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Whether this pack holds the object.
+    /// True if this pack has the object.
     pub(crate) fn contains(&self, oid: &Oid) -> bool {
-        self.inner().known.contains(oid)
+        self.lock().known.contains(oid)
     }
 
-    /// How many objects this pack holds.
+    /// The number of objects in this pack.
     pub(crate) fn count(&self) -> usize {
-        self.inner().objects.len()
+        self.lock().objects.len()
     }
 
-    /// Adds an object, unless this pack has it. Compression happens outside of the lock.
-    pub(crate) fn add(&self, kind: Kind, oid: Oid, content: &[u8]) -> io::Result<()> {
+    /// Adds an object, unless this pack has it. Compresses it outside of the lock.
+    pub(crate) fn add(&self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<()> {
         if self.contains(&oid) {
             return Ok(());
         }
         self.add_whole(kind, oid, content).map(drop)
     }
 
-    /// Adds an object; says at which offset.
-    pub(crate) fn add_whole(&self, kind: Kind, oid: Oid, content: &[u8]) -> io::Result<u64> {
+    /// Adds an object and returns its offset.
+    pub(crate) fn add_whole(&self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<u64> {
         let mut entry = Vec::with_capacity(content.len() / 2 + 64);
         push_entry_head(&mut entry, kind as u8, content.len() as u64);
         deflate(content, &mut entry);
-        self.append(oid, &entry)
+        self.append_entry(oid, &entry)
     }
 
-    /// Adds an object as its difference from one at `base`, an offset in this pack.
+    /// Adds an object as a delta from the one at the offset `base` in this pack.
     pub(crate) fn add_delta(&self, oid: Oid, base: u64, delta: &[u8]) -> io::Result<u64> {
         let mut compressed = Vec::with_capacity(delta.len() + 64);
         deflate(delta, &mut compressed);
-        self.append_delta(oid, base, delta.len() as u64, &compressed)
+        self.add_compressed_delta(oid, base, delta.len() as u64, &compressed)
     }
 
-    /// Adds a delta of `size` bytes from the object at `base` that is compressed already.
-    pub(crate) fn append_delta(
+    /// Adds an object as a delta of `size` bytes that is already compressed.
+    pub(crate) fn add_compressed_delta(
         &self,
         oid: Oid,
         base: u64,
         size: u64,
         compressed: &[u8],
     ) -> io::Result<u64> {
-        let mut inner = self.inner();
+        let mut inner = self.lock();
         let mut entry = Vec::with_capacity(compressed.len() + 16);
         push_entry_head(&mut entry, OFS_DELTA, size);
-        push_ofs(&mut entry, inner.end() - base);
+        push_distance(&mut entry, inner.end() - base);
         entry.extend(compressed);
-        inner.append(&self.temporary, oid, &entry)
+        inner.append_entry(&self.temporary, oid, &entry)
     }
 
-    /// Adds the entry of a whole object as it stands in another pack, piece by piece, if it still
-    /// has the checksum in that pack's index.
-    pub(crate) fn copy(&self, object: &Indexed, from: &PackFile, length: u64) -> io::Result<u64> {
-        let mut inner = self.inner();
+    /// Copies the entry of a whole object from another pack, piece by piece. Fails if it does not
+    /// match the checksum in that pack's index.
+    pub(crate) fn copy_entry(
+        &self,
+        object: &IndexedObject,
+        from: &PackFile,
+        length: u64,
+    ) -> io::Result<u64> {
+        let mut inner = self.lock();
         let offset = inner.end();
         let mut crc = crc32fast::Hasher::new();
         let mut piece = vec![0; length.min(1 << 20) as usize];
@@ -128,22 +133,23 @@ impl PackWriter {
             return Err(corrupt("an entry does not match its checksum"));
         }
         inner.known.insert(object.oid);
-        inner.objects.push(Indexed { oid: object.oid, crc: object.crc, offset });
+        inner.objects.push(IndexedObject { oid: object.oid, crc: object.crc, offset });
         Ok(offset)
     }
 
-    /// Adds an entry that is complete as it is; says at which offset.
-    fn append(&self, oid: Oid, entry: &[u8]) -> io::Result<u64> {
-        self.inner().append(&self.temporary, oid, entry)
+    /// Adds a complete entry and returns its offset.
+    fn append_entry(&self, oid: Oid, entry: &[u8]) -> io::Result<u64> {
+        self.lock().append_entry(&self.temporary, oid, entry)
     }
 
-    /// Completes the pack and moves it into `directory`, durably. Returns its name, or nothing if
-    /// there are no objects.
+    /// Completes the pack and moves it into `directory`, durably. Returns its name, or `None` if it
+    /// has no objects.
     pub(crate) fn seal(self, directory: &Path) -> io::Result<Option<String>> {
         self.seal_with(directory, &[])
     }
 
-    /// The same, and makes other files durable on the way.
+    /// Completes the pack and moves it into `directory`, durably, together with the content of other
+    /// files. Returns its name, or `None` if it has no objects.
     pub(crate) fn seal_with(
         self,
         directory: &Path,
@@ -158,26 +164,27 @@ impl PackWriter {
     }
 }
 
-impl Inner {
+impl UnsealedPack {
     fn end(&self) -> u64 {
         self.spilled + self.tail.len() as u64
     }
 
-    fn append(&mut self, temporary: &Path, oid: Oid, entry: &[u8]) -> io::Result<u64> {
+    fn append_entry(&mut self, temporary: &Path, oid: Oid, entry: &[u8]) -> io::Result<u64> {
         let offset = self.end();
         if !self.known.insert(oid) {
             return Ok(offset);
         }
-        self.objects.push(Indexed { oid, crc: crc32fast::hash(entry), offset });
+        self.objects.push(IndexedObject { oid, crc: crc32fast::hash(entry), offset });
         self.tail.extend_from_slice(entry);
         self.spill_if_full(temporary)?;
         Ok(offset)
     }
 
     fn spill_if_full(&mut self, temporary: &Path) -> io::Result<()> {
-        if self.tail.len() > SPILL { self.spill(temporary) } else { Ok(()) }
+        if self.tail.len() > MAX_IN_MEMORY { self.spill(temporary) } else { Ok(()) }
     }
 
+    /// Moves the tail into the file.
     fn spill(&mut self, temporary: &Path) -> io::Result<()> {
         fault::point("pack spill")?;
         let file = match &mut self.file {
@@ -185,10 +192,11 @@ impl Inner {
             None => self.file.insert(Temporary::create_in(temporary)?),
         };
         file.write_all(&self.tail)?;
-        if self.tail.len() > SPILL && self.early_sync.as_ref().is_none_or(JoinHandle::is_finished) {
+        let is_sync_free = self.early_sync.as_ref().is_none_or(JoinHandle::is_finished);
+        if self.tail.len() > MAX_IN_MEMORY && is_sync_free {
             let file = file.try_clone()?;
             let before = self.early_sync.replace(std::thread::spawn(move || file.sync_data()));
-            finish(before)?;
+            join_sync(before)?;
         }
         self.spilled += self.tail.len() as u64;
         self.tail.clear();
@@ -208,19 +216,19 @@ impl Inner {
             let file = self.file.as_ref().expect("the pack was spilled");
             file.write_all_at(&count, 8)?;
             checksum = sync_while_hashing(file, self.spilled)?;
-            finish(self.early_sync.take())?;
+            join_sync(self.early_sync.take())?;
             self.tail.extend_from_slice(&checksum);
             self.spill(temporary)?;
         }
         let pack = self.file.expect("the pack was spilled");
         let mut index = Temporary::create_in(temporary)?;
-        index.write_all(&index::encode(&mut self.objects, &checksum))?;
+        index.write_all(&index::encode_index(&mut self.objects, &checksum))?;
         fault::point("pack sync")?;
         let files: Vec<&File> =
             [&*pack, &*index].into_iter().chain(others.iter().copied()).collect();
         durable::sync_files(&files)?;
 
-        // The index goes last: a pack without one is invisible, an index without its pack is not.
+        // The index goes last: a pack without one is invisible, but an index without a pack is not.
         let name = format!("pack-{}", Oid(checksum));
         fault::point("pack rename")?;
         pack.persist_with_mode(&directory.join(format!("{name}.pack")), 0o444)?;
@@ -231,12 +239,12 @@ impl Inner {
     }
 }
 
-/// The result of a sync: the kernel tells of an error only once.
-fn finish(sync: Option<JoinHandle<io::Result<()>>>) -> io::Result<()> {
+/// Waits for a sync. Its result must not be lost, because the kernel reports an error only once.
+fn join_sync(sync: Option<JoinHandle<io::Result<()>>>) -> io::Result<()> {
     sync.map_or(Ok(()), |sync| sync.join().expect("fdatasync does not panic"))
 }
 
-/// The checksum of the first `length` bytes, computed while the disk writes them.
+/// Computes the checksum of the first `length` bytes while the disk writes them.
 fn sync_while_hashing(file: &File, length: u64) -> io::Result<[u8; 20]> {
     std::thread::scope(|scope| {
         let sync = scope.spawn(|| file.sync_data());

@@ -6,29 +6,29 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fault::{self, Fault};
-use crate::origins::Origin;
 use crate::pins::PinName;
+use crate::source_packs::SourcePack;
 use crate::testing::{
     Bench, Ending, Files, alone, capture, child, file, harm, kill_at, text, workspace,
 };
 use crate::verify::PinState;
 
-fn quietly(_: u64, _: u64) {}
+fn ignore_progress(_: u64, _: u64) {}
 
 #[test]
-fn nothing_to_do() {
+fn a_whole_store_needs_no_repair() {
     let bench = Bench::new();
     let pins = bench.edited(1, 4);
     bench.store.gc().unwrap();
     let listing = bench.listing();
-    let report = bench.store.repair(&quietly).unwrap();
+    let report = bench.store.repair(&ignore_progress).unwrap();
     assert_eq!((report.salvaged, report.set_aside.len()), (0, 0));
     bench.assert_told(&report.now, &pins);
     assert_eq!(bench.listing(), listing);
 }
 
-/// The first half of the history is one pack with deltas, the other half many packs.
-fn half_packed() -> (Bench, BTreeMap<PinName, Files>) {
+/// Makes a store whose first half of history is one pack with deltas, and the other half many packs.
+fn half_packed_store() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 12);
     bench.store.gc().unwrap();
@@ -37,9 +37,9 @@ fn half_packed() -> (Bench, BTreeMap<PinName, Files>) {
 }
 
 #[test]
-fn lost_indexes_lose_nothing() {
-    let (whole, pins) = half_packed();
-    let packs = names(&whole.packs());
+fn lost_indexes_cost_no_object() {
+    let (whole, pins) = half_packed_store();
+    let packs = list_pack_names(&whole.packs());
     let harms: [&dyn Fn(&Path); 4] = [
         &|index| fs::remove_file(index).unwrap(),
         &|index| harm(index, |bytes| bytes.truncate(300)),
@@ -52,7 +52,7 @@ fn lost_indexes_lose_nothing() {
             broken(&bench.packs().join(format!("{pack}.idx")));
         }
         bench.reopen();
-        let report = bench.store.repair(&quietly).unwrap();
+        let report = bench.store.repair(&ignore_progress).unwrap();
         assert!(report.now.is_whole(), "{report:?}");
         assert!(report.salvaged > 50);
         bench.assert_whole(&pins);
@@ -64,87 +64,87 @@ fn lost_indexes_lose_nothing() {
 }
 
 #[test]
-fn what_a_capture_set_aside_comes_back() {
-    let (mut bench, pins) = half_packed();
-    let packs = names(&bench.packs());
+fn a_pack_that_a_capture_set_aside_comes_back() {
+    let (mut bench, pins) = half_packed_store();
+    let packs = list_pack_names(&bench.packs());
     for pack in &packs {
         harm(&bench.packs().join(format!("{pack}.idx")), |bytes| bytes[0] = 0);
     }
     fs::remove_file(bench.packs().join(midx::NAME)).unwrap();
     bench.reopen();
     let generation = bench.store.generation();
-    let lock = bench.store.share().unwrap();
+    let lock = bench.store.lock_shared().unwrap();
     assert_eq!(bench.store.set_aside_broken().unwrap(), packs);
     assert!(bench.store.set_aside_broken().unwrap().is_empty());
     drop(lock);
     assert!(bench.store.generation() > generation);
-    assert!(names(&bench.packs()).is_empty());
+    assert!(list_pack_names(&bench.packs()).is_empty());
 
-    let report = bench.store.repair(&quietly).unwrap();
+    let report = bench.store.repair(&ignore_progress).unwrap();
     assert!(report.now.is_whole(), "{:?}", report.now);
     bench.assert_whole(&pins);
     bench.fsck();
-    // What was set aside stays there and is not taken back twice.
+    // The pack that was set aside stays there, and its objects are not salvaged twice.
     let listing = bench.listing();
     assert_eq!(listing.keys().filter(|name| name.starts_with("quarantine/")).count(), 10);
-    assert_eq!(bench.store.repair(&quietly).unwrap().salvaged, 0);
+    assert_eq!(bench.store.repair(&ignore_progress).unwrap().salvaged, 0);
     assert_eq!(bench.listing(), listing);
 }
 
 #[test]
-fn what_is_lost_behind_what_is_lost_comes_back_too() {
+fn objects_behind_a_lost_object_come_back_too() {
     let mut bench = Bench::new();
     let mut files = Files::from([(b"d/old".to_vec(), file(text(1, 800)))]);
     let first = bench.capture(1, &files);
-    let old = names(&bench.packs());
+    let old = list_pack_names(&bench.packs());
     files.insert(b"d/new".to_vec(), file(text(2, 800)));
     let second = bench.capture(1, &files);
     bench.store.unpin(&first).unwrap();
-    bench.store.quarantine(&old[0]).unwrap();
-    let index = format!("{}.idx", names(&bench.packs())[0]);
+    bench.store.quarantine_pack(&old[0]).unwrap();
+    let index = format!("{}.idx", list_pack_names(&bench.packs())[0]);
     harm(&bench.packs().join(index), |bytes| bytes.fill(7));
     bench.reopen();
-    assert!(bench.store.repair(&quietly).unwrap().now.is_whole());
+    assert!(bench.store.repair(&ignore_progress).unwrap().now.is_whole());
     bench.assert_whole(&BTreeMap::from([(second, files)]));
 }
 
 #[test]
-fn captures_heal_what_is_still_in_the_workspace() {
+fn captures_restore_lost_objects_that_are_still_in_the_workspace() {
     let bench = Bench::new();
     let files = Files::from([(b"f".to_vec(), file(text(1, 3000)))]);
     let pin = bench.capture(1, &files);
-    let pack = names(&bench.packs()).pop().unwrap();
+    let pack = list_pack_names(&bench.packs()).pop().unwrap();
     fs::remove_file(bench.packs().join(format!("{pack}.pack"))).unwrap();
-    let report = bench.store.repair(&quietly).unwrap();
+    let report = bench.store.repair(&ignore_progress).unwrap();
     assert!(matches!(report.now.pins[0].state, PinState::Lost { .. }));
     assert!(bench.store.gc().is_err());
-    // The same state again, pinned by the same commit.
+    // The same state is captured again, and pinned by the same commit.
     let ref_path = bench.store.directory().join(pin.to_string());
     let id = fs::read(&ref_path).unwrap();
     fs::remove_file(&ref_path).unwrap();
     assert_eq!(bench.capture(1, &files), pin);
     assert_eq!(fs::read(&ref_path).unwrap(), id);
-    assert!(bench.store.verify(&quietly).unwrap().is_whole());
+    assert!(bench.store.verify(&ignore_progress).unwrap().is_whole());
     bench.store.gc().unwrap();
 }
 
 #[test]
 fn a_delta_is_resolved_from_a_base_in_another_pack() {
-    let (bench, pins) = half_packed();
+    let (bench, pins) = half_packed_store();
     let pack = bench.store.packs();
-    let packed = pack.all().max_by_key(|pack| pack.index.count()).unwrap().name.clone();
-    let origin = Origin::open(&bench.packs(), &packed).unwrap();
+    let packed = pack.iter().max_by_key(|pack| pack.index.count()).unwrap().name.clone();
+    let origin = SourcePack::open(&bench.packs(), &packed).unwrap();
     // The newest root tree is the base of older ones.
     let newest = pins.keys().rfind(|pin| pin.workspace == workspace(1)).unwrap();
     let base = bench.store.pin(newest).unwrap().unwrap().tree;
-    let (kind, content) = bench.store.read(&base).unwrap();
-    let writer = bench.store.writer();
+    let (kind, content) = bench.store.read_object(&base).unwrap();
+    let writer = bench.store.new_pack();
     writer.add(kind, base, &content).unwrap();
     writer.seal(&bench.packs()).unwrap();
     let at = origin.objects.iter().find(|object| object.oid == base).unwrap().offset as usize;
     harm(&bench.packs().join(format!("{packed}.pack")), |bytes| bytes[at + 6] ^= 0xff);
 
-    let report = bench.store.repair(&quietly).unwrap();
+    let report = bench.store.repair(&ignore_progress).unwrap();
     assert_eq!(report.set_aside.len(), 1);
     assert!(report.now.is_whole(), "{:?}", report.now);
     bench.assert_whole(&pins);
@@ -152,17 +152,17 @@ fn a_delta_is_resolved_from_a_base_in_another_pack() {
 }
 
 #[test]
-fn a_damaged_ref_stays_and_is_told() {
-    let (bench, pins) = half_packed();
+fn a_damaged_ref_stays_and_is_reported() {
+    let (bench, pins) = half_packed_store();
     let pin = pins.keys().next().unwrap();
     let path = bench.store.directory().join(pin.to_string());
     fs::write(&path, "damaged").unwrap();
-    let report = bench.store.repair(&quietly).unwrap();
+    let report = bench.store.repair(&ignore_progress).unwrap();
     assert!(matches!(report.now.pins[0].state, PinState::Lost { .. }));
     assert_eq!(fs::read(&path).unwrap(), b"damaged");
 }
 
-/// Some damage to some file of a pack.
+/// Some damage to a file of a pack.
 #[derive(Clone, Debug)]
 enum Harm {
     Flip(prop::sample::Index),
@@ -181,7 +181,7 @@ fn any_harm() -> impl Strategy<Value = Harm> {
 }
 
 impl Harm {
-    /// Does it, and says which bytes are gone.
+    /// Damages the file. Returns the range of bytes that are gone.
     fn apply(&self, path: &Path) -> std::ops::Range<u64> {
         let mut gone = 0..0;
         match self {
@@ -210,13 +210,13 @@ impl Harm {
     }
 }
 
-/// The objects that can be lost at most: those whose entries were hit, and what builds on them.
-fn hit(origin: &Origin, gone: &std::ops::Range<u64>) -> HashSet<Oid> {
+/// Finds the objects that can be lost at most: those whose entries were hit, and their deltas.
+fn find_hit_objects(origin: &SourcePack, gone: &std::ops::Range<u64>) -> HashSet<Oid> {
     let ends = origin.objects.iter().skip(1).map(|next| next.offset).chain([origin.file.end()]);
     let mut hit = HashSet::new();
     for (object, end) in origin.objects.iter().zip(ends) {
-        let base = match origin.file.head(object.offset).unwrap().stored {
-            crate::pack::read::Stored::From(base) => origin.at(base).map(|base| base.oid),
+        let base = match origin.file.read_head(object.offset).unwrap().stored {
+            crate::pack::read::Stored::DeltaAt(base) => origin.object_at(base).map(|base| base.oid),
             _ => None,
         };
         let is_hit = object.offset < gone.end && end > gone.start;
@@ -231,11 +231,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn damage_is_told_and_no_more_is_lost(
+    fn damage_is_reported_and_no_more_is_lost(
         harms in prop::collection::vec((any::<prop::sample::Index>(), prop::bool::weighted(0.3), any_harm()), 1..4)
     ) {
-        let (mut bench, pins) = half_packed();
-        let packs = names(&bench.packs());
+        let (mut bench, pins) = half_packed_store();
+        let packs = list_pack_names(&bench.packs());
         let mut hits = HashSet::new();
         let mut harmed = HashSet::new();
         for (pack, on_index, harm) in harms {
@@ -243,21 +243,21 @@ proptest! {
             if !harmed.insert(pack) {
                 continue;
             }
-            let origin = Origin::open(&bench.packs(), pack).unwrap();
+            let origin = SourcePack::open(&bench.packs(), pack).unwrap();
             let gone = harm.apply(&bench.packs().join(format!("{pack}.{}", if on_index { "idx" } else { "pack" })));
             if !on_index {
-                hits.extend(hit(&origin, &gone));
+                hits.extend(find_hit_objects(&origin, &gone));
             }
         }
         bench.reopen();
-        let before = bench.store.verify(&quietly).unwrap();
+        let before = bench.store.verify(&ignore_progress).unwrap();
         bench.assert_told(&before, &pins);
 
-        let report = bench.store.repair(&quietly).unwrap();
+        let report = bench.store.repair(&ignore_progress).unwrap();
         bench.reopen();
         bench.assert_told(&report.now, &pins);
         prop_assert!(report.now.packs.is_empty(), "{:?}", report.now.packs);
-        let lost = bench.store.examine(&quietly).unwrap().lost;
+        let lost = bench.store.examine(&ignore_progress).unwrap().lost;
         prop_assert!(lost.is_subset(&hits), "{lost:?} {hits:?}");
         for (pin, files) in &pins {
             if bench.state(pin) == PinState::Whole {
@@ -273,19 +273,20 @@ proptest! {
             prop_assert!(bench.store.gc().is_err());
         }
         let listing = bench.listing();
-        prop_assert_eq!(bench.store.repair(&quietly).unwrap().salvaged, 0);
+        prop_assert_eq!(bench.store.repair(&ignore_progress).unwrap().salvaged, 0);
         prop_assert_eq!(bench.listing(), listing);
     }
 }
 
-/// Two packs are damaged; what was lost is in the quarantine and in a pack without index.
-fn damaged() -> (Bench, BTreeMap<PinName, Files>) {
-    let (mut bench, pins) = half_packed();
-    let packs = names(&bench.packs());
-    bench.store.quarantine(&packs[0]).unwrap();
+/// Makes a store with two damaged packs, whose objects are in the quarantine and in a pack without
+/// index.
+fn damaged_store() -> (Bench, BTreeMap<PinName, Files>) {
+    let (mut bench, pins) = half_packed_store();
+    let packs = list_pack_names(&bench.packs());
+    bench.store.quarantine_pack(&packs[0]).unwrap();
     fs::remove_file(bench.packs().join(format!("{}.idx", packs[1]))).unwrap();
     harm(&bench.packs().join(format!("{}.idx", packs[2])), |bytes| bytes[100] ^= 1);
-    // Only the checksum at its end.
+    // Only the checksum at its end is damaged.
     let pack = bench.packs().join(format!("{}.pack", packs[3]));
     harm(&pack, |bytes| *bytes.last_mut().unwrap() ^= 1);
     bench.reopen();
@@ -293,17 +294,18 @@ fn damaged() -> (Bench, BTreeMap<PinName, Files>) {
 }
 
 #[test]
-fn killed_anywhere_it_loses_nothing() {
-    if child(|store| drop(store.repair(&quietly).unwrap())) {
+fn a_repair_killed_anywhere_loses_nothing() {
+    if child(|store| drop(store.repair(&ignore_progress).unwrap())) {
         return;
     }
-    let (whole, pins) = damaged();
+    let (whole, pins) = damaged_store();
     for nth in 0.. {
         let mut bench = whole.copy();
-        let ending = kill_at("repair::tests::killed_anywhere_it_loses_nothing", nth, &bench.store);
+        let ending =
+            kill_at("repair::tests::a_repair_killed_anywhere_loses_nothing", nth, &bench.store);
         assert!(nth > 8 || ending == Ending::Killed, "{nth}");
         bench.reopen();
-        let report = bench.store.repair(&quietly).unwrap();
+        let report = bench.store.repair(&ignore_progress).unwrap();
         assert!(report.now.is_whole(), "{nth}: {report:?}");
         bench.assert_whole(&pins);
         bench.store.gc().unwrap();
@@ -319,16 +321,16 @@ fn killed_anywhere_it_loses_nothing() {
 }
 
 #[test]
-fn failing_anywhere_it_loses_nothing() {
-    alone("repair::tests::failing_anywhere_it_loses_nothing", || {
-        let (whole, pins) = damaged();
+fn a_repair_that_fails_anywhere_loses_nothing() {
+    alone("repair::tests::a_repair_that_fails_anywhere_loses_nothing", || {
+        let (whole, pins) = damaged_store();
         for nth in 0.. {
             let bench = whole.copy();
             fault::arm(nth, Fault::Errno(28), nth % 2 == 0);
-            let result = bench.store.repair(&quietly);
+            let result = bench.store.repair(&ignore_progress);
             let passed = fault::disarm();
             assert_eq!(result.is_err(), passed > nth, "{nth}: {result:?}");
-            let report = bench.store.repair(&quietly).unwrap();
+            let report = bench.store.repair(&ignore_progress).unwrap();
             assert!(report.now.is_whole(), "{nth}: {report:?}");
             bench.assert_whole(&pins);
             if result.is_ok() {
@@ -340,7 +342,7 @@ fn failing_anywhere_it_loses_nothing() {
 
 #[test]
 fn captures_during_repair_lose_nothing() {
-    let (bench, mut pins) = damaged();
+    let (bench, mut pins) = damaged_store();
     let directory = bench.store.directory().to_owned();
     std::thread::scope(|scope| {
         let captures = scope.spawn(|| {
@@ -355,16 +357,16 @@ fn captures_during_repair_lose_nothing() {
             states.collect::<Vec<_>>()
         });
         while !captures.is_finished() {
-            bench.store.repair(&quietly).unwrap();
-            // Something new to repair.
-            if let Some(pack) = names(&bench.packs()).first() {
-                let _lock = bench.store.share().unwrap();
+            bench.store.repair(&ignore_progress).unwrap();
+            // There is something new to repair.
+            if let Some(pack) = list_pack_names(&bench.packs()).first() {
+                let _lock = bench.store.lock_shared().unwrap();
                 let _ = fs::remove_file(bench.packs().join(format!("{pack}.idx")));
             }
         }
         pins.extend(captures.join().unwrap());
     });
-    assert!(bench.store.repair(&quietly).unwrap().now.is_whole());
+    assert!(bench.store.repair(&ignore_progress).unwrap().now.is_whole());
     bench.assert_whole(&pins);
     bench.fsck();
 }

@@ -1,10 +1,9 @@
-//! Applying a plan, and finishing or reverting one that was cut off.
+//! Applying a plan.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
@@ -12,29 +11,31 @@ use rustix::io::Errno;
 use takeback_base::durable;
 use takeback_base::{hex, paths};
 
+use super::draft::is_directory;
+use super::journal::Journal;
+use super::moves::{
+    change_mode, exchange, looks_same, make_directory, move_aside, read_file, remove_directory,
+    rename_new, set_mode,
+};
+use super::plan::stat_beneath;
+use super::recover::Direction;
+use super::{Plan, RestoreError, RestoreOutcome, Step};
 use crate::beneath::{self, Root, Stat};
 use crate::compare::Node;
 use crate::fault;
-use crate::object::{Kind, Mode};
+use crate::lock::Lock;
+use crate::object::{Mode, ObjectKind};
 use crate::oid::Oid;
 use crate::path::{RelPath, split};
-use crate::restore::journal::{Journal, Phase};
-use crate::restore::moves::{
-    change_mode, exchange, make_directory, move_aside, read, remove_directory, rename_new, same,
-    set_mode,
-};
-use crate::restore::plan::live;
-use crate::restore::{Outcome, Plan, Recovery, RestoreError, Step};
 use crate::store::{Store, StoreError};
-use crate::workspace::Lock;
 
-/// How many staged files are open at a time.
+/// The number of staged files or directories that are open at a time.
 const BATCH: usize = 128;
 
-/// Applies a plan that is not blocked and whose present state is pinned.
-pub(super) fn apply(lock: &mut Lock<'_>, plan: &Plan) -> Result<Outcome, RestoreError> {
+/// Applies a plan that is not blocked and whose present state is captured and pinned.
+pub(super) fn apply_plan(lock: &mut Lock<'_>, plan: &Plan) -> Result<RestoreOutcome, RestoreError> {
     if plan.steps.is_empty() {
-        return Ok(Outcome::default());
+        return Ok(RestoreOutcome::default());
     }
     let directory = lock.directory.clone();
     let failed = || StoreError::io("write the journal in", &directory);
@@ -42,23 +43,23 @@ pub(super) fn apply(lock: &mut Lock<'_>, plan: &Plan) -> Result<Outcome, Restore
         Journal::begin(plan, lock.workspace().root(), &directory, &lock.store().temporary())
             .map_err(|error| failed()(error))?;
     let seen = plan.steps.iter().map(|planned| planned.seen).collect();
-    let run = Run { root: lock.workspace().root(), store: lock.store(), journal, seen };
-    let result = run
-        .stage()
+    let restore = Restore { root: lock.workspace().root(), store: lock.store(), journal, seen };
+    let result = restore
+        .stage_files()
         .and_then(|()| Ok(Journal::start_moving(&directory).map_err(failed())?))
-        .and_then(|()| run.move_all());
+        .and_then(|()| restore.move_files());
     let failure = match result {
         Ok(outcome) => {
-            // If it stays, the next command finds that all is done.
+            // If the journal stays, the next command finds that everything is done.
             let _ = Journal::end(&directory);
             return Ok(outcome);
         }
         Err(failure) => failure,
     };
     let reverted = (|| {
-        // Whoever finds the journal from now on reverts too.
+        // A process that finds the journal from now on reverts, too.
         Journal::start_reverting(&directory).map_err(failed())?;
-        let left = run.settle(Direction::Back)?;
+        let left = restore.settle(Direction::Back)?;
         Journal::end(&directory).map_err(failed())?;
         Ok(left)
     })();
@@ -70,56 +71,18 @@ pub(super) fn apply(lock: &mut Lock<'_>, plan: &Plan) -> Result<Outcome, Restore
     })
 }
 
-impl Lock<'_> {
-    /// Finishes or reverts a restore that was cut off.
-    pub(crate) fn recover(&mut self) {
-        let directory: PathBuf = self.directory.clone();
-        let (journal, phase) = match Journal::load(self.workspace().root(), &directory) {
-            Ok(None) => return,
-            Ok(Some(found)) => found,
-            Err(error) => {
-                let error = StoreError::io("read the journal in", &directory)(error);
-                self.recovery = Some(Recovery::Failed(error.into()));
-                return;
-            }
-        };
-        let (root, store) = (self.workspace().root(), self.store());
-        let run = Run { root, store, journal, seen: Vec::new() };
-        let back = || {
-            let failed = StoreError::io("write the journal in", &directory);
-            Journal::start_reverting(&directory).map_err(failed)?;
-            run.settle(Direction::Back).map(Recovery::Reverted)
-        };
-        let recovery = match phase {
-            Phase::Staging => back(),
-            Phase::Moving => run.settle(Direction::On).map(Recovery::Finished).or_else(|_| back()),
-        };
-        if recovery.is_ok() {
-            // If it stays, the next command finds that everything is done.
-            let _ = Journal::end(&directory);
-        }
-        self.recovery = Some(recovery.unwrap_or_else(Recovery::Failed));
-    }
-}
-
 /// A restore under way.
-struct Run<'a> {
-    root: &'a Root,
-    store: &'a Store,
-    journal: Journal,
+pub(super) struct Restore<'a> {
+    pub(super) root: &'a Root,
+    pub(super) store: &'a Store,
+    pub(super) journal: Journal,
     /// The file that each step expects to find; empty in a recovery, which compares content.
-    seen: Vec<Option<Stat>>,
+    pub(super) seen: Vec<Option<Stat>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    On,
-    Back,
-}
-
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Action {
+pub(super) enum Action {
     MakeDirectory,
     Put,
     Replace,
@@ -129,13 +92,13 @@ enum Action {
 }
 
 impl Step {
-    fn action(&self) -> Action {
+    pub(super) fn action(&self) -> Action {
         let is_directory = |node: &Node| node.mode.is_directory();
         match (&self.from, &self.to) {
             (None, Some(to)) if is_directory(to) => Action::MakeDirectory,
             (None, Some(_)) => Action::Put,
             (Some(from), Some(to)) if is_directory(from) && is_directory(to) => Action::ChangeMode,
-            (Some(from), Some(to)) if from.mode.same_kind(to.mode) && from.oid == to.oid => {
+            (Some(from), Some(to)) if from.mode.is_same_kind(to.mode) && from.oid == to.oid => {
                 Action::ChangeMode
             }
             (Some(_), Some(_)) => Action::Replace,
@@ -144,19 +107,20 @@ impl Step {
         }
     }
 
-    /// The mode that a directory has in the end, if this step makes or changes one.
+    /// The final mode of the directory that this step makes or changes.
     fn final_mode(&self) -> Option<Mode> {
         self.to.map(|to| to.mode).filter(|mode| mode.is_directory())
     }
 
-    fn reversed(&self) -> Step {
+    /// Returns the step that takes this one back.
+    pub(super) fn reversed(&self) -> Step {
         Step { from: self.to, to: self.from, ..self.clone() }
     }
 }
 
-/// The order of steps: what is in the way goes first; directories are made from the top and
-/// removed from the bottom; deletes come last.
-fn ordered(steps: &[Step]) -> Vec<usize> {
+/// Orders steps by their numbers: files in the way of a swap go first, directories are made from the
+/// top down and removed from the bottom up, and deletes come last.
+pub(super) fn order_steps(steps: &[Step]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..steps.len()).collect();
     let phase = |step: &Step| match (step.action(), step.swap) {
         (Action::Delete, true) => 0,
@@ -176,40 +140,45 @@ fn ordered(steps: &[Step]) -> Vec<usize> {
     order
 }
 
-fn at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreError {
+/// Returns a function that turns a system error at this path into an error of the restore.
+pub(super) fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreError {
     let path = path.clone();
     move |source| RestoreError::Io { path, source }
 }
 
-impl Run<'_> {
-    /// Writes all new files beside their places, durably. Nothing else is touched.
-    fn stage(&self) -> Result<(), RestoreError> {
-        self.loosen(&self.journal.steps)?;
+impl Restore<'_> {
+    /// Writes all new files durably under temporary names. Nothing else is touched.
+    fn stage_files(&self) -> Result<(), RestoreError> {
+        self.loosen_directories(&self.journal.steps)?;
         let writes = |step: &Step| matches!(step.action(), Action::Put | Action::Replace);
         let numbers: Vec<usize> = (0..self.journal.steps.len())
             .filter(|number| writes(&self.journal.steps[*number]))
             .collect();
         for batch in numbers.chunks(BATCH) {
-            let stage = |number: &usize| self.stage_one(*number, &self.journal.steps[*number]);
+            let stage = |number: &usize| self.stage_file(*number, &self.journal.steps[*number]);
             let staged: Vec<Option<File>> =
                 batch.par_iter().map(stage).collect::<Result<_, _>>()?;
             let staged: Vec<&File> = staged.iter().flatten().collect();
             let first = &self.journal.steps[batch[0]].path;
             fault::point("stage sync")
                 .and_then(|()| durable::sync_files(&staged))
-                .map_err(at(first))?;
+                .map_err(failed_at(first))?;
         }
         Ok(())
     }
 
-    /// Writes the temporary file of a step. Returns it unless it is a symlink.
-    fn stage_one(&self, number: usize, step: &Step) -> Result<Option<File>, RestoreError> {
-        let to = step.to.expect("only what is written is staged");
+    /// Writes the temporary file of a step. Returns the open file, or `None` for a symlink.
+    pub(super) fn stage_file(
+        &self,
+        number: usize,
+        step: &Step,
+    ) -> Result<Option<File>, RestoreError> {
+        let to = step.to.expect("only steps that write a file are staged");
         let content = self.store.blob(&to.oid)?;
-        let name = self.journal.temporary(number);
+        let name = self.journal.temporary_name(number);
         let write = || -> io::Result<Option<File>> {
             fault::point("stage")?;
-            let stage = self.root.directory(step.stage.as_bytes())?;
+            let stage = self.root.open_directory(step.stage.as_bytes())?;
             if to.mode.is_symlink() {
                 rustix::fs::symlinkat(
                     paths::from_bytes(&content),
@@ -231,29 +200,29 @@ impl Run<'_> {
             set_mode(&file, to.mode)?;
             Ok(Some(file))
         };
-        write().map_err(at(&step.path))
+        write().map_err(failed_at(&step.path))
     }
 
-    /// Moves everything into its place, checks it, and removes what was there before.
-    fn move_all(&self) -> Result<Outcome, RestoreError> {
+    /// Moves all files into place, verifies them, and removes the old ones.
+    fn move_files(&self) -> Result<RestoreOutcome, RestoreError> {
         let steps = &self.journal.steps;
-        let mut outcome = Outcome::default();
-        for number in ordered(steps) {
+        let mut outcome = RestoreOutcome::default();
+        for number in order_steps(steps) {
             let step = &steps[number];
-            fault::point("move").map_err(at(&step.path))?;
-            if !self.perform(number, step, self.seen[number])? {
+            fault::point("move").map_err(failed_at(&step.path))?;
+            if !self.perform_step(number, step, self.seen[number])? {
                 outcome.kept.push(step.path.clone());
             }
         }
         self.set_final_modes(steps, 0o700)?;
-        fault::point("verify").map_err(at(&RelPath::root()))?;
-        steps.par_iter().try_for_each(|step| self.verify(step))?;
+        fault::point("verify").map_err(failed_at(&RelPath::root()))?;
+        steps.par_iter().try_for_each(|step| self.verify_step(step))?;
         self.sync_directories(steps)?;
         for (number, step) in steps.iter().enumerate() {
-            fault::point("clean up").map_err(at(&step.path))?;
-            let saved = self.save_if_written(number, step).map_err(at(&step.path))?;
+            fault::point("clean up").map_err(failed_at(&step.path))?;
+            let saved = self.save_if_written(number, step).map_err(failed_at(&step.path))?;
             outcome.saved.extend(saved);
-            self.discard(number, step).map_err(at(&step.path))?;
+            self.discard_temporaries(number, step).map_err(failed_at(&step.path))?;
         }
         self.set_final_modes(steps, 0)?;
         let touched = |which: fn(&Step) -> bool| -> BTreeSet<&RelPath> {
@@ -270,167 +239,23 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// Finishes or reverts, from whatever state things are in. Looks at content, not at times.
-    /// Returns the paths that somebody changed meanwhile: those are left alone.
-    fn settle(&self, direction: Direction) -> Result<Vec<RelPath>, RestoreError> {
-        let steps: Vec<Step> = match direction {
-            Direction::On => self.journal.steps.clone(),
-            Direction::Back => self.journal.steps.iter().map(Step::reversed).collect(),
-        };
-        // What really needs it fails with its own path.
-        let _ = self.loosen(&steps);
-        let mut left = Vec::new();
-        for number in ordered(&steps) {
-            let step = &steps[number];
-            fault::point("settle").map_err(at(&step.path))?;
-            match self.settle_one(number, step) {
-                Err(RestoreError::Changed(path)) => left.push(path),
-                result => result?,
-            }
-        }
-        // For cleaning up; whether the modes can be set shows in the end.
-        let _ = self.set_final_modes(&steps, 0o700);
-        self.sync_directories(&steps)?;
-        for (number, step) in steps.iter().enumerate() {
-            self.put_aside_unknown(number, step, &mut left).map_err(at(&step.path))?;
-            self.discard(number, step).map_err(at(&step.path))?;
-        }
-        self.set_final_modes(&steps, 0)?;
-        left.sort();
-        left.dedup();
-        Ok(left)
-    }
-
-    /// Brings one path to where its step leads, if what is there is still ours to replace.
-    fn settle_one(&self, number: usize, step: &Step) -> Result<(), RestoreError> {
-        let present = self.node(&step.path).map_err(at(&step.path))?;
-        let node = present.map(|(node, _)| node);
-        let writes = matches!(step.action(), Action::Put | Action::Replace);
-        let is_ours = match step.action() {
-            _ if node == step.to => return Ok(()),
-            // The mode comes in the end.
-            _ if is_directory(step.to) && is_directory(node) => return Ok(()),
-            // Whatever mode it has got to: it is the same file.
-            Action::ChangeMode => node
-                .zip(step.from)
-                .is_some_and(|(node, from)| node.oid == from.oid && node.mode.same_kind(from.mode)),
-            Action::RemoveDirectory => is_directory(node),
-            _ => node == step.from || (writes && node.is_none()),
-        };
-        let has_stage = live(self.root, &step.stage).map_err(at(&step.stage))?;
-        if !is_ours || !has_stage.is_some_and(|stat| stat.is_directory()) {
-            return Err(RestoreError::Changed(step.path.clone()));
-        }
-        if writes {
-            self.stage_again(number, step)?;
-        }
-        // What is gone already need not be replaced, only put.
-        let from = step.from.filter(|_| node.is_some());
-        let step = Step { from, ..step.clone() };
-        self.perform(number, &step, present.map(|(_, stat)| stat)).map(drop)
-    }
-
-    /// Makes sure that the temporary file of a step is what it is to put in place.
-    fn stage_again(&self, number: usize, step: &Step) -> Result<(), RestoreError> {
-        let name = step.stage.join(&self.journal.temporary(number));
-        let staged = self.node(&name).map_err(at(&name))?;
-        if staged.map(|(node, _)| node) == step.to {
-            return Ok(());
-        }
-        if let Some((node, _)) = staged {
-            // What was moved out and is stored may go; anything else is somebody's.
-            if Some(node) == step.from {
-                self.unlink(&name).map_err(at(&name))?;
-            } else {
-                self.save_under_other_name(&name, &step.path).map_err(at(&name))?;
-            }
-        }
-        if let Some(file) = self.stage_one(number, step)? {
-            file.sync_data().map_err(at(&step.path))?;
-        }
-        Ok(())
-    }
-
-    /// An old file that somebody who had it open wrote to after it was moved aside: no checkpoint
-    /// holds that, so it gets a name that people can see.
-    fn save_if_written(&self, number: usize, step: &Step) -> io::Result<Option<RelPath>> {
-        if !matches!(step.action(), Action::Replace | Action::Delete) {
-            return Ok(None);
-        }
-        let path = step.stage.join(&self.journal.temporary(number));
-        let Some((directory, name)) = self.parent(&path)? else { return Ok(None) };
-        match same(beneath::stat_at(directory, &name), self.seen[number]) {
-            Ok(false) => self.save_under_other_name(&path, &step.path).map(Some),
-            Ok(true) => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// A temporary file that is neither old nor new content was moved out of a change in flight:
-    /// it gets a name that people can see.
-    fn put_aside_unknown(
-        &self,
-        number: usize,
-        step: &Step,
-        left: &mut Vec<RelPath>,
-    ) -> io::Result<()> {
-        for name in self.temporaries(number) {
-            let path = step.stage.join(&name);
-            if let Some((node, _)) = self.node(&path)?
-                && Some(node) != step.from
-                && Some(node) != step.to
-                && !self.is_unfinished(&path, step)?
-            {
-                left.push(self.save_under_other_name(&path, &step.path)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a temporary file is one that was not completely staged: still with the mode that
-    /// staging begins with, and a beginning of what is to be written.
-    fn is_unfinished(&self, path: &RelPath, step: &Step) -> io::Result<bool> {
-        let Some((directory, name)) = self.parent(path)? else { return Ok(false) };
-        let Ok(file) = beneath::open_file(directory.as_fd(), &name) else { return Ok(false) };
-        let stat = beneath::stat_fd(&file)?;
-        if !stat.is_file() || stat.mode & 0o7777 != 0o600 {
-            return Ok(false);
-        }
-        let mut content = Vec::new();
-        io::Read::read_to_end(&mut &file, &mut content)?;
-        let wanted = [step.to, step.from].into_iter().flatten();
-        let begins = |node: Node| {
-            !node.mode.is_directory()
-                && self.store.blob(&node.oid).is_ok_and(|whole| whole.starts_with(&content))
-        };
-        Ok(wanted.into_iter().any(begins))
-    }
-
-    fn save_under_other_name(&self, from: &RelPath, original: &RelPath) -> io::Result<RelPath> {
-        let stage = from.parent().expect("a temporary file is in a directory");
-        let mut name = original.name().to_vec();
-        name.truncate(200);
-        name.extend_from_slice(format!(".takeback-saved-{}", hex::random_digits(16)).as_bytes());
-        let directory = self.root.directory(stage.as_bytes())?;
-        rename_new(directory.as_fd(), from.name(), directory.as_fd(), &name)?;
-        Ok(stage.join(&name))
-    }
-
-    /// Does one step. `seen` is what is expected there. False for a directory that is not empty
-    /// any more.
-    fn perform(
+    /// Performs one step. `seen` is the file that is expected at its path. Returns false for a
+    /// directory that is not empty any more and therefore stays.
+    pub(super) fn perform_step(
         &self,
         number: usize,
         step: &Step,
         seen: Option<Stat>,
     ) -> Result<bool, RestoreError> {
         let changed = || RestoreError::Changed(step.path.clone());
-        let Some((directory, name)) = self.parent(&step.path).map_err(at(&step.path))? else {
+        let Some((directory, name)) =
+            self.open_parent(&step.path).map_err(failed_at(&step.path))?
+        else {
             return Err(changed());
         };
-        let stage = self.root.directory(step.stage.as_bytes()).map_err(at(&step.stage))?;
-        let temporary = self.journal.temporary(number);
+        let stage =
+            self.root.open_directory(step.stage.as_bytes()).map_err(failed_at(&step.stage))?;
+        let temporary = self.journal.temporary_name(number);
         let (place, aside) = ((directory.as_fd(), &name[..]), (stage.as_fd(), &temporary[..]));
         let done = match step.action() {
             Action::MakeDirectory => make_directory(place),
@@ -439,7 +264,7 @@ impl Run<'_> {
             Action::ChangeMode if is_directory(step.to) => Ok(true),
             Action::ChangeMode => {
                 let mode = step.to.expect("a mode is changed to something").mode;
-                same(beneath::stat_at(place.0, place.1), seen).and_then(|same| {
+                looks_same(beneath::stat_at(place.0, place.1), seen).and_then(|same| {
                     if same {
                         change_mode(place.0, place.1, mode).map(|()| true)
                     } else {
@@ -464,14 +289,46 @@ impl Run<'_> {
             {
                 Err(changed())
             }
-            Err(error) => Err(at(&step.path)(error)),
+            Err(error) => Err(failed_at(&step.path)(error)),
         }
     }
 
-    /// The directory of a path, and the name in it; `None` if there is no such directory.
-    fn parent(&self, path: &RelPath) -> io::Result<Option<(OwnedFd, Vec<u8>)>> {
+    /// Saves an old file under a visible name if another process, which had it open, wrote to it
+    /// after it was moved aside: no checkpoint holds that content.
+    fn save_if_written(&self, number: usize, step: &Step) -> io::Result<Option<RelPath>> {
+        if !matches!(step.action(), Action::Replace | Action::Delete) {
+            return Ok(None);
+        }
+        let path = step.stage.join(&self.journal.temporary_name(number));
+        let Some((directory, name)) = self.open_parent(&path)? else { return Ok(None) };
+        match looks_same(beneath::stat_at(directory, &name), self.seen[number]) {
+            Ok(false) => self.save_under_other_name(&path, &step.path).map(Some),
+            Ok(true) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives a temporary file a name that people can see. Returns its new path.
+    pub(super) fn save_under_other_name(
+        &self,
+        from: &RelPath,
+        original: &RelPath,
+    ) -> io::Result<RelPath> {
+        let stage = from.parent().expect("a temporary file is in a directory");
+        let mut name = original.name().to_vec();
+        name.truncate(200);
+        name.extend_from_slice(format!(".takeback-saved-{}", hex::random_digits(16)).as_bytes());
+        let directory = self.root.open_directory(stage.as_bytes())?;
+        rename_new(directory.as_fd(), from.name(), directory.as_fd(), &name)?;
+        Ok(stage.join(&name))
+    }
+
+    /// Opens the directory of a path. Returns it with the name in it, or `None` if it does not
+    /// exist.
+    pub(super) fn open_parent(&self, path: &RelPath) -> io::Result<Option<(OwnedFd, Vec<u8>)>> {
         let (parent, name) = split(path.as_bytes());
-        match self.root.directory(parent) {
+        match self.root.open_directory(parent) {
             Ok(directory) => Ok(Some((directory, name.to_vec()))),
             Err(error)
                 if matches!(
@@ -485,44 +342,46 @@ impl Run<'_> {
         }
     }
 
-    /// What is at a path, as it would be in a tree.
-    fn node(&self, path: &RelPath) -> io::Result<Option<(Node, Stat)>> {
-        let Some(stat) = live(self.root, path)? else { return Ok(None) };
-        let Some((directory, name)) = self.parent(path)? else { return Ok(None) };
+    /// Reads the node that a path would have in a tree, with its stat.
+    pub(super) fn read_node(&self, path: &RelPath) -> io::Result<Option<(Node, Stat)>> {
+        let Some(stat) = stat_beneath(self.root, path)? else { return Ok(None) };
+        let Some((directory, name)) = self.open_parent(path)? else { return Ok(None) };
         let Some(mode) = stat.entry_mode() else {
-            // A socket or a device: nothing that a tree has, but something.
+            // A socket or a device: a tree cannot have it, but it is not nothing either.
             return Ok(Some((Node { mode: Mode(stat.mode), oid: Oid::ZERO }, stat)));
         };
         let oid = if mode.is_directory() {
             Oid::ZERO
         } else if mode.is_symlink() {
-            Oid::of(Kind::Blob, &beneath::read_link(directory, &name)?)
+            Oid::of(ObjectKind::Blob, &beneath::read_link(directory, &name)?)
         } else {
-            Oid::of(Kind::Blob, &read(directory.as_fd(), &name, stat.mode)?)
+            Oid::of(ObjectKind::Blob, &read_file(directory.as_fd(), &name, stat.mode)?)
         };
         Ok(Some((Node { mode, oid }, stat)))
     }
 
-    fn verify(&self, step: &Step) -> Result<(), RestoreError> {
-        let node = self.node(&step.path).map_err(at(&step.path))?.map(|(node, _)| node);
+    /// Checks that a path is as its step should have left it.
+    fn verify_step(&self, step: &Step) -> Result<(), RestoreError> {
+        let node = self.read_node(&step.path).map_err(failed_at(&step.path))?.map(|(node, _)| node);
         let as_planned = match (step.to, node) {
             (Some(to), node) if to.mode.is_directory() => is_directory(node),
             (Some(to), node) => node == Some(to),
-            // In a swap something else takes the place; a directory may have been kept.
+            // In a swap another step writes the path; a directory may have been kept.
             (None, node) => node.is_none() || step.swap || is_directory(node),
         };
         if as_planned { Ok(()) } else { Err(RestoreError::Unverified(step.path.clone())) }
     }
 
-    /// Makes directories writable that have to be written in, from the top down.
-    fn loosen(&self, steps: &[Step]) -> Result<(), RestoreError> {
+    /// Makes directories writable in which names change, from the top down.
+    pub(super) fn loosen_directories(&self, steps: &[Step]) -> Result<(), RestoreError> {
         let listed = self.journal.loosened.iter().map(|(path, _)| path);
         let made = steps.iter().filter(|step| step.final_mode().is_some()).map(|step| &step.path);
         let paths: BTreeSet<&RelPath> = listed.chain(made).collect();
         for path in paths {
-            match live(self.root, path).map_err(at(path))? {
+            match stat_beneath(self.root, path).map_err(failed_at(path))? {
                 Some(stat) if stat.is_directory() && stat.mode & 0o700 != 0o700 => {
-                    self.set_mode(path, Mode::directory(stat.mode | 0o700)).map_err(at(path))?;
+                    self.set_mode(path, Mode::directory(stat.mode | 0o700))
+                        .map_err(failed_at(path))?;
                 }
                 _ => {}
             }
@@ -530,20 +389,20 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives directories the modes they are to have, from the bottom up. With `extra` bits for the
-    /// time being, only those that are made or changed: the others are writable as they are.
-    fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
+    /// Sets the final modes of directories, from the bottom up. With `extra` bits, which keep them
+    /// writable for now, sets only those that are made or changed: the others are writable already.
+    pub(super) fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
         let loosened = self.journal.loosened.iter().filter(|_| extra == 0);
         let mut modes: std::collections::BTreeMap<&RelPath, Mode> =
             loosened.map(|(path, mode)| (path, Mode::directory(*mode))).collect();
         modes.extend(steps.iter().filter_map(|step| Some((&step.path, step.final_mode()?))));
         for (path, mode) in modes.into_iter().rev() {
-            fault::point("final mode").map_err(at(path))?;
+            fault::point("final mode").map_err(failed_at(path))?;
             let wanted = Mode(mode.0 | extra);
-            match live(self.root, path).map_err(at(path))? {
+            match stat_beneath(self.root, path).map_err(failed_at(path))? {
                 Some(stat) if stat.entry_mode() == Some(wanted) => {}
                 Some(stat) if stat.is_directory() => {
-                    self.set_mode(path, wanted).map_err(at(path))?;
+                    self.set_mode(path, wanted).map_err(failed_at(path))?;
                 }
                 _ => {}
             }
@@ -556,42 +415,47 @@ impl Run<'_> {
         if path.is_root() {
             return set_mode(self.root, mode);
         }
-        change_mode(self.root.directory(parent)?.as_fd(), name, mode)
+        change_mode(self.root.open_directory(parent)?.as_fd(), name, mode)
     }
 
-    fn sync_directories(&self, steps: &[Step]) -> Result<(), RestoreError> {
+    /// Makes the names in all changed directories durable.
+    pub(super) fn sync_directories(&self, steps: &[Step]) -> Result<(), RestoreError> {
         let parents = steps.iter().filter_map(|step| step.path.parent());
         let paths: BTreeSet<RelPath> =
             steps.iter().map(|step| step.stage.clone()).chain(parents).collect();
         let paths: Vec<RelPath> = paths.into_iter().collect();
         for batch in paths.chunks(BATCH) {
-            // A directory that is gone needs no sync.
-            let open = |path: &RelPath| self.root.directory(path.as_bytes()).ok().map(File::from);
+            // A directory that is gone cannot be synced and need not be.
+            let open =
+                |path: &RelPath| self.root.open_directory(path.as_bytes()).ok().map(File::from);
             let directories: Vec<File> = batch.iter().filter_map(open).collect();
             let directories: Vec<&File> = directories.iter().collect();
             fault::point("directory sync")
                 .and_then(|()| durable::sync_files(&directories))
-                .map_err(at(&batch[0]))?;
+                .map_err(failed_at(&batch[0]))?;
         }
         Ok(())
     }
 
     fn old_name(&self, number: usize) -> Vec<u8> {
-        [&self.journal.temporary(number)[..], b".old"].concat()
+        [&self.journal.temporary_name(number)[..], b".old"].concat()
     }
 
-    fn temporaries(&self, number: usize) -> [Vec<u8>; 2] {
-        [self.journal.temporary(number), self.old_name(number)]
+    /// Lists the names under which files of a step may have been set aside.
+    pub(super) fn temporary_names(&self, number: usize) -> [Vec<u8>; 2] {
+        [self.journal.temporary_name(number), self.old_name(number)]
     }
 
     /// Removes the temporary files of a step.
-    fn discard(&self, number: usize, step: &Step) -> io::Result<()> {
-        self.temporaries(number).iter().try_for_each(|name| self.unlink(&step.stage.join(name)))
+    pub(super) fn discard_temporaries(&self, number: usize, step: &Step) -> io::Result<()> {
+        self.temporary_names(number)
+            .iter()
+            .try_for_each(|name| self.unlink_if_exists(&step.stage.join(name)))
     }
 
-    fn unlink(&self, path: &RelPath) -> io::Result<()> {
-        let Some((directory, name)) = self.parent(path)? else { return Ok(()) };
-        // Asked first: what cannot be written to may still have nothing to remove.
+    pub(super) fn unlink_if_exists(&self, path: &RelPath) -> io::Result<()> {
+        let Some((directory, name)) = self.open_parent(path)? else { return Ok(()) };
+        // Look first: in a directory that is not writable there may be nothing to remove.
         if matches!(beneath::stat_at(&directory, &name), Err(error) if error.kind() == io::ErrorKind::NotFound)
         {
             return Ok(());
@@ -601,8 +465,4 @@ impl Run<'_> {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-fn is_directory(node: Option<Node>) -> bool {
-    node.is_some_and(|node| node.mode.is_directory())
 }

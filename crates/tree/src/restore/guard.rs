@@ -1,21 +1,22 @@
-//! Which files of a tree are guarded, by the filter it was captured with and its own `.gitignore`
-//! files: never by those in the workspace, which may be part of what is being taken back.
+//! The guarded files of a tree: decided by the filter it was captured with and by its own
+//! `.gitignore` files, never by those in the workspace, which may be part of what is taken back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::compare::lookup;
+use crate::compare::find_node;
 use crate::oid::Oid;
 use crate::path::{RelPath, split};
 use crate::rules::{Filter, Matcher, Scope, Verdict};
 use crate::store::{ObjectError, Store};
 
+/// Decides which files of one tree are guarded.
 pub(crate) struct Guard<'a> {
     store: &'a Store,
     tree: Oid,
     filter: &'a Filter,
     matcher: Matcher,
-    /// For each directory: its rules, or none if it is excluded.
+    /// The patterns in force in each directory; `None` if the directory is excluded.
     scopes: HashMap<Vec<u8>, Option<Arc<Scope>>>,
 }
 
@@ -24,24 +25,26 @@ impl<'a> Guard<'a> {
         Guard { store, tree, filter, matcher: Matcher::new(&filter.rules), scopes: HashMap::new() }
     }
 
-    /// Whether a file is a single ignored one beside captured ones.
-    pub(crate) fn guards(&mut self, path: &RelPath) -> Result<bool, ObjectError> {
+    /// True if a file is a single ignored one beside captured ones.
+    pub(crate) fn is_guarded(&mut self, path: &RelPath) -> Result<bool, ObjectError> {
         if self.filter.tracked.contains(path) {
             return Ok(false);
         }
-        let scope = self.scope(split(path.as_bytes()).0)?;
-        let verdict = |scope: Arc<Scope>| self.matcher.verdict(&scope, path.as_bytes(), false);
-        Ok(scope.map(verdict) == Some(Verdict::Ignore))
+        Ok(self.judge_file(path)? == Some(Verdict::Ignore))
     }
 
-    /// Whether the rules leave a file out.
-    pub(crate) fn leaves_out(&mut self, path: &RelPath) -> Result<bool, ObjectError> {
-        let scope = self.scope(split(path.as_bytes()).0)?;
-        let verdict = |scope: Arc<Scope>| self.matcher.verdict(&scope, path.as_bytes(), false);
-        Ok(matches!(scope.map(verdict), None | Some(Verdict::Exclude)))
+    /// True if the rules exclude a file.
+    pub(crate) fn is_excluded(&mut self, path: &RelPath) -> Result<bool, ObjectError> {
+        Ok(matches!(self.judge_file(path)?, None | Some(Verdict::Exclude)))
     }
 
-    fn scope(&mut self, directory: &[u8]) -> Result<Option<Arc<Scope>>, ObjectError> {
+    /// Applies the rules to a file. Returns `None` if it is in an excluded directory.
+    fn judge_file(&mut self, path: &RelPath) -> Result<Option<Verdict>, ObjectError> {
+        let scope = self.scope_of(split(path.as_bytes()).0)?;
+        Ok(scope.map(|scope| self.matcher.judge(&scope, path.as_bytes(), false)))
+    }
+
+    fn scope_of(&mut self, directory: &[u8]) -> Result<Option<Arc<Scope>>, ObjectError> {
         let mut missing = Vec::new();
         let mut at = directory;
         let mut scope = loop {
@@ -56,8 +59,8 @@ impl<'a> Guard<'a> {
         };
         for directory in missing.into_iter().rev() {
             scope = match scope {
-                Some(above) if self.enters(&above, directory) => {
-                    let text = self.gitignore(directory)?;
+                Some(above) if self.is_entered(&above, directory) => {
+                    let text = self.read_gitignore(directory)?;
                     Some(Scope::enter(Some(&above), directory, text.as_deref()))
                 }
                 _ => None,
@@ -67,14 +70,14 @@ impl<'a> Guard<'a> {
         Ok(scope)
     }
 
-    fn enters(&self, above: &Scope, directory: &[u8]) -> bool {
-        directory.is_empty() || self.matcher.verdict(above, directory, true) == Verdict::Capture
+    fn is_entered(&self, above: &Scope, directory: &[u8]) -> bool {
+        directory.is_empty() || self.matcher.judge(above, directory, true) == Verdict::Capture
     }
 
-    fn gitignore(&self, directory: &[u8]) -> Result<Option<Vec<u8>>, ObjectError> {
+    fn read_gitignore(&self, directory: &[u8]) -> Result<Option<Vec<u8>>, ObjectError> {
         let path = RelPath::new(crate::path::join(directory, b".gitignore"))
             .expect("a directory of a tree has a path");
-        match lookup(self.store, self.tree, &path)? {
+        match find_node(self.store, self.tree, &path)? {
             Some(node) if node.mode.is_file() => self.store.blob(&node.oid).map(Some),
             _ => Ok(None),
         }

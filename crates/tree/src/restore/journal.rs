@@ -1,4 +1,4 @@
-//! The journal of a restore: what it is going to do, written before it does it.
+//! The journal of a restore: its steps, on disk before the first of them is performed.
 
 use std::fs;
 use std::io;
@@ -8,38 +8,38 @@ use serde::{Deserialize, Serialize};
 use takeback_base::durable::{self, Durability};
 use takeback_base::hex;
 
+use super::{Plan, Step};
 use crate::beneath::Root;
 use crate::fault;
 use crate::path::RelPath;
-use crate::restore::{Plan, Step};
 
 const VERSION: u32 = 1;
 
-/// Everything that is needed to finish or to revert a restore.
+/// Everything that finishing or reverting a restore needs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
-    /// The device and inode of the workspace's root: the same path may be another directory later.
+    /// The device and inode of the workspace's root. Later, the path may lead to another directory.
     root: (u64, u64),
-    /// In the names of the temporary files.
+    /// An id that is part of the names of the temporary files.
     pub(super) id: String,
     pub(super) steps: Vec<Step>,
     pub(super) loosened: Vec<(RelPath, u32)>,
 }
 
-/// What every version of a journal has.
+/// The field that every version of a journal has.
 #[derive(Deserialize)]
-struct Version {
+struct JournalVersion {
     version: u32,
 }
 
-/// How far a restore got.
+/// The phase that a restore is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Temporary files are being written and nothing else was touched, or everything is being put
-    /// back.
+    /// Temporary files are being written and nothing else was touched, or everything is being
+    /// reverted. A restore that is cut off in this phase is reverted.
     Staging,
-    /// Files are being moved.
+    /// Files are being moved. A restore that is cut off in this phase is finished.
     Moving,
 }
 
@@ -78,14 +78,14 @@ impl Journal {
         Ok(journal)
     }
 
-    /// From here on the restore is finished if it is cut off.
+    /// Enters the phase in which a restore that is cut off is finished.
     pub(super) fn start_moving(directory: &Path) -> io::Result<()> {
         fault::point("journal moves")?;
         fs::rename(Phase::Staging.path(directory), Phase::Moving.path(directory))?;
         durable::sync_directory(directory)
     }
 
-    /// From here on the restore is reverted if it is cut off.
+    /// Enters the phase in which a restore that is cut off is reverted.
     pub(super) fn start_reverting(directory: &Path) -> io::Result<()> {
         fault::point("journal reverts")?;
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Staging.path(directory));
@@ -93,37 +93,32 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// The restore is over, one way or the other.
+    /// Removes the journal: the restore was finished or reverted.
     pub(super) fn end(directory: &Path) -> io::Result<()> {
         fault::point("journal ends")?;
         for phase in [Phase::Moving, Phase::Staging] {
-            match fs::remove_file(phase.path(directory)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            durable::ignore_missing(fs::remove_file(phase.path(directory)))?;
         }
         durable::sync_directory(directory)
     }
 
-    /// The journal of a restore that was cut off. One that cannot be read is set aside.
+    /// Reads the journal of a restore that was cut off. Sets it aside if it is damaged or belongs to
+    /// another directory.
     pub(super) fn load(root: &Root, directory: &Path) -> io::Result<Option<(Journal, Phase)>> {
         for phase in [Phase::Moving, Phase::Staging] {
             let path = phase.path(directory);
-            let text = match fs::read(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                text => text?,
-            };
-            // Another version may look different in everything else.
-            let version = serde_json::from_slice::<Version>(&text).map(|found| found.version);
-            if version.as_ref().is_ok_and(|version| *version != VERSION) {
-                return Err(io::Error::other("it is of another version of takeback"));
+            let Some(text) = durable::if_exists(fs::read(&path))? else { continue };
+            // In another version, all other fields may differ.
+            let version = serde_json::from_slice::<JournalVersion>(&text);
+            if version.is_ok_and(|journal| journal.version != VERSION) {
+                return Err(io::Error::other("another version of takeback wrote it"));
             }
             let journal = serde_json::from_slice::<Journal>(&text);
             return match journal {
                 Ok(journal) if journal.root == root.identity()? => Ok(Some((journal, phase))),
                 Ok(_) => {
                     fs::rename(&path, directory.join("journal.foreign"))?;
-                    Err(io::Error::other("the workspace is another directory than it was then"))
+                    Err(io::Error::other("the workspace is now a different directory"))
                 }
                 Err(error) => {
                     fs::rename(&path, directory.join("journal.damaged"))?;
@@ -134,15 +129,15 @@ impl Journal {
         Ok(None)
     }
 
-    /// Whether there is the journal of a restore that was cut off.
-    pub(super) fn is_there(directory: &Path) -> bool {
-        // What cannot be looked at might be one.
-        let is_there = |phase: Phase| phase.path(directory).try_exists().unwrap_or(true);
-        [Phase::Moving, Phase::Staging].into_iter().any(is_there)
+    /// True if there is the journal of a restore that was cut off.
+    pub(super) fn exists(directory: &Path) -> bool {
+        // If that cannot be found out, there might be one.
+        let exists = |phase: Phase| phase.path(directory).try_exists().unwrap_or(true);
+        [Phase::Moving, Phase::Staging].into_iter().any(exists)
     }
 
-    /// The name of the temporary file of a step.
-    pub(super) fn temporary(&self, number: usize) -> Vec<u8> {
+    /// Returns the name of the temporary file of a step.
+    pub(super) fn temporary_name(&self, number: usize) -> Vec<u8> {
         format!(".takeback-{}-{number}", self.id).into_bytes()
     }
 }

@@ -1,14 +1,17 @@
 //! Restore: tree → workspace. Plan, journal, apply, verify.
 //!
-//! A [`Plan`] owns all it needs. Applying it stages every new file beside its place, writes the
-//! journal, then moves files in and out by renames only, so that whatever goes wrong can be moved
-//! back. What a rename takes away stays under a temporary name until everything is verified.
+//! A [`Plan`] is complete in itself. Applying it writes the journal, stages every new file under a
+//! temporary name, and then changes the workspace by renames only, so that everything can be moved
+//! back if something goes wrong. Old files stay under temporary names until the new ones are
+//! verified.
 
 mod apply;
+mod draft;
 mod guard;
 mod journal;
 mod moves;
 mod plan;
+mod recover;
 
 use std::io;
 use std::path::Path;
@@ -16,109 +19,105 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::beneath::Stat;
-use crate::capture::{CaptureError, Reason, Uncovered};
+use crate::capture::{CaptureError, Uncovered, UncoveredReason};
 use crate::compare::Node;
+use crate::lock::Lock;
 use crate::oid::Oid;
 use crate::path::RelPath;
 use crate::pins::Pin;
 use crate::rules::Filter;
 use crate::store::{ObjectError, StoreError};
-use crate::workspace::Lock;
 
-pub(crate) use moves::rename_new;
-
-/// Whether a restore of the workspace that has this directory in the store was cut off.
+/// True if a restore was cut off in the workspace to which this directory of the store belongs.
 pub(crate) fn is_unfinished(directory: &Path) -> bool {
-    journal::Journal::is_there(directory)
+    journal::Journal::exists(directory)
 }
 
-/// The state to return to, with what its capture said about itself.
+/// The state to return to, as its capture described it.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
-    /// The state.
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct RestoreTarget<'a> {
     pub tree: Oid,
-    /// The rules it was captured by.
+    /// The filter that the state was captured with.
     pub filter: &'a Filter,
-    /// What it does not cover.
+    /// The paths that the state does not cover.
     pub uncovered: &'a [Uncovered],
-    /// To undo a restore: the state that it led to. What is still as it was left then is not
-    /// guarded, so that undoing takes back everything that was done.
+    /// To undo a restore, the state that it led to. Paths that are still in that state are not
+    /// guarded, so that the undo takes back everything that the restore did.
     pub undoes: Option<Oid>,
-    /// Whether its capture left out files and empty directories without naming them, so that
-    /// nothing that the filter excludes is deleted because of it.
+    /// True if the capture left out files and empty directories without reporting them. Nothing that
+    /// the filter excludes is then deleted.
     pub silent: bool,
 }
 
-/// What a restore will do, complete in itself: it borrows nothing and holds nothing open, so it can
-/// be kept, also as JSON, while a person thinks.
+/// The plan of a restore. It is complete in itself: it borrows nothing and holds nothing open, so it
+/// can be kept, also as JSON, while a person thinks.
 ///
 /// Another process may change the workspace meanwhile. [`Lock::apply`] therefore wants a capture
 /// under its own lock, and refuses the plan if that capture is not the state the plan starts from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// The present state, including everything that the plan overwrites or deletes.
+    /// The present state, with everything that the plan overwrites or deletes.
     pub from: Oid,
     /// The state to return to.
     pub to: Oid,
-    /// What the present state does not cover.
+    /// The paths that the present state does not cover.
     pub uncovered: Vec<Uncovered>,
-    /// The rules that the present state was captured by.
+    /// The filter that the present state was captured with.
     pub filter: Filter,
     /// Files, symlinks and directories that will be written or whose mode will be set.
     pub writes: Vec<RelPath>,
-    /// What will be deleted.
+    /// Files, symlinks and directories that will be deleted.
     pub deletes: Vec<RelPath>,
     /// Guarded files that differ and are left as they are.
     pub guarded: Vec<RelPath>,
-    /// What the target does not have and that stays all the same.
-    pub kept: Vec<Kept>,
-    /// What makes the plan impossible.
-    pub blocked: Vec<Blocked>,
+    /// Paths that stay although the target does not have them.
+    pub kept: Vec<KeptPath>,
+    /// Paths that make the plan impossible.
+    pub blocked: Vec<BlockedPath>,
     steps: Vec<PlannedStep>,
-    /// Directories that must be made writable for a while, with their modes.
+    /// Directories that have to be made writable for a while, with their modes.
     loosened: Vec<(RelPath, u32)>,
 }
 
 /// A path that stays although the target does not have it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Kept {
-    /// The path.
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct KeptPath {
     pub path: RelPath,
-    /// Why it stays.
     pub reason: KeptReason,
 }
 
-/// Why a path stays.
+/// The reason why a path stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptReason {
-    /// The target did not cover it, so it may have been there.
+    /// The target did not cover it, so it may have existed then.
     NotCovered,
     /// It is ignored or otherwise not captured now, so no checkpoint holds it.
     NotSaved,
-    /// The directory has something in it that stays.
+    /// The directory contains something that stays.
     NotEmpty,
 }
 
-/// Something is in the way, and it cannot be captured.
+/// A path that makes a plan impossible.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Blocked {
-    /// The path.
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct BlockedPath {
     pub path: RelPath,
-    /// Why it cannot be replaced.
     #[serde(flatten)]
     pub reason: BlockedReason,
 }
 
-/// Why something in the way cannot be replaced.
+/// The reason why something in the way cannot be replaced.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "blocked", rename_all = "snake_case")]
 pub enum BlockedReason {
-    /// It cannot be captured, and what no checkpoint holds is never overwritten.
-    Uncovered(Reason),
-    /// It holds something that is never captured, such as a repository's own data.
+    /// It cannot be captured, and nothing is overwritten that no checkpoint holds.
+    Uncovered(UncoveredReason),
+    /// It contains something that is never captured, such as a repository's own data.
     Uncapturable,
-    /// There are more files in it than may be captured.
+    /// It contains more files than may be captured.
     TooManyFiles,
     /// A directory on the way to the path is something else now.
     ParentReplaced,
@@ -139,59 +138,54 @@ struct Step {
     path: RelPath,
     from: Option<Node>,
     to: Option<Node>,
-    /// The directory in which its temporary file is: it exists before, during and after.
+    /// The directory of its temporary file, which exists before, during and after the restore.
     stage: RelPath,
-    /// Part of a swap of a directory and something else: what goes, goes first.
+    /// True if it is part of a swap of a directory and something else.
     swap: bool,
 }
 
-/// What a restore did.
+/// The changes that a restore made.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Outcome {
-    /// Paths that were written.
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct RestoreOutcome {
     pub restored: Vec<RelPath>,
-    /// Paths that were deleted.
     pub deleted: Vec<RelPath>,
-    /// Directories that were to be deleted and got new content meanwhile.
+    /// Directories that should have been deleted but got new content meanwhile.
     pub kept: Vec<RelPath>,
-    /// Old files that somebody wrote to while they were replaced, under the names that they have
-    /// now.
+    /// Old files that another process wrote to while they were replaced, under their new names.
     pub saved: Vec<RelPath>,
 }
 
-/// There is no plan.
+/// The reason why a plan could not be made.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum PlanError {
-    /// The path is neither in the target nor in the workspace.
     #[error("{0} is neither in the checkpoint nor in the workspace")]
     NoSuchPath(RelPath),
     /// The present could not be captured.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The target is not whole.
+    /// The target is damaged.
     #[error("the checkpoint is damaged")]
     Target(#[from] ObjectError),
     /// The workspace cannot be read.
     #[error("cannot read {path}")]
-    Io {
-        /// What was read.
-        path: RelPath,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Io { path: RelPath, source: io::Error },
     /// An earlier restore was cut off and can be neither finished nor reverted.
     #[error("an interrupted restore of this workspace must be finished first")]
     Unfinished,
 }
 
-/// A restore did not happen; the workspace is as it was.
+/// The reason why a restore did not happen. Except for [`RestoreError::Left`] and
+/// [`RestoreError::NotReverted`], the workspace is as it was.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RestoreError {
-    /// The plan says so itself.
+    /// The plan itself says that it is impossible.
     #[error("{} is in the way and cannot be captured", .0[0].path)]
-    Blocked(Vec<Blocked>),
-    /// The safety checkpoint is not one of the state that the plan starts from.
-    #[error("the safety checkpoint is not of the state that the plan starts from")]
+    Blocked(Vec<BlockedPath>),
+    /// The safety checkpoint does not hold the state that the plan starts from.
+    #[error("the safety checkpoint does not hold the state that the plan starts from")]
     NoSafety,
     /// The latest capture under the lock is not the state that the plan starts from.
     #[error("the workspace changed since the plan was made")]
@@ -199,71 +193,61 @@ pub enum RestoreError {
     /// Another process changed the path while it was restored.
     #[error("the workspace changed while it was restored: {0}")]
     Changed(RelPath),
-    /// The system refused something.
     #[error("cannot restore {path}")]
-    Io {
-        /// On what.
-        path: RelPath,
-        /// Why.
-        source: io::Error,
-    },
-    /// What was written is not what is there.
-    #[error("{0} is not what was written")]
+    Io { path: RelPath, source: io::Error },
+    /// A path reads back differently from what was written.
+    #[error("{0} does not read back as it was written")]
     Unverified(RelPath),
     /// The content to write is damaged.
     #[error("the checkpoint is damaged")]
     Object(#[from] ObjectError),
-    /// Something is wrong with the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It failed and everything was put back, but for what somebody changed meanwhile.
+    /// The restore failed and was reverted, except for paths that another process changed meanwhile.
     #[error("{failure}; left as they are, because they changed meanwhile: {left:?}")]
     Left {
-        /// Why the restore failed.
         #[source]
         failure: Box<RestoreError>,
-        /// What was left.
         left: Vec<RelPath>,
     },
-    /// It failed, and reverting it failed too. The journal stays, and the next command tries again.
+    /// The restore failed, and so did reverting it. The journal stays, and the next command tries
+    /// again.
     #[error("{failure}; putting everything back failed as well: {revert}")]
     NotReverted {
-        /// Why the restore failed.
         #[source]
         failure: Box<RestoreError>,
-        /// Why it could not be reverted.
         revert: Box<RestoreError>,
     },
 }
 
 impl RestoreError {
-    /// The same, with paths that could not be put back because somebody changed them meanwhile.
+    /// Adds the paths that could not be reverted because another process changed them meanwhile.
     fn with_left(self, mut left: Vec<RelPath>) -> RestoreError {
         left.retain(|path| !matches!(&self, RestoreError::Changed(changed) if changed == path));
         if left.is_empty() { self } else { RestoreError::Left { failure: Box::new(self), left } }
     }
 }
 
-/// What became of a restore that was cut off.
+/// The end of a restore that was cut off.
 #[derive(Debug)]
 pub enum Recovery {
-    /// It was finished. Paths that somebody changed meanwhile were left alone.
+    /// It was finished, except for these paths, which another process changed meanwhile.
     Finished(Vec<RelPath>),
-    /// It had not begun to change anything, or was put back. Likewise.
+    /// It was reverted, except for these paths, which another process changed meanwhile.
     Reverted(Vec<RelPath>),
-    /// Neither was possible; the next command tries again.
+    /// It could be neither finished nor reverted. The next command tries again.
     Failed(RestoreError),
 }
 
 impl Plan {
-    /// Whether another plan does the same to the same state.
+    /// True if another plan does the same to the same state.
     pub fn does_the_same_as(&self, other: &Plan) -> bool {
         self.from == other.from && self.steps == other.steps && self.blocked == other.blocked
     }
 }
 
 impl Lock<'_> {
-    /// What became of an interrupted restore when the lock was taken; `None` if there was none.
+    /// The end of a restore that was cut off before this lock was taken; `None` if there was none.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }
@@ -274,8 +258,8 @@ impl Lock<'_> {
     /// such a capture; for a plan that was made under an earlier lock, plan again and compare by
     /// [`Plan::does_the_same_as`].
     ///
-    /// On an error the workspace is as it was (but see [`RestoreError::NotReverted`]).
-    pub fn apply(&mut self, plan: &Plan, safety: &Pin) -> Result<Outcome, RestoreError> {
+    /// On an error the workspace is as it was, but see [`RestoreError`].
+    pub fn apply(&mut self, plan: &Plan, safety: &Pin) -> Result<RestoreOutcome, RestoreError> {
         if !plan.blocked.is_empty() {
             return Err(RestoreError::Blocked(plan.blocked.clone()));
         }
@@ -287,6 +271,6 @@ impl Lock<'_> {
         }
         // The restore changes the workspace, so the next one needs another capture.
         self.captured = None;
-        apply::apply(self, plan)
+        apply::apply_plan(self, plan)
     }
 }

@@ -1,4 +1,4 @@
-//! The single moves of a restore: by names in opened directories, never through a link.
+//! The single moves of a restore, by names in open directories and never through a link.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,26 +14,27 @@ pub(super) fn permissions(mode: Mode) -> Permissions {
     Permissions::from_bits_retain(mode.permissions() as rustix::fs::RawMode)
 }
 
-/// A file in an opened directory.
-pub(super) type Place<'a> = (BorrowedFd<'a>, &'a [u8]);
+/// A name in an open directory.
+pub(super) type FilePlace<'a> = (BorrowedFd<'a>, &'a [u8]);
 
-/// Whether something looks as it did. A rename changes the time of the last status change.
-pub(super) fn same(stat: io::Result<Stat>, seen: Option<Stat>) -> io::Result<bool> {
+/// True if a file still looks as it did. The time of its last status change does not count, because
+/// a rename sets it.
+pub(super) fn looks_same(stat: io::Result<Stat>, seen: Option<Stat>) -> io::Result<bool> {
     let stat = stat?;
     Ok(seen.is_some_and(|seen| Stat { ctime: seen.ctime, ..stat } == seen))
 }
 
-pub(super) fn make_directory((directory, name): Place<'_>) -> io::Result<bool> {
+pub(super) fn make_directory((directory, name): FilePlace<'_>) -> io::Result<bool> {
     match rustix::fs::mkdirat(directory, paths::from_bytes(name), Permissions::RWXU) {
         Ok(()) => Ok(true),
-        // Somebody else made it.
+        // Another process may have made it meanwhile.
         Err(Errno::EXIST) => Ok(beneath::stat_at(directory, name)?.is_directory()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// False if something is in it.
-pub(super) fn remove_directory((directory, name): Place<'_>) -> io::Result<bool> {
+/// Removes a directory. Returns false if it is not empty.
+pub(super) fn remove_directory((directory, name): FilePlace<'_>) -> io::Result<bool> {
     match rustix::fs::unlinkat(directory, paths::from_bytes(name), AtFlags::REMOVEDIR) {
         Ok(()) => Ok(true),
         Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
@@ -41,10 +42,11 @@ pub(super) fn remove_directory((directory, name): Place<'_>) -> io::Result<bool>
     }
 }
 
-/// Swaps a file with the staged one. False, and nothing changed, if it is not the expected one.
+/// Exchanges a file with the staged one. Returns false, with nothing changed, if it is not the
+/// expected file.
 pub(super) fn exchange(
-    place: Place<'_>,
-    aside: Place<'_>,
+    place: FilePlace<'_>,
+    aside: FilePlace<'_>,
     old: &[u8],
     seen: Option<Stat>,
 ) -> io::Result<bool> {
@@ -54,8 +56,8 @@ pub(super) fn exchange(
     };
     match swap() {
         Ok(()) => {
-            // Checked after it was moved out: nothing can slip in between.
-            let is_same = same(beneath::stat_at(aside.0, aside.1), seen)?;
+            // The check comes after the exchange, so that no change can slip in between.
+            let is_same = looks_same(beneath::stat_at(aside.0, aside.1), seen)?;
             if !is_same {
                 swap()?;
             }
@@ -74,21 +76,21 @@ pub(super) fn exchange(
     }
 }
 
-/// Moves a file out of the way. False, and nothing changed, if it is not the expected one.
+/// Moves a file out of the way. Returns false, with nothing changed, if it is not the expected file.
 pub(super) fn move_aside(
-    place: Place<'_>,
-    aside: Place<'_>,
+    place: FilePlace<'_>,
+    aside: FilePlace<'_>,
     seen: Option<Stat>,
 ) -> io::Result<bool> {
     rename_new(place.0, place.1, aside.0, aside.1)?;
-    let is_same = same(beneath::stat_at(aside.0, aside.1), seen)?;
+    let is_same = looks_same(beneath::stat_at(aside.0, aside.1), seen)?;
     if !is_same {
         rename_new(aside.0, aside.1, place.0, place.1)?;
     }
     Ok(is_same)
 }
 
-/// Renames, but replaces nothing.
+/// Renames a file, or fails if the new name exists.
 pub(crate) fn rename_new(
     from: BorrowedFd<'_>,
     name: &[u8],
@@ -98,7 +100,7 @@ pub(crate) fn rename_new(
     let (name, new) = (paths::from_bytes(name), paths::from_bytes(new));
     match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            // File systems without it: look first.
+            // The file system cannot do that in one step.
             match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
                 Err(Errno::NOENT) => Ok(rustix::fs::renameat(from, name, to, new)?),
@@ -113,18 +115,18 @@ pub(crate) fn rename_new(
 pub(super) fn change_mode(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
     match open_any(directory, name) {
         Ok(file) => set_mode(file, mode),
-        Err(Errno::ACCESS) => change_mode_unread(directory, name, mode),
+        Err(Errno::ACCESS) => change_mode_of_unreadable(directory, name, mode),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Sets a mode and makes sure that it was taken: some bits are dropped without a word.
+/// Sets a mode and checks that it was accepted: the system drops some bits silently.
 pub(super) fn set_mode(file: impl AsFd, mode: Mode) -> io::Result<()> {
     rustix::fs::fchmod(&file, permissions(mode))?;
     if beneath::stat_fd(&file)?.mode & 0o7777 == mode.permissions() {
         return Ok(());
     }
-    let reason = format!("the system does not take mode {:o}", mode.permissions());
+    let reason = format!("the system does not accept mode {:o}", mode.permissions());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
@@ -133,9 +135,9 @@ fn open_any(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, paths::from_bytes(name), flags, Permissions::empty())
 }
 
-/// The same for what may not be read: through a handle that only names it.
+/// Sets the mode of a file that may not be read, through a handle that only names it.
 #[cfg(target_os = "linux")]
-fn change_mode_unread(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
+fn change_mode_of_unreadable(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle =
@@ -147,13 +149,13 @@ fn change_mode_unread(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io:
 }
 
 #[cfg(not(target_os = "linux"))]
-fn change_mode_unread(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
+fn change_mode_of_unreadable(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     Ok(rustix::fs::chmodat(directory, paths::from_bytes(name), permissions(mode), flags)?)
 }
 
-/// The content of a file, even one that its owner may not read just now.
-pub(super) fn read(directory: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<Vec<u8>> {
+/// Reads a file, even one whose mode keeps its owner from reading it.
+pub(super) fn read_file(directory: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     let file = match beneath::open_file(directory, name) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -5,25 +5,25 @@ use std::fs;
 use std::sync::Mutex;
 
 use super::*;
-use crate::object::{Commit, Mode};
+use crate::object::{Commit, Mode, ObjectKind};
 use crate::testing::{Bench, Files, encode_tree, file, harm, put, text, workspace};
 
-fn quietly(_: u64, _: u64) {}
+fn ignore_progress(_: u64, _: u64) {}
 
 /// Breaks the entry of an object in one pack.
 fn break_object(bench: &Bench, pack: &str, oid: Oid) {
-    let origin = Origin::open(&bench.packs(), pack).unwrap();
+    let origin = SourcePack::open(&bench.packs(), pack).unwrap();
     let object = origin.objects.iter().find(|object| object.oid == oid).unwrap();
     let at = object.offset as usize + 8;
     harm(&bench.packs().join(format!("{pack}.pack")), |bytes| bytes[at] ^= 0xff);
 }
 
-fn state<'a>(report: &'a VerifyReport, pin: &PinName) -> &'a PinState {
+fn state_of<'a>(report: &'a VerifyReport, pin: &PinName) -> &'a PinState {
     &report.pins.iter().find(|found| found.pin.as_ref() == Some(pin)).unwrap().state
 }
 
 #[test]
-fn a_whole_store() {
+fn a_whole_store_is_reported_as_whole() {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 8);
     pins.extend(bench.edited(2, 3));
@@ -56,29 +56,29 @@ fn a_lost_file_is_named_in_the_pins_that_had_it() {
         (b"copy of one".to_vec(), file(text(1, 500))),
     ]);
     let first = bench.capture(1, &files);
-    let pack = names(&bench.packs()).pop().unwrap();
+    let pack = list_pack_names(&bench.packs()).pop().unwrap();
     files.insert(b"a/two".to_vec(), file("changed"));
     let second = bench.capture(1, &files);
     files.insert(b"a/b/one".to_vec(), file("changed too"));
     files.remove(&b"copy of one"[..]);
     let third = bench.capture(1, &files);
-    break_object(&bench, &pack, Oid::of(Kind::Blob, &text(1, 500)));
+    break_object(&bench, &pack, Oid::of(ObjectKind::Blob, &text(1, 500)));
 
-    let report = bench.store.verify(&quietly).unwrap();
+    let report = bench.store.verify(&ignore_progress).unwrap();
     let lost = ["a/b/one", "copy of one"].map(|path| RelPath::new(path).unwrap());
     let partly = PinState::Partly { lost: lost.to_vec(), count: 2, attachment: false };
-    assert_eq!(state(&report, &first), &partly);
-    assert_eq!(state(&report, &second), &partly);
-    assert_eq!(state(&report, &third), &PinState::Whole);
+    assert_eq!(state_of(&report, &first), &partly);
+    assert_eq!(state_of(&report, &second), &partly);
+    assert_eq!(state_of(&report, &third), &PinState::Whole);
     assert_eq!(report.packs.iter().map(|broken| &broken.name).collect::<Vec<_>>(), [&pack]);
 }
 
 #[test]
-fn lost_directories_pins_and_refs() {
+fn lost_directories_pins_and_refs_are_reported() {
     let whole = Bench::new();
     let files = Files::from([(b"d/e/f".to_vec(), file("f")), (b"d/g".to_vec(), file("g"))]);
     let pin = whole.capture(1, &files);
-    let pack = names(&whole.packs()).pop().unwrap();
+    let pack = list_pack_names(&whole.packs()).pop().unwrap();
     let root = whole.store.pin(&pin).unwrap().unwrap();
     let subtree = |tree: &Oid, name: &[u8]| {
         whole.store.tree(tree).unwrap().into_iter().find(|entry| entry.name == name).unwrap().oid
@@ -88,8 +88,8 @@ fn lost_directories_pins_and_refs() {
     for (object, lost) in [(d, Some("d")), (e, Some("d/e")), (root.tree, None), (root.id, None)] {
         let bench = whole.copy();
         break_object(&bench, &pack, object);
-        let report = bench.store.verify(&quietly).unwrap();
-        match (state(&report, &pin), lost) {
+        let report = bench.store.verify(&ignore_progress).unwrap();
+        match (state_of(&report, &pin), lost) {
             (PinState::Partly { lost, count: 1, .. }, Some(path)) => {
                 assert_eq!(lost, &[RelPath::new(path).unwrap()]);
             }
@@ -100,22 +100,22 @@ fn lost_directories_pins_and_refs() {
     for content in ["", "deadbeef\n", &format!("{}\n", Oid::ZERO)] {
         let bench = whole.copy();
         fs::write(bench.store.directory().join(pin.to_string()), content).unwrap();
-        let report = bench.store.verify(&quietly).unwrap();
-        assert!(matches!(state(&report, &pin), PinState::Lost { .. }), "{content:?}");
+        let report = bench.store.verify(&ignore_progress).unwrap();
+        assert!(matches!(state_of(&report, &pin), PinState::Lost { .. }), "{content:?}");
         assert!(report.packs.is_empty());
     }
 }
 
 #[test]
-fn another_copy_is_as_good() {
+fn an_intact_copy_makes_up_for_a_damaged_one() {
     let bench = Bench::new();
     let files = Files::from([(b"f".to_vec(), file(text(1, 5000)))]);
     let pin = bench.capture(1, &files);
-    let first = names(&bench.packs());
-    let writer = bench.store.writer();
-    let oid = Oid::of(Kind::Blob, &text(1, 5000));
-    writer.add(Kind::Blob, oid, &text(1, 5000)).unwrap();
-    writer.add(Kind::Blob, Oid::of(Kind::Blob, b"other"), b"other").unwrap();
+    let first = list_pack_names(&bench.packs());
+    let writer = bench.store.new_pack();
+    let oid = Oid::of(ObjectKind::Blob, &text(1, 5000));
+    writer.add(ObjectKind::Blob, oid, &text(1, 5000)).unwrap();
+    writer.add(ObjectKind::Blob, Oid::of(ObjectKind::Blob, b"other"), b"other").unwrap();
     let second = writer.seal(&bench.packs()).unwrap().unwrap();
     for pack in [&first[0], &second] {
         for indexed in [false, true] {
@@ -124,8 +124,8 @@ fn another_copy_is_as_good() {
                 bench.store.index_packs(&HashSet::new()).unwrap();
             }
             break_object(&bench, pack, oid);
-            let report = bench.store.verify(&quietly).unwrap();
-            assert_eq!(state(&report, &pin), &PinState::Whole);
+            let report = bench.store.verify(&ignore_progress).unwrap();
+            assert_eq!(state_of(&report, &pin), &PinState::Whole);
             assert_eq!(report.packs.len(), 1);
             assert_eq!(&report.packs[0].name, pack);
             bench.assert_whole(&BTreeMap::from([(pin.clone(), files.clone())]));
@@ -152,7 +152,7 @@ fn broken_indexes_are_found() {
         for at in (0..length).step_by(length / 23) {
             let bench = whole.copy();
             harm(&bench.store.directory().join(&name), |bytes| bytes[at] ^= 0x20);
-            let report = bench.store.verify(&quietly).unwrap();
+            let report = bench.store.verify(&ignore_progress).unwrap();
             assert_eq!(report.packs.len(), 1, "{name} at {at}: {report:?}");
             assert!(name.contains(&report.packs[0].name));
             bench.assert_told(&report, &pins_and_more);
@@ -170,51 +170,54 @@ fn many_lost_paths_are_counted() {
         .map(|number| (format!("d{}/{number:04}", number % 2).into_bytes(), file("the same")))
         .collect();
     let pin = bench.capture(1, &files);
-    let pack = names(&bench.packs()).pop().unwrap();
-    break_object(&bench, &pack, Oid::of(Kind::Blob, b"the same"));
-    let report = bench.store.verify(&quietly).unwrap();
-    let PinState::Partly { lost, count, .. } = state(&report, &pin) else { panic!("{report:?}") };
-    assert_eq!((lost.len(), *count), (NAMED, 1500));
+    let pack = list_pack_names(&bench.packs()).pop().unwrap();
+    break_object(&bench, &pack, Oid::of(ObjectKind::Blob, b"the same"));
+    let report = bench.store.verify(&ignore_progress).unwrap();
+    let PinState::Partly { lost, count, .. } = state_of(&report, &pin) else {
+        panic!("{report:?}")
+    };
+    assert_eq!((lost.len(), *count), (MAX_NAMED, 1500));
     assert!(lost.is_sorted());
 }
 
 #[test]
-fn trees_of_any_depth() {
+fn trees_of_any_depth_are_verified() {
     let bench = Bench::new();
-    let writer = bench.store.writer();
-    let blob = put(&bench.store, &writer, Kind::Blob, b"leaf");
+    let writer = bench.store.new_pack();
+    let blob = put(&bench.store, &writer, ObjectKind::Blob, b"leaf");
     let leaf = (Mode::file(0o600), b"leaf".to_vec(), blob);
-    let mut tree = put(&bench.store, &writer, Kind::Tree, &encode_tree(&mut [leaf]));
+    let mut tree = put(&bench.store, &writer, ObjectKind::Tree, &encode_tree(&mut [leaf]));
     for _ in 0..3000 {
         let entry = (Mode::directory(0o700), b"d".to_vec(), tree);
-        tree = put(&bench.store, &writer, Kind::Tree, &encode_tree(&mut [entry]));
+        tree = put(&bench.store, &writer, ObjectKind::Tree, &encode_tree(&mut [entry]));
     }
     let commit = Commit { tree, parent: None, time: 0, message: String::new() }.encode();
-    let commit = put(&bench.store, &writer, Kind::Commit, &commit);
+    let commit = put(&bench.store, &writer, ObjectKind::Commit, &commit);
     let pack = writer.seal(&bench.packs()).unwrap().unwrap();
     let pin = PinName { workspace: workspace(1), seq: 1 };
     bench.store.place_ref(&pin, bench.store.write_ref(commit).unwrap()).unwrap();
-    assert!(bench.store.verify(&quietly).unwrap().is_whole());
+    assert!(bench.store.verify(&ignore_progress).unwrap().is_whole());
     break_object(&bench, &pack, blob);
-    let report = bench.store.verify(&quietly).unwrap();
-    let PinState::Partly { lost, count: 1, .. } = state(&report, &pin) else {
+    let report = bench.store.verify(&ignore_progress).unwrap();
+    let PinState::Partly { lost, count: 1, .. } = state_of(&report, &pin) else {
         panic!("{report:?}")
     };
     assert_eq!(lost[0].as_bytes().len(), 3000 * 2 + 4);
 }
 
 #[test]
-fn a_lost_attachment_is_told_beside_lost_paths() {
+fn a_lost_attachment_is_reported_beside_lost_paths() {
     let bench = Bench::new();
-    let writer = bench.store.writer();
+    let writer = bench.store.new_pack();
     let put = |kind, content: &[u8]| put(&bench.store, &writer, kind, content);
-    let [file, attached] = ["a file", "attached"].map(|text| put(Kind::Blob, text.as_bytes()));
+    let [file, attached] =
+        ["a file", "attached"].map(|text| put(ObjectKind::Blob, text.as_bytes()));
     let tree = |name: &str, oid| encode_tree(&mut [(Mode::file(0o600), name.into(), oid)]);
-    let attached_tree = put(Kind::Tree, &tree("attachment", attached));
-    let parent = put(Kind::Commit, &Commit::attachment(attached_tree).encode());
-    let tree = put(Kind::Tree, &tree("file", file));
+    let attached_tree = put(ObjectKind::Tree, &tree("attachment", attached));
+    let parent = put(ObjectKind::Commit, &Commit::new_attachment(attached_tree).encode());
+    let tree = put(ObjectKind::Tree, &tree("file", file));
     let commit = Commit { tree, parent: Some(parent), time: 1, message: String::new() };
-    let commit = put(Kind::Commit, &commit.encode());
+    let commit = put(ObjectKind::Commit, &commit.encode());
     let pack = writer.seal(&bench.packs()).unwrap().unwrap();
     let pin = PinName { workspace: workspace(1), seq: 1 };
     bench.store.place_ref(&pin, bench.store.write_ref(commit).unwrap()).unwrap();
@@ -222,15 +225,15 @@ fn a_lost_attachment_is_told_beside_lost_paths() {
     for lost in [vec![attached], vec![attached_tree], vec![parent], vec![attached, file]] {
         let bench = bench.copy();
         lost.iter().for_each(|oid| break_object(&bench, &pack, *oid));
-        let report = bench.store.verify(&quietly).unwrap();
+        let report = bench.store.verify(&ignore_progress).unwrap();
         let count = lost.len() as u64 - 1;
         let PinState::Partly { count: told, attachment: true, .. } = report.pins[0].state else {
             panic!("{report:?}")
         };
         assert_eq!(told, count);
         bench.assert_told(&report, &pins);
-        // Nothing can be had back, and nothing more is lost.
-        assert!(!bench.store.repair(&quietly).unwrap().now.is_whole());
-        bench.assert_told(&bench.store.verify(&quietly).unwrap(), &pins);
+        // Nothing can be salvaged, and nothing more is lost.
+        assert!(!bench.store.repair(&ignore_progress).unwrap().now.is_whole());
+        bench.assert_told(&bench.store.verify(&ignore_progress).unwrap(), &pins);
     }
 }

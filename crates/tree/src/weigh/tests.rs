@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::origins::Origin;
 use crate::path::RelPath;
+use crate::source_packs::SourcePack;
 use crate::testing::{Bench, Files, file, harm, text, workspace};
 
 use super::*;
 
-/// The same by way of git: what is reachable, and how much room it takes.
+/// Weighs pins with git: lists the reachable objects and their sizes on disk.
 fn weigh_by_git(bench: &Bench, pins: &[PinName]) -> Vec<u64> {
     let format = "--batch-check=%(objectname) %(objectsize:disk)";
     let sizes: HashMap<String, u64> = bench
@@ -33,7 +33,7 @@ fn newest_first(pins: &BTreeMap<PinName, Files>) -> Vec<PinName> {
 }
 
 #[test]
-fn as_git_sees_it() {
+fn weights_agree_with_git() {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 12);
     pins.extend(bench.edited(2, 5));
@@ -44,14 +44,14 @@ fn as_git_sees_it() {
             _ => drop(bench.store.gc().unwrap()),
         }
         let mut names = newest_first(&pins);
-        let weights = bench.store.weigh(&names).unwrap();
+        let weights = bench.store.weigh_pins(&names).unwrap();
         assert_eq!(weights, weigh_by_git(&bench, &names));
         assert!(weights.iter().all(|weight| *weight > 0));
-        // In any order, and twice.
+        // The order does not matter, nor does a pin that is listed twice.
         names.sort_by_key(|name| name.seq * 7 % 5);
         names.push(names[0].clone());
-        assert_eq!(bench.store.weigh(&names).unwrap(), weigh_by_git(&bench, &names));
-        assert_eq!(bench.store.weigh(&names).unwrap().last(), Some(&0));
+        assert_eq!(bench.store.weigh_pins(&names).unwrap(), weigh_by_git(&bench, &names));
+        assert_eq!(bench.store.weigh_pins(&names).unwrap().last(), Some(&0));
     }
     let packs: u64 = bench
         .listing()
@@ -59,10 +59,10 @@ fn as_git_sees_it() {
         .filter(|(name, _)| name.ends_with(".pack"))
         .map(|(_, bytes)| bytes)
         .sum();
-    let all: u64 = bench.store.weigh(&newest_first(&pins)).unwrap().iter().sum();
-    // But for head and checksum.
+    let all: u64 = bench.store.weigh_pins(&newest_first(&pins)).unwrap().iter().sum();
+    // The head and the checksum of the pack belong to no object.
     assert_eq!(all, packs - 32);
-    assert!(bench.store.bytes().unwrap() > packs);
+    assert!(bench.store.measure_size().unwrap() > packs);
 }
 
 #[test]
@@ -74,10 +74,10 @@ fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
         (b"lost/lost".to_vec(), file("another")),
     ]);
     let oldest = bench.capture(1, &files);
-    let packs = names(&bench.packs());
+    let packs = list_pack_names(&bench.packs());
     files.insert(b"lost/lost".to_vec(), file(text(3, 500)));
     let damaged = bench.capture(1, &files);
-    let mut pack = names(&bench.packs());
+    let mut pack = list_pack_names(&bench.packs());
     pack.retain(|name| !packs.contains(name));
     files = Files::from([(b"other".to_vec(), file("other"))]);
     let newest = bench.capture(1, &files);
@@ -85,32 +85,32 @@ fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
 
     let order = [newest.clone(), damaged.clone(), gone, oldest.clone()];
     let expected = weigh_by_git(&bench, &[newest, oldest.clone()]);
-    let whole = bench.store.weigh(&order).unwrap();
+    let whole = bench.store.weigh_pins(&order).unwrap();
     assert!(whole[1] > 5 * whole[3], "{whole:?}");
 
     let harmed = bench.copy();
     harm(&harmed.packs().join(format!("{}.idx", pack[0])), |bytes| bytes[1100] ^= 1);
-    let weights = harmed.store.weigh(&order).unwrap();
+    let weights = harmed.store.weigh_pins(&order).unwrap();
     assert_eq!(weights, [expected[0], 0, 0, expected[1]]);
 
-    // Only a directory of it is lost, and all above that is met before.
+    // Only a directory of it is lost; everything above that is met before.
     let harmed = bench.copy();
     let tree = bench.store.pin(&damaged).unwrap().unwrap().tree;
-    let (_, lost) = bench.store.entry(&tree, &RelPath::new("lost").unwrap()).unwrap().unwrap();
-    let origin = Origin::open(&harmed.packs(), &pack[0]).unwrap();
+    let (_, lost) = bench.store.find_entry(&tree, &RelPath::new("lost").unwrap()).unwrap().unwrap();
+    let origin = SourcePack::open(&harmed.packs(), &pack[0]).unwrap();
     let at = origin.objects.iter().find(|object| object.oid == lost).unwrap().offset as usize + 8;
     harm(&harmed.packs().join(format!("{}.pack", pack[0])), |bytes| bytes[at] ^= 0xff);
-    let weights = harmed.store.weigh(&order).unwrap();
+    let weights = harmed.store.weigh_pins(&order).unwrap();
     assert_eq!(weights, [expected[0], 0, 0, expected[1]]);
 
     harm(&bench.store.directory().join(damaged.to_string()), |bytes| bytes.truncate(7));
-    let weights = bench.store.weigh(&order).unwrap();
+    let weights = bench.store.weigh_pins(&order).unwrap();
     assert_eq!(weights, [expected[0], 0, 0, expected[1]]);
 }
 
 #[test]
-fn nothing_to_weigh() {
+fn no_pins_have_no_weights() {
     let bench = Bench::new();
-    assert_eq!(bench.store.weigh(&[]).unwrap(), [0; 0]);
-    assert!(bench.store.bytes().unwrap() > 0);
+    assert_eq!(bench.store.weigh_pins(&[]).unwrap(), [0; 0]);
+    assert!(bench.store.measure_size().unwrap() > 0);
 }

@@ -11,22 +11,22 @@ use crate::forbidden::ForbiddenRoots;
 use crate::oid::Oid;
 use crate::testing::{Bench, Ending, alone, child, kill_at};
 
-/// The directory of a workspace beside the store.
-fn root(store: &Store, name: &str) -> PathBuf {
+/// Makes the directory of a workspace beside the store.
+fn make_root(store: &Store, name: &str) -> PathBuf {
     let path = fs::canonicalize(store.directory().parent().unwrap()).unwrap().join(name);
     fs::create_dir_all(&path).unwrap();
     path
 }
 
-fn open<'s>(store: &'s Store, name: &str) -> Workspace<'s> {
-    store.workspace(&root(store, name), &ForbiddenRoots::default()).unwrap()
+fn open_workspace<'s>(store: &'s Store, name: &str) -> Workspace<'s> {
+    store.workspace(&make_root(store, name), &ForbiddenRoots::default()).unwrap()
 }
 
 /// Pins `count` states, each with a message of its own.
-fn pin(store: &Store, name: &str, count: u64) {
-    let workspace = open(store, name);
+fn make_pins(store: &Store, name: &str, count: u64) {
+    let workspace = open_workspace(store, name);
     let mut lock = workspace.lock().unwrap();
-    let tree = lock.edit(Oid::EMPTY_TREE, &[]).unwrap();
+    let tree = lock.edit_tree(Oid::EMPTY_TREE, &[]).unwrap();
     for _ in 0..count {
         let message = format!("{name}{}\n", lock.next_seq().unwrap());
         lock.pin(tree, SystemTime::UNIX_EPOCH, &message).unwrap();
@@ -34,16 +34,16 @@ fn pin(store: &Store, name: &str, count: u64) {
     lock.finish(SystemTime::now()).unwrap();
 }
 
-fn unpin(store: &Store, name: &str, seqs: &[u64]) {
-    let workspace = open(store, name).id().clone();
+fn remove_pins(store: &Store, name: &str, seqs: &[u64]) {
+    let workspace = open_workspace(store, name).id().clone();
     for seq in seqs {
         store.unpin(&PinName { workspace: workspace.clone(), seq: *seq }).unwrap();
     }
 }
 
-/// The numbers and messages of a workspace's pins.
-fn pins(store: &Store, name: &str) -> Vec<(u64, String)> {
-    let names = store.pin_names(open(store, name).id()).unwrap();
+/// Lists the numbers and messages of a workspace's pins.
+fn list_pins(store: &Store, name: &str) -> Vec<(u64, String)> {
+    let names = store.pin_names(open_workspace(store, name).id()).unwrap();
     let read = |name: &PinName| {
         let pin = store.pin(name).unwrap().unwrap();
         (name.seq, pin.message.trim_end().to_owned())
@@ -51,82 +51,82 @@ fn pins(store: &Store, name: &str) -> Vec<(u64, String)> {
     names.iter().map(read).collect()
 }
 
-fn messages(store: &Store, name: &str) -> Vec<String> {
-    pins(store, name).into_iter().map(|(_, message)| message).collect()
+fn list_messages(store: &Store, name: &str) -> Vec<String> {
+    list_pins(store, name).into_iter().map(|(_, message)| message).collect()
 }
 
 fn move_pins(store: &Store) -> Result<u64, MoveError> {
-    let from = open(store, "old").id().clone();
-    store.move_workspace(&from, &open(store, "new"))
+    let from = open_workspace(store, "old").id().clone();
+    store.move_workspace(&from, &open_workspace(store, "new"))
 }
 
-fn expect(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
+fn expected_pins(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
     expected.iter().map(|(seq, message)| (*seq, (*message).to_owned())).collect()
 }
 
 #[test]
-fn pins_go_before_those_that_there_are() {
+fn moved_pins_come_before_the_existing_ones() {
     let bench = Bench::new();
     let store = &bench.store;
-    pin(store, "old", 3);
-    pin(store, "new", 2);
-    unpin(store, "old", &[1]);
-    let old = open(store, "old").id().clone();
-    fs::create_dir_all(open(store, "old").notes()).unwrap();
+    make_pins(store, "old", 3);
+    make_pins(store, "new", 2);
+    remove_pins(store, "old", &[1]);
+    let old = open_workspace(store, "old").id().clone();
+    fs::create_dir_all(open_workspace(store, "old").notes()).unwrap();
     assert_eq!(move_pins(store).unwrap(), 2);
-    let expected = expect(&[(2, "old2"), (3, "old3"), (4, "new1"), (5, "new2")]);
-    assert_eq!(pins(store, "new"), expected);
-    assert_eq!(store.workspaces().unwrap(), [open(store, "new").id().clone()]);
+    let expected = expected_pins(&[(2, "old2"), (3, "old3"), (4, "new1"), (5, "new2")]);
+    assert_eq!(list_pins(store, "new"), expected);
+    assert_eq!(store.workspaces().unwrap(), [open_workspace(store, "new").id().clone()]);
     assert!(!store.workspace_directory(&old).exists());
     assert!(store.workspace_info(&old).unwrap().is_none());
     bench.fsck();
     // Nothing is left to move.
     assert_eq!(move_pins(store).unwrap(), 0);
-    assert_eq!(pins(store, "new"), expected);
-    pin(store, "new", 1);
-    assert_eq!(pins(store, "new").last().unwrap(), &(6, "new6".to_owned()));
+    assert_eq!(list_pins(store, "new"), expected);
+    make_pins(store, "new", 1);
+    assert_eq!(list_pins(store, "new").last().unwrap(), &(6, "new6".to_owned()));
     // The old directory may be used again.
-    pin(store, "old", 1);
-    assert_eq!(messages(store, "old"), ["old1"]);
+    make_pins(store, "old", 1);
+    assert_eq!(list_messages(store, "old"), ["old1"]);
     assert_eq!(bench.listing().keys().filter(|name| name.starts_with("tmp")).count(), 0);
 }
 
 #[test]
-fn into_a_workspace_that_was_never_captured() {
+fn pins_move_into_a_workspace_that_was_never_captured() {
     let bench = Bench::new();
     let store = &bench.store;
-    pin(store, "old", 5);
-    unpin(store, "old", &[2, 5]);
+    make_pins(store, "old", 5);
+    remove_pins(store, "old", &[2, 5]);
     assert_eq!(move_pins(store).unwrap(), 3);
-    assert_eq!(pins(store, "new"), expect(&[(1, "old1"), (3, "old3"), (4, "old4")]));
-    // The number of a pin that is gone is not given again.
-    pin(store, "new", 1);
-    assert_eq!(pins(store, "new").last().unwrap(), &(6, "new6".to_owned()));
+    assert_eq!(list_pins(store, "new"), expected_pins(&[(1, "old1"), (3, "old3"), (4, "old4")]));
+    // The number of a deleted pin is not given out again.
+    make_pins(store, "new", 1);
+    assert_eq!(list_pins(store, "new").last().unwrap(), &(6, "new6".to_owned()));
 }
 
 #[test]
 fn numbers_that_are_large_enough_stay() {
     let bench = Bench::new();
     let store = &bench.store;
-    pin(store, "old", 3);
-    pin(store, "new", 9);
-    unpin(store, "new", &[1, 2, 4, 5, 6, 7, 8]);
+    make_pins(store, "old", 3);
+    make_pins(store, "new", 9);
+    remove_pins(store, "new", &[1, 2, 4, 5, 6, 7, 8]);
     assert_eq!(move_pins(store).unwrap(), 3);
     let expected = [(1, "old1"), (2, "old2"), (3, "old3"), (6, "new3"), (9, "new9")];
-    assert_eq!(pins(store, "new"), expect(&expected));
+    assert_eq!(list_pins(store, "new"), expected_pins(&expected));
 }
 
 #[test]
-fn what_cannot_be_moved() {
+fn impossible_moves_are_refused() {
     let bench = Bench::new();
     let store = &bench.store;
     assert_eq!(move_pins(store).unwrap(), 0);
     assert!(store.workspaces().unwrap().is_empty());
-    pin(store, "old", 2);
-    let old = open(store, "old");
+    make_pins(store, "old", 2);
+    let old = open_workspace(store, "old");
     assert_eq!(store.move_workspace(old.id(), &old).unwrap(), 0);
     let other = Bench::new();
-    let error = store.move_workspace(old.id(), &open(&other.store, "new")).unwrap_err();
+    let error = store.move_workspace(old.id(), &open_workspace(&other.store, "new")).unwrap_err();
     assert!(matches!(error, MoveError::OtherStore));
     for journal in ["journal", "journal.staging"] {
         let path = store.workspace_directory(old.id()).join(journal);
@@ -138,50 +138,52 @@ fn what_cannot_be_moved() {
         assert!(!store.forget_workspace(old.id()).unwrap());
         fs::remove_file(&path).unwrap();
     }
-    assert_eq!(messages(store, "old"), ["old1", "old2"]);
+    assert_eq!(list_messages(store, "old"), ["old1", "old2"]);
 
-    // Numbers that no pin may have.
-    pin(store, "new", 1);
+    // No pin may have such numbers.
+    make_pins(store, "new", 1);
     let directory = store.refs_of(old.id());
     let huge = (SEQ_END - 1).to_string();
     fs::rename(directory.join("2"), directory.join(huge)).unwrap();
     assert!(matches!(move_pins(store).unwrap_err(), MoveError::Numbers(_)));
-    assert_eq!(messages(store, "old"), ["old1", "old2"]);
-    assert_eq!(messages(store, "new"), ["new1"]);
+    assert_eq!(list_messages(store, "old"), ["old1", "old2"]);
+    assert_eq!(list_messages(store, "new"), ["new1"]);
 }
 
 #[test]
-fn killed_anywhere() {
-    const TEST: &str = "workspaces::tests::killed_anywhere";
+fn a_move_killed_anywhere_loses_no_pin() {
+    const TEST: &str = "workspaces::tests::a_move_killed_anywhere_loses_no_pin";
     if child(|store| assert!(move_pins(store).is_ok())) {
         return;
     }
     let bench = Bench::new();
-    pin(&bench.store, "old", 4);
-    pin(&bench.store, "new", 7);
-    unpin(&bench.store, "old", &[2]);
-    unpin(&bench.store, "new", &[2, 3]);
-    let ids = |bench: &Bench| ["old", "new"].map(|name| open(&bench.store, name).id().clone());
+    make_pins(&bench.store, "old", 4);
+    make_pins(&bench.store, "new", 7);
+    remove_pins(&bench.store, "old", &[2]);
+    remove_pins(&bench.store, "new", &[2, 3]);
+    let ids =
+        |bench: &Bench| ["old", "new"].map(|name| open_workspace(&bench.store, name).id().clone());
     let complete = bench.copy();
-    // The copy is at another path, where workspaces have other ids.
-    adopt(&bench, &complete, &ids);
+    // The copy is at another path, so its workspaces have other ids.
+    rename_workspaces(&bench, &complete, &ids);
     move_pins(&complete.store).unwrap();
-    let expected = pins(&complete.store, "new");
+    let expected = list_pins(&complete.store, "new");
     assert_eq!(expected.len(), 8);
     let mut point = 0;
     loop {
         let killed = bench.copy();
-        adopt(&bench, &killed, &ids);
+        rename_workspaces(&bench, &killed, &ids);
         let ending = kill_at(TEST, point, &killed.store);
-        // All pins are there, in their order.
-        let all = [messages(&killed.store, "old"), messages(&killed.store, "new")].concat();
+        // All pins exist and are in order.
+        let all =
+            [list_messages(&killed.store, "old"), list_messages(&killed.store, "new")].concat();
         let sorted: Vec<&str> = expected.iter().map(|(_, message)| message.as_str()).collect();
         assert_eq!(all, sorted, "point {point}");
         killed.fsck();
         move_pins(&killed.store).unwrap();
-        assert_eq!(pins(&killed.store, "new"), expected, "point {point}");
+        assert_eq!(list_pins(&killed.store, "new"), expected, "point {point}");
         assert_eq!(killed.store.workspaces().unwrap().len(), 1, "point {point}");
-        pin(&killed.store, "new", 1);
+        make_pins(&killed.store, "new", 1);
         if ending == Ending::Completed {
             break;
         }
@@ -190,8 +192,8 @@ fn killed_anywhere() {
     assert!(point > 10, "{point}");
 }
 
-/// Renames the workspaces of a copied store to what they are called at its place.
-fn adopt(from: &Bench, to: &Bench, ids: &dyn Fn(&Bench) -> [WorkspaceId; 2]) {
+/// Gives the workspaces of a copied store the ids that they have at its path.
+fn rename_workspaces(from: &Bench, to: &Bench, ids: &dyn Fn(&Bench) -> [WorkspaceId; 2]) {
     for (old, new) in ids(from).iter().zip(ids(to)) {
         for (old, new) in [
             (to.store.workspace_directory(old), to.store.workspace_directory(&new)),
@@ -203,20 +205,21 @@ fn adopt(from: &Bench, to: &Bench, ids: &dyn Fn(&Bench) -> [WorkspaceId; 2]) {
 }
 
 #[test]
-fn an_error_anywhere() {
-    alone("workspaces::tests::an_error_anywhere", || {
+fn a_move_that_fails_anywhere_loses_no_pin() {
+    alone("workspaces::tests::a_move_that_fails_anywhere_loses_no_pin", || {
         let mut point = 0;
         loop {
             let bench = Bench::new();
-            pin(&bench.store, "old", 2);
-            pin(&bench.store, "new", 3);
+            make_pins(&bench.store, "old", 2);
+            make_pins(&bench.store, "new", 3);
             fault::arm(point, Fault::Errno(rustix::io::Errno::IO.raw_os_error()), false);
             let moved = move_pins(&bench.store);
             fault::disarm();
-            let all = [messages(&bench.store, "old"), messages(&bench.store, "new")].concat();
+            let all =
+                [list_messages(&bench.store, "old"), list_messages(&bench.store, "new")].concat();
             assert_eq!(all, ["old1", "old2", "new1", "new2", "new3"], "point {point}");
             move_pins(&bench.store).unwrap();
-            assert_eq!(messages(&bench.store, "new"), all);
+            assert_eq!(list_messages(&bench.store, "new"), all);
             if moved.is_ok() {
                 break;
             }
@@ -227,34 +230,34 @@ fn an_error_anywhere() {
 }
 
 #[test]
-fn two_who_move_in_opposite_directions() {
+fn moves_in_opposite_directions_do_not_block_each_other() {
     let bench = Bench::new();
     let store = &bench.store;
-    pin(store, "old", 3);
-    pin(store, "new", 3);
+    make_pins(store, "old", 3);
+    make_pins(store, "new", 3);
     std::thread::scope(|scope| {
         for (from, to) in [("old", "new"), ("new", "old")] {
             scope.spawn(move || {
                 for _ in 0..50 {
-                    let from = open(store, from).id().clone();
-                    store.move_workspace(&from, &open(store, to)).unwrap();
+                    let from = open_workspace(store, from).id().clone();
+                    store.move_workspace(&from, &open_workspace(store, to)).unwrap();
                 }
             });
         }
     });
-    let mut all = [messages(store, "old"), messages(store, "new")].concat();
+    let mut all = [list_messages(store, "old"), list_messages(store, "new")].concat();
     all.sort();
     assert_eq!(all, ["new1", "new2", "new3", "old1", "old2", "old3"]);
 }
 
 #[test]
-fn moving_while_others_pin() {
+fn pins_made_during_a_move_are_kept() {
     let bench = Bench::new();
     let store = &bench.store;
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let pinners = ["old", "new"]
-            .map(|name| scope.spawn(move || (0..40).for_each(|_| pin(store, name, 1))));
+            .map(|name| scope.spawn(move || (0..40).for_each(|_| make_pins(store, name, 1))));
         let mover = scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 move_pins(store).unwrap();
@@ -265,7 +268,7 @@ fn moving_while_others_pin() {
         mover.join().unwrap();
     });
     move_pins(store).unwrap();
-    assert_eq!(pins(store, "new").len(), 80);
+    assert_eq!(list_pins(store, "new").len(), 80);
     bench.fsck();
 }
 
@@ -273,9 +276,9 @@ fn moving_while_others_pin() {
 fn workspaces_without_pins_are_forgotten() {
     let bench = Bench::new();
     let store = &bench.store;
-    let (old, new) = (open(store, "old"), open(store, "new"));
+    let (old, new) = (open_workspace(store, "old"), open_workspace(store, "new"));
     assert!(!store.forget_workspace(old.id()).unwrap(), "nothing to forget");
-    pin(store, "old", 1);
+    make_pins(store, "old", 1);
     drop(new.lock().unwrap());
     let mut both = vec![old.id().clone(), new.id().clone()];
     both.sort();
@@ -289,33 +292,33 @@ fn workspaces_without_pins_are_forgotten() {
     assert!(store.forget_workspace(new.id()).unwrap());
     assert_eq!(store.workspaces().unwrap(), [old.id().clone()]);
 
-    // Without its directory, as long as it has pins or refs.
+    // It may have no directory, as long as it has pins or refs.
     fs::remove_dir_all(store.workspace_directory(old.id())).unwrap();
     let guard = store.try_lock_workspace(old.id()).unwrap().unwrap();
     assert!(!guard.has_unfinished_restore());
     assert!(!store.forget_workspace(old.id()).unwrap(), "it is locked");
-    unpin(store, "old", &[1]);
+    remove_pins(store, "old", &[1]);
     drop(guard);
     assert!(store.forget_workspace(old.id()).unwrap());
     assert!(store.workspaces().unwrap().is_empty());
     assert!(!store.forget_workspace(old.id()).unwrap());
-    pin(store, "old", 1);
-    assert_eq!(messages(store, "old"), ["old1"]);
+    make_pins(store, "old", 1);
+    assert_eq!(list_messages(store, "old"), ["old1"]);
 }
 
-/// Nobody ever has a lock that does not keep the others out.
+/// No thread ever has a lock that does not exclude the others.
 #[test]
-fn forgetting_while_others_wait() {
+fn a_lock_excludes_others_even_while_the_workspace_is_forgotten() {
     let bench = Bench::new();
     let store = &bench.store;
-    let id = open(store, "work").id().clone();
+    let id = open_workspace(store, "work").id().clone();
     let (is_locked, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
     let forgotten = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    let workspace = open(store, "work");
+                    let workspace = open_workspace(store, "work");
                     for _ in 0..100 {
                         let lock = workspace.lock().unwrap();
                         assert!(!is_locked.swap(true, Ordering::SeqCst), "two at once");
@@ -344,7 +347,7 @@ fn forgetting_while_others_wait() {
 
 proptest! {
     #[test]
-    fn room_is_made_in_order_and_once(
+    fn numbers_are_raised_in_order_and_once(
         seqs in prop::collection::btree_set(1u64..60, 0..12),
         room in 1u64..40,
         cut in 0usize..12,
@@ -356,14 +359,14 @@ proptest! {
             };
             seqs.iter().enumerate().map(grown).collect()
         };
-        let count = in_the_way(&seqs, room);
+        let count = count_raised(&seqs, room);
         let whole = grow(&seqs, count, 0);
         prop_assert!(whole.iter().all(|seq| *seq > room));
         prop_assert!(whole.windows(2).all(|pair| pair[0] < pair[1]));
-        // Cut off after some, it goes on where it was.
+        // If it is cut off half way, the next call continues there.
         let partly = grow(&seqs, count, cut.min(count));
-        let rest = in_the_way(&partly, room);
+        let rest = count_raised(&partly, room);
         prop_assert_eq!(grow(&partly, rest, 0), whole.clone());
-        prop_assert_eq!(in_the_way(&whole, room), 0);
+        prop_assert_eq!(count_raised(&whole, room), 0);
     }
 }

@@ -1,23 +1,25 @@
-//! Bytes that live as long as the pin they belong to.
+//! Attachments: bytes that live as long as the pin they belong to.
 
 use std::fs;
 use std::time::SystemTime;
 
 use takeback_tree::{
-    CaptureOptions, ForbiddenRoots, Kind, ObjectError, Oid, Pin, PinError, PinState, StoreError,
+    CaptureOptions, ForbiddenRoots, ObjectError, ObjectKind, Oid, Pin, PinError, PinState,
+    StoreError,
 };
 
 use crate::support::{Scratch, git};
 
-/// Captures and pins, with an attachment.
+/// Captures the workspace and pins it with an attachment.
 fn capture(scratch: &Scratch, content: &[u8]) -> Pin {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = SystemTime::now();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
     let tree = lock.capture(&options).unwrap().tree;
-    let attachment = lock.attach(content).unwrap();
-    let pin = lock.pin_with(tree, now, "with an attachment\n", Some(attachment)).unwrap();
+    let attachment = lock.add_attachment(content).unwrap();
+    let pin =
+        lock.pin_with_attachment(tree, now, "with an attachment\n", Some(attachment)).unwrap();
     lock.finish(now).unwrap();
     assert_eq!(scratch.store.pin(&pin.name).unwrap().as_ref(), Some(&pin));
     assert_eq!(pin.attachment, Some(attachment));
@@ -29,7 +31,7 @@ fn objects(scratch: &Scratch) -> usize {
     String::from_utf8(all).unwrap().lines().count()
 }
 
-/// An index of files, as somebody might attach it: much of it stays the same.
+/// Makes an index of files of which much stays the same from one round to the next.
 fn index(round: usize) -> Vec<u8> {
     let line = |number: usize| {
         let version = if number == round { "changed" } else { "same" };
@@ -39,7 +41,7 @@ fn index(round: usize) -> Vec<u8> {
 }
 
 #[test]
-fn come_back_and_are_shared() {
+fn attachments_come_back_and_are_shared() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let first = capture(&scratch, b"attached\0\xff");
@@ -47,7 +49,7 @@ fn come_back_and_are_shared() {
     assert_eq!(scratch.store.attachment(&id).unwrap(), b"attached\0\xff");
     // Pin, tree, file; commit, tree and blob of the attachment.
     assert_eq!(objects(&scratch), 6);
-    let blob = Oid::of(Kind::Blob, b"attached\0\xff").to_string();
+    let blob = Oid::of(ObjectKind::Blob, b"attached\0\xff").to_string();
     let entries: Vec<_> = scratch.raw_tree(id).into_iter().collect();
     assert_eq!(entries, [(b"attachment".to_vec(), ("100600".to_owned(), blob))]);
 
@@ -62,7 +64,7 @@ fn come_back_and_are_shared() {
 }
 
 #[test]
-fn what_is_known_is_not_written_again() {
+fn a_known_attachment_is_not_written_again() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let id = capture(&scratch, b"known").attachment.unwrap();
@@ -70,13 +72,13 @@ fn what_is_known_is_not_written_again() {
     let before = packs();
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    assert_eq!(lock.attach(b"known").unwrap(), id);
+    assert_eq!(lock.add_attachment(b"known").unwrap(), id);
     lock.finish(SystemTime::now()).unwrap();
     assert_eq!(packs(), before);
 }
 
 #[test]
-fn live_as_long_as_their_pins() {
+fn attachments_live_as_long_as_their_pins() {
     let scratch = Scratch::in_memory();
     let mut pins = Vec::new();
     for round in 0..30 {
@@ -94,7 +96,7 @@ fn live_as_long_as_their_pins() {
     };
     let before = scratch.store.gc().unwrap();
     check(&pins);
-    // Each is stored as its difference from the next.
+    // Each is stored as a delta from the next.
     assert!(before.bytes_after < before.bytes_before / 4, "{before:?}");
 
     for pin in pins.drain(..10) {
@@ -106,12 +108,12 @@ fn live_as_long_as_their_pins() {
     // Pin, tree, file; commit, tree and blob of the attachment.
     assert_eq!(outcome.objects_dropped, 60);
     check(&pins);
-    let gone = scratch.store.attachment(&Oid::of(Kind::Blob, &index(0)));
+    let gone = scratch.store.attachment(&Oid::of(ObjectKind::Blob, &index(0)));
     assert!(matches!(gone, Err(ObjectError::Missing(_))), "{gone:?}");
 }
 
 #[test]
-fn git_takes_them_along() {
+fn git_clones_attachments_too() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let id = capture(&scratch, b"attached").attachment.unwrap();
@@ -123,13 +125,13 @@ fn git_takes_them_along() {
 }
 
 #[test]
-fn only_what_the_store_has_is_attached() {
+fn an_unknown_attachment_is_refused() {
     let scratch = Scratch::new();
     let tree = scratch.capture().tree;
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let unknown = Oid::of(Kind::Blob, b"nowhere");
-    let refused = lock.pin_with(tree, SystemTime::now(), "x\n", Some(unknown));
+    let unknown = Oid::of(ObjectKind::Blob, b"nowhere");
+    let refused = lock.pin_with_attachment(tree, SystemTime::now(), "x\n", Some(unknown));
     assert!(
         matches!(
             &refused,
@@ -140,7 +142,7 @@ fn only_what_the_store_has_is_attached() {
 }
 
 #[test]
-fn a_lost_one_is_reported_and_stops_gc() {
+fn a_lost_attachment_is_reported_and_stops_gc() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let whole = scratch.capture();
@@ -151,12 +153,12 @@ fn a_lost_one_is_reported_and_stops_gc() {
     let before = pack(&scratch);
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let attachment = lock.attach(b"to be lost").unwrap();
+    let attachment = lock.add_attachment(b"to be lost").unwrap();
     lock.finish(SystemTime::now()).unwrap();
     let lost: Vec<_> = pack(&scratch).into_iter().filter(|path| !before.contains(path)).collect();
     let mut lock = workspace.lock().unwrap();
     let now = SystemTime::now();
-    let pin = lock.pin_with(whole.tree, now, "x\n", Some(attachment)).unwrap();
+    let pin = lock.pin_with_attachment(whole.tree, now, "x\n", Some(attachment)).unwrap();
     lock.finish(now).unwrap();
     drop(workspace);
     for path in lost {
@@ -174,7 +176,7 @@ fn a_lost_one_is_reported_and_stops_gc() {
     assert!(scratch.store.gc().is_err());
     scratch.store.repair(&|_, _| {}).unwrap();
     assert_eq!(state(&scratch), lost, "there is nothing to repair it from");
-    // The tree is still there, and the same bytes make it whole again.
+    // The tree is still intact, and the same bytes make the pin whole again.
     assert_eq!(scratch.files(pin.tree), ["a"]);
     capture(&scratch, b"to be lost");
     assert!(scratch.store.verify(&|_, _| {}).unwrap().is_whole());

@@ -1,17 +1,19 @@
-//! What a capture holds, as git reads it.
+//! The content of a capture, as git reads it.
 
 use std::fs;
 
-use takeback_tree::{Capture, CaptureError, ForbiddenRoots, Reason, Rules, Store, WorkspaceError};
+use takeback_tree::{
+    Capture, CaptureError, CaptureRules, ForbiddenRoots, Store, UncoveredReason, WorkspaceError,
+};
 
-use crate::support::{Scratch, git, look, rel};
+use crate::support::{Scratch, git, read_directory, rel};
 
-/// Git's reading of a tree is exactly what is in the directory.
+/// Checks that git reads from the tree exactly the content of the directory.
 fn assert_complete(scratch: &Scratch, capture: &Capture) {
     let listed = scratch.raw_tree(capture.tree);
     let names = scratch.ls_tree(capture.tree);
     assert_eq!(listed.keys().collect::<Vec<_>>(), names.keys().collect::<Vec<_>>());
-    let present = look(&scratch.root);
+    let present = read_directory(&scratch.root);
     assert_eq!(listed.keys().collect::<Vec<_>>(), present.keys().collect::<Vec<_>>());
     for (path, (mode, object)) in listed {
         let (expected, content) = &present[&path];
@@ -24,7 +26,7 @@ fn assert_complete(scratch: &Scratch, capture: &Capture) {
     scratch.fsck();
 }
 
-fn reason<'c>(capture: &'c Capture, path: &str) -> Option<&'c Reason> {
+fn reason<'c>(capture: &'c Capture, path: &str) -> Option<&'c UncoveredReason> {
     capture
         .uncovered
         .iter()
@@ -33,7 +35,7 @@ fn reason<'c>(capture: &'c Capture, path: &str) -> Option<&'c Reason> {
 }
 
 #[test]
-fn bytes_kinds_modes_and_names() {
+fn bytes_kinds_modes_and_names_are_captured() {
     let scratch = Scratch::new();
     scratch.write("plain", "text\n");
     scratch.write("crlf", "a\r\nb\r\n");
@@ -102,9 +104,9 @@ fn the_tree_id_is_the_identity_of_the_state() {
 }
 
 #[test]
-fn a_very_deep_path() {
+fn a_very_deep_path_is_captured() {
     let scratch = Scratch::new();
-    // Far beyond what one system call takes.
+    // One system call accepts far shorter paths.
     let mut fd =
         rustix::fs::open(&scratch.root, rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())
             .unwrap();
@@ -132,7 +134,7 @@ fn a_very_deep_path() {
 }
 
 #[test]
-fn a_thousand_levels() {
+fn a_thousand_levels_are_captured() {
     let scratch = Scratch::new();
     let path = vec!["a"; 1500].join("/");
     scratch.write(format!("{path}/f"), "x");
@@ -144,7 +146,7 @@ fn a_thousand_levels() {
 }
 
 #[test]
-fn nested_repositories_are_their_files() {
+fn nested_repositories_are_captured_as_files() {
     let scratch = Scratch::new();
     scratch.write("vendor/lib/src.c", "int x;");
     for repository in ["", "vendor/lib"] {
@@ -154,23 +156,23 @@ fn nested_repositories_are_their_files() {
     git(&scratch.path("empty-repository"), &["init", "-q"]);
     scratch.write("submodule/.git", "gitdir: ../.git/modules/submodule\n");
     scratch.write("submodule/code", "2");
-    let before = look(&scratch.path(".git"));
+    let before = read_directory(&scratch.path(".git"));
     let capture = scratch.capture();
     assert_complete(&scratch, &capture);
     assert_eq!(
         scratch.files(capture.tree),
         ["empty-repository/kept", "submodule/code", "vendor/lib/src.c"]
     );
-    assert_eq!(look(&scratch.path(".git")), before);
+    assert_eq!(read_directory(&scratch.path(".git")), before);
 }
 
 #[test]
-fn coverage_by_precedence() {
+fn each_rule_overrides_the_weaker_ones() {
     let mut scratch = Scratch::new();
-    scratch.rules = Rules {
+    scratch.rules = CaptureRules {
         exclude: vec!["secret-plans/".into(), "*.tmp".into()],
         include: vec!["keep.tmp".into(), "dist/keep/".into(), "/deep/build/out.js".into()],
-        ..Rules::default()
+        ..CaptureRules::default()
     };
     scratch.write(".gitignore", "ignored/\n*.db\n!dist/\n!important.log\n");
     for path in [
@@ -207,14 +209,14 @@ fn coverage_by_precedence() {
         ]
     );
     for (path, expected) in [
-        ("node_modules", Reason::Excluded),
-        ("ignored", Reason::Ignored),
-        ("secret-plans", Reason::Excluded),
-        ("x.tmp", Reason::Excluded),
-        ("noise.log", Reason::Excluded),
-        ("deep/build", Reason::Excluded),
-        ("src/__pycache__", Reason::Excluded),
-        ("y.pyc", Reason::Excluded),
+        ("node_modules", UncoveredReason::Excluded),
+        ("ignored", UncoveredReason::Ignored),
+        ("secret-plans", UncoveredReason::Excluded),
+        ("x.tmp", UncoveredReason::Excluded),
+        ("noise.log", UncoveredReason::Excluded),
+        ("deep/build", UncoveredReason::Excluded),
+        ("src/__pycache__", UncoveredReason::Excluded),
+        ("y.pyc", UncoveredReason::Excluded),
     ] {
         assert_eq!(reason(&capture, path), Some(&expected), "{path}");
     }
@@ -222,7 +224,7 @@ fn coverage_by_precedence() {
 }
 
 #[test]
-fn guarded_files_up_to_their_limit() {
+fn ignored_files_are_guarded_up_to_a_size() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", ".env\n*.db\nlogs/\n");
     scratch.write(".env", "SECRET=1");
@@ -231,9 +233,12 @@ fn guarded_files_up_to_their_limit() {
     scratch.write("logs/.env", "inside an ignored directory");
     let capture = scratch.capture();
     assert_eq!(scratch.files(capture.tree), [".env", ".gitignore", "small.db"]);
-    assert_eq!(reason(&capture, "large.db"), Some(&Reason::TooLarge { size: (1 << 20) + 1 }));
-    assert_eq!(reason(&capture, "logs"), Some(&Reason::Ignored));
-    // It shrinks, and is guarded.
+    assert_eq!(
+        reason(&capture, "large.db"),
+        Some(&UncoveredReason::TooLarge { size: (1 << 20) + 1 })
+    );
+    assert_eq!(reason(&capture, "logs"), Some(&UncoveredReason::Ignored));
+    // Once it shrinks, it is guarded.
     scratch.write("large.db", "small now");
     assert_eq!(
         scratch.files(scratch.capture().tree),
@@ -253,7 +258,7 @@ fn private_files_can_be_left_out() {
     for _ in 0..2 {
         let capture = scratch.capture();
         assert_eq!(scratch.files(capture.tree), [".gitignore", "id_map.rs", "local.json"]);
-        assert_eq!(reason(&capture, ".env"), Some(&Reason::Private));
+        assert_eq!(reason(&capture, ".env"), Some(&UncoveredReason::Private));
         scratch.write(".env", "changed");
     }
 }
@@ -282,7 +287,7 @@ fn named_paths_are_always_captured() {
             scratch.files(capture.tree),
             ["big", "build/a/b", "node_modules/p/index.js", "src"]
         );
-        assert_eq!(reason(&capture, "node_modules"), Some(&Reason::Excluded));
+        assert_eq!(reason(&capture, "node_modules"), Some(&UncoveredReason::Excluded));
         assert_eq!(reason(&capture, "build"), None);
     }
     scratch.named.clear();
@@ -308,7 +313,7 @@ fn tracked_paths_are_always_captured() {
         let capture = scratch.capture();
         assert_eq!(scratch.files(capture.tree), expected);
         assert_eq!(capture.filter.tracked, [rel("large"), rel("tracked.cfg")]);
-        assert_eq!(reason(&capture, "dist"), Some(&Reason::Excluded));
+        assert_eq!(reason(&capture, "dist"), Some(&UncoveredReason::Excluded));
     }
     scratch.write("out/deep/x", "changed");
     assert_ne!(scratch.capture().tree, before.tree);
@@ -329,7 +334,7 @@ fn a_changed_gitignore_is_applied_to_everything_below() {
     scratch.write("a/.gitignore", "data/\n");
     let capture = scratch.capture();
     assert_eq!(scratch.files(capture.tree), ["a/.gitignore", "a/b/y.gen", "a/x.gen", "c/x.gen"]);
-    assert_eq!(reason(&capture, "a/b/data"), Some(&Reason::Ignored));
+    assert_eq!(reason(&capture, "a/b/data"), Some(&UncoveredReason::Ignored));
     scratch.write("a/.gitignore", "b/\n");
     assert_eq!(scratch.files(scratch.capture().tree), ["a/.gitignore", "a/x.gen", "c/x.gen"]);
     scratch.remove("a/.gitignore");
@@ -341,7 +346,7 @@ fn a_changed_gitignore_is_applied_to_everything_below() {
 }
 
 #[test]
-fn specials_and_oversize_are_named() {
+fn special_and_oversized_files_are_reported() {
     let mut scratch = Scratch::new();
     scratch.rules.max_file_size = 1000;
     scratch.write("ok", "1");
@@ -358,9 +363,9 @@ fn specials_and_oversize_are_named() {
     for _ in 0..2 {
         let capture = scratch.capture();
         assert_eq!(scratch.files(capture.tree), ["ok"]);
-        assert_eq!(reason(&capture, "big"), Some(&Reason::TooLarge { size: 1001 }));
-        assert_eq!(reason(&capture, "socket"), Some(&Reason::Special));
-        assert_eq!(reason(&capture, "fifo"), Some(&Reason::Special));
+        assert_eq!(reason(&capture, "big"), Some(&UncoveredReason::TooLarge { size: 1001 }));
+        assert_eq!(reason(&capture, "socket"), Some(&UncoveredReason::Special));
+        assert_eq!(reason(&capture, "fifo"), Some(&UncoveredReason::Special));
     }
     scratch.write("big", "small");
     assert_eq!(scratch.files(scratch.capture().tree), ["big", "ok"]);
@@ -386,7 +391,7 @@ fn too_many_files_are_refused_early() {
 }
 
 #[test]
-fn places_that_are_never_workspaces() {
+fn forbidden_roots_are_refused() {
     let scratch = Scratch::new();
     let base = scratch.root.parent().unwrap().to_owned();
     for sub in ["home", "tmp", "own/inner", "home/project"] {
@@ -430,7 +435,7 @@ fn takeback_itself_is_not_captured() {
     };
     let capture = lock.capture(&options).unwrap();
     assert_eq!(capture.files, 1);
-    assert_eq!(reason(&capture, "deep/.takeback"), Some(&Reason::Excluded));
+    assert_eq!(reason(&capture, "deep/.takeback"), Some(&UncoveredReason::Excluded));
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use takeback_tree::{Capture, Kind, Oid, Reason};
+use takeback_tree::{Capture, ObjectKind, Oid, UncoveredReason};
 
 use crate::support::{Scratch, rel};
 
-/// Does `work` while another thread goes on with `disturb`, again and again.
+/// Runs `work` while another thread runs `disturb` again and again.
 fn while_disturbed(disturb: impl Fn(usize) + Sync, work: impl FnOnce()) {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
@@ -32,10 +32,10 @@ fn while_disturbed(disturb: impl Fn(usize) + Sync, work: impl FnOnce()) {
     });
 }
 
-/// The content of a file at the top of a tree.
-fn content(scratch: &Scratch, tree: Oid, name: &str) -> Option<Vec<u8>> {
-    let (kind, entries) = scratch.store.read(&tree).unwrap();
-    assert_eq!(kind, Kind::Tree);
+/// Reads a file at the top of a tree.
+fn read_file_at_top(scratch: &Scratch, tree: Oid, name: &str) -> Option<Vec<u8>> {
+    let (kind, entries) = scratch.store.read_object(&tree).unwrap();
+    assert_eq!(kind, ObjectKind::Tree);
     let needle = format!(" {name}\0");
     let at = entries.windows(needle.len()).position(|bytes| bytes == needle.as_bytes())?;
     let oid = Oid(entries[at + needle.len()..][..20].try_into().unwrap());
@@ -44,20 +44,20 @@ fn content(scratch: &Scratch, tree: Oid, name: &str) -> Option<Vec<u8>> {
 
 fn is_changing(capture: &Capture, name: &str) -> bool {
     let mut uncovered = capture.uncovered.iter();
-    uncovered.any(|found| found.path == rel(name) && found.reason == Reason::Changing)
+    uncovered.any(|found| found.path == rel(name) && found.reason == UncoveredReason::Changing)
 }
 
-/// Where the kernel tells every write from the one before, and where a whole second of writes
-/// looks the same.
+/// Makes two workspaces: on a file system that tells every write from the one before, and on one
+/// where a whole second of writes looks the same.
 fn fine_and_coarse() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::in_memory()), Scratch::in_whole_seconds()].into_iter().flatten()
 }
 
 /// Each version is one byte, repeated. The kernel writes from front to back, so at any moment the
-/// file is one version, or starts with one and ends with the one before it. Anything else is made
-/// of several moments.
+/// file is one version, or starts with one and ends with the one before it. Any other content would
+/// mix several moments.
 #[test]
-fn a_file_that_is_rewritten_all_the_time() {
+fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
     const SIZE: usize = 1_000_000;
     const VERSIONS: usize = 251;
     for scratch in fine_and_coarse() {
@@ -66,13 +66,13 @@ fn a_file_that_is_rewritten_all_the_time() {
         let file = fs::OpenOptions::new().write(true).open(scratch.path("f")).unwrap();
         let rewrite = |round: usize| {
             file.write_all_at(&vec![(round % VERSIONS) as u8; SIZE], 0).unwrap();
-            // At times there is a moment's rest.
+            // Sometimes the writer rests for a moment.
             (0..round % 7 * 300).for_each(|_| std::hint::spin_loop());
         };
         while_disturbed(rewrite, || {
             for round in 0..50 {
                 let capture = scratch.capture_only();
-                let Some(content) = content(&scratch, capture.tree, "f") else {
+                let Some(content) = read_file_at_top(&scratch, capture.tree, "f") else {
                     assert!(is_changing(&capture, "f"), "round {round}");
                     continue;
                 };
@@ -91,9 +91,9 @@ fn a_file_that_is_rewritten_all_the_time() {
     }
 }
 
-/// Programs that save by truncating or by renaming: what is captured is some moment's content.
+/// Programs save by truncating or by renaming. The captured content is that of one moment.
 #[test]
-fn a_file_that_is_saved_all_the_time() {
+fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
     for scratch in fine_and_coarse() {
         scratch.write("f", "\x01");
         let save = |round: usize| {
@@ -109,7 +109,7 @@ fn a_file_that_is_saved_all_the_time() {
         while_disturbed(save, || {
             for round in 0..80 {
                 let capture = scratch.capture_only();
-                let content = content(&scratch, capture.tree, "f").unwrap_or_default();
+                let content = read_file_at_top(&scratch, capture.tree, "f").unwrap_or_default();
                 assert!(content.iter().all(|byte| *byte == content[0]), "round {round}");
             }
         });
@@ -119,20 +119,20 @@ fn a_file_that_is_saved_all_the_time() {
 
 const OUTSIDE: &[u8] = b"this is outside of the workspace";
 
-/// No object of the store has anything from outside.
+/// Checks that no object of the store has content from outside of the workspace.
 fn assert_nothing_from_outside(scratch: &Scratch) {
     let everything = scratch.git(&["cat-file", "--batch-all-objects", "--batch"]);
     assert!(!everything.windows(OUTSIDE.len()).any(|bytes| bytes == OUTSIDE));
 }
 
-fn exchange(one: &Path, other: &Path) {
+fn exchange_files(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
 /// Files and directories turn into links to the outside and back. The names are the same on both
-/// sides, so whoever goes by names gets the wrong content.
+/// sides, so a program that follows them gets the wrong content.
 #[test]
-fn links_that_lead_outside() {
+fn links_that_lead_outside_are_never_followed() {
     let scratch = Scratch::in_memory();
     let outside = scratch.directory.path().join("outside");
     let names: Vec<String> = (0..20).map(|number| format!("f{number}")).collect();
@@ -148,7 +148,7 @@ fn links_that_lead_outside() {
     }
     scratch.write("d/swapped", "inside");
     scratch.write("d/.gitignore", "nothing\n");
-    // The other side of each exchange is where no capture looks.
+    // The other side of each exchange is outside of the workspace.
     let aside = scratch.directory.path().join("aside");
     fs::create_dir(&aside).unwrap();
     symlink(&outside, aside.join("d")).unwrap();
@@ -157,20 +157,20 @@ fn links_that_lead_outside() {
     symlink(outside.join(".gitignore"), aside.join(".gitignore")).unwrap();
     let swap = |round: usize| {
         let d = scratch.path("d");
-        // Twice each, so that the next one finds its place.
+        // Each is exchanged twice, so that the next one finds its place.
         for _ in 0..2 {
             match round % 4 {
-                0 => exchange(&d, &aside.join("d")),
-                1 => exchange(&d.join("sub"), &aside.join("sub")),
-                2 => exchange(&d.join("swapped"), &aside.join("swapped")),
-                _ => exchange(&d.join(".gitignore"), &aside.join(".gitignore")),
+                0 => exchange_files(&d, &aside.join("d")),
+                1 => exchange_files(&d.join("sub"), &aside.join("sub")),
+                2 => exchange_files(&d.join("swapped"), &aside.join("swapped")),
+                _ => exchange_files(&d.join(".gitignore"), &aside.join(".gitignore")),
             }
             (0..round * 31 % 5000).for_each(|_| std::hint::spin_loop());
         }
     };
     while_disturbed(swap, || {
         for round in 0..150 {
-            // So that there is always something to read.
+            // This way there is always something to read.
             scratch.write("d-changes", round.to_string());
             scratch.capture_only();
         }
@@ -180,10 +180,10 @@ fn links_that_lead_outside() {
     scratch.fsck();
 }
 
-/// Directories come and go: each capture succeeds, and afterwards nothing is believed that was
+/// While directories come and go, each capture succeeds. Afterwards, nothing is trusted that was
 /// seen on the way.
 #[test]
-fn directories_that_come_and_go() {
+fn directories_that_come_and_go_are_looked_at_again() {
     for scratch in fine_and_coarse() {
         scratch.write("quiet/q", "q");
         let disturb = |round: usize| {
@@ -213,10 +213,10 @@ fn directories_that_come_and_go() {
     }
 }
 
-/// The rules of a capture and the `.gitignore` that it holds may be of different moments: then
-/// the next capture must not take the one for the other.
+/// The rules that a capture applied and the `.gitignore` that it holds may be of different moments.
+/// Then the next capture must not take the one for the other.
 #[test]
-fn a_gitignore_that_changes_meanwhile() {
+fn a_gitignore_that_changes_meanwhile_is_applied_by_the_next_capture() {
     let scratch = Scratch::in_memory();
     for number in 0..40 {
         scratch.write(format!("a/{number}/x"), "1");
@@ -237,9 +237,9 @@ fn a_gitignore_that_changes_meanwhile() {
     }
 }
 
-/// The workspace itself is deleted, or becomes another, under a lock.
+/// The workspace itself is deleted or replaced while it is locked.
 #[test]
-fn a_workspace_that_vanishes() {
+fn a_workspace_that_vanishes_is_an_error() {
     let scratch = Scratch::new();
     scratch.write("d/a", "1");
     let first = scratch.capture();
@@ -248,14 +248,14 @@ fn a_workspace_that_vanishes() {
     let mut lock = workspace.lock().unwrap();
     let rules = &scratch.rules;
     let options = || takeback_tree::CaptureOptions { rules, named: &[], now: scratch.now() };
-    // Moved away, it is still the workspace that was locked.
+    // A directory that is moved away is still the workspace that was locked.
     let moved = scratch.directory.path().join("moved");
     fs::rename(&scratch.root, &moved).unwrap();
     fs::create_dir(&scratch.root).unwrap();
     scratch.write("another", "1");
     assert_eq!(lock.capture(&options()).unwrap(), first);
     fs::remove_dir_all(&moved).unwrap();
-    // An empty state would be a lie.
+    // An empty state would be wrong.
     let error = lock.capture(&options()).unwrap_err();
     assert!(matches!(error, takeback_tree::CaptureError::Workspace(_)), "{error}");
     lock.finish(scratch.now()).unwrap();

@@ -5,19 +5,20 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use takeback_base::errors::error_chain;
 use takeback_tree::{ForbiddenRoots, Store, StoreError};
 
-use crate::support::{Scratch, again, git, look, story, succeed, told};
+use crate::support::{Scratch, child_variable, git, read_directory, rerun_test, succeed};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What the store keeps for the workspace alone.
-fn own(scratch: &Scratch) -> PathBuf {
+/// The directory of the store that belongs to the workspace alone.
+fn workspace_directory(scratch: &Scratch) -> PathBuf {
     let id = scratch.store.workspace_id(&scratch.root);
     scratch.store.directory().join("workspaces").join(id.to_string())
 }
 
-fn packs(scratch: &Scratch) -> Vec<PathBuf> {
+fn list_packs(scratch: &Scratch) -> Vec<PathBuf> {
     let directory = scratch.store.directory().join("objects/pack");
     let mut packs: Vec<PathBuf> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -26,13 +27,13 @@ fn packs(scratch: &Scratch) -> Vec<PathBuf> {
     packs
 }
 
-/// Writes a file although it is read-only.
+/// Overwrites a file even if it is read-only.
 fn overwrite(path: &Path, content: &[u8]) {
     fs::remove_file(path).unwrap();
     fs::write(path, content).unwrap();
 }
 
-/// Git finds everything that the workspace's newest pin refers to.
+/// Checks that git finds everything that the workspace's newest pin needs.
 fn assert_complete(scratch: &Scratch) {
     let names = scratch.store.pin_names(&scratch.store.workspace_id(&scratch.root)).unwrap();
     let pin = scratch.store.pin_id(names.last().unwrap()).unwrap().unwrap().to_string();
@@ -41,7 +42,7 @@ fn assert_complete(scratch: &Scratch) {
 }
 
 #[test]
-fn a_broken_stat_cache() {
+fn a_broken_stat_cache_is_ignored() {
     let damage: [(&str, fn(&Path)); 12] = [
         ("state deleted", |own| fs::remove_file(own.join("state")).unwrap()),
         ("state empty", |own| fs::write(own.join("state"), "").unwrap()),
@@ -87,8 +88,8 @@ fn a_broken_stat_cache() {
         scratch.capture();
         scratch.write("d1/f1", "second");
         scratch.capture();
-        assert!(own(&scratch).join("state.log").exists());
-        damage(&own(&scratch));
+        assert!(workspace_directory(&scratch).join("state.log").exists());
+        damage(&workspace_directory(&scratch));
         scratch.write("d2/f2", "third");
         for _ in 0..3 {
             assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
@@ -100,7 +101,7 @@ fn a_broken_stat_cache() {
     }
 }
 
-/// Ways to break a pack so that opening it shows it.
+/// Lists ways to break a pack that show when it is opened.
 fn pack_damage() -> Vec<(&'static str, fn(&Path))> {
     vec![
         ("index with a wrong beginning", |pack| {
@@ -126,7 +127,7 @@ fn pack_damage() -> Vec<(&'static str, fn(&Path))> {
 }
 
 #[test]
-fn a_broken_pack() {
+fn a_broken_pack_is_set_aside() {
     for (what, damage) in pack_damage() {
         let mut scratch = Scratch::in_memory();
         scratch.ahead = HOUR;
@@ -138,8 +139,9 @@ fn a_broken_pack() {
         scratch.capture();
         scratch.write("d2/third", "3");
         scratch.capture();
-        // The first one: most of what is known is in it.
-        let pack = packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
+        // Most known objects are in the first pack.
+        let pack =
+            list_packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
         let pack = pack.unwrap();
         damage(&pack);
         scratch.write("d3/fourth", "4");
@@ -149,7 +151,7 @@ fn a_broken_pack() {
         let quarantine = scratch.store.directory().join("quarantine");
         assert!(!pack.with_extension("idx").exists(), "{what}");
         assert!(quarantine.join(name).with_extension("idx").exists(), "{what}");
-        // And all goes on.
+        // Later captures work as usual.
         scratch.write("d1/second", "22");
         assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
         assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
@@ -157,9 +159,9 @@ fn a_broken_pack() {
     }
 }
 
-/// The same when git's index over all packs covers the broken one.
+/// The broken pack is covered by a multi-pack index that git made.
 #[test]
-fn a_broken_pack_under_an_index_over_all() {
+fn a_broken_pack_in_a_multi_pack_index_is_set_aside() {
     for (what, damage) in pack_damage() {
         let mut scratch = Scratch::in_memory();
         scratch.ahead = HOUR;
@@ -170,7 +172,8 @@ fn a_broken_pack_under_an_index_over_all() {
         scratch.write("d1/second", "2");
         scratch.capture();
         scratch.git(&["multi-pack-index", "write"]);
-        let pack = packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
+        let pack =
+            list_packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
         damage(&pack.unwrap());
         scratch.write("d3/fourth", "4");
         assert_eq!(scratch.capture(), scratch.fresh(), "{what}");
@@ -178,9 +181,9 @@ fn a_broken_pack_under_an_index_over_all() {
     }
 }
 
-/// A broken index over all packs says nothing that the packs' own do not say.
+/// A multi-pack index only repeats the packs' own indexes.
 #[test]
-fn a_broken_index_over_all_packs() {
+fn a_broken_multi_pack_index_is_ignored() {
     for content in [&b""[..], b"MIDX", &[0; 2000], b"MIDX\x01\x01\xff\0\xff\xff\xff\xff"] {
         let scratch = Scratch::in_memory();
         scratch.write("a", "1");
@@ -196,7 +199,7 @@ fn a_broken_index_over_all_packs() {
 }
 
 #[test]
-fn a_damaged_identity() {
+fn a_damaged_identity_is_an_error() {
     for text in ["", "{", "null", "{\"version\":1}", "\0\0\0", "{\"version\":\"x\",\"uuid\":\"y\"}"]
     {
         let scratch = Scratch::new();
@@ -204,33 +207,33 @@ fn a_damaged_identity() {
         scratch.capture();
         let path = scratch.store.directory().join("store.json");
         overwrite(&path, text.as_bytes());
-        let before = look(scratch.store.directory());
+        let before = read_directory(scratch.store.directory());
         let Err(error) = Store::open(scratch.store.directory()) else { panic!("{text:?} opened") };
         assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
-        assert!(story(&error).contains(&path.display().to_string()), "{error}");
-        assert_eq!(look(scratch.store.directory()), before);
+        assert!(error_chain(&error).contains(&path.display().to_string()), "{error}");
+        assert_eq!(read_directory(scratch.store.directory()), before);
     }
 }
 
 #[test]
-fn a_store_of_a_later_version() {
+fn a_store_of_a_later_version_is_refused() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.capture();
     let path = scratch.store.directory().join("store.json");
     let text = fs::read_to_string(&path).unwrap();
     overwrite(&path, text.replace("\"version\":1", "\"version\":2").as_bytes());
-    // Even what would be swept is left alone.
+    // Even files that would be swept are left alone.
     fs::write(scratch.store.directory().join("tmp/theirs"), "x").unwrap();
-    let before = look(scratch.store.directory());
+    let before = read_directory(scratch.store.directory());
     let Err(error) = Store::open(scratch.store.directory()) else { panic!("opened") };
     assert!(matches!(error, StoreError::TooNew { found: 2, .. }), "{error}");
     assert!(error.to_string().contains("update takeback"), "{error}");
-    assert_eq!(look(scratch.store.directory()), before);
+    assert_eq!(read_directory(scratch.store.directory()), before);
 }
 
 #[test]
-fn refs_with_nonsense_in_them() {
+fn damaged_refs_are_errors_of_their_own() {
     let scratch = Scratch::new();
     for round in 0..8 {
         scratch.write("a", round.to_string());
@@ -256,7 +259,7 @@ fn refs_with_nonsense_in_them() {
         match scratch.store.pin(name) {
             Err(error) => {
                 assert!(name.seq <= 6, "{error}");
-                assert!(!story(&error).is_empty());
+                assert!(!error_chain(&error).is_empty());
             }
             Ok(pin) => assert!(name.seq > 6 && pin.is_some(), "{}", name.seq),
         }
@@ -266,9 +269,9 @@ fn refs_with_nonsense_in_them() {
     assert_eq!(scratch.store.pin_names(&id).unwrap().last().unwrap().seq, 9);
 }
 
-/// Files among the refs that no pin has: other names for numbers, and numbers without a next.
+/// Among the refs are files that no pin has: other spellings of numbers, and numbers without a next.
 #[test]
-fn refs_with_names_that_no_pin_has() {
+fn refs_with_names_that_no_pin_has_do_no_harm() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.capture();
@@ -283,7 +286,7 @@ fn refs_with_names_that_no_pin_has() {
     fs::create_dir(refs.join("5")).unwrap();
     fs::write(scratch.store.directory().join("refs/takeback/stray"), "x").unwrap();
     for name in scratch.store.pin_names(&id).unwrap() {
-        // Whatever is listed can be asked for.
+        // Every listed pin can be read.
         assert!(!matches!(scratch.store.pin(&name), Ok(None)), "{name}");
     }
     scratch.write("a", "2");
@@ -292,9 +295,9 @@ fn refs_with_names_that_no_pin_has() {
     assert_eq!(scratch.try_capture_and_pin().unwrap(), scratch.fresh());
 }
 
-/// Something other than files where temporary files are expected.
+/// A directory is where temporary files are expected.
 #[test]
-fn a_directory_among_temporary_files() {
+fn a_directory_among_temporary_files_does_no_harm() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.capture();
@@ -305,18 +308,18 @@ fn a_directory_among_temporary_files() {
     assert!(store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap().lock().is_ok());
 }
 
-/// Neither git's variables nor its configuration have a say in what a tree is.
+/// Neither git's variables nor its configuration change a tree.
 #[test]
-fn the_environment_of_git() {
-    if let Some(directory) = told("DIRECTORY") {
+fn the_environment_of_git_changes_nothing() {
+    if let Some(directory) = child_variable("DIRECTORY") {
         let scratch = Scratch::new();
-        fill(&scratch);
+        fill_workspace(&scratch);
         let tree = scratch.capture().tree;
         fs::write(Path::new(&directory).join("tree"), tree.to_string()).unwrap();
         return;
     }
     let scratch = Scratch::new();
-    fill(&scratch);
+    fill_workspace(&scratch);
     let expected = scratch.capture().tree.to_string();
     let home = scratch.directory.path().join("home");
     fs::create_dir_all(home.join(".config/git")).unwrap();
@@ -333,7 +336,7 @@ fn the_environment_of_git() {
     fs::write(home.join(".config/git/config"), &config).unwrap();
     fs::write(home.join(".config/git/ignore"), "*\n").unwrap();
     fs::write(home.join(".config/git/attributes"), "* text eol=crlf\n").unwrap();
-    let mut command = again("corrupt::the_environment_of_git", "env", &[]);
+    let mut command = rerun_test("corrupt::the_environment_of_git_changes_nothing", "env", &[]);
     command.env("DIRECTORY", &home).env("HOME", &home).env("XDG_CONFIG_HOME", home.join(".config"));
     for (name, value) in [
         ("GIT_DIR", home.join("other.git")),
@@ -357,7 +360,7 @@ fn the_environment_of_git() {
     assert!(!home.join("objects").exists() && !home.join("index").exists());
 }
 
-fn fill(scratch: &Scratch) {
+fn fill_workspace(scratch: &Scratch) {
     git(&scratch.root, &["init", "-q", "--template="]);
     scratch.write(".gitignore", "build-output/\n*.tmp\n");
     scratch.write("crlf", "a\r\nb\n$Id$\n");
@@ -370,9 +373,9 @@ fn fill(scratch: &Scratch) {
     git(&scratch.root, &["add", "-f", "build-output/kept"]);
 }
 
-/// A workspace that wants the capture to wait for ever, or to read for ever.
+/// A workspace tries to make the capture wait or read for ever.
 #[test]
-fn files_that_never_end() {
+fn files_that_never_end_do_not_block_a_capture() {
     let fifo = |path: PathBuf| {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let mode = rustix::fs::Mode::from(0o644);
@@ -397,7 +400,7 @@ fn files_that_never_end() {
             std::thread::spawn(move || {
                 let _ = done.send((scratch.capture(), scratch.fresh()));
             });
-            // Only a failure takes that long.
+            // Only a failing test waits that long.
             let (capture, fresh) = is_done
                 .recv_timeout(Duration::from_secs(20))
                 .unwrap_or_else(|_| panic!("{place} as {kind} is waited for"));
@@ -409,7 +412,7 @@ fn files_that_never_end() {
 
 /// A `.git` file may point anywhere.
 #[test]
-fn a_repository_elsewhere() {
+fn a_git_file_that_points_anywhere_does_no_harm() {
     for text in ["", "gitdir:", "gitdir: /dev", "gitdir: /dev/zero", "gitdir: ../../..", "\u{0}"] {
         let scratch = Scratch::new();
         scratch.write(".git", text);

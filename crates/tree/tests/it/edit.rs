@@ -5,37 +5,37 @@ use std::time::SystemTime;
 
 use proptest::prelude::*;
 use takeback_tree::{
-    CaptureOptions, Content, Edit, EditError, Entry, ForbiddenRoots, Kind, Mode, ObjectError, Oid,
-    PathChange, RelPath, Store,
+    CaptureOptions, EditError, ForbiddenRoots, Mode, NewContent, NewEntry, ObjectError, ObjectKind,
+    Oid, PathChange, RelPath, Store, TreeEdit,
 };
 
 use crate::support::{Scratch, rel};
 
-fn edit(scratch: &Scratch, tree: Oid, edits: &[Edit]) -> Result<Oid, EditError> {
+fn edit(scratch: &Scratch, tree: Oid, edits: &[TreeEdit]) -> Result<Oid, EditError> {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let tree = lock.edit(tree, edits)?;
-    // It can be read at once, by others too.
-    Store::open(scratch.store.directory()).unwrap().entry(&tree, &RelPath::root()).unwrap();
+    let tree = lock.edit_tree(tree, edits)?;
+    // It can be read at once, by other processes too.
+    Store::open(scratch.store.directory()).unwrap().find_entry(&tree, &RelPath::root()).unwrap();
     lock.pin(tree, SystemTime::now(), "edited\n").unwrap();
     lock.finish(SystemTime::now()).unwrap();
     Ok(tree)
 }
 
-fn write(path: &str, content: &str) -> Edit {
-    let content = Content::Bytes(content.into());
-    Edit { path: rel(path), to: Some(Entry { mode: Mode::file(0o644), content }) }
+fn write(path: &str, content: &str) -> TreeEdit {
+    let content = NewContent::Bytes(content.into());
+    TreeEdit { path: rel(path), to: Some(NewEntry { mode: Mode::file(0o644), content }) }
 }
 
-fn place(path: &str, mode: Mode, oid: Oid) -> Edit {
-    Edit { path: rel(path), to: Some(Entry { mode, content: Content::Known(oid) }) }
+fn place(path: &str, mode: Mode, oid: Oid) -> TreeEdit {
+    TreeEdit { path: rel(path), to: Some(NewEntry { mode, content: NewContent::Object(oid) }) }
 }
 
-fn remove(path: &str) -> Edit {
-    Edit { path: rel(path), to: None }
+fn remove(path: &str) -> TreeEdit {
+    TreeEdit { path: rel(path), to: None }
 }
 
-/// `mode path content-or-nothing` of everything in a tree, as git reads it.
+/// Lists `mode path content-or-nothing` of everything in a tree, as git reads it.
 fn listing(scratch: &Scratch, tree: Oid) -> Vec<String> {
     let entries = scratch.raw_tree(tree).into_iter();
     let line = |(path, (mode, oid)): (Vec<u8>, (String, String))| {
@@ -57,7 +57,7 @@ fn paths_come_and_go() {
     scratch.mkdir("empty/inner");
     scratch.link("a", "link");
     let tree = scratch.capture().tree;
-    let two = Oid::of(Kind::Blob, b"2");
+    let two = Oid::of(ObjectKind::Blob, b"2");
     let edited = edit(
         &scratch,
         tree,
@@ -70,9 +70,9 @@ fn paths_come_and_go() {
             place("copy", Mode::file(0o4755), two),
             write("empty/inner/file", "y"),
             remove("empty/inner/file"),
-            Edit {
+            TreeEdit {
                 path: rel("link"),
-                to: Some(Entry { mode: Mode::SYMLINK, content: Content::Bytes("d".into()) }),
+                to: Some(NewEntry { mode: Mode::SYMLINK, content: NewContent::Bytes("d".into()) }),
             },
         ],
     );
@@ -103,12 +103,12 @@ fn directories_go_when_nothing_is_left_in_them() {
     scratch.mkdir("empty");
     scratch.chmod("d/e", 0o700);
     let tree = scratch.capture().tree;
-    let list = |edits: &[Edit]| listing(&scratch, edit(&scratch, tree, edits).unwrap());
+    let list = |edits: &[TreeEdit]| listing(&scratch, edit(&scratch, tree, edits).unwrap());
     assert_eq!(list(&[remove("d/e/f/file")]), ["40755 empty"]);
     assert_eq!(list(&[remove("d/e/f")]), ["40755 empty"]);
     assert_eq!(list(&[remove("empty")]).len(), 4);
     assert_eq!(list(&[remove("d"), remove("empty")]), [""; 0]);
-    // What comes into its place keeps a directory as it is.
+    // A directory stays as it is if another file comes into it.
     assert_eq!(
         list(&[remove("d/e/f/file"), write("d/e/other", "2"), remove("empty")]),
         ["40755 d", "40700 d/e", "100644 d/e/other 2"]
@@ -131,13 +131,13 @@ fn directories_go_when_nothing_is_left_in_them() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_edits_are_refused() {
     let scratch = Scratch::new();
     scratch.write("file", "1");
     scratch.link("file", "link");
     scratch.mkdir("d");
     let tree = scratch.capture().tree;
-    let refused = |edits: &[Edit]| edit(&scratch, tree, edits).unwrap_err();
+    let refused = |edits: &[TreeEdit]| edit(&scratch, tree, edits).unwrap_err();
     for parent in ["file", "link"] {
         let path = format!("{parent}/a/b");
         let error = refused(&[write(&path, "")]);
@@ -148,14 +148,14 @@ fn what_cannot_be_is_refused() {
         assert!(matches!(refused(&[write(path, "")]), EditError::Path(_)));
         assert!(matches!(refused(&[remove(path)]), EditError::Path(_)));
     }
-    let file = Oid::of(Kind::Blob, b"1");
+    let file = Oid::of(ObjectKind::Blob, b"1");
     for (mode, content) in [
-        (Mode(0o160_000), Content::Known(file)),
-        (Mode(0o644), Content::Known(file)),
-        (Mode(0o120_777), Content::Known(file)),
-        (Mode::directory(0o755), Content::Bytes(Vec::new())),
+        (Mode(0o160_000), NewContent::Object(file)),
+        (Mode(0o644), NewContent::Object(file)),
+        (Mode(0o120_777), NewContent::Object(file)),
+        (Mode::directory(0o755), NewContent::Bytes(Vec::new())),
     ] {
-        let edit = Edit { path: rel("x"), to: Some(Entry { mode, content }) };
+        let edit = TreeEdit { path: rel("x"), to: Some(NewEntry { mode, content }) };
         assert!(matches!(refused(&[edit]), EditError::Mode { .. }));
     }
     let wrong = [
@@ -166,14 +166,14 @@ fn what_cannot_be_is_refused() {
     for edit in wrong {
         assert!(matches!(refused(&[edit]), EditError::Object(ObjectError::WrongKind(..))));
     }
-    let missing = place("x", Mode::file(0o644), Oid::of(Kind::Blob, b"nowhere"));
+    let missing = place("x", Mode::file(0o644), Oid::of(ObjectKind::Blob, b"nowhere"));
     assert!(matches!(refused(&[missing]), EditError::Object(ObjectError::Missing(_))));
-    let nowhere = edit(&scratch, Oid::of(Kind::Tree, b"nowhere"), &[]);
+    let nowhere = edit(&scratch, Oid::of(ObjectKind::Tree, b"nowhere"), &[]);
     assert!(matches!(nowhere, Err(EditError::Object(ObjectError::Missing(_)))));
 }
 
 #[test]
-fn a_tree_that_was_captured_just_now() {
+fn a_tree_that_was_just_captured_can_be_edited() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
@@ -181,13 +181,16 @@ fn a_tree_that_was_captured_just_now() {
     let now = SystemTime::now();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
     let tree = lock.capture(&options).unwrap().tree;
-    let edited = lock.edit(tree, &[write("b", "2")]).unwrap();
+    let edited = lock.edit_tree(tree, &[write("b", "2")]).unwrap();
     assert_eq!(scratch.files(edited), ["a", "b"]);
-    let one = Oid::of(Kind::Blob, b"1");
-    assert_eq!(scratch.store.entry(&edited, &rel("a")).unwrap(), Some((Mode::file(0o644), one)));
-    assert_eq!(scratch.store.entry(&edited, &rel("a/b")).unwrap(), None);
-    assert_eq!(scratch.store.entry(&edited, &rel("c")).unwrap(), None);
-    let two = Some((Mode::file(0o644), Oid::of(Kind::Blob, b"2")));
+    let one = Oid::of(ObjectKind::Blob, b"1");
+    assert_eq!(
+        scratch.store.find_entry(&edited, &rel("a")).unwrap(),
+        Some((Mode::file(0o644), one))
+    );
+    assert_eq!(scratch.store.find_entry(&edited, &rel("a/b")).unwrap(), None);
+    assert_eq!(scratch.store.find_entry(&edited, &rel("c")).unwrap(), None);
+    let two = Some((Mode::file(0o644), Oid::of(ObjectKind::Blob, b"2")));
     assert_eq!(
         scratch.store.changed_paths(&tree, &edited).unwrap(),
         [PathChange { path: rel("b"), from: None, to: two }]
@@ -195,7 +198,7 @@ fn a_tree_that_was_captured_just_now() {
 }
 
 #[test]
-fn an_empty_directory_where_there_was_none() {
+fn an_empty_directory_can_be_added() {
     let scratch = Scratch::new();
     scratch.write("file", "1");
     let tree = scratch.capture().tree;
@@ -207,19 +210,19 @@ fn an_empty_directory_where_there_was_none() {
 }
 
 #[test]
-fn paths_of_any_depth() {
+fn paths_of_any_depth_can_be_edited() {
     let scratch = Scratch::in_memory();
     let tree = scratch.capture().tree;
     let path = ["d"; 3000].join("/");
     let deep = edit(&scratch, tree, &[write(&path, "x")]).unwrap();
-    assert!(scratch.store.entry(&deep, &rel(&path)).unwrap().is_some());
+    assert!(scratch.store.find_entry(&deep, &rel(&path)).unwrap().is_some());
     assert_eq!(edit(&scratch, deep, &[remove(&path)]).unwrap(), Oid::EMPTY_TREE);
 }
 
-/// What a plain map makes of edits.
+/// A plain map on which edits act.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
-    /// Directories have no content.
+    /// The mode and content by path. Directories have no content.
     entries: BTreeMap<String, (Mode, Option<String>)>,
     born_empty: BTreeSet<String>,
 }
@@ -251,7 +254,7 @@ impl Model {
         self.born_empty.retain(|other| stays(other));
     }
 
-    /// False if something is in the way.
+    /// Puts an entry at a path. Returns false if something is in the way.
     fn place(&mut self, path: &str, what: &Model, mode: Mode, content: Option<String>) -> bool {
         for (end, _) in path.match_indices('/') {
             let parent = &path[..end];
@@ -293,45 +296,46 @@ impl Model {
 enum Act {
     Write(String, u32, String),
     Link(String, String),
-    /// The directory (or root) of the first tree at the second path goes to the first.
+    /// The directory of the first tree at the second path is put at the first path.
     Copy(String, Option<String>),
     Remove(String),
 }
 
-fn paths() -> impl Strategy<Value = String> {
-    // Names around the slash in the order of bytes, so that git's order of trees matters.
+fn any_path() -> impl Strategy<Value = String> {
+    // Some names sort just before or after a slash, so that git's order of trees matters.
     let name = prop::sample::select(vec!["a", "a.b", "a0", "b", "c"]);
     prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"))
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn any_acts() -> impl Strategy<Value = Vec<Act>> {
     let content = "[xyz]{0,3}";
     let mode = prop::sample::select(vec![0o600u32, 0o644, 0o755]);
     let act = prop_oneof![
-        4 => (paths(), mode, content).prop_map(|(path, mode, text)| Act::Write(path, mode, text)),
-        1 => (paths(), "[xyz]{1,3}").prop_map(|(path, to)| Act::Link(path, to)),
-        1 => (paths(), prop::option::of(paths())).prop_map(|(path, from)| Act::Copy(path, from)),
-        3 => paths().prop_map(Act::Remove),
+        4 => (any_path(), mode, content).prop_map(|(path, mode, text)| Act::Write(path, mode, text)),
+        1 => (any_path(), "[xyz]{1,3}").prop_map(|(path, to)| Act::Link(path, to)),
+        1 => (any_path(), prop::option::of(any_path())).prop_map(|(path, from)| Act::Copy(path, from)),
+        3 => any_path().prop_map(Act::Remove),
     ];
     prop::collection::vec(act, 0..12)
 }
 
-/// The edit that an act is, and what the model makes of it: whether that is possible.
-fn act(scratch: &Scratch, tree: Oid, model: &mut Model, act: &Act) -> Option<(Edit, bool)> {
+/// Turns an act into an edit, and applies it to the model. Returns the edit and whether it is
+/// possible.
+fn act(scratch: &Scratch, tree: Oid, model: &mut Model, act: &Act) -> Option<(TreeEdit, bool)> {
     let done = match act {
         Act::Write(path, mode, text) => {
-            let (mode, content) = (Mode::file(*mode), Content::Bytes(text.clone().into()));
-            let edit = Edit { path: rel(path), to: Some(Entry { mode, content }) };
+            let (mode, content) = (Mode::file(*mode), NewContent::Bytes(text.clone().into()));
+            let edit = TreeEdit { path: rel(path), to: Some(NewEntry { mode, content }) };
             (edit, model.place(path, &Model::default(), mode, Some(text.clone())))
         }
         Act::Link(path, to) => {
-            let (mode, content) = (Mode::SYMLINK, Content::Bytes(to.clone().into()));
-            let edit = Edit { path: rel(path), to: Some(Entry { mode, content }) };
+            let (mode, content) = (Mode::SYMLINK, NewContent::Bytes(to.clone().into()));
+            let edit = TreeEdit { path: rel(path), to: Some(NewEntry { mode, content }) };
             (edit, model.place(path, &Model::default(), mode, Some(to.clone())))
         }
         Act::Copy(path, from) => {
             let from = from.as_ref().map_or(RelPath::root(), |from| rel(from));
-            let (mode, oid) = scratch.store.entry(&tree, &from).unwrap()?;
+            let (mode, oid) = scratch.store.find_entry(&tree, &from).unwrap()?;
             if mode.is_directory() {
                 let inside = Model::read(scratch, oid);
                 let mode = Mode::directory(0o711);
@@ -357,7 +361,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_a_plain_map(first in acts(), second in acts()) {
+    fn edits_act_as_on_a_plain_map(first in any_acts(), second in any_acts()) {
         let scratch = Scratch::in_memory();
         scratch.mkdir("c/a");
         let mut tree = scratch.capture().tree;
@@ -381,7 +385,7 @@ proptest! {
             let edited = edited.unwrap();
             model.prune();
             prop_assert_eq!(&Model::read(&scratch, edited).entries, &model.entries);
-            // Git lists the same files.
+            // Git must list the same files.
             let files: Vec<String> = model.entries.iter()
                 .filter(|(_, (mode, _))| !mode.is_directory())
                 .map(|(path, _)| path.clone())
@@ -396,7 +400,7 @@ proptest! {
     }
 }
 
-/// The changed paths are those that differ in plain listings.
+/// Checks that the changed paths are those that differ in plain listings.
 fn check_changes(scratch: &Scratch, from: Oid, to: Oid) -> Result<(), TestCaseError> {
     let plain = |tree: Oid| -> BTreeMap<RelPath, (Mode, Oid)> {
         let entries = scratch.raw_tree(tree).into_iter();
@@ -413,7 +417,7 @@ fn check_changes(scratch: &Scratch, from: Oid, to: Oid) -> Result<(), TestCaseEr
     for path in paths {
         let (from, to) = (one.get(path).copied(), other.get(path).copied());
         let same = match (from, to) {
-            // What is in a directory is named for itself.
+            // Paths in a directory are listed separately.
             (Some(from), Some(to)) if from.0.is_directory() => from.0 == to.0,
             _ => from == to,
         };
@@ -423,7 +427,7 @@ fn check_changes(scratch: &Scratch, from: Oid, to: Oid) -> Result<(), TestCaseEr
     }
     prop_assert_eq!(scratch.store.changed_paths(&from, &to).unwrap(), expected);
     for (path, found) in &other {
-        prop_assert_eq!(scratch.store.entry(&to, path).unwrap(), Some(*found));
+        prop_assert_eq!(scratch.store.find_entry(&to, path).unwrap(), Some(*found));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `.gitignore` means what it means to git, at every level and after every change.
+//! `.gitignore` files mean what they mean to git, at every level and after every change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use takeback_tree::{Capture, Reason, RelPath};
+use takeback_tree::{Capture, RelPath, UncoveredReason};
 
-use crate::support::{Scratch, git, look, rel};
+use crate::support::{Scratch, git, read_directory, rel};
 
-/// Names that mean something in patterns, none of which a built-in exclude matches.
-fn name() -> impl Strategy<Value = Vec<u8>> {
+/// A name with characters that are special in patterns. No built-in exclude matches it.
+fn any_name() -> impl Strategy<Value = Vec<u8>> {
     let names: Vec<&[u8]> = vec![
         b"a",
         b"b",
@@ -69,8 +69,8 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Part of a pattern between slashes.
-fn part() -> impl Strategy<Value = Vec<u8>> {
+/// A part of a pattern between slashes.
+fn any_part() -> impl Strategy<Value = Vec<u8>> {
     let wild: Vec<&[u8]> = vec![
         b"*",
         b"**",
@@ -131,11 +131,11 @@ fn part() -> impl Strategy<Value = Vec<u8>> {
         b"*\\",
         b"[^",
     ];
-    prop_oneof![3 => name(), 4 => select(wild).prop_map(<[u8]>::to_vec)]
+    prop_oneof![3 => any_name(), 4 => select(wild).prop_map(<[u8]>::to_vec)]
 }
 
 /// A line of a `.gitignore`, mostly sensible.
-fn line() -> impl Strategy<Value = Vec<u8>> {
+fn any_line() -> impl Strategy<Value = Vec<u8>> {
     let starts: Vec<&[u8]> =
         vec![b"", b"", b"", b"", b"/", b"/", b"!", b"!", b"!/", b"**/", b"!**/", b"#", b" ", b"//"];
     let ends: Vec<&[u8]> = vec![
@@ -145,8 +145,8 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     let joints: Vec<&[u8]> = vec![b"/", b"/", b"/**/", b"", b"*", b"**/", b"/**", b"//"];
     let sensible = (
         select(starts),
-        prop::collection::vec((part(), select(joints)), 0..3),
-        part(),
+        prop::collection::vec((any_part(), select(joints)), 0..3),
+        any_part(),
         select(ends),
     )
         .prop_map(|(start, parts, last, end)| {
@@ -204,13 +204,13 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// The text of a `.gitignore`, with all the ways a text can begin and its lines can end.
-fn ignore_file() -> impl Strategy<Value = Vec<u8>> {
+fn any_ignore_file() -> impl Strategy<Value = Vec<u8>> {
     let starts: Vec<&[u8]> = vec![b"", b"", b"", b"", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
     let line_ends: Vec<&[u8]> = vec![b"\n", b"\n", b"\n", b"\r\n", b"\n\n"];
     (
         select(starts),
-        prop::collection::vec((line(), select(line_ends)), 0..5),
-        prop::option::of(line()),
+        prop::collection::vec((any_line(), select(line_ends)), 0..5),
+        prop::option::of(any_line()),
     )
         .prop_map(|(start, lines, last)| {
             let mut text = start.to_vec();
@@ -223,20 +223,20 @@ fn ignore_file() -> impl Strategy<Value = Vec<u8>> {
         })
 }
 
-fn path() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    prop::collection::vec(name(), 1..5)
+fn any_path() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    prop::collection::vec(any_name(), 1..5)
 }
 
-/// A directory: its files, and which directories on the way to them have which `.gitignore`.
+/// A directory with its files, and the `.gitignore` files on the way to them.
 #[derive(Clone, Debug)]
 struct Sample {
     files: Vec<Vec<Vec<u8>>>,
     ignores: Vec<(prop::sample::Index, usize, Vec<u8>)>,
 }
 
-fn sample() -> impl Strategy<Value = Sample> {
-    let ignore = (any::<prop::sample::Index>(), 0..4usize, ignore_file());
-    (prop::collection::vec(path(), 1..12), prop::collection::vec(ignore, 1..4))
+fn any_sample() -> impl Strategy<Value = Sample> {
+    let ignore = (any::<prop::sample::Index>(), 0..4usize, any_ignore_file());
+    (prop::collection::vec(any_path(), 1..12), prop::collection::vec(ignore, 1..4))
         .prop_map(|(files, ignores)| Sample { files, ignores })
 }
 
@@ -257,7 +257,7 @@ fn plain_ignore_file() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(select(lines), 0..3).prop_map(|lines| lines.join(&b'\n'))
 }
 
-fn joined(names: &[Vec<u8>]) -> Vec<u8> {
+fn join_names(names: &[Vec<u8>]) -> Vec<u8> {
     names.join(&b'/')
 }
 
@@ -271,35 +271,35 @@ fn try_write(root: &Path, path: &[u8], content: &[u8]) {
 
 impl Sample {
     fn make(&self, root: &Path) {
-        // A `.gitignore` directly in here in most cases: the others lie on the way to a file.
+        // Most samples have a `.gitignore` at the top. The others are on the way to a file.
         fs::create_dir_all(root).unwrap();
         for file in &self.files {
-            try_write(root, &joined(file), b"x");
+            try_write(root, &join_names(file), b"x");
         }
         for (file, depth, text) in &self.ignores {
             let file = file.get(&self.files);
             let mut path = file[..file.len().min(depth + 1) - 1].to_vec();
             path.push(b".gitignore".to_vec());
-            try_write(root, &joined(&path), text);
+            try_write(root, &join_names(&path), text);
         }
     }
 }
 
 /// Ignored files count as too large, so that the tree holds only what git does not ignore.
-fn strict() -> Scratch {
+fn strict_scratch() -> Scratch {
     let mut scratch = Scratch::in_memory();
     scratch.rules.max_guarded_size = 0;
     scratch
 }
 
 /// The files that git does not ignore. `.gitignore` files themselves are always captured.
-fn by_git(scratch: &Scratch) -> BTreeSet<Vec<u8>> {
+fn files_by_git(scratch: &Scratch) -> BTreeSet<Vec<u8>> {
     let listed = git(&scratch.root, &["ls-files", "--others", "--exclude-standard", "-z"]);
     paths(listed.split(|byte| *byte == 0).map(<[u8]>::to_vec))
 }
 
 /// The files that a capture holds.
-fn by_us(scratch: &Scratch, capture: &Capture) -> BTreeSet<Vec<u8>> {
+fn files_by_capture(scratch: &Scratch, capture: &Capture) -> BTreeSet<Vec<u8>> {
     let entries = scratch.ls_tree(capture.tree).into_iter();
     paths(entries.filter(|(_, (mode, _))| !mode.starts_with("04")).map(|(path, _)| path))
 }
@@ -310,7 +310,7 @@ fn paths(paths: impl Iterator<Item = Vec<u8>>) -> BTreeSet<Vec<u8>> {
 
 fn assert_like_git(scratch: &Scratch) {
     let capture = scratch.capture_only();
-    let (ours, gits) = (by_us(scratch, &capture), by_git(scratch));
+    let (ours, gits) = (files_by_capture(scratch, &capture), files_by_git(scratch));
     if ours != gits {
         let readable = |path: &Vec<u8>| path.escape_ascii().to_string();
         let extra: Vec<String> = ours.difference(&gits).map(readable).collect();
@@ -320,14 +320,17 @@ fn assert_like_git(scratch: &Scratch) {
             ignore_files(&scratch.root)
         );
     }
-    // What is left out is said.
+    // Files that are left out are reported.
     for uncovered in &capture.uncovered {
-        assert!(matches!(uncovered.reason, Reason::Ignored | Reason::TooLarge { .. }));
+        assert!(matches!(
+            uncovered.reason,
+            UncoveredReason::Ignored | UncoveredReason::TooLarge { .. }
+        ));
     }
 }
 
 fn ignore_files(root: &Path) -> String {
-    let all = look(root);
+    let all = read_directory(root);
     let ignores: BTreeMap<_, _> =
         all.iter().filter(|(path, _)| path.ends_with(b".gitignore")).collect();
     let lines = ignores
@@ -342,11 +345,11 @@ proptest! {
     })]
 
     #[test]
-    fn the_same_files_as_git(
-        samples in prop::collection::vec(sample(), 1..30),
-        top in prop::option::weighted(0.3, ignore_file()),
+    fn captures_hold_the_same_files_as_git(
+        samples in prop::collection::vec(any_sample(), 1..30),
+        top in prop::option::weighted(0.3, any_ignore_file()),
     ) {
-        let scratch = strict();
+        let scratch = strict_scratch();
         git(&scratch.root, &["init", "-q", "--template="]);
         for (number, sample) in samples.iter().enumerate() {
             sample.make(&scratch.path(format!("s{number}")));
@@ -365,8 +368,8 @@ proptest! {
 
     #[test]
     fn a_later_capture_sees_what_a_first_one_would(
-        sample in prop_oneof![1 => sample(), 3 => plain_sample()],
-        changes in prop::collection::vec(change(), 1..14),
+        sample in prop_oneof![1 => any_sample(), 3 => plain_sample()],
+        changes in prop::collection::vec(any_change(), 1..14),
     ) {
         let mut scratch = Scratch::in_memory();
         scratch.rules.max_guarded_size = 4;
@@ -374,57 +377,57 @@ proptest! {
         scratch.capture_only();
         for (change, trusting) in changes {
             change.make(&mut scratch);
-            // With the clock an hour ahead, nothing is looked at again because it is new.
+            // With the clock an hour ahead, nothing is read again for being new.
             scratch.ahead = Duration::from_secs(if trusting { 3600 } else { 0 });
             prop_assert_eq!(scratch.capture_only(), scratch.fresh(), "{:?}", change);
         }
     }
 }
 
-/// Something that happens to a workspace.
+/// A change of a workspace.
 #[derive(Clone, Debug)]
-enum Change {
-    /// A file is written, in its place or as a new one.
+enum WorkspaceChange {
+    /// Writes a file, new or not.
     Write(Vec<Vec<u8>>, Vec<u8>),
-    /// The `.gitignore` of some directory is written.
+    /// Writes the `.gitignore` of a directory.
     Ignore(prop::sample::Index, Vec<u8>),
-    /// Some file or directory is deleted.
+    /// Deletes a file or directory.
     Remove(prop::sample::Index),
-    /// Some file or directory becomes another.
+    /// Renames a file or directory, perhaps over another.
     Rename(prop::sample::Index, prop::sample::Index),
-    /// A link in some directory leads to another path.
+    /// Makes a link in a directory.
     Link(prop::sample::Index, Vec<u8>),
     Chmod(prop::sample::Index),
-    /// From now on the caller names these paths.
+    /// Lets the caller name these paths from now on.
     Name(Vec<Vec<Vec<u8>>>),
-    /// Git starts (or stops) to track a path.
+    /// Lets git start or stop to track a path.
     Track(prop::sample::Index, bool),
-    /// Larger files are uncovered from now on.
+    /// Sets the size above which files are uncovered from now on.
     Limit(u64),
 }
 
-fn change() -> impl Strategy<Value = (Change, bool)> {
+fn any_change() -> impl Strategy<Value = (WorkspaceChange, bool)> {
     let index = any::<prop::sample::Index>;
     let content = prop::collection::vec(any::<u8>(), 0..8);
     let change = prop_oneof![
-        6 => (index(), plain_ignore_file()).prop_map(|(at, text)| Change::Ignore(at, text)),
-        4 => (prop_oneof![path(), plain_path()], content)
-            .prop_map(|(path, content)| Change::Write(path, content)),
-        2 => (index(), ignore_file()).prop_map(|(at, text)| Change::Ignore(at, text)),
-        2 => index().prop_map(Change::Remove),
-        2 => (index(), index()).prop_map(|(from, to)| Change::Rename(from, to)),
-        1 => (index(), name()).prop_map(|(at, name)| Change::Link(at, name)),
-        1 => index().prop_map(Change::Chmod),
-        2 => prop::collection::vec(plain_path(), 0..3).prop_map(Change::Name),
-        2 => (index(), any::<bool>()).prop_map(|(at, add)| Change::Track(at, add)),
-        1 => (0..8u64).prop_map(Change::Limit),
+        6 => (index(), plain_ignore_file()).prop_map(|(at, text)| WorkspaceChange::Ignore(at, text)),
+        4 => (prop_oneof![any_path(), plain_path()], content)
+            .prop_map(|(path, content)| WorkspaceChange::Write(path, content)),
+        2 => (index(), any_ignore_file()).prop_map(|(at, text)| WorkspaceChange::Ignore(at, text)),
+        2 => index().prop_map(WorkspaceChange::Remove),
+        2 => (index(), index()).prop_map(|(from, to)| WorkspaceChange::Rename(from, to)),
+        1 => (index(), any_name()).prop_map(|(at, name)| WorkspaceChange::Link(at, name)),
+        1 => index().prop_map(WorkspaceChange::Chmod),
+        2 => prop::collection::vec(plain_path(), 0..3).prop_map(WorkspaceChange::Name),
+        2 => (index(), any::<bool>()).prop_map(|(at, add)| WorkspaceChange::Track(at, add)),
+        1 => (0..8u64).prop_map(WorkspaceChange::Limit),
     ];
     (change, any::<bool>())
 }
 
-impl Change {
+impl WorkspaceChange {
     fn make(&self, scratch: &mut Scratch) {
-        let everything = look(&scratch.root);
+        let everything = read_directory(&scratch.root);
         let is_directory = |(_, (mode, _)): &(&Vec<u8>, &(u32, Vec<u8>))| mode >> 12 == 4;
         let mut directories: Vec<Vec<u8>> =
             everything.iter().filter(is_directory).map(|(path, _)| path.clone()).collect();
@@ -435,18 +438,22 @@ impl Change {
             directory.join(OsStr::from_bytes(name))
         };
         match self {
-            Change::Write(path, content) => try_write(&scratch.root, &joined(path), content),
-            Change::Ignore(at, text) => drop(fs::write(in_directory(at, b".gitignore"), text)),
-            Change::Link(at, name) => {
+            WorkspaceChange::Write(path, content) => {
+                try_write(&scratch.root, &join_names(path), content);
+            }
+            WorkspaceChange::Ignore(at, text) => {
+                drop(fs::write(in_directory(at, b".gitignore"), text));
+            }
+            WorkspaceChange::Link(at, name) => {
                 drop(std::os::unix::fs::symlink(OsStr::from_bytes(name), in_directory(at, name)));
             }
-            Change::Name(paths) => {
+            WorkspaceChange::Name(paths) => {
                 scratch.named =
-                    paths.iter().map(|path| RelPath::new(joined(path)).unwrap()).collect();
+                    paths.iter().map(|path| RelPath::new(join_names(path)).unwrap()).collect();
             }
-            Change::Limit(size) => scratch.rules.max_file_size = *size,
+            WorkspaceChange::Limit(size) => scratch.rules.max_file_size = *size,
             _ if all.is_empty() => {}
-            Change::Track(at, add) => {
+            WorkspaceChange::Track(at, add) => {
                 git(&scratch.root, &["init", "-q", "--template="]);
                 let Ok(path) = String::from_utf8(at.get(&all).clone()) else { return };
                 let how: &[&str] = if *add {
@@ -456,26 +463,26 @@ impl Change {
                 };
                 git(&scratch.root, &[&["--literal-pathspecs"], how, &["--", &path]].concat());
             }
-            Change::Remove(at) => scratch.remove(at.get(&all)),
-            Change::Rename(from, to) => {
+            WorkspaceChange::Remove(at) => scratch.remove(at.get(&all)),
+            WorkspaceChange::Rename(from, to) => {
                 drop(fs::rename(scratch.path(from.get(&all)), scratch.path(to.get(&all))));
             }
-            Change::Chmod(at) if !scratch.path(at.get(&all)).is_symlink() => {
+            WorkspaceChange::Chmod(at) if !scratch.path(at.get(&all)).is_symlink() => {
                 scratch.chmod(at.get(&all), 0o750);
             }
-            Change::Chmod(_) => {}
+            WorkspaceChange::Chmod(_) => {}
         }
     }
 }
 
-/// Patterns of all kinds, one by one, so that a failure names the kind.
+/// Each kind of pattern is tested separately, so that a failure names the kind.
 #[test]
-fn patterns_one_by_one() {
+fn each_kind_of_pattern_matches_as_in_git() {
     let files = [
         "a", "b", "ab", "a b", "a ", "#a", "!a", "\\a", "[a]", "a*", "\t", "$a", "a/b", "a/c/b",
         "ax/y/b", "d/a", "d/a/b", "d/e/a", "e/a.c",
     ];
-    let scratch = strict();
+    let scratch = strict_scratch();
     git(&scratch.root, &["init", "-q", "--template="]);
     let patterns = [
         "a",
@@ -529,7 +536,8 @@ fn patterns_one_by_one() {
     for (number, pattern) in patterns.iter().enumerate() {
         let files = files.iter().enumerate();
         for (variant, file) in files {
-            // Apart from each other, because a name is a file for some and a directory for others.
+            // Each has a workspace of its own, because a name is a file for some and a directory for
+            // others.
             scratch.write(format!("p{number}/v{variant}/{file}"), "x");
             scratch.write(format!("p{number}/v{variant}/.gitignore"), pattern);
         }
@@ -537,9 +545,9 @@ fn patterns_one_by_one() {
     assert_like_git(&scratch);
 }
 
-/// A `.gitignore` that is itself left out still says what is ignored, so its changes count.
+/// A `.gitignore` that is not captured itself still decides what is ignored, so its changes count.
 #[test]
-fn a_gitignore_that_is_not_captured_is_watched_all_the_same() {
+fn a_gitignore_that_is_not_captured_still_counts() {
     let setups: [fn(&mut Scratch); 5] = [
         |scratch| scratch.rules.exclude = vec![".gitignore".into()],
         |scratch| scratch.rules.max_file_size = 1,
@@ -572,9 +580,9 @@ fn a_gitignore_that_is_not_captured_is_watched_all_the_same() {
     }
 }
 
-/// Being tracked counts only as long as the rules would say something else.
+/// That a file is tracked counts only while the rules would not capture it.
 #[test]
-fn a_tracked_file_that_is_too_large_for_a_while() {
+fn a_tracked_file_is_captured_whatever_its_size_was() {
     let mut scratch = Scratch::new();
     scratch.rules.max_file_size = 100;
     scratch.ahead = Duration::from_secs(3600);

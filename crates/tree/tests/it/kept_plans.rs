@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use takeback_tree::{
-    Capture, ForbiddenRoots, Lock, ObjectError, Outcome, Pin, PinError, Plan, RestoreError,
+    Capture, ForbiddenRoots, Lock, ObjectError, Pin, PinError, Plan, RestoreError, RestoreOutcome,
     StoreError,
 };
 
-use crate::support::{Scratch, look};
+use crate::support::{Scratch, read_directory};
 
 fn through_json(plan: &Plan) -> Plan {
     let text = serde_json::to_string(plan).unwrap();
@@ -26,7 +26,7 @@ fn apply_later(
     scratch: &Scratch,
     plan: &Plan,
     prepare: impl FnOnce(&mut Lock<'_>) -> Pin,
-) -> Result<Outcome, RestoreError> {
+) -> Result<RestoreOutcome, RestoreError> {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let safety = prepare(&mut lock);
@@ -105,7 +105,7 @@ fn a_blocked_plan_stays_blocked_in_json() {
 #[test]
 fn a_kept_plan_does_what_a_fresh_one_does() {
     let (scratch, target) = wrecked_project();
-    let wrecked = look(&scratch.root);
+    let wrecked = read_directory(&scratch.root);
     let plan = kept_plan(&scratch, &target, &[]);
     let kept = apply_later(&scratch, &plan, |lock| {
         let again = scratch.plan_with(lock, &target, &[]).unwrap();
@@ -113,12 +113,12 @@ fn a_kept_plan_does_what_a_fresh_one_does() {
         assert_eq!(again, plan);
         pin_planned(&scratch, lock, &plan)
     });
-    let restored = look(&scratch.root);
+    let restored = read_directory(&scratch.root);
     scratch.restore(&scratch.as_capture(&plan), &[]);
-    assert_eq!(look(&scratch.root), wrecked);
+    assert_eq!(read_directory(&scratch.root), wrecked);
     let (_, fresh) = scratch.try_restore(&target, &[]).unwrap();
     assert_eq!(kept.unwrap(), fresh);
-    assert_eq!(look(&scratch.root), restored);
+    assert_eq!(read_directory(&scratch.root), restored);
     scratch.fsck();
 }
 
@@ -128,14 +128,14 @@ fn a_kept_plan_is_refused_once_the_workspace_has_changed() {
     let plan = kept_plan(&scratch, &target, &[]);
     // The plan is not about this file, but it is about the state without it.
     scratch.write("later", "by the user");
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     let outcome = apply_later(&scratch, &plan, |lock| {
         let again = scratch.plan_with(lock, &target, &[]).unwrap();
         assert!(!again.does_the_same_as(&plan));
         pin_planned(&scratch, lock, &plan)
     });
     assert!(matches!(outcome, Err(RestoreError::Outdated)), "{outcome:?}");
-    assert_eq!(look(&scratch.root), before);
+    assert_eq!(read_directory(&scratch.root), before);
     assert!(!scratch.journal());
 }
 
@@ -143,10 +143,10 @@ fn a_kept_plan_is_refused_once_the_workspace_has_changed() {
 fn a_kept_plan_is_refused_without_a_capture_under_the_new_lock() {
     let (scratch, target) = wrecked_project();
     let plan = kept_plan(&scratch, &target, &[]);
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     let outcome = apply_later(&scratch, &plan, |lock| pin_planned(&scratch, lock, &plan));
     assert!(matches!(outcome, Err(RestoreError::Outdated)), "{outcome:?}");
-    assert_eq!(look(&scratch.root), before);
+    assert_eq!(read_directory(&scratch.root), before);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `kill -9` during a restore, at every step and at random moments: the next command finishes it
-//! or puts everything back.
+//! `kill -9` during a restore, at every step and at random moments: the next command finishes or
+//! reverts it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,17 +11,18 @@ use std::time::Duration;
 use takeback_tree::fault::{self, Fault};
 use takeback_tree::{Capture, Recovery};
 
-use crate::support::{Scratch, look};
+use crate::support::{Scratch, read_directory};
 
 type Looks = BTreeMap<Vec<u8>, (u32, Vec<u8>)>;
 
-/// Where a child finds the scratch directory.
+/// The variable that tells a child the scratch directory.
 const DIRECTORY: &str = "TAKEBACK_KILL_DIRECTORY";
-/// At which point it is to be killed; nothing for a child that is killed from outside.
+/// The variable that tells a child the point at which it is killed; unset if it is killed from
+/// outside.
 const POINT: &str = "TAKEBACK_KILL_POINT";
 
-/// A workspace in one state, with a capture of another.
-fn wrecked() -> (Scratch, Looks, Looks) {
+/// Makes a workspace in one state, with a capture of another. Returns both states.
+fn wrecked_workspace() -> (Scratch, Looks, Looks) {
     let scratch = Scratch::new();
     scratch.write("keep", "same");
     scratch.write("edit", "1");
@@ -32,7 +33,7 @@ fn wrecked() -> (Scratch, Looks, Looks) {
     scratch.mkdir("empty");
     scratch.chmod("empty", 0o711);
     scratch.link("keep", "link");
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     let capture = scratch.capture();
     scratch.write("edit", "2");
     scratch.chmod("keep", 0o600);
@@ -45,12 +46,12 @@ fn wrecked() -> (Scratch, Looks, Looks) {
     scratch.remove("link");
     scratch.link("edit", "link");
     scratch.write("new/file", "x");
-    let after = look(&scratch.root);
+    let after = read_directory(&scratch.root);
     write_target(&scratch, &capture);
     (scratch, before, after)
 }
 
-/// Says what a child is to restore.
+/// Writes the target for a child.
 fn write_target(scratch: &Scratch, capture: &Capture) {
     let target = serde_json::json!({
         "tree": capture.tree, "filter": capture.filter, "uncovered": capture.uncovered,
@@ -58,13 +59,14 @@ fn write_target(scratch: &Scratch, capture: &Capture) {
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
 }
 
-/// Restores in a process that is killed at this point, if it gets there.
+/// Restores in a process that is killed at this point, if it reaches it.
 pub fn killed_restore(scratch: &Scratch, capture: &Capture, point: usize) {
     write_target(scratch, capture);
-    let _ = spawn("kill::at_every_step", scratch, Some(point)).wait();
+    let _ =
+        spawn_child("kill::a_restore_killed_at_every_step_is_settled", scratch, Some(point)).wait();
 }
 
-fn target(directory: &Path) -> Capture {
+fn read_target(directory: &Path) -> Capture {
     let json: serde_json::Value =
         serde_json::from_slice(&fs::read(directory.join("target.json")).unwrap()).unwrap();
     let part = |name: &str| json[name].clone();
@@ -76,7 +78,7 @@ fn target(directory: &Path) -> Capture {
     }
 }
 
-fn spawn(test: &str, scratch: &Scratch, point: Option<usize>) -> Child {
+fn spawn_child(test: &str, scratch: &Scratch, point: Option<usize>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(DIRECTORY, scratch.directory.path());
     if let Some(point) = point {
@@ -85,14 +87,14 @@ fn spawn(test: &str, scratch: &Scratch, point: Option<usize>) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// True if the child was killed, false if it came to its end.
+/// True if the child was killed, false if it ended by itself.
 fn was_killed(mut child: Child) -> bool {
     let status = child.wait().unwrap();
     assert!(status.success() || status.signal() == Some(9), "{status:?}");
     status.signal() == Some(9)
 }
 
-/// The scratch directory, if this process is such a child.
+/// Opens the scratch directory, if this process is such a child.
 fn as_child() -> Option<Scratch> {
     let directory = std::env::var_os(DIRECTORY)?;
     let scratch = Scratch::at(Path::new(&directory));
@@ -102,7 +104,7 @@ fn as_child() -> Option<Scratch> {
     Some(scratch)
 }
 
-/// The next command leads to one of the two states, and leaves nothing behind.
+/// Checks that the next command leads to one of the two states and leaves nothing behind.
 fn assert_settled(scratch: &Scratch, before: &Looks, after: &Looks, point: usize) {
     let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
     let lock = workspace.lock().unwrap();
@@ -110,25 +112,25 @@ fn assert_settled(scratch: &Scratch, before: &Looks, after: &Looks, point: usize
         panic!("point {point}: {error}");
     }
     drop(lock);
-    let now = look(&scratch.root);
+    let now = read_directory(&scratch.root);
     assert!(now == *before || now == *after, "point {point}: {now:#?}");
     scratch.fsck();
-    let capture = target(scratch.directory.path());
+    let capture = read_target(scratch.directory.path());
     scratch.restore(&capture, &[]);
-    assert_eq!(look(&scratch.root), *before, "point {point}");
+    assert_eq!(read_directory(&scratch.root), *before, "point {point}");
 }
 
 #[test]
-fn at_every_step() {
-    const TEST: &str = "kill::at_every_step";
+fn a_restore_killed_at_every_step_is_settled() {
+    const TEST: &str = "kill::a_restore_killed_at_every_step_is_settled";
     if let Some(scratch) = as_child() {
-        scratch.restore(&target(scratch.directory.path()), &[]);
+        scratch.restore(&read_target(scratch.directory.path()), &[]);
         return;
     }
     let mut point = 0;
     loop {
-        let (scratch, before, after) = wrecked();
-        let killed = was_killed(spawn(TEST, &scratch, Some(point)));
+        let (scratch, before, after) = wrecked_workspace();
+        let killed = was_killed(spawn_child(TEST, &scratch, Some(point)));
         assert_settled(&scratch, &before, &after, point);
         if !killed {
             break;
@@ -139,23 +141,23 @@ fn at_every_step() {
 }
 
 #[test]
-fn again_while_it_is_recovered() {
-    const TEST: &str = "kill::again_while_it_is_recovered";
+fn a_recovery_killed_at_every_step_is_settled() {
+    const TEST: &str = "kill::a_recovery_killed_at_every_step_is_settled";
     if let Some(scratch) = as_child() {
         if !scratch.journal() {
-            scratch.restore(&target(scratch.directory.path()), &[]);
+            scratch.restore(&read_target(scratch.directory.path()), &[]);
         }
         let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
         drop(workspace.lock().unwrap());
         return;
     }
     for first in (0..60).step_by(5) {
-        let (scratch, before, after) = wrecked();
-        if !was_killed(spawn(TEST, &scratch, Some(first))) {
+        let (scratch, before, after) = wrecked_workspace();
+        if !was_killed(spawn_child(TEST, &scratch, Some(first))) {
             break;
         }
         let mut second = 0;
-        while scratch.journal() && was_killed(spawn(TEST, &scratch, Some(second))) {
+        while scratch.journal() && was_killed(spawn_child(TEST, &scratch, Some(second))) {
             second += 3;
         }
         assert_settled(&scratch, &before, &after, first);
@@ -163,25 +165,25 @@ fn again_while_it_is_recovered() {
 }
 
 #[test]
-fn at_random_moments() {
-    const TEST: &str = "kill::at_random_moments";
+fn a_restore_killed_at_random_moments_is_settled() {
+    const TEST: &str = "kill::a_restore_killed_at_random_moments_is_settled";
     if let Some(scratch) = as_child() {
-        let capture = target(scratch.directory.path());
+        let capture = read_target(scratch.directory.path());
         loop {
             let plan = scratch.restore(&capture, &[]);
             scratch.restore(&scratch.as_capture(&plan), &[]);
         }
     }
-    let (scratch, before, after) = wrecked();
+    let (scratch, before, after) = wrecked_workspace();
     for round in 0..20u64 {
-        let mut child = spawn(TEST, &scratch, None);
-        // The moment is the point of the test; nothing waits for anything.
+        let mut child = spawn_child(TEST, &scratch, None);
+        // The random moment is the purpose of this pause; it waits for nothing.
         std::thread::sleep(Duration::from_micros(3_000 + round * 2_711 % 40_000));
         child.kill().unwrap();
         child.wait().unwrap();
         let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
         drop(workspace.lock().unwrap());
-        let now = look(&scratch.root);
+        let now = read_directory(&scratch.root);
         assert!(now == before || now == after, "round {round}: {now:#?}");
     }
     scratch.fsck();

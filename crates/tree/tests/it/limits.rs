@@ -1,4 +1,4 @@
-//! Restores that the system does not allow: a clear error, and the workspace as it was.
+//! Restores that the system does not allow end with a clear error and leave the workspace as it was.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,12 +7,12 @@ use std::process::Command;
 
 use takeback_tree::{Capture, RestoreError};
 
-use crate::support::{Failure, Scratch, look, rel, tell_skipped};
+use crate::support::{RestoreFailure, Scratch, read_directory, rel, tell_skipped};
 
 const DIRECTORY: &str = "TAKEBACK_LIMITS_DIRECTORY";
 
-/// Runs a test of this file again, as somebody else.
-fn as_nobody(test: &str, directory: &Path) {
+/// Runs a test of this file again, as another user.
+fn run_as_nobody(test: &str, directory: &Path) {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(std::env::current_exe().unwrap())
@@ -24,16 +24,16 @@ fn as_nobody(test: &str, directory: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
 }
 
-fn own(path: &Path, uid: u32) {
+fn change_owner(path: &Path, uid: u32) {
     std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
     if path.is_dir() && !path.is_symlink() {
-        fs::read_dir(path).unwrap().for_each(|entry| own(&entry.unwrap().path(), uid));
+        fs::read_dir(path).unwrap().for_each(|entry| change_owner(&entry.unwrap().path(), uid));
     }
 }
 
 #[test]
-fn a_directory_of_somebody_else() {
-    const TEST: &str = "limits::a_directory_of_somebody_else";
+fn a_directory_of_another_user_stays_as_it_was() {
+    const TEST: &str = "limits::a_directory_of_another_user_stays_as_it_was";
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let scratch = Scratch::at(Path::new(&directory));
         let text = fs::read_to_string(scratch.directory.path().join("target.json")).unwrap();
@@ -45,15 +45,15 @@ fn a_directory_of_somebody_else() {
             uncovered: Vec::new(),
             filter: serde_json::from_value(part("filter")).unwrap(),
         };
-        let before = look(&scratch.root);
+        let before = read_directory(&scratch.root);
         match scratch.try_restore(&capture, &[]) {
-            Err(Failure::Restore(RestoreError::Io { path, source })) => {
+            Err(RestoreFailure::Restore(RestoreError::Io { path, source })) => {
                 assert!(path.starts_with(&rel("theirs")), "{path}");
                 assert_eq!(source.kind(), std::io::ErrorKind::PermissionDenied);
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(look(&scratch.root), before);
+        assert_eq!(read_directory(&scratch.root), before);
         assert!(!scratch.journal());
         // The rest can be restored.
         scratch.restore(&capture, &["a", "mine"]);
@@ -74,20 +74,21 @@ fn a_directory_of_somebody_else() {
     }
     let target = serde_json::json!({ "tree": capture.tree, "filter": capture.filter });
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
-    own(scratch.directory.path(), 65534);
+    change_owner(scratch.directory.path(), 65534);
     std::os::unix::fs::chown(scratch.path("theirs"), Some(0), Some(0)).unwrap();
-    // Not even its owner could write there without changing its mode first.
+    // Not even its owner could write there without a change of its mode.
     scratch.chmod("theirs", 0o555);
     scratch.chmod("mine", 0o555);
     fs::set_permissions(scratch.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    as_nobody(TEST, scratch.directory.path());
+    run_as_nobody(TEST, scratch.directory.path());
 }
 
 /// A small file system in memory, unmounted at the end.
 struct Tmpfs(std::path::PathBuf);
 
 impl Tmpfs {
-    /// `None` where the machine does not allow it; the random test injects full disks everywhere.
+    /// Mounts one. Returns `None` where the machine does not allow it; the random test injects full
+    /// disks everywhere.
     fn mount(path: &Path, size: &str) -> Option<Tmpfs> {
         let status = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
@@ -105,7 +106,7 @@ impl Drop for Tmpfs {
 }
 
 #[test]
-fn a_full_disk() {
+fn a_full_disk_leaves_the_workspace_as_it_was() {
     let scratch = Scratch::new();
     let Some(_tmpfs) = Tmpfs::mount(&scratch.root, "1m") else {
         tell_skipped("cannot mount: that needs root");
@@ -120,15 +121,15 @@ fn a_full_disk() {
     scratch.write("large", "gone");
     scratch.write("small", "2");
     scratch.write("filler", vec![7; 800 << 10]);
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     match scratch.try_restore(&capture, &["large", "small"]) {
-        Err(Failure::Restore(RestoreError::Io { path, source })) => {
+        Err(RestoreFailure::Restore(RestoreError::Io { path, source })) => {
             assert_eq!(path, rel("large"));
             assert_eq!(source.kind(), std::io::ErrorKind::StorageFull);
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(look(&scratch.root), before);
+    assert_eq!(read_directory(&scratch.root), before);
     scratch.remove("filler");
     scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("small"), "1");

@@ -1,11 +1,11 @@
-//! The ways in which other tools are known to lose data. Each is a promise not to.
+//! Ways in which other tools are known to lose data. Each test is a promise not to.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use takeback_tree::{CaptureError, CaptureOptions, PlanError, Reason, Target};
+use takeback_tree::{CaptureError, CaptureOptions, PlanError, RestoreTarget, UncoveredReason};
 
-use crate::support::{Failure, Scratch, git, look, rel};
+use crate::support::{RestoreFailure, Scratch, git, read_directory, rel};
 
 #[test]
 fn a_rollback_whose_safety_checkpoint_fails_changes_nothing() {
@@ -16,17 +16,17 @@ fn a_rollback_whose_safety_checkpoint_fails_changes_nothing() {
     for name in ["a", "b", "c", "d", "e"] {
         scratch.write(name, "precious");
     }
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     let failure = scratch.try_restore(&capture, &[]).unwrap_err();
     assert!(matches!(
         failure,
-        Failure::Plan(PlanError::Capture(CaptureError::TooManyFiles { .. }))
+        RestoreFailure::Plan(PlanError::Capture(CaptureError::TooManyFiles { .. }))
     ));
-    assert_eq!(look(&scratch.root), before);
+    assert_eq!(read_directory(&scratch.root), before);
 }
 
 #[test]
-fn a_nested_repository_without_commits_is_its_files() {
+fn a_nested_repository_without_commits_is_captured_as_files() {
     let scratch = Scratch::new();
     scratch.write("vendor/file", "1");
     git(&scratch.path("vendor"), &["init", "-q"]);
@@ -38,7 +38,7 @@ fn a_nested_repository_without_commits_is_its_files() {
 }
 
 #[test]
-fn what_is_not_protected_is_said_with_its_reason() {
+fn unprotected_paths_are_reported_with_a_reason() {
     let mut scratch = Scratch::new();
     scratch.rules.max_file_size = 10;
     scratch.write(".gitignore", "out/\n");
@@ -46,7 +46,7 @@ fn what_is_not_protected_is_said_with_its_reason() {
     scratch.write("build/x", "1");
     scratch.write("x.log", "1");
     scratch.write("large", "more than ten bytes");
-    let reasons: Vec<(String, Reason)> = scratch
+    let reasons: Vec<(String, UncoveredReason)> = scratch
         .capture()
         .uncovered
         .into_iter()
@@ -55,16 +55,16 @@ fn what_is_not_protected_is_said_with_its_reason() {
     assert_eq!(
         reasons,
         [
-            ("build".to_owned(), Reason::Excluded),
-            ("large".to_owned(), Reason::TooLarge { size: 19 }),
-            ("out".to_owned(), Reason::Ignored),
-            ("x.log".to_owned(), Reason::Excluded),
+            ("build".to_owned(), UncoveredReason::Excluded),
+            ("large".to_owned(), UncoveredReason::TooLarge { size: 19 }),
+            ("out".to_owned(), UncoveredReason::Ignored),
+            ("x.log".to_owned(), UncoveredReason::Excluded),
         ]
     );
 }
 
 #[test]
-fn bytes_in_are_bytes_out_whatever_the_attributes_say() {
+fn bytes_come_back_unchanged_whatever_the_attributes_say() {
     let scratch = Scratch::new();
     git(&scratch.root, &["init", "-q"]);
     scratch.write(
@@ -94,7 +94,7 @@ fn modes_and_empty_directories_come_back() {
 }
 
 #[test]
-fn files_created_since_are_gone_but_nothing_that_was_never_saved() {
+fn files_created_since_are_deleted_but_nothing_that_was_never_saved() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();
@@ -131,7 +131,7 @@ fn an_empty_directory_below_something_uncovered_then_stays() {
 }
 
 #[test]
-fn what_a_running_restore_needs_is_not_pruned() {
+fn objects_that_a_running_restore_needs_are_not_collected() {
     let scratch = Scratch::new();
     scratch.write("a", "the oldest state");
     let capture = scratch.capture();
@@ -139,7 +139,7 @@ fn what_a_running_restore_needs_is_not_pruned() {
     let oldest = scratch.store.pin_names(workspace.id()).unwrap().remove(0);
     scratch.write("a", "2");
     let mut lock = workspace.lock().unwrap();
-    let target = Target {
+    let target = RestoreTarget {
         tree: capture.tree,
         filter: &capture.filter,
         uncovered: &capture.uncovered,

@@ -1,4 +1,4 @@
-//! A random state machine drives the engine against a plain model of what it promises.
+//! A random state machine compares captures and restores with a plain model of what they promise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,26 +11,26 @@ use takeback_tree::fault::{self, Fault};
 use takeback_tree::{Capture, RestoreError};
 
 use crate::kill::killed_restore;
-use crate::support::{Failure, Scratch, in_own_process};
+use crate::support::{RestoreFailure, Scratch, in_own_process};
 
-/// What is at a path.
+/// A file, link or directory of the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Thing {
     File(u32, String),
     Directory(u32),
     Link(String),
-    /// A repository's own data: never looked into, never touched.
+    /// The own data of a repository: never read, never touched.
     Repository,
 }
 
 type State = BTreeMap<String, Thing>;
 
-/// What coverage means for a path.
+/// The coverage of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cover {
     Plain,
     Guarded,
-    /// The topmost path of something not covered.
+    /// The topmost path of something that is not covered.
     Uncovered,
     Below,
     Never,
@@ -54,35 +54,35 @@ enum Action {
     Capture,
     Restore(prop::sample::Index),
     RestorePath(prop::sample::Index, String),
-    /// The nth step fails; with `true`, all later ones too.
+    /// A restore whose nth step fails; with `true`, all later steps too.
     FailingRestore(prop::sample::Index, usize, bool),
-    /// The process is killed at the nth step.
+    /// A restore whose process is killed at the nth step.
     KilledRestore(prop::sample::Index, usize),
 }
 
-fn path() -> impl Strategy<Value = String> {
+fn any_path() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(&NAMES[..]), 1..4).prop_map(|names| names.join("/"))
 }
 
-fn action() -> impl Strategy<Value = Action> {
+fn any_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         1 => (any::<prop::sample::Index>(), 0usize..60).prop_map(|(index, nth)| Action::KilledRestore(index, nth)),
-        6 => (path(), any::<u8>()).prop_map(|(path, seed)| Action::Write(path, seed)),
-        2 => path().prop_map(Action::MakeDirectory),
-        1 => (path(), any::<u8>()).prop_map(|(path, seed)| Action::Link(path, seed)),
-        3 => path().prop_map(Action::Remove),
-        2 => (path(), path()).prop_map(|(from, to)| Action::Rename(from, to)),
-        2 => (path(), 0usize..4).prop_map(|(path, mode)| Action::Chmod(path, mode)),
-        2 => (path(), prop::collection::vec(0usize..IGNORES.len(), 0..3)).prop_map(|(path, lines)| Action::Ignore(path, lines)),
-        1 => path().prop_map(Action::Clone),
+        6 => (any_path(), any::<u8>()).prop_map(|(path, seed)| Action::Write(path, seed)),
+        2 => any_path().prop_map(Action::MakeDirectory),
+        1 => (any_path(), any::<u8>()).prop_map(|(path, seed)| Action::Link(path, seed)),
+        3 => any_path().prop_map(Action::Remove),
+        2 => (any_path(), any_path()).prop_map(|(from, to)| Action::Rename(from, to)),
+        2 => (any_path(), 0usize..4).prop_map(|(path, mode)| Action::Chmod(path, mode)),
+        2 => (any_path(), prop::collection::vec(0usize..IGNORES.len(), 0..3)).prop_map(|(path, lines)| Action::Ignore(path, lines)),
+        1 => any_path().prop_map(Action::Clone),
         4 => Just(Action::Capture),
         4 => any::<prop::sample::Index>().prop_map(Action::Restore),
-        1 => (any::<prop::sample::Index>(), path()).prop_map(|(index, path)| Action::RestorePath(index, path)),
+        1 => (any::<prop::sample::Index>(), any_path()).prop_map(|(index, path)| Action::RestorePath(index, path)),
         2 => (any::<prop::sample::Index>(), 0usize..60, any::<bool>()).prop_map(|(index, nth, lasting)| Action::FailingRestore(index, nth, lasting)),
     ]
 }
 
-fn look(scratch: &Scratch) -> State {
+fn read_state(scratch: &Scratch) -> State {
     let mut state = State::new();
     let mut pending = vec![scratch.root.clone()];
     while let Some(directory) = pending.pop() {
@@ -118,8 +118,8 @@ fn name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// The paths above a path, nearest first.
-fn above(path: &str) -> impl Iterator<Item = &str> {
+/// Lists the paths above a path, nearest first.
+fn list_above(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(parent, _)| parent))
         .skip(1)
 }
@@ -128,10 +128,10 @@ fn is_directory(thing: Option<&Thing>) -> bool {
     matches!(thing, Some(Thing::Directory(_)))
 }
 
-/// The rules, written down once more and as simply as possible.
-fn coverage(state: &State) -> BTreeMap<String, Cover> {
+/// Applies the rules, written down once more and as simply as possible.
+fn model_coverage(state: &State) -> BTreeMap<String, Cover> {
     let ignored = |path: &str, is_directory: bool| {
-        above(path).chain([""]).any(|directory| {
+        list_above(path).chain([""]).any(|directory| {
             let file = if directory.is_empty() {
                 ".gitignore".to_owned()
             } else {
@@ -166,27 +166,27 @@ fn coverage(state: &State) -> BTreeMap<String, Cover> {
     covers
 }
 
-/// What a restore of everything (or of what `asks` for) must lead to; `None` if it is blocked.
-fn expected(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<State> {
-    let (now_covers, then_covers) = (coverage(now), coverage(then));
+/// Predicts the state after a restore of everything that `asks` for; `None` if it is blocked.
+fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<State> {
+    let (now_covers, then_covers) = (model_coverage(now), model_coverage(then));
     let captured = |covers: &BTreeMap<String, Cover>, path: &str| {
         matches!(covers.get(path), Some(Cover::Plain | Cover::Guarded))
     };
     let uncovered_then = |path: &str| {
         std::iter::once(path)
-            .chain(above(path))
+            .chain(list_above(path))
             .any(|path| then_covers.get(path) == Some(&Cover::Uncovered))
     };
-    // By the rules of that time, for a path that did not exist then.
+    // The rules of that time apply, also to a path that did not exist then.
     let guarded_then = |path: &str| {
         let mut hypothetical = then.clone();
-        let mut places: Vec<&str> = above(path).collect();
+        let mut places: Vec<&str> = list_above(path).collect();
         places.reverse();
         for place in places {
             hypothetical.entry(place.to_owned()).or_insert(Thing::Directory(0o755));
         }
         hypothetical.entry(path.to_owned()).or_insert(Thing::File(0o644, String::new()));
-        coverage(&hypothetical).get(path) == Some(&Cover::Guarded)
+        model_coverage(&hypothetical).get(path) == Some(&Cover::Guarded)
     };
     let mut result = now.clone();
     // What the target has.
@@ -197,7 +197,7 @@ fn expected(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<St
         if guarded
             && present.is_some()
             && !is_directory(present)
-            && !above(path).any(|path| {
+            && !list_above(path).any(|path| {
                 then.contains_key(path)
                     && now.contains_key(path)
                     && is_directory(then.get(path))
@@ -207,10 +207,10 @@ fn expected(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<St
             continue;
         }
         if is_directory(present) && !is_directory(Some(thing)) {
-            // A directory in the way goes with all that is in it, unless that is never captured.
+            // A directory in the way goes with its content, unless some of it is never captured.
             let below: Vec<String> = result
                 .keys()
-                .filter(|other| above(other).any(|above| above == path))
+                .filter(|other| list_above(other).any(|above| above == path))
                 .cloned()
                 .collect();
             if below.iter().any(|path| now[path] == Thing::Repository) {
@@ -232,7 +232,7 @@ fn expected(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<St
             result.remove(path);
         }
     }
-    // Directories that only the present has go if nothing is left in them.
+    // Directories that only the present has go if they become empty.
     let directories: Vec<&String> =
         now.keys().rev().filter(|path| asks(path) && is_directory(now.get(*path))).collect();
     for path in directories {
@@ -245,10 +245,10 @@ fn expected(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<St
             result.remove(path);
         }
     }
-    // What was below something that is not a directory any more is gone.
+    // Everything below a path that is not a directory any more is gone.
     let gone: Vec<String> = result
         .keys()
-        .filter(|path| above(path).any(|above| !is_directory(result.get(above))))
+        .filter(|path| list_above(path).any(|above| !is_directory(result.get(above))))
         .cloned()
         .collect();
     gone.iter().for_each(|path| drop(result.remove(path)));
@@ -265,7 +265,7 @@ impl Machine {
         Machine { scratch: Scratch::new(), captures: Vec::new() }
     }
 
-    /// Does something to the workspace, if the paths allow it.
+    /// Applies an action to the workspace, if the paths allow it.
     fn apply(&mut self, action: &Action) {
         let scratch = &self.scratch;
         match action {
@@ -336,9 +336,9 @@ impl Machine {
     }
 
     fn capture(&mut self) {
-        let state = look(&self.scratch);
+        let state = read_state(&self.scratch);
         let capture = self.scratch.capture();
-        let covers = coverage(&state);
+        let covers = model_coverage(&state);
         let uncovered: Vec<String> =
             capture.uncovered.iter().map(|found| found.path.to_string()).collect();
         let of = |cover: Cover| {
@@ -357,16 +357,17 @@ impl Machine {
             return;
         }
         let (capture, then) = index.get(&self.captures);
-        let now = look(&self.scratch);
+        let now = read_state(&self.scratch);
         let asks = |candidate: &str| {
             path.is_none_or(|path| candidate == path || candidate.starts_with(&format!("{path}/")))
         };
         if let Some(path) = path {
-            // Single paths: only where nothing on the way is guarded, uncovered or in the way.
+            // Single paths are restored only if nothing on the way is guarded, uncovered or in the
+            // way.
             let plain = |state: &State| {
-                let covers = coverage(state);
+                let covers = model_coverage(state);
                 covers.iter().all(|(path, cover)| !asks(path) || *cover == Cover::Plain)
-                    && above(path).all(|above| {
+                    && list_above(path).all(|above| {
                         is_directory(state.get(above)) && covers[above] == Cover::Plain
                     })
             };
@@ -376,13 +377,13 @@ impl Machine {
             }
         }
         let paths: Vec<&str> = path.into_iter().collect();
-        let expected = expected(&now, then, &asks);
+        let expected = expected_state(&now, then, &asks);
         match (self.scratch.try_restore(capture, &paths), expected) {
             (Ok(_), Some(expected)) => {
-                assert_eq!(look(&self.scratch), expected, "now {now:#?} then {then:#?}");
+                assert_eq!(read_state(&self.scratch), expected, "now {now:#?} then {then:#?}");
             }
-            (Err(Failure::Restore(RestoreError::Blocked(_))), None) => {
-                assert_eq!(look(&self.scratch), now);
+            (Err(RestoreFailure::Restore(RestoreError::Blocked(_))), None) => {
+                assert_eq!(read_state(&self.scratch), now);
             }
             (result, expected) => {
                 panic!("{result:?} but expected {expected:#?}, now {now:#?} then {then:#?}")
@@ -395,8 +396,8 @@ impl Machine {
             return;
         }
         let (capture, then) = index.get(&self.captures);
-        let now = look(&self.scratch);
-        let expected = expected(&now, then, &|_| true);
+        let now = read_state(&self.scratch);
+        let expected = expected_state(&now, then, &|_| true);
         let workspace =
             self.scratch.store.workspace(&self.scratch.root, &Default::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
@@ -408,15 +409,15 @@ impl Machine {
         drop(lock);
         match result {
             Err(RestoreError::NotReverted { .. }) => {
-                // The next command finishes or reverts it.
+                // The next command finishes or reverts the restore.
                 drop(workspace.lock().unwrap());
-                let after = look(&self.scratch);
+                let after = read_state(&self.scratch);
                 assert!(after == now || Some(after) == expected);
             }
-            Err(_) => assert_eq!(look(&self.scratch), now),
+            Err(_) => assert_eq!(read_state(&self.scratch), now),
             Ok(_) => {
                 drop(workspace.lock().unwrap());
-                assert_eq!(Some(look(&self.scratch)), expected);
+                assert_eq!(Some(read_state(&self.scratch)), expected);
             }
         }
     }
@@ -426,24 +427,24 @@ impl Machine {
             return;
         }
         let (capture, then) = index.get(&self.captures);
-        let now = look(&self.scratch);
-        let expected = expected(&now, then, &|_| true);
+        let now = read_state(&self.scratch);
+        let expected = expected_state(&now, then, &|_| true);
         killed_restore(&self.scratch, capture, nth);
         let workspace =
             self.scratch.store.workspace(&self.scratch.root, &Default::default()).unwrap();
         drop(workspace.lock().unwrap());
-        let after = look(&self.scratch);
+        let after = read_state(&self.scratch);
         assert!(
             after == now || Some(&after) == expected.as_ref(),
             "{after:#?} now {now:#?} then {then:#?}"
         );
     }
 
-    /// Git agrees with the model about what was captured.
+    /// Checks that git agrees with the model about everything that was captured.
     fn finish(&self) {
         self.scratch.fsck();
         let Some((capture, state)) = self.captures.last() else { return };
-        let covers = coverage(state);
+        let covers = model_coverage(state);
         let listed: BTreeMap<String, String> = self
             .scratch
             .raw_tree(capture.tree)
@@ -474,9 +475,9 @@ impl Machine {
 }
 
 #[test]
-fn random_histories() {
-    // Failures are injected into the whole process, so it has to be one of its own.
-    in_own_process("model::random_histories", || {
+fn random_histories_agree_with_the_model() {
+    // Faults concern the whole process, so the test needs one of its own.
+    in_own_process("model::random_histories_agree_with_the_model", || {
         let cases = std::env::var("TAKEBACK_MODEL_CASES")
             .ok()
             .and_then(|cases| cases.parse().ok())
@@ -487,7 +488,7 @@ fn random_histories() {
             max_shrink_iters: 2000,
             ..Config::default()
         };
-        let actions = prop::collection::vec(action(), 1..40);
+        let actions = prop::collection::vec(any_action(), 1..40);
         TestRunner::new(config)
             .run(&actions, |actions| {
                 let mut machine = Machine::new();

@@ -1,31 +1,34 @@
-//! What a user may not read or write. Permissions do not bind root, so as root these tests run
-//! themselves again as somebody else.
+//! Files that a user may not read or write. Permissions do not bind root, so as root these tests run
+//! again as another user.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use takeback_base::errors::error_chain;
 use takeback_tree::{
-    Capture, CaptureOptions, ForbiddenRoots, Reason, Rules, Store, WorkspaceError,
+    Capture, CaptureOptions, CaptureRules, ForbiddenRoots, Store, UncoveredReason, WorkspaceError,
 };
 
-use crate::support::{Scratch, again, look, rel, story, succeed, tell_skipped, told};
+use crate::support::{
+    Scratch, child_variable, read_directory, rel, rerun_test, succeed, tell_skipped,
+};
 
 /// Runs the body as a user whom permissions bind.
-fn bound(test: &str, body: impl FnOnce()) {
+fn as_bound_user(test: &str, body: impl FnOnce()) {
     if rustix::process::geteuid().is_root() {
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-        succeed(again(&format!("permissions::{test}"), "setpriv", &nobody));
+        succeed(rerun_test(&format!("permissions::{test}"), "setpriv", &nobody));
     } else {
         body();
     }
 }
 
-fn denied() -> Reason {
-    Reason::Unreadable { error: "Permission denied (os error 13)".into() }
+fn denied_reason() -> UncoveredReason {
+    UncoveredReason::Unreadable { error: "Permission denied (os error 13)".into() }
 }
 
-fn reason<'c>(capture: &'c Capture, path: &str) -> Option<&'c Reason> {
+fn reason_of<'c>(capture: &'c Capture, path: &str) -> Option<&'c UncoveredReason> {
     let mut uncovered = capture.uncovered.iter();
     uncovered.find(|uncovered| uncovered.path == rel(path)).map(|found| &found.reason)
 }
@@ -36,8 +39,8 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_file_that_cannot_be_read() {
-    bound("a_file_that_cannot_be_read", || {
+fn a_file_that_cannot_be_read_is_reported() {
+    as_bound_user("a_file_that_cannot_be_read_is_reported", || {
         let scratch = Scratch::new();
         for path in ["a", "d/b", "d/c", "e"] {
             scratch.write(path, path);
@@ -48,7 +51,7 @@ fn a_file_that_cannot_be_read() {
                 let capture = scratch.capture();
                 assert_eq!(scratch.files(capture.tree), ["a", "d/c", "e"]);
                 assert_eq!(capture.uncovered.len(), 1);
-                assert_eq!(reason(&capture, "d/b"), Some(&denied()));
+                assert_eq!(reason_of(&capture, "d/b"), Some(&denied_reason()));
             }
             scratch.chmod("d/b", 0o600);
             let capture = scratch.capture();
@@ -58,25 +61,25 @@ fn a_file_that_cannot_be_read() {
     });
 }
 
-/// Whether it can be read depends on who asks: nothing about the file itself changes.
+/// The file itself does not change; another user tries to read it.
 #[test]
-fn a_file_of_somebody_else() {
+fn a_file_of_another_user_is_read_again_when_that_is_possible() {
     let capture = |directory: &Path| {
         let store = Store::open(directory.join("store")).unwrap();
         let workspace =
             store.workspace(&directory.join("work"), &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
-        let rules = Rules::default();
-        // So late that nothing is looked at again for being new.
+        let rules = CaptureRules::default();
+        // The clock is so far ahead that nothing is read again for being new.
         let now = SystemTime::now() + Duration::from_secs(3600);
         let options = CaptureOptions { rules: &rules, named: &[], now };
         let capture = lock.capture(&options).unwrap();
         lock.finish(now).unwrap();
         capture
     };
-    if let Some(directory) = told("DIRECTORY") {
+    if let Some(directory) = child_variable("DIRECTORY") {
         let capture = capture(Path::new(&directory));
-        assert_eq!((capture.files, reason(&capture, "theirs")), (1, Some(&denied())));
+        assert_eq!((capture.files, reason_of(&capture, "theirs")), (1, Some(&denied_reason())));
     } else if rustix::process::geteuid().is_root() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("work");
@@ -88,20 +91,24 @@ fn a_file_of_somebody_else() {
             chmod(path, 0o777);
         }
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-        let mut command = again("permissions::a_file_of_somebody_else", "setpriv", &nobody);
+        let mut command = rerun_test(
+            "permissions::a_file_of_another_user_is_read_again_when_that_is_possible",
+            "setpriv",
+            &nobody,
+        );
         command.env("DIRECTORY", directory.path());
         succeed(command);
         let capture = capture(directory.path());
-        assert_eq!((capture.files, reason(&capture, "theirs")), (2, None));
+        assert_eq!((capture.files, reason_of(&capture, "theirs")), (2, None));
     } else {
         tell_skipped("only root can run a part of it as another user");
     }
 }
 
 #[test]
-fn directories_that_cannot_be_read() {
-    bound("directories_that_cannot_be_read", || {
-        // Neither listed nor entered; entered but not listed.
+fn directories_that_cannot_be_read_are_reported() {
+    as_bound_user("directories_that_cannot_be_read_are_reported", || {
+        // One can be neither listed nor entered, the other entered but not listed.
         for mode in [0, 0o100, 0o300] {
             let scratch = Scratch::new();
             for path in ["a", "d/b", "d/deep/er/c", "e/f"] {
@@ -113,7 +120,7 @@ fn directories_that_cannot_be_read() {
                     let capture = scratch.capture();
                     assert_eq!(scratch.files(capture.tree), ["a", "e/f"]);
                     assert_eq!(capture.uncovered.len(), 1);
-                    assert_eq!(reason(&capture, "d"), Some(&denied()));
+                    assert_eq!(reason_of(&capture, "d"), Some(&denied_reason()));
                 }
                 scratch.write("a", "changed meanwhile");
                 assert_eq!(scratch.capture(), scratch.fresh());
@@ -127,10 +134,10 @@ fn directories_that_cannot_be_read() {
     });
 }
 
-/// Its names are known but nothing can be said of them: none of them is passed over in silence.
+/// Its names are known but cannot be looked at. None of them is left out silently.
 #[test]
-fn a_directory_that_is_listed_but_not_entered() {
-    bound("a_directory_that_is_listed_but_not_entered", || {
+fn every_name_in_a_directory_that_cannot_be_entered_is_reported() {
+    as_bound_user("every_name_in_a_directory_that_cannot_be_entered_is_reported", || {
         let scratch = Scratch::new();
         for path in ["a", "d/.gitignore", "d/b", "d/deep/er/c", "e/f"] {
             scratch.write(path, path);
@@ -141,10 +148,10 @@ fn a_directory_that_is_listed_but_not_entered() {
             for _ in 0..2 {
                 let capture = scratch.capture();
                 assert_eq!(scratch.files(capture.tree), ["a", "e/f"]);
-                // By itself or with the whole directory.
+                // It is reported by itself or with the whole directory.
                 for path in ["d/.gitignore", "d/b", "d/deep", "d/link"] {
-                    let found = reason(&capture, path).or_else(|| reason(&capture, "d"));
-                    assert_eq!(found, Some(&denied()), "{path}");
+                    let found = reason_of(&capture, path).or_else(|| reason_of(&capture, "d"));
+                    assert_eq!(found, Some(&denied_reason()), "{path}");
                 }
                 assert_eq!(capture, scratch.fresh());
             }
@@ -158,7 +165,7 @@ fn a_directory_that_is_listed_but_not_entered() {
 
 #[test]
 fn a_gitignore_that_cannot_be_read_ignores_nothing() {
-    bound("a_gitignore_that_cannot_be_read_ignores_nothing", || {
+    as_bound_user("a_gitignore_that_cannot_be_read_ignores_nothing", || {
         let scratch = Scratch::new();
         scratch.write("d/.gitignore", "e/\n");
         scratch.write("d/e/f", "1");
@@ -167,7 +174,7 @@ fn a_gitignore_that_cannot_be_read_ignores_nothing() {
         for _ in 0..2 {
             let capture = scratch.capture();
             assert_eq!(scratch.files(capture.tree), ["d/e/f"]);
-            assert_eq!(reason(&capture, "d/.gitignore"), Some(&denied()));
+            assert_eq!(reason_of(&capture, "d/.gitignore"), Some(&denied_reason()));
         }
         scratch.chmod("d/.gitignore", 0o644);
         assert_eq!(scratch.capture(), scratch.fresh());
@@ -175,32 +182,32 @@ fn a_gitignore_that_cannot_be_read_ignores_nothing() {
 }
 
 #[test]
-fn a_workspace_that_may_only_be_read() {
-    bound("a_workspace_that_may_only_be_read", || {
+fn a_read_only_workspace_is_captured() {
+    as_bound_user("a_read_only_workspace_is_captured", || {
         let scratch = Scratch::new();
         scratch.write("d/a", "1");
         scratch.chmod("d/a", 0o444);
         scratch.chmod("d", 0o555);
         scratch.chmod("", 0o555);
-        let before = look(&scratch.root);
+        let before = read_directory(&scratch.root);
         let capture = scratch.capture();
         assert_eq!((capture.files, &capture.uncovered[..]), (1, &[][..]));
-        assert_eq!(look(&scratch.root), before);
+        assert_eq!(read_directory(&scratch.root), before);
         scratch.chmod("d", 0o755);
         scratch.chmod("", 0o755);
     });
 }
 
 #[test]
-fn a_workspace_that_cannot_be_opened() {
-    bound("a_workspace_that_cannot_be_opened", || {
+fn a_workspace_that_cannot_be_opened_is_an_error() {
+    as_bound_user("a_workspace_that_cannot_be_opened_is_an_error", || {
         let scratch = Scratch::new();
         scratch.write("a", "1");
         let first = scratch.capture();
         for mode in [0, 0o111] {
             scratch.chmod("", mode);
             let error = match scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()) {
-                Err(error @ WorkspaceError::Open { .. }) => story(&error),
+                Err(error @ WorkspaceError::Open { .. }) => error_chain(&error),
                 _ => panic!("opened"),
             };
             assert!(error.contains("work") && error.contains("Permission denied"), "{error}");
@@ -210,10 +217,10 @@ fn a_workspace_that_cannot_be_opened() {
     });
 }
 
-/// Its permissions are taken away between two captures of one lock.
+/// Its permissions are removed between two captures under one lock.
 #[test]
-fn a_workspace_that_is_closed_while_it_is_locked() {
-    bound("a_workspace_that_is_closed_while_it_is_locked", || {
+fn a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty() {
+    as_bound_user("a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty", || {
         let scratch = Scratch::new();
         scratch.write("a", "1");
         scratch.write("d/b", "1");
@@ -223,11 +230,11 @@ fn a_workspace_that_is_closed_while_it_is_locked() {
         let options = || CaptureOptions { rules, named: &[], now: scratch.now() };
         let first = lock.capture(&options()).unwrap();
         scratch.chmod("", 0);
-        // Either refused or everything reported: never an empty state without a word.
+        // The capture fails or reports everything. It is never an empty state without a report.
         if let Ok(capture) = lock.capture(&options()) {
             assert_eq!(capture.files, 0);
-            assert_eq!(reason(&capture, "a"), Some(&denied()));
-            assert_eq!(reason(&capture, "d"), Some(&denied()));
+            assert_eq!(reason_of(&capture, "a"), Some(&denied_reason()));
+            assert_eq!(reason_of(&capture, "d"), Some(&denied_reason()));
         }
         scratch.chmod("", 0o755);
         assert_eq!(lock.capture(&options()).unwrap(), first);
@@ -237,14 +244,14 @@ fn a_workspace_that_is_closed_while_it_is_locked() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written() {
-    bound("a_store_that_cannot_be_written", || {
+fn a_store_that_cannot_be_written_is_an_error() {
+    as_bound_user("a_store_that_cannot_be_written_is_an_error", || {
         for closed in ["", "objects/pack", "tmp", "workspaces", "refs/takeback", "lock"] {
-            // Before this workspace is known to the store, and afterwards.
+            // The workspace is new to the store, or known.
             for known in [false, true] {
                 let scratch = Scratch::new();
                 scratch.write("a", "1");
-                // The lock is there once somebody locked.
+                // A known workspace has a lock file.
                 fs::write(scratch.store.directory().join("lock"), "").unwrap();
                 if known {
                     scratch.capture();
@@ -253,14 +260,14 @@ fn a_store_that_cannot_be_written() {
                 let store = scratch.store.directory().to_owned();
                 let path = store.join(closed);
                 chmod(&path, if path.is_dir() { 0o555 } else { 0o444 });
-                let before = look(&store.join("refs"));
+                let before = read_directory(&store.join("refs"));
                 match scratch.try_capture_and_pin() {
                     Err(error) => {
                         assert!(error.contains(&store.display().to_string()), "{closed}: {error}");
                         assert!(error.contains("Permission denied"), "{closed}: {error}");
-                        assert_eq!(look(&store.join("refs")), before, "{closed}");
+                        assert_eq!(read_directory(&store.join("refs")), before, "{closed}");
                     }
-                    // Nothing had to be made in there.
+                    // Nothing had to be created in this directory.
                     Ok(_) if closed.is_empty() => {}
                     Ok(_) => assert!(known && closed != "tmp" && closed != "lock", "{closed}"),
                 }
@@ -274,22 +281,22 @@ fn a_store_that_cannot_be_written() {
 }
 
 #[test]
-fn a_store_that_cannot_be_made() {
-    bound("a_store_that_cannot_be_made", || {
+fn a_store_that_cannot_be_made_is_an_error() {
+    as_bound_user("a_store_that_cannot_be_made_is_an_error", || {
         let directory = tempfile::tempdir().unwrap();
         chmod(directory.path(), 0o555);
         let path = directory.path().join("takeback/store");
         let Err(error) = Store::open(&path) else { panic!("made") };
-        let error = story(&error);
+        let error = error_chain(&error);
         assert!(error.contains(&path.display().to_string()), "{error}");
         assert!(error.contains("Permission denied"), "{error}");
     });
 }
 
-/// ForbiddenRoots that cannot be looked at forbid nothing and break nothing.
+/// Roots that cannot be looked at forbid nothing and break nothing.
 #[test]
-fn a_home_that_cannot_be_read() {
-    bound("a_home_that_cannot_be_read", || {
+fn a_home_that_cannot_be_read_forbids_nothing() {
+    as_bound_user("a_home_that_cannot_be_read_forbids_nothing", || {
         let scratch = Scratch::new();
         scratch.write("a", "1");
         scratch.write("closed/own/config", "1");
@@ -303,7 +310,7 @@ fn a_home_that_cannot_be_read() {
         let mut lock = workspace.lock().unwrap();
         let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
         let capture = lock.capture(&options).unwrap();
-        assert_eq!((capture.files, reason(&capture, "closed")), (1, Some(&denied())));
+        assert_eq!((capture.files, reason_of(&capture, "closed")), (1, Some(&denied_reason())));
         scratch.chmod("closed", 0o755);
     });
 }

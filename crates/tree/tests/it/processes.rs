@@ -8,19 +8,20 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use takeback_base::errors::error_chain;
 use takeback_tree::fault::{Fault, arm, disarm};
-use takeback_tree::{CaptureOptions, ForbiddenRoots, Pin, Rules, Store};
+use takeback_tree::{CaptureOptions, CaptureRules, ForbiddenRoots, Pin, Store};
 
-use crate::support::{Scratch, again, story, succeed, told};
+use crate::support::{Scratch, child_variable, rerun_test, succeed};
 
-/// One of these tests in a process of its own, told where the scratch directory is.
-fn child(test: &str, directory: &Path) -> Command {
-    let mut command = again(&format!("processes::{test}"), "env", &[]);
+/// Runs one of these tests in a process of its own, with the scratch directory.
+fn child_command(test: &str, directory: &Path) -> Command {
+    let mut command = rerun_test(&format!("processes::{test}"), "env", &[]);
     command.env("DIRECTORY", directory);
     command
 }
 
-/// Captures the workspace of that name and pins it, as any process would.
+/// Captures the workspace of that name and pins it, as another process would.
 fn capture(directory: &Path, workspace: &str, message: &str) -> Pin {
     let store = Store::open(directory.join("store")).unwrap();
     capture_into(&store, &directory.join(workspace), message)
@@ -29,7 +30,7 @@ fn capture(directory: &Path, workspace: &str, message: &str) -> Pin {
 fn capture_into(store: &Store, root: &Path, message: &str) -> Pin {
     let workspace = store.workspace(root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let (rules, now) = (Rules::default(), SystemTime::now());
+    let (rules, now) = (CaptureRules::default(), SystemTime::now());
     let options = CaptureOptions { rules: &rules, named: &[], now };
     let capture = lock.capture(&options).unwrap();
     let pin = lock.pin(capture.tree, now, message).unwrap();
@@ -37,8 +38,8 @@ fn capture_into(store: &Store, root: &Path, message: &str) -> Pin {
     pin
 }
 
-/// Content that does not compress.
-fn noise(size: usize, seed: u64) -> Vec<u8> {
+/// Makes content that does not compress.
+fn make_noise(size: usize, seed: u64) -> Vec<u8> {
     let mut state = seed << 1 | 1;
     let mut bytes = Vec::with_capacity(size + 8);
     while bytes.len() < size {
@@ -54,11 +55,11 @@ fn noise(size: usize, seed: u64) -> Vec<u8> {
 const PROCESSES: usize = 4;
 const CAPTURES: usize = 10;
 
-/// Each process changes and captures a workspace of all and one of its own. No pin is lost, none
-/// has the number of another, and each holds what its maker had written by then.
+/// Each process changes and captures a shared workspace and one of its own. No pin is lost, no two
+/// have the same number, and each holds everything that its process had written by then.
 #[test]
-fn many_processes() {
-    if let (Some(directory), Some(own)) = (told("DIRECTORY"), told("OWN")) {
+fn many_processes_lose_no_pin() {
+    if let (Some(directory), Some(own)) = (child_variable("DIRECTORY"), child_variable("OWN")) {
         let directory = Path::new(&directory);
         for round in 0..CAPTURES {
             for workspace in ["work", &own] {
@@ -74,7 +75,7 @@ fn many_processes() {
     let scratch = Scratch::new();
     let children: Vec<Child> = (0..PROCESSES)
         .map(|number| {
-            let mut command = child("many_processes", scratch.directory.path());
+            let mut command = child_command("many_processes_lose_no_pin", scratch.directory.path());
             command.env("OWN", format!("own{number}"));
             command.stdout(Stdio::null()).spawn().unwrap()
         })
@@ -100,7 +101,7 @@ fn many_processes() {
 }
 
 #[test]
-fn many_threads_with_one_store() {
+fn many_threads_share_one_store() {
     let scratch = Scratch::new();
     std::thread::scope(|scope| {
         for thread in 0..PROCESSES {
@@ -123,7 +124,7 @@ fn many_threads_with_one_store() {
     scratch.fsck();
 }
 
-/// After whatever happened: nothing is lost, nothing is left, and all goes on.
+/// Checks that nothing is lost, that no files are left over, and that captures work.
 fn assert_sound(scratch: &Scratch, earlier: &[Pin]) {
     scratch.fsck();
     let pins = scratch.pins();
@@ -138,8 +139,8 @@ fn assert_sound(scratch: &Scratch, earlier: &[Pin]) {
     scratch.fsck();
 }
 
-/// Ways to begin: a workspace that is new to the store, one that is known, and one with so much
-/// that is new that a pack does not stay in memory.
+/// Lists starting points: a workspace that is new to the store, one that is known, and one with so
+/// much new content that a pack does not stay in memory.
 fn beginnings() -> [fn() -> Scratch; 3] {
     fn new() -> Scratch {
         let scratch = Scratch::in_memory();
@@ -156,15 +157,15 @@ fn beginnings() -> [fn() -> Scratch; 3] {
     }
     fn large() -> Scratch {
         let scratch = known();
-        scratch.write("large", noise(5 << 20, 1));
+        scratch.write("large", make_noise(5 << 20, 1));
         scratch
     }
     [new, known, large]
 }
 
 #[test]
-fn killed_at_every_point() {
-    if let (Some(directory), Some(point)) = (told("DIRECTORY"), told("POINT")) {
+fn captures_killed_at_every_point_lose_nothing() {
+    if let (Some(directory), Some(point)) = (child_variable("DIRECTORY"), child_variable("POINT")) {
         arm(point.parse().unwrap(), Fault::Kill, false);
         capture(Path::new(&directory), "work", "from a child");
         return;
@@ -174,7 +175,10 @@ fn killed_at_every_point() {
         loop {
             let scratch = begin();
             let earlier = scratch.pins();
-            let mut command = child("killed_at_every_point", scratch.directory.path());
+            let mut command = child_command(
+                "captures_killed_at_every_point_lose_nothing",
+                scratch.directory.path(),
+            );
             let command = command.env("POINT", points.to_string()).stdout(Stdio::null());
             let status = command.status().unwrap();
             assert_sound(&scratch, &earlier);
@@ -188,27 +192,27 @@ fn killed_at_every_point() {
     }
 }
 
-/// What a caller may do after an error.
+/// An action that a caller may take after an error.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Afterwards {
-    /// Leave it.
+    /// Drop the lock.
     Drop,
-    /// End the work properly.
+    /// Call `finish`.
     Finish,
-    /// Try again, with the trouble over.
+    /// Capture again, without further errors.
     Retry,
     /// Pin the same tree again.
     PinAgain,
-    /// Pin what was captured under the same lock before.
+    /// Pin a tree that was captured under the same lock before.
     PinEarlier,
 }
 
-/// Errors of the system at every point. In a process of its own, because points are counted for
-/// a process as a whole.
+/// The system fails at every point. The test needs a process of its own, because fault points are
+/// counted for the whole process.
 #[test]
-fn errors_at_every_point() {
-    if told("DIRECTORY").is_none() {
-        succeed(child("errors_at_every_point", Path::new("/")));
+fn captures_that_fail_at_every_point_lose_nothing() {
+    if child_variable("DIRECTORY").is_none() {
+        succeed(child_command("captures_that_fail_at_every_point_lose_nothing", Path::new("/")));
         return;
     }
     use Afterwards::{Drop, Finish, PinAgain, PinEarlier, Retry};
@@ -231,7 +235,7 @@ fn errors_at_every_point() {
             assert!(point >= 7, "only {point} points were passed");
         }
     }
-    // The points that such a pack has more come first.
+    // The additional points of such a pack come first.
     for (error, lasting, afterwards) in &cases[..3] {
         for point in 0..3 {
             assert!(error_at(&large(), (point, *error, *lasting), *afterwards));
@@ -239,7 +243,7 @@ fn errors_at_every_point() {
     }
 }
 
-/// Returns whether the point was reached.
+/// Lets the system fail at a point. Returns true if the point was reached.
 fn error_at(
     scratch: &Scratch,
     (point, (number, name), lasting): (usize, (i32, &str), bool),
@@ -253,15 +257,15 @@ fn error_at(
     let earlier = (afterwards == Afterwards::PinEarlier).then(|| {
         let capture = lock.capture(&options).unwrap();
         let size = if scratch.exists("large") { 5 << 20 } else { 100 };
-        scratch.write("d/later", noise(size, 3));
+        scratch.write("d/later", make_noise(size, 3));
         capture.tree
     });
     arm(point, Fault::Errno(number), lasting);
     let captured = lock.capture(&options);
     let tree = captured.as_ref().ok().map(|capture| capture.tree);
-    let mut error = captured.err().map(|error| story(&error));
+    let mut error = captured.err().map(|error| error_chain(&error));
     if let Some(tree) = tree {
-        error = lock.pin(tree, now, "x").err().map(|error| story(&error));
+        error = lock.pin(tree, now, "x").err().map(|error| error_chain(&error));
     }
     let Some(error) = error else {
         let _ = lock.finish(now);
@@ -274,7 +278,7 @@ fn error_at(
     if !lasting {
         disarm();
     }
-    // Each with or without an error, as long as nothing wrong is left behind.
+    // Each may fail or not, as long as nothing wrong is left behind.
     match afterwards {
         Afterwards::Drop => drop(lock),
         Afterwards::Finish => drop(lock.finish(now)),
@@ -297,8 +301,8 @@ fn error_at(
 }
 
 #[test]
-fn killed_at_random_moments() {
-    if let Some(directory) = told("DIRECTORY") {
+fn captures_killed_at_random_moments_lose_nothing() {
+    if let Some(directory) = child_variable("DIRECTORY") {
         let directory = Path::new(&directory);
         for round in 0..1000 {
             fs::write(directory.join("work/f"), format!("{} {round}", std::process::id())).unwrap();
@@ -309,14 +313,17 @@ fn killed_at_random_moments() {
     }
     let scratch = Scratch::new();
     for number in 0..50 {
-        scratch.write(format!("d{}/f{number}", number % 7), noise(2000, number));
+        scratch.write(format!("d{}/f{number}", number % 7), make_noise(2000, number));
     }
     scratch.capture();
-    let mut random = noise(1 << 10, 42).into_iter().map(u32::from);
+    let mut random = make_noise(1 << 10, 42).into_iter().map(u32::from);
     let mut random = |below: u32| (random.next().unwrap() << 8 | random.next().unwrap()) % below;
     for _ in 0..30 {
         let earlier = scratch.pins();
-        let mut command = child("killed_at_random_moments", scratch.directory.path());
+        let mut command = child_command(
+            "captures_killed_at_random_moments_lose_nothing",
+            scratch.directory.path(),
+        );
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = child.stderr.take().unwrap();
         let mut captures = vec![0; 1 + random(3) as usize];
@@ -332,10 +339,10 @@ fn killed_at_random_moments() {
     }
 }
 
-/// A file that looks like a lock is not one: only the kernel's locks count, and they die with
-/// their process.
+/// A file that looks like a lock is none: only the kernel's locks count, and they die with their
+/// process.
 #[test]
-fn a_lock_file_that_was_left() {
+fn a_lock_file_that_was_left_is_no_lock() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.capture();
@@ -353,8 +360,8 @@ fn a_lock_file_that_was_left() {
 }
 
 /// Starts a child that holds something until it is killed, and waits until it does.
-fn holder(test: &str, scratch: &Scratch, what: &str) -> (Child, ChildStdout) {
-    let mut command = child(test, scratch.directory.path());
+fn start_holder(test: &str, scratch: &Scratch, what: &str) -> (Child, ChildStdout) {
+    let mut command = child_command(test, scratch.directory.path());
     let mut child = command.env("HOLD", what).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -365,15 +372,16 @@ fn holder(test: &str, scratch: &Scratch, what: &str) -> (Child, ChildStdout) {
     (child, said.into_inner())
 }
 
-/// Says that it is held, and waits to be killed. Whoever waits for this instead fails in the end.
-fn hold() {
+/// Reports that the lock is held, and waits to be killed. Ends after a while, so that a test that
+/// waits for the lock fails instead of hanging.
+fn hold_until_killed() {
     let _ = std::io::stdout().write_all(b"\nheld\n");
     let _ = std::io::stdout().flush();
     std::thread::sleep(Duration::from_secs(30));
 }
 
 #[test]
-fn readers_wait_for_nobody() {
+fn readers_never_wait() {
     let hold_store = |directory: &Path, operation| {
         let lock = fs::OpenOptions::new()
             .write(true)
@@ -382,9 +390,9 @@ fn readers_wait_for_nobody() {
             .open(directory.join("store/lock"))
             .unwrap();
         rustix::fs::flock(&lock, operation).unwrap();
-        hold();
+        hold_until_killed();
     };
-    if let (Some(directory), Some(what)) = (told("DIRECTORY"), told("HOLD")) {
+    if let (Some(directory), Some(what)) = (child_variable("DIRECTORY"), child_variable("HOLD")) {
         let directory = Path::new(&directory);
         match what.as_str() {
             "workspace" => {
@@ -392,7 +400,7 @@ fn readers_wait_for_nobody() {
                 let root = directory.join("work");
                 let workspace = store.workspace(&root, &ForbiddenRoots::default()).unwrap();
                 let _lock = workspace.lock().unwrap();
-                hold();
+                hold_until_killed();
             }
             _ => hold_store(directory, rustix::fs::FlockOperation::LockExclusive),
         }
@@ -402,8 +410,8 @@ fn readers_wait_for_nobody() {
     scratch.write("d/a", "1");
     let capture = scratch.capture();
     for what in ["workspace", "store"] {
-        let (mut child, _said) = holder("readers_wait_for_nobody", &scratch, what);
-        // Something to sweep, but not while somebody is at work.
+        let (mut child, _said) = start_holder("readers_never_wait", &scratch, what);
+        // There is something to sweep, but not while another process is at work.
         fs::write(scratch.store.directory().join("tmp/leftover"), "x").unwrap();
         let store = Store::open(scratch.store.directory()).unwrap();
         let id = store.workspace_id(&scratch.root);
@@ -411,7 +419,7 @@ fn readers_wait_for_nobody() {
         let names = store.pin_names(&id).unwrap();
         let pin = store.pin(&names[0]).unwrap().unwrap();
         assert_eq!(pin.tree, capture.tree);
-        store.read(&pin.tree).unwrap();
+        store.read_object(&pin.tree).unwrap();
         assert!(store.workspace_info(&id).unwrap().is_some());
         assert!(store.directory().join("tmp/leftover").exists(), "swept under a lock");
         assert!(child.try_wait().unwrap().is_none(), "waited for {what}");
@@ -425,20 +433,21 @@ fn readers_wait_for_nobody() {
 
 /// Work on one workspace does not wait for work on another.
 #[test]
-fn workspaces_wait_for_nobody_else() {
-    if let Some(directory) = told("DIRECTORY") {
+fn workspaces_do_not_wait_for_each_other() {
+    if let Some(directory) = child_variable("DIRECTORY") {
         let directory = Path::new(&directory);
         let store = Store::open(directory.join("store")).unwrap();
         let root = directory.join("other");
         let workspace = store.workspace(&root, &ForbiddenRoots::default()).unwrap();
         let _lock = workspace.lock().unwrap();
-        hold();
+        hold_until_killed();
         return;
     }
     let scratch = Scratch::new();
     scratch.write("a", "1");
     fs::create_dir(scratch.directory.path().join("other")).unwrap();
-    let (mut child, _said) = holder("workspaces_wait_for_nobody_else", &scratch, "other");
+    let (mut child, _said) =
+        start_holder("workspaces_do_not_wait_for_each_other", &scratch, "other");
     assert_eq!(scratch.capture(), scratch.fresh());
     assert!(child.try_wait().unwrap().is_none(), "waited for another workspace");
     child.kill().unwrap();
@@ -446,15 +455,15 @@ fn workspaces_wait_for_nobody_else() {
 }
 
 #[test]
-fn a_store_without_space() {
+fn a_store_without_space_is_an_error() {
     let Some(scratch) = Scratch::with_small_store(1) else { return };
     scratch.write("a", "1");
     scratch.write("d/b", "2");
     let first = scratch.capture();
     let earlier = scratch.pins();
-    // More than there is room for: a pack in memory, and one that is not.
+    // Both need more space than there is: a pack in memory, and one that is not.
     for size in [2 << 20, 6 << 20] {
-        scratch.write("large", noise(size, 7));
+        scratch.write("large", make_noise(size, 7));
         for finish in [false, true] {
             let workspace =
                 scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
@@ -462,8 +471,8 @@ fn a_store_without_space() {
             let now = scratch.now();
             let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
             let error = match lock.capture(&options) {
-                Ok(capture) => story(&lock.pin(capture.tree, now, "x").unwrap_err()),
-                Err(error) => story(&error),
+                Ok(capture) => error_chain(&lock.pin(capture.tree, now, "x").unwrap_err()),
+                Err(error) => error_chain(&error),
             };
             let place = scratch.store.directory().display().to_string();
             assert!(error.contains("No space left on device"), "{error}");
@@ -477,12 +486,12 @@ fn a_store_without_space() {
             assert_eq!(scratch.pins(), earlier);
         }
     }
-    // Not a byte is left.
+    // Not a byte is left over.
     scratch.remove("large");
     let balloon = scratch.store.directory().join("balloon");
     let mut file = fs::File::create(&balloon).unwrap();
     while file.write_all(&[0; 512]).is_ok() {}
-    scratch.write("d/b", noise(100_000, 9));
+    scratch.write("d/b", make_noise(100_000, 9));
     assert!(scratch.try_capture_and_pin().is_err());
     scratch.fsck();
     assert_eq!(scratch.pins(), earlier);
@@ -493,14 +502,14 @@ fn a_store_without_space() {
     assert_eq!(scratch.capture(), first);
 }
 
-/// A write that is cut off in the middle, and then there is room again under the same lock.
+/// A write is cut off in the middle, and then there is space again under the same lock.
 #[test]
-fn space_that_comes_back() {
+fn space_that_comes_back_is_used() {
     let Some(scratch) = Scratch::with_small_store(9) else { return };
     scratch.write("a", "1");
     scratch.capture();
     let earlier = scratch.pins();
-    scratch.write("large", noise(5 << 20, 7));
+    scratch.write("large", make_noise(5 << 20, 7));
     for afterwards in ["finish", "pin", "capture"] {
         let balloon = scratch.store.directory().join("balloon");
         fs::write(&balloon, vec![0; 7 << 20]).unwrap();
@@ -508,7 +517,7 @@ fn space_that_comes_back() {
         let mut lock = workspace.lock().unwrap();
         let now = scratch.now();
         let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
-        let error = story(&lock.capture(&options).unwrap_err());
+        let error = error_chain(&lock.capture(&options).unwrap_err());
         assert!(error.contains("No space left on device"), "{error}");
         fs::remove_file(balloon).unwrap();
         match afterwards {

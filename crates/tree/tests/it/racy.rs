@@ -11,14 +11,15 @@ use crate::support::Scratch;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A workspace on an ordinary file system, one in memory, and one that keeps whole seconds only.
-fn everywhere() -> impl Iterator<Item = Scratch> {
+/// Makes a workspace on an ordinary file system, one in memory, and one on a file system that keeps
+/// only whole seconds.
+fn all_file_systems() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::new()), Some(Scratch::in_memory()), Scratch::in_whole_seconds()]
         .into_iter()
         .flatten()
 }
 
-/// What `lstat` can tell, but for the time of the last read.
+/// Returns everything that `lstat` says, except for the time of the last read.
 fn stat(path: &Path) -> (u32, u64, i64, i64, i64, i64, u64) {
     let stat = fs::symlink_metadata(path).unwrap();
     (
@@ -32,7 +33,7 @@ fn stat(path: &Path) -> (u32, u64, i64, i64, i64, i64, u64) {
     )
 }
 
-/// Gives a file the modification time of another moment.
+/// Sets the modification time of a file.
 fn set_mtime(path: &Path, (seconds, nanoseconds): (i64, i64)) {
     let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
     let times = Timestamps { last_access: time, last_modification: time };
@@ -44,7 +45,7 @@ fn mtime(path: &Path) -> (i64, i64) {
     (stat.mtime(), stat.mtime_nsec())
 }
 
-/// Captures, makes a change, and captures again until the change left all of `lstat` as it was.
+/// Captures, makes a change, and captures again, until a change has left `lstat` as it was.
 fn hidden_change(
     scratch: &Scratch,
     watched: &str,
@@ -64,8 +65,8 @@ fn hidden_change(
 }
 
 #[test]
-fn a_rewrite_right_after_a_capture() {
-    for scratch in everywhere() {
+fn a_rewrite_right_after_a_capture_is_noticed() {
+    for scratch in all_file_systems() {
         scratch.write("f", "0000");
         for round in 1..20 {
             let before = scratch.capture_only();
@@ -78,7 +79,7 @@ fn a_rewrite_right_after_a_capture() {
 }
 
 #[test]
-fn a_rewrite_that_no_time_shows() {
+fn a_rewrite_that_no_time_shows_is_noticed() {
     let Some(scratch) = Scratch::in_whole_seconds() else { return };
     scratch.write("f", "0000");
     let (before, after) =
@@ -87,8 +88,8 @@ fn a_rewrite_that_no_time_shows() {
     assert_eq!(after, scratch.fresh());
 }
 
-/// With a clock so far ahead that the file counts as old, the same hidden rewrite goes unnoticed:
-/// the proof that an old file that `lstat` knows is not read again.
+/// With a clock so far ahead that the file counts as old, the same hidden rewrite goes unnoticed.
+/// That proves that an old file with the known `lstat` is not read again.
 #[test]
 fn an_old_file_is_not_read_again() {
     let Some(mut scratch) = Scratch::in_whole_seconds() else { return };
@@ -101,9 +102,9 @@ fn an_old_file_is_not_read_again() {
 }
 
 #[test]
-fn a_modification_time_put_back() {
-    for mut scratch in everywhere() {
-        // On whole seconds only its age tells that the file is to be read again.
+fn a_change_with_an_old_modification_time_is_noticed() {
+    for mut scratch in all_file_systems() {
+        // With whole seconds, only its age shows that the file has to be read again.
         scratch.ahead = if fs::metadata(&scratch.root).unwrap().mtime_nsec() == 0 {
             Duration::ZERO
         } else {
@@ -121,8 +122,8 @@ fn a_modification_time_put_back() {
 }
 
 #[test]
-fn another_file_of_the_same_size_and_time() {
-    for mut scratch in everywhere() {
+fn another_file_of_the_same_size_and_time_is_noticed() {
+    for mut scratch in all_file_systems() {
         scratch.ahead = HOUR;
         scratch.write("d/f", "one");
         let before = scratch.capture_only();
@@ -136,8 +137,8 @@ fn another_file_of_the_same_size_and_time() {
 }
 
 #[test]
-fn other_permissions() {
-    for mut scratch in everywhere() {
+fn other_permissions_are_noticed() {
+    for mut scratch in all_file_systems() {
         scratch.ahead = HOUR;
         for path in ["f", "d/g", "d/e/h"] {
             scratch.write(path, "x");
@@ -153,8 +154,8 @@ fn other_permissions() {
 }
 
 #[test]
-fn a_symlink_that_leads_elsewhere() {
-    for mut scratch in everywhere() {
+fn a_symlink_that_leads_elsewhere_is_noticed() {
+    for mut scratch in all_file_systems() {
         scratch.ahead = HOUR;
         scratch.link("one", "l");
         let before = scratch.capture_only();
@@ -167,8 +168,8 @@ fn a_symlink_that_leads_elsewhere() {
 }
 
 #[test]
-fn names_that_came_and_went_right_after_a_capture() {
-    for scratch in everywhere() {
+fn names_that_come_and_go_right_after_a_capture_are_noticed() {
+    for scratch in all_file_systems() {
         scratch.mkdir("d");
         for round in 0..20 {
             let before = scratch.capture_only();
@@ -185,7 +186,7 @@ fn names_that_came_and_went_right_after_a_capture() {
 }
 
 #[test]
-fn a_new_name_that_no_time_shows() {
+fn a_new_name_that_no_time_shows_is_noticed() {
     let Some(scratch) = Scratch::in_whole_seconds() else { return };
     scratch.mkdir("d");
     let change = |round| scratch.write(format!("d/{round}"), "x");
@@ -195,8 +196,8 @@ fn a_new_name_that_no_time_shows() {
 }
 
 #[test]
-fn many_quick_changes() {
-    for (scratch, rounds) in everywhere().zip([100, 100, 300]) {
+fn many_quick_changes_are_noticed() {
+    for (scratch, rounds) in all_file_systems().zip([100, 100, 300]) {
         let mut seed = 1u32;
         let mut random = |below: u32| {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

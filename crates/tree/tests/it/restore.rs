@@ -1,17 +1,17 @@
-//! The way back: exact, and nothing lost on the way.
+//! Restores are exact and lose nothing.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
 use takeback_tree::{BlockedReason, KeptReason, PlanError, RestoreError};
 
-use crate::support::{Failure, Scratch, git, look, rel};
+use crate::support::{RestoreFailure, Scratch, git, read_directory, rel};
 
-fn strings(paths: &[takeback_tree::RelPath]) -> Vec<String> {
+fn to_strings(paths: &[takeback_tree::RelPath]) -> Vec<String> {
     paths.iter().map(ToString::to_string).collect()
 }
 
-/// A project with a bit of everything.
+/// Makes a project with a bit of everything.
 fn project() -> Scratch {
     let scratch = Scratch::new();
     scratch.write("src/main.rs", "fn main() {}\n");
@@ -29,7 +29,7 @@ fn project() -> Scratch {
 #[test]
 fn everything_comes_back() {
     let scratch = project();
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     let capture = scratch.capture();
     scratch.remove("src");
     scratch.write("src", "a file where a directory was");
@@ -42,14 +42,14 @@ fn everything_comes_back() {
     scratch.link("/etc/passwd", "secret");
     scratch.write("new/deep/file", "created since");
     scratch.mkdir("new/empty");
-    let wrecked = look(&scratch.root);
+    let wrecked = read_directory(&scratch.root);
     let plan = scratch.restore(&capture, &[]);
-    assert_eq!(look(&scratch.root), before);
+    assert_eq!(read_directory(&scratch.root), before);
     assert_eq!(scratch.capture().tree, capture.tree);
     scratch.fsck();
-    // And the undo of the undo.
+    // The restore is undone, too.
     scratch.restore(&scratch.as_capture(&plan), &[]);
-    assert_eq!(look(&scratch.root), wrecked);
+    assert_eq!(read_directory(&scratch.root), wrecked);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn unchanged_files_are_not_touched() {
 }
 
 #[test]
-fn single_paths() {
+fn single_paths_are_restored_alone() {
     let scratch = project();
     let capture = scratch.capture();
     scratch.write("src/main.rs", "changed");
@@ -88,30 +88,33 @@ fn single_paths() {
     scratch.write("*.rs", "a name, not a pattern");
     let plan = scratch.restore(&capture, &["src/lib"]);
     assert_eq!(
-        (strings(&plan.writes), strings(&plan.deletes)),
+        (to_strings(&plan.writes), to_strings(&plan.deletes)),
         (vec!["src/lib/a.rs".into()], vec!["src/lib/new.rs".into()])
     );
     assert_eq!(scratch.read("src/main.rs"), "changed");
     assert!(!scratch.exists("run.sh"));
     let plan = scratch.restore(&capture, &["*.rs", "run.sh"]);
     assert_eq!(
-        (strings(&plan.writes), strings(&plan.deletes)),
+        (to_strings(&plan.writes), to_strings(&plan.deletes)),
         (vec!["run.sh".into()], vec!["*.rs".into()])
     );
     assert_eq!(scratch.read("src/main.rs"), "changed");
     assert!(
-        matches!(scratch.try_restore(&capture, &["src/main.rs", "no/such"]), Err(Failure::Plan(PlanError::NoSuchPath(path))) if path == rel("no/such"))
+        matches!(scratch.try_restore(&capture, &["src/main.rs", "no/such"]), Err(RestoreFailure::Plan(PlanError::NoSuchPath(path))) if path == rel("no/such"))
     );
     assert_eq!(scratch.read("src/main.rs"), "changed");
     // The directories that lead to a path come back with it.
     scratch.remove("src");
     scratch.restore(&capture, &["src/lib/a.rs"]);
     assert!(scratch.exists("src/lib/a.rs") && !scratch.exists("src/main.rs"));
-    // But nothing is replaced that was not asked for.
+    // Nothing is replaced that was not asked for.
     scratch.remove("src");
     scratch.write("src", "mine");
     let failure = scratch.try_restore(&capture, &["src/lib/a.rs"]);
-    assert!(matches!(failure, Err(Failure::Restore(RestoreError::Blocked(_)))), "{failure:?}");
+    assert!(
+        matches!(failure, Err(RestoreFailure::Restore(RestoreError::Blocked(_)))),
+        "{failure:?}"
+    );
     assert_eq!(scratch.read("src"), "mine");
 }
 
@@ -121,11 +124,11 @@ fn an_empty_tree_can_be_restored() {
     let capture = scratch.capture();
     scratch.write("a/b", "1");
     scratch.restore(&capture, &[]);
-    assert_eq!(look(&scratch.root).len(), 0);
+    assert_eq!(read_directory(&scratch.root).len(), 0);
 }
 
 #[test]
-fn guarded_files() {
+fn guarded_files_are_restored_only_by_name() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", ".env\n*.db\n");
     scratch.write(".env", "KEY=1");
@@ -136,11 +139,11 @@ fn guarded_files() {
     scratch.remove("gone.db");
     scratch.write("later.db", "created since");
     let plan = scratch.restore(&capture, &[]);
-    assert_eq!(strings(&plan.writes), ["gone.db"]);
-    assert_eq!(strings(&plan.guarded), [".env", "later.db"]);
+    assert_eq!(to_strings(&plan.writes), ["gone.db"]);
+    assert_eq!(to_strings(&plan.guarded), [".env", "later.db"]);
     assert_eq!((scratch.read(".env"), scratch.read("gone.db")), ("KEY=2".into(), "data".into()));
     assert!(scratch.exists("later.db"));
-    // A directory is not a name.
+    // Naming a directory does not name the files in it.
     scratch.restore(&capture, &[""]);
     assert_eq!(scratch.read(".env"), "KEY=2");
     let plan = scratch.restore(&capture, &[".env", "later.db"]);
@@ -169,7 +172,7 @@ fn a_tracked_ignored_file_is_not_guarded() {
 
 #[test]
 fn a_gitignore_that_changed_since_decides_nothing() {
-    // Ignored then, not now: it was there, uncovered, and stays.
+    // Ignored then, not now: it existed, uncovered, and stays.
     let scratch = Scratch::new();
     scratch.write(".gitignore", "data/\n");
     scratch.write("data/precious", "never seen by the checkpoint");
@@ -192,7 +195,7 @@ fn a_gitignore_that_changed_since_decides_nothing() {
     scratch.write("b", "wrecked");
     let plan = scratch.restore(&capture, &[]);
     assert_eq!((scratch.read("src/a"), scratch.read("b")), ("1".into(), "1".into()));
-    // What was overwritten although it is ignored is in the safety checkpoint.
+    // The ignored file that was overwritten is in the safety checkpoint.
     scratch.restore(&scratch.as_capture(&plan), &["src/a", "b"]);
     assert_eq!((scratch.read("src/a"), scratch.read("b")), ("wrecked".into(), "wrecked".into()));
 }
@@ -241,7 +244,7 @@ fn what_is_never_captured_stays_in_a_directory_created_since() {
 }
 
 #[test]
-fn a_directory_with_ignored_content_where_the_target_has_a_file() {
+fn a_directory_with_ignored_content_gives_way_to_a_file() {
     let scratch = Scratch::new();
     scratch.write("thing", "a file");
     let capture = scratch.capture();
@@ -249,12 +252,12 @@ fn a_directory_with_ignored_content_where_the_target_has_a_file() {
     scratch.write("thing/node_modules/p/index.js", "ignored");
     scratch.write("thing/.gitignore", "*.db\n");
     scratch.write("thing/large.db", vec![b'd'; 2 << 20]);
-    let wrecked = look(&scratch.root);
+    let wrecked = read_directory(&scratch.root);
     let plan = scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("thing"), "a file");
-    // It was captured first, whatever the rules say.
+    // It was captured first, although the rules exclude it.
     scratch.restore(&scratch.as_capture(&plan), &[]);
-    assert_eq!(look(&scratch.root), wrecked);
+    assert_eq!(read_directory(&scratch.root), wrecked);
 }
 
 #[test]
@@ -268,9 +271,9 @@ fn what_cannot_be_captured_blocks_the_plan() {
     scratch.remove("thing");
     scratch.write("thing/file", "x");
     git(&scratch.path("thing"), &["init", "-q"]);
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     match scratch.try_restore(&capture, &[]) {
-        Err(Failure::Restore(RestoreError::Blocked(blocked))) => {
+        Err(RestoreFailure::Restore(RestoreError::Blocked(blocked))) => {
             assert_eq!(blocked.len(), 1);
             assert_eq!(
                 (&blocked[0].path, &blocked[0].reason),
@@ -279,8 +282,8 @@ fn what_cannot_be_captured_blocks_the_plan() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(look(&scratch.root), before);
-    // Others can be restored meanwhile.
+    assert_eq!(read_directory(&scratch.root), before);
+    // Other paths can be restored meanwhile.
     scratch.restore(&capture, &["other"]);
     assert_eq!(scratch.read("other"), "1");
     scratch.remove("thing");
@@ -294,7 +297,7 @@ fn what_cannot_be_captured_blocks_the_plan() {
     )
     .unwrap();
     assert!(
-        matches!(scratch.try_restore(&capture, &[]), Err(Failure::Restore(RestoreError::Blocked(blocked))) if blocked[0].path == rel("pipe"))
+        matches!(scratch.try_restore(&capture, &[]), Err(RestoreFailure::Restore(RestoreError::Blocked(blocked))) if blocked[0].path == rel("pipe"))
     );
     assert!(!scratch.exists("thing"));
 }
@@ -315,7 +318,7 @@ fn too_much_in_the_way_blocks_the_plan() {
 }
 
 #[test]
-fn never_through_a_symlink() {
+fn nothing_is_restored_through_a_symlink() {
     let scratch = Scratch::new();
     scratch.write("dir/file", "1");
     let capture = scratch.capture();
@@ -331,7 +334,7 @@ fn never_through_a_symlink() {
 }
 
 #[test]
-fn a_directory_swapped_for_a_link_after_the_plan() {
+fn a_directory_swapped_for_a_link_after_the_plan_is_noticed() {
     let scratch = Scratch::new();
     scratch.write("dir/file", "1");
     let capture = scratch.capture();
@@ -386,7 +389,7 @@ fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
     scratch.write("a", "2");
     let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let target = takeback_tree::Target {
+    let target = takeback_tree::RestoreTarget {
         tree: capture.tree,
         filter: &capture.filter,
         uncovered: &[],
@@ -402,13 +405,13 @@ fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
 }
 
 #[test]
-fn modes_of_directories_that_have_to_be_written_in() {
+fn read_only_directories_get_their_modes_back() {
     let scratch = Scratch::new();
     scratch.write("locked/file", "1");
     scratch.write("locked/sub/file", "1");
     scratch.chmod("locked/sub", 0o500);
     scratch.chmod("locked", 0o555);
-    let before = look(&scratch.root);
+    let before = read_directory(&scratch.root);
     let capture = scratch.capture();
     scratch.chmod("locked", 0o755);
     scratch.chmod("locked/sub", 0o755);
@@ -416,7 +419,7 @@ fn modes_of_directories_that_have_to_be_written_in() {
     scratch.remove("locked/file");
     scratch.chmod("locked", 0o500);
     scratch.restore(&capture, &[]);
-    assert_eq!(look(&scratch.root), before);
+    assert_eq!(read_directory(&scratch.root), before);
     scratch.chmod("locked/sub", 0o755);
     scratch.chmod("locked", 0o755);
 }
@@ -464,7 +467,7 @@ fn a_guarded_file_that_cannot_be_captured_blocks_nothing() {
     .unwrap();
     scratch.write("a", "2");
     let plan = scratch.restore(&capture, &[]);
-    assert_eq!(strings(&plan.guarded), [".env"]);
+    assert_eq!(to_strings(&plan.guarded), [".env"]);
     assert_eq!(scratch.read("a"), "1");
 }
 
@@ -481,7 +484,7 @@ fn a_write_to_the_old_file_while_it_is_replaced_is_kept() {
     let capture = scratch.capture();
     write("2\n");
     let mut open = fs::OpenOptions::new().append(true).open(scratch.path("a-log")).unwrap();
-    // Replaced after it, by name.
+    // This file sorts behind it, so it is replaced later.
     let path = scratch.path("other/150");
     let inode = fs::symlink_metadata(&path).unwrap().ino();
     // A program that has it open writes when another file is in its place, while the restore

@@ -1,11 +1,11 @@
-//! A file that is in no workspace, and the difference between a checkpoint and now.
+//! Single files as workspaces, and the difference between a checkpoint and the present.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use takeback_tree::{
-    CaptureOptions, ChangeKind, DiffOptions, ForbiddenRoots, Rules, Target, Workspace,
-    WorkspaceError,
+    CaptureOptions, CaptureRules, ChangeKind, DiffOptions, ForbiddenRoots, RestoreTarget,
+    Workspace, WorkspaceError,
 };
 
 use crate::support::{Scratch, rel};
@@ -22,7 +22,7 @@ fn capture(scratch: &Scratch, workspace: &Workspace<'_>) -> takeback_tree::Captu
 fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Capture) {
     let mut lock = workspace.lock().unwrap();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
-    let target = Target {
+    let target = RestoreTarget {
         tree: to.tree,
         filter: &to.filter,
         uncovered: &to.uncovered,
@@ -35,9 +35,9 @@ fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Cap
 }
 
 #[test]
-fn a_file_in_the_home_directory_by_itself() {
+fn a_single_file_in_the_home_directory_comes_back() {
     let scratch = Scratch::new();
-    // The home directory, which is never a workspace.
+    // This is the home directory, which is never a workspace.
     let places = ForbiddenRoots::new(Some(scratch.root.clone()), Vec::new(), None);
     assert!(matches!(
         scratch.store.workspace(&scratch.root, &places),
@@ -60,7 +60,7 @@ fn a_file_in_the_home_directory_by_itself() {
 }
 
 #[test]
-fn a_file_that_does_not_exist_yet() {
+fn a_file_that_does_not_exist_yet_can_be_captured() {
     let scratch = Scratch::new();
     let file = scratch.store.single_file(&scratch.path("new"), &ForbiddenRoots::default()).unwrap();
     let before = capture(&scratch, &file);
@@ -74,7 +74,7 @@ fn a_file_that_does_not_exist_yet() {
 }
 
 #[test]
-fn nothing_of_takeback_itself() {
+fn files_of_takeback_itself_are_refused() {
     let scratch = Scratch::new();
     let own = scratch.path("own");
     fs::create_dir(&own).unwrap();
@@ -86,7 +86,7 @@ fn nothing_of_takeback_itself() {
 }
 
 #[test]
-fn a_checkpoint_against_now() {
+fn a_checkpoint_is_compared_with_the_present() {
     let scratch = Scratch::new();
     scratch.write("same", "1");
     scratch.write("edited", "a\nb\nc\n");
@@ -98,8 +98,8 @@ fn a_checkpoint_against_now() {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
-    let rules = Rules::default();
-    let diff = lock.diff(&capture.tree, &options, &DiffOptions::new(&rules)).unwrap();
+    let rules = CaptureRules::default();
+    let diff = lock.diff_to_present(&capture.tree, &options, &DiffOptions::new(&rules)).unwrap();
     let changes: Vec<_> = diff.changes.iter().map(|change| (&change.path, &change.kind)).collect();
     let expected = [
         (&rel("edited"), &ChangeKind::Modified),
@@ -109,6 +109,6 @@ fn a_checkpoint_against_now() {
     assert_eq!(changes, expected);
     let lines = diff.changes[0].lines.unwrap();
     assert_eq!((lines.insertions, lines.deletions), (2, 1));
-    let text = diff.unified(&scratch.store, None).unwrap().text;
+    let text = diff.to_unified(&scratch.store, None).unwrap().text;
     assert!(String::from_utf8(text).unwrap().contains("-b\n+B\n"));
 }

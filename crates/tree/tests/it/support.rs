@@ -1,4 +1,4 @@
-//! A scratch workspace with a store, and git as the referee.
+//! A scratch workspace with a store. Git checks the store.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,19 +10,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use takeback_base::errors::error_chain;
 use takeback_tree::{
-    Capture, CaptureError, CaptureOptions, ForbiddenRoots, Oid, Outcome, Pin, Plan, PlanError,
-    RelPath, RestoreError, Rules, Store, Target,
+    Capture, CaptureError, CaptureOptions, CaptureRules, ForbiddenRoots, Oid, Pin, Plan, PlanError,
+    RelPath, RestoreError, RestoreOutcome, RestoreTarget, Store,
 };
 
-/// Why a restore did not happen.
+/// The reason why a restore did not happen.
 #[derive(Debug)]
-pub enum Failure {
+pub enum RestoreFailure {
     Plan(PlanError),
     Restore(RestoreError),
 }
 
-/// Where a scratch workspace is; the one who made it removes it.
+/// The directory of a scratch workspace. The process that made it removes it.
 pub struct Directory {
     path: PathBuf,
     _temporary: Option<tempfile::TempDir>,
@@ -40,14 +41,15 @@ impl Directory {
 
 /// A directory with a store and a workspace in it.
 pub struct Scratch {
-    // Goes first: what is mounted cannot be deleted.
+    // Dropped first: a directory that is mounted cannot be deleted.
     mount: Option<Mount>,
     pub directory: Directory,
     pub store: Store,
     pub root: PathBuf,
-    pub rules: Rules,
+    pub rules: CaptureRules,
     pub named: Vec<RelPath>,
-    /// How far the clock of captures is ahead: an hour makes everything old enough to be trusted.
+    /// The time by which the clock of captures is ahead: an hour makes everything old enough to be
+    /// trusted.
     pub ahead: Duration,
 }
 
@@ -56,13 +58,13 @@ impl Scratch {
         Scratch::in_directory(Directory::new(tempfile::tempdir().unwrap()))
     }
 
-    /// In memory where that is possible, for tests that make thousands of captures.
+    /// Makes one in memory where that is possible, for tests with thousands of captures.
     pub fn in_memory() -> Scratch {
         Scratch::in_directory(Directory::new(memory()))
     }
 
-    /// With a workspace on a file system that keeps whole seconds only, so that a change can hide
-    /// behind equal times. `None` where this user may not mount one.
+    /// Makes one with a workspace on a file system that keeps only whole seconds, so that a change
+    /// can hide behind equal times. Returns `None` where this user may not mount one.
     pub fn in_whole_seconds() -> Option<Scratch> {
         let mut scratch = Scratch::in_memory();
         let image = scratch.directory.path().join("image");
@@ -81,8 +83,8 @@ impl Scratch {
         Some(scratch)
     }
 
-    /// With a store on a file system of so many megabytes. `None` where this user may not mount
-    /// one.
+    /// Makes one with a store on a file system of so many megabytes. Returns `None` where this user
+    /// may not mount one.
     pub fn with_small_store(megabytes: u32) -> Option<Scratch> {
         let directory = Directory::new(memory());
         let store = directory.path().join("store");
@@ -92,7 +94,7 @@ impl Scratch {
         Some(Scratch { mount: Some(mount), ..Scratch::in_directory(directory) })
     }
 
-    /// The one that another process made.
+    /// Opens one that another process made.
     pub fn at(path: &Path) -> Scratch {
         Scratch::in_directory(Directory { path: path.to_owned(), _temporary: None })
     }
@@ -108,7 +110,7 @@ impl Scratch {
             directory,
             store,
             root,
-            rules: Rules::default(),
+            rules: CaptureRules::default(),
             named: Vec::new(),
             ahead: Duration::ZERO,
         }
@@ -168,30 +170,30 @@ impl Scratch {
         Ok(capture)
     }
 
-    /// Captures and pins, or says why not.
+    /// Captures the workspace and pins it. Returns an error as one line.
     pub fn try_capture_and_pin(&self) -> Result<Capture, String> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
-        let mut lock = workspace.lock().map_err(|error| story(&error))?;
+        let mut lock = workspace.lock().map_err(|error| error_chain(&error))?;
         let now = self.now();
         let options = CaptureOptions { rules: &self.rules, named: &self.named, now };
-        let capture = lock.capture(&options).map_err(|error| story(&error))?;
-        lock.pin(capture.tree, now, "a test\n").map_err(|error| story(&error))?;
-        lock.finish(now).map_err(|error| story(&error))?;
+        let capture = lock.capture(&options).map_err(|error| error_chain(&error))?;
+        lock.pin(capture.tree, now, "a test\n").map_err(|error| error_chain(&error))?;
+        lock.finish(now).map_err(|error| error_chain(&error))?;
         Ok(capture)
     }
 
-    /// Captures without a pin.
+    /// Captures the workspace without a pin.
     pub fn capture_only(&self) -> Capture {
         capture_into(&self.store, self)
     }
 
-    /// What a capture sees that knows nothing of earlier ones.
+    /// Captures the workspace into an empty store, without knowledge of earlier captures.
     pub fn fresh(&self) -> Capture {
         let directory = memory();
         capture_into(&Store::open(directory.path()).unwrap(), self)
     }
 
-    /// Whether a restore was cut off.
+    /// True if a restore was cut off.
     pub fn journal(&self) -> bool {
         let directories = fs::read_dir(self.store.directory().join("workspaces")).unwrap();
         let mut directories = directories.map(|entry| entry.unwrap().path());
@@ -199,12 +201,12 @@ impl Scratch {
             .any(|path| path.join("journal").exists() || path.join("journal.staging").exists())
     }
 
-    /// Captures and pins.
+    /// Captures the workspace and pins it.
     pub fn capture(&self) -> Capture {
         self.try_capture().unwrap()
     }
 
-    /// What it would take to return to a capture.
+    /// Plans to return to a capture.
     pub fn plan(&self, target: &Capture, paths: &[&str]) -> Result<Plan, PlanError> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
@@ -217,7 +219,7 @@ impl Scratch {
         target: &Capture,
         paths: &[&str],
     ) -> Result<Plan, PlanError> {
-        let target = Target {
+        let target = RestoreTarget {
             tree: target.tree,
             filter: &target.filter,
             uncovered: &target.uncovered,
@@ -233,22 +235,22 @@ impl Scratch {
         &self,
         target: &Capture,
         paths: &[&str],
-    ) -> Result<(Plan, Outcome), Failure> {
+    ) -> Result<(Plan, RestoreOutcome), RestoreFailure> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
-        let plan = self.plan_with(&mut lock, target, paths).map_err(Failure::Plan)?;
+        let plan = self.plan_with(&mut lock, target, paths).map_err(RestoreFailure::Plan)?;
         let safety = lock.pin(plan.from, self.now(), "before a restore\n").unwrap();
-        let outcome = lock.apply(&plan, &safety).map_err(Failure::Restore)?;
+        let outcome = lock.apply(&plan, &safety).map_err(RestoreFailure::Restore)?;
         lock.finish(self.now()).unwrap();
         Ok((plan, outcome))
     }
 
-    /// Returns to a capture, with something happening between the plan and its application.
+    /// Returns to a capture, and runs `meanwhile` between the plan and its application.
     pub fn restore_with(
         &self,
         target: &Capture,
         meanwhile: impl FnOnce(),
-    ) -> Result<Outcome, RestoreError> {
+    ) -> Result<RestoreOutcome, RestoreError> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let plan = self.plan_with(&mut lock, target, &[]).unwrap();
@@ -262,7 +264,7 @@ impl Scratch {
         self.try_restore(target, paths).unwrap().0
     }
 
-    /// The present as a capture, for returning to it.
+    /// Returns the state before a plan as a capture, to return to it.
     pub fn as_capture(&self, plan: &Plan) -> Capture {
         Capture {
             tree: plan.from,
@@ -277,19 +279,19 @@ impl Scratch {
         git(self.store.directory(), arguments)
     }
 
-    /// The pins of the workspace.
+    /// Reads the pins of the workspace.
     pub fn pins(&self) -> Vec<Pin> {
         let id = self.store.workspace_id(&self.root);
         let names = self.store.pin_names(&id).unwrap();
         names.iter().map(|name| self.store.pin(name).unwrap().unwrap()).collect()
     }
 
-    /// The store is clean in git's own eyes.
+    /// Checks that git finds nothing wrong with the store.
     pub fn fsck(&self) {
         self.git(&["fsck", "--strict", "--full", "--no-dangling"]);
     }
 
-    /// What git lists in a tree: path → (mode, object).
+    /// Lists a tree with git: path → (mode, object).
     pub fn ls_tree(&self, tree: Oid) -> BTreeMap<Vec<u8>, (String, String)> {
         let listing = self.git(&["ls-tree", "-r", "-t", "-z", &tree.to_string()]);
         listing
@@ -306,7 +308,7 @@ impl Scratch {
             .collect()
     }
 
-    /// The same from the raw tree objects: git shows only some of the bits of a mode.
+    /// Lists a tree by its raw objects: path → (mode, object). Git shows only some bits of a mode.
     pub fn raw_tree(&self, tree: Oid) -> BTreeMap<Vec<u8>, (String, String)> {
         let mut found = BTreeMap::new();
         let mut pending = vec![(Vec::new(), tree.to_string())];
@@ -330,7 +332,7 @@ impl Scratch {
         found
     }
 
-    /// The paths of files in a tree.
+    /// Lists the paths of files in a tree.
     pub fn files(&self, tree: Oid) -> Vec<String> {
         let entries =
             self.ls_tree(tree).into_iter().filter(|(_, (mode, _))| !mode.starts_with("04"));
@@ -338,7 +340,7 @@ impl Scratch {
     }
 }
 
-/// A directory for temporary files that no disk has to write.
+/// Makes a directory in memory where that is possible.
 fn memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -348,11 +350,11 @@ pub fn tell_skipped(reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
-/// A mounted file system, gone with this value.
+/// A mounted file system, unmounted when it is dropped.
 pub struct Mount(PathBuf);
 
 impl Mount {
-    /// `None`, and a word about it, if this user may not mount.
+    /// Mounts one. Returns `None`, and says so, if this user may not.
     pub fn new(options: &[&str], source: &Path, target: &Path) -> Option<Mount> {
         let output = Command::new("mount").args(options).arg(source).arg(target).output().unwrap();
         if !output.status.success() {
@@ -381,34 +383,24 @@ fn capture_into(store: &Store, scratch: &Scratch) -> Capture {
     capture
 }
 
-/// Runs one of these tests in a process of its own; `CHILD` in its environment tells it so.
-pub fn again(test: &str, program: &str, arguments: &[&str]) -> Command {
+/// Makes a command that runs one of these tests in a process of its own, with `CHILD` in its
+/// environment.
+pub fn rerun_test(test: &str, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     let own = fs::File::open(std::env::current_exe().unwrap()).unwrap();
-    // By way of an open file, because another user may not reach its path.
+    // The program is passed as an open file, because another user may not reach its path.
     command.args(arguments).arg("/proc/self/fd/0").stdin(own);
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env("CHILD", test);
     command
 }
 
-/// What [`again`]'s caller put into the environment of this process, if it is the child.
-pub fn told(name: &str) -> Option<String> {
+/// Reads a variable that the caller of [`rerun_test`] set, if this process is the child.
+pub fn child_variable(name: &str) -> Option<String> {
     std::env::var_os("CHILD")?;
     Some(std::env::var_os(name)?.into_string().unwrap())
 }
 
-/// An error and all that led to it.
-pub fn story(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
-}
-
-/// Waits for a child to succeed, having run its test.
+/// Runs a command and checks that its test ran and passed.
 pub fn succeed(mut command: Command) {
     let output = command.output().unwrap();
     let told = [output.stdout, output.stderr].concat();
@@ -436,8 +428,8 @@ pub fn git(directory: &Path, arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// What is in a directory, for comparison: path → mode and content. `.git` is passed over.
-pub fn look(root: &Path) -> BTreeMap<Vec<u8>, (u32, Vec<u8>)> {
+/// Reads a directory, for comparison: path → mode and content. Skips `.git`.
+pub fn read_directory(root: &Path) -> BTreeMap<Vec<u8>, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut pending = vec![root.to_owned()];
     while let Some(directory) = pending.pop() {
@@ -469,7 +461,7 @@ pub fn rel(path: &str) -> RelPath {
     RelPath::new(path).unwrap()
 }
 
-/// Runs a test in a process of its own: the test calls itself again.
+/// Runs a test in a process of its own, which calls the same test again.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
     const MARK: &str = "TAKEBACK_TEST_CHILD";
     if std::env::var_os(MARK).is_some_and(|mark| mark == test) {

@@ -31,20 +31,20 @@ pub(crate) struct Segment {
 pub(crate) struct Changes {
     /// The changes of each path, in order.
     pub(crate) paths: BTreeMap<RelPath, Vec<Segment>>,
-    /// The paths that were not covered before, so that it is not known whether they changed.
+    /// The paths that were not covered before, so whether they changed is not known.
     pub(crate) not_covered: BTreeSet<RelPath>,
 }
 
 /// A known state of the workspace.
 struct KnownState<'h> {
-    /// The position in the order of states: twice the number of the checkpoint, or one less than
-    /// that of the next one.
+    /// The position in the order of states: twice the number of the checkpoint, or, between
+    /// checkpoints, one less than twice the number of the next one.
     at: u64,
     time: Time,
     tree: Oid,
     /// The topmost paths that the tree does not cover.
     uncovered: Vec<&'h RelPath>,
-    /// The paths that were captured even if the rules leave them out.
+    /// The paths that were captured even if the rules exclude them.
     named: &'h [RelPath],
 }
 
@@ -92,8 +92,8 @@ pub(crate) struct Timeline<'h> {
 }
 
 impl<'h> Timeline<'h> {
-    /// Orders everything that a history tells, with the calls that are still running and the
-    /// present state if it is known.
+    /// Puts the states and calls of a history in order, with the calls that are still running and,
+    /// if it is known, the present state.
     pub(crate) fn of(history: &'h History, now: Option<PresentState<'h>>) -> Timeline<'h> {
         let mut timeline =
             Timeline { points: Vec::new(), spans: Vec::new(), neighbours: Vec::new() };
@@ -149,8 +149,8 @@ impl<'h> Timeline<'h> {
     }
 
     /// Adds the calls whose end was not reported. A call that is still open runs until now, unless
-    /// its session has begun another turn. Any other runs until its session's next checkpoint, or
-    /// until the next known state if there is none.
+    /// its session has begun another turn. Any other call counts as running until its session's
+    /// next checkpoint, or until the next known state if there is none.
     fn add_unended_calls(&mut self, history: &'h History) {
         let name = |call: &'h CallRef| (call.session.as_str(), call.id.as_str());
         let ended: HashSet<_> = self.spans.iter().map(|span| name(span.call)).collect();
@@ -217,10 +217,10 @@ impl<'h> Timeline<'h> {
                         && ours.iter().all(|span| span.call.session != neighbour.session)
                 });
                 let certain = certain && !is_shared;
-                // A file that came into view was not made, and one that went out of view was not
-                // deleted.
+                // A file that became covered was not created, and one that is no longer covered was
+                // not deleted.
                 if change.from.is_none() && !from.covers(&change.path) {
-                    // A directory says nothing that its files do not say.
+                    // Directories are left out: their files are listed anyway.
                     if change.to.is_some_and(|(mode, _)| !mode.is_directory()) {
                         changes.not_covered.insert(change.path);
                     }
@@ -249,7 +249,7 @@ impl NeighbourCall {
         };
         let path_of = |named: &RelPath| there.join(named.as_path());
         let within: Vec<RelPath> = match call.named.is_empty() {
-            // The call may have changed anything that both workspaces have.
+            // The call may have changed any path that is in both workspaces.
             true => vec![inner(there).unwrap_or(RelPath::root())],
             false => call.named.iter().filter_map(|named| inner(&path_of(named))).collect(),
         };
@@ -262,8 +262,8 @@ impl NeighbourCall {
     }
 }
 
-/// Decides whether the chosen calls (`ours`) made a change. Returns `None` if they did not, and
-/// whether it is certain if they did.
+/// Decides whether the chosen calls (`ours`) made a change. Returns `None` if they did not;
+/// otherwise, returns true if that is certain.
 fn attribute_change(path: &RelPath, ours: &[&Span<'_>], others: &[&Span<'_>]) -> Option<bool> {
     let names = |span: &&Span<'_>| span.call.named.iter().any(|named| path.starts_with(named));
     let is_sure = ours.iter().any(|span| span.ended && !span.late);
@@ -280,8 +280,8 @@ fn attribute_change(path: &RelPath, ours: &[&Span<'_>], others: &[&Span<'_>]) ->
     }
 }
 
-/// Returns true if two nodes are equal. Of directories only the mode counts: the files in them have
-/// changes of their own.
+/// Returns true if two nodes are equal. For directories, only the mode counts: the files in them
+/// are compared separately.
 pub(crate) fn is_same(one: Option<Node>, other: Option<Node>) -> bool {
     match (one, other) {
         (Some((one, _)), Some((other, _))) if one.is_directory() => one == other,
@@ -289,7 +289,7 @@ pub(crate) fn is_same(one: Option<Node>, other: Option<Node>) -> bool {
     }
 }
 
-/// Appends a change. A change that begins where the last one ended continues that.
+/// Appends a change. A change that begins where the last one ended extends it.
 fn append_segment(segments: &mut Vec<Segment>, next: Segment) {
     match segments.last_mut() {
         Some(last) if is_same(last.after, next.before) && last.certain == next.certain => {

@@ -1,11 +1,12 @@
-//! The counts of changes that the list shows: counted once, if possible while no one waits, and
-//! kept.
+//! The counts of changes that the list shows: counted once, in the background if possible, and
+//! cached.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use takeback_tree::{
-    Change, DiffOptions, ObjectError, Oid, RelPath, Rules, Store, StoreError, compare_nodes, diff,
+    CaptureRules, DiffOptions, ObjectError, Oid, RelPath, Store, StoreError, TreeChange,
+    compare_nodes, diff_trees,
 };
 
 use super::authorship::Timeline;
@@ -16,7 +17,7 @@ use crate::hook::state;
 
 /// The number of changed files and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ChangeCounts {
     pub files: u64,
     pub insertions: u64,
@@ -31,8 +32,9 @@ struct KeptCounts {
     counts: ChangeCounts,
 }
 
-/// Counts the changes of each row, in the order of the rows: those that the calls of a
-/// turn made, or those between a manual checkpoint and the next row. `None` where nothing is known yet.
+/// Counts the changes of each row, in the order of the rows: the changes that the calls of a turn
+/// made, or the changes between a manual checkpoint and the next row. `None` where nothing is known
+/// yet.
 pub(crate) fn count_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -86,13 +88,13 @@ fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
     }
 }
 
-/// Lists the files that a row changed, in the order of their paths: those that the calls of a turn
-/// changed, or those that changed between a manual checkpoint and the next row.
+/// Lists the files that a row changed, in the order of their paths: the files that the calls of a
+/// turn changed, or that changed between a manual checkpoint and the next row.
 pub fn list_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
     row: &Row<'_>,
-) -> Result<Vec<Change>, StoreError> {
+) -> Result<Vec<TreeChange>, StoreError> {
     let timeline = Timeline::of(row.history(), None);
     Ok(collect_row(workspace.store, row.history(), &timeline, row, &opened.rules)?)
 }
@@ -103,7 +105,7 @@ fn count_row(
     history: &History,
     timeline: &Timeline<'_>,
     row: &Row<'_>,
-    rules: &Rules,
+    rules: &CaptureRules,
 ) -> Result<ChangeCounts, ObjectError> {
     let changes = collect_row(store, history, timeline, row, rules)?;
     let mut counts = ChangeCounts { files: changes.len() as u64, ..ChangeCounts::default() };
@@ -120,8 +122,8 @@ fn collect_row(
     history: &History,
     timeline: &Timeline<'_>,
     row: &Row<'_>,
-    rules: &Rules,
-) -> Result<Vec<Change>, ObjectError> {
+    rules: &CaptureRules,
+) -> Result<Vec<TreeChange>, ObjectError> {
     let from = row.first().pin.tree;
     if row.turn().is_none() {
         let to = row.successor().map_or(from, |next| next.first().pin.tree);
@@ -137,7 +139,7 @@ fn collect_row(
         let before = segments.first().and_then(|segment| segment.before);
         let after = segments.last().and_then(|segment| segment.after);
         // A file that was captured only because a call named it is not in both trees.
-        if store.entry(&from, &path)? == before && store.entry(&to, &path)? == after {
+        if store.find_entry(&from, &path)? == before && store.find_entry(&to, &path)? == after {
             paths.push(path);
         } else {
             let change = compare_nodes(store, rules, &path, before, after)?;
@@ -154,17 +156,17 @@ fn collect_row(
 /// Lists the changes of files and symlinks between two trees.
 fn diff_files(
     store: &Store,
-    rules: &Rules,
+    rules: &CaptureRules,
     from: Oid,
     to: Oid,
     paths: &[RelPath],
-) -> Result<Vec<Change>, ObjectError> {
+) -> Result<Vec<TreeChange>, ObjectError> {
     let options = DiffOptions { paths, ..DiffOptions::new(rules) };
-    let mut changes = diff(store, &from, &to, &options)?.changes;
+    let mut changes = diff_trees(store, &from, &to, &options)?.changes;
     changes.retain(is_file_change);
     Ok(changes)
 }
 
-fn is_file_change(change: &Change) -> bool {
+fn is_file_change(change: &TreeChange) -> bool {
     change.from.iter().chain(&change.to).any(|side| !side.mode.is_directory())
 }

@@ -1,7 +1,7 @@
 //! The differences between a checkpoint and the present, and between two checkpoints.
 
 use takeback_tree::{
-    Diff, DiffError, DiffOptions, Oid, RelPath, Store, StoreError, Workspace, diff,
+    Diff, DiffError, DiffOptions, Oid, RelPath, Store, StoreError, Workspace, diff_trees,
 };
 
 use super::History;
@@ -10,7 +10,7 @@ use crate::Opened;
 
 /// A comparison that failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages speak")]
+#[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum CompareError {
     #[error("{0} is neither in the checkpoint nor in the workspace")]
     NoSuchPath(RelPath),
@@ -32,7 +32,7 @@ pub fn compare_with_present(
     let options = DiffOptions { paths, ..DiffOptions::new(&opened.rules) };
     let named = history.named_paths();
     let capture = opened.capture_options(&opened.rules, &named);
-    let diff = lock.diff(&checkpoint.pin.tree, &capture, &options)?;
+    let diff = lock.diff_to_present(&checkpoint.pin.tree, &capture, &options)?;
     check_paths(workspace.store(), &diff.from, &diff.to, paths)?;
     // Nothing is pinned; the stat cache speeds up the next capture.
     let _ = lock.finish(opened.system_time());
@@ -49,7 +49,7 @@ pub fn compare_checkpoints(
 ) -> Result<Diff, CompareError> {
     let (from, to) = (from.pin.tree, to.pin.tree);
     let options = DiffOptions { paths, ..DiffOptions::new(&opened.rules) };
-    let found = diff(store, &from, &to, &options).map_err(DiffError::Object)?;
+    let found = diff_trees(store, &from, &to, &options).map_err(DiffError::Object)?;
     check_paths(store, &from, &to, paths)?;
     Ok(found)
 }
@@ -57,7 +57,7 @@ pub fn compare_checkpoints(
 /// Refuses paths that neither tree has.
 fn check_paths(store: &Store, from: &Oid, to: &Oid, paths: &[RelPath]) -> Result<(), CompareError> {
     for path in paths {
-        let is_in = |tree| Ok(store.entry(tree, path)?.is_some());
+        let is_in = |tree| Ok(store.find_entry(tree, path)?.is_some());
         let is_known = is_in(from).and_then(|is_known| Ok(is_known || is_in(to)?));
         if !is_known.map_err(DiffError::Object)? {
             return Err(CompareError::NoSuchPath(path.clone()));

@@ -19,7 +19,7 @@ const LEDGER_WAIT: Duration = Duration::from_millis(200);
 
 /// The checkpoints of a workspace.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct List {
     pub workspace: AnyPath,
     /// The rows, newest first.
@@ -34,7 +34,7 @@ pub struct List {
 
 /// One row of the list.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct RowView {
     pub number: usize,
     pub id: Oid,
@@ -54,14 +54,14 @@ pub struct RowView {
     pub deletions: Option<u64>,
     pub effects: Vec<EffectView>,
     pub uncovered: UncoveredView,
-    /// True if the agent had gone on before the capture was complete.
+    /// True if the agent had moved on before the capture was complete.
     pub late: bool,
     pub steps: Vec<StepView>,
 }
 
 /// A checkpoint before a call of a turn.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct StepView {
     /// The number that `rollback` takes, such as `3.2`.
     pub number: String,
@@ -75,7 +75,7 @@ pub struct StepView {
 
 /// A command whose effect no rollback reverses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct EffectView {
     pub kind: String,
     pub command: String,
@@ -83,7 +83,7 @@ pub struct EffectView {
 
 /// The paths that a checkpoint does not cover.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct UncoveredView {
     pub count: usize,
     pub paths: Vec<RelPath>,
@@ -91,15 +91,15 @@ pub struct UncoveredView {
 
 /// Another workspace that has checkpoints.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct OtherWorkspace {
     pub path: AnyPath,
     /// The time of the last capture or restore.
     pub last_touched: Time,
 }
 
-/// Lists the checkpoints of the workspace that a path belongs to. Looking makes nothing: without
-/// a store, the list is empty.
+/// Lists the checkpoints of the workspace that a path belongs to. Creates nothing: without a store,
+/// the list is empty.
 pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError> {
     let mut list = if opened.has_store() {
         list_workspace(opened, &find_workspace(opened, path)?)?
@@ -218,7 +218,8 @@ pub(crate) fn effects_of_row(
     effects.swap_remove(row.number - 1)
 }
 
-/// Lists the effects of each row's turn: those of its session from its time until the session's next.
+/// Lists the effects of each row's turn: the effects of its session from the start of the turn
+/// until the session's next turn.
 fn effects_by_row(
     ledger: &Ledger,
     workspace: &WorkspaceRef<'_>,

@@ -42,7 +42,7 @@ pub struct History {
     pub(crate) open: Vec<OpenCall>,
     /// The rows of the list, newest first.
     rows: Vec<RowParts>,
-    /// The indices of the rows of each turn, oldest first: agents use the name of a turn again.
+    /// The indices of the rows of each turn, oldest first: agents may reuse the name of a turn.
     turns: HashMap<(String, TurnId), Vec<usize>>,
 }
 
@@ -64,7 +64,7 @@ pub struct Row<'h> {
 
 /// The checkpoint that the user means by a number, a name or an id.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct FoundCheckpoint<'h> {
     pub checkpoint: &'h Checkpoint,
     /// True if it was taken before a later call of a turn, not before the first one.
@@ -73,7 +73,7 @@ pub struct FoundCheckpoint<'h> {
 
 /// A number, name or id that does not say which checkpoint is meant.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages speak")]
+#[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum FindError {
     #[error("no checkpoint {number}: this workspace has {rows}")]
     NoSuchRow { number: usize, rows: usize },
@@ -124,7 +124,7 @@ impl History {
         Ok(history)
     }
 
-    /// Finds the last state of each turn so far.
+    /// Finds the last known state of each turn.
     fn find_ends(&mut self) {
         for index in 0..self.all.len() {
             let Checkpoint { pin, record } = &self.all[index];
@@ -144,7 +144,7 @@ impl History {
         places.iter().rev().find(|place| begins(place) <= seq).map(|place| place + 1)
     }
 
-    /// The paths that calls named: they were captured even if the rules leave them out.
+    /// The paths that calls named: they were captured even if the rules exclude them.
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
         let calls = self.all.iter().filter_map(|known| known.record.call.as_ref());
         let named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
@@ -254,7 +254,7 @@ impl<'h> Row<'h> {
         steps.map(|index| &history.all[*index])
     }
 
-    /// The row that is newer by one.
+    /// The next newer row.
     pub fn successor(&self) -> Option<Row<'h>> {
         self.history.row(self.number - 1).ok()
     }
@@ -279,8 +279,8 @@ impl<'h> Row<'h> {
     }
 }
 
-/// Reads checkpoints and open calls of the same moment without a lock. A start or an end of a call
-/// makes a new checkpoint, so the list of pins tells whether one came in between.
+/// Reads checkpoints and open calls as of one moment, without a lock. The start or end of a call
+/// makes a new checkpoint, so a changed list of pins shows that one happened in between.
 fn read_at_once(
     store: &Store,
     workspace: &WorkspaceId,

@@ -13,11 +13,11 @@ const VERSION: u32 = 1;
 
 /// Everything about a checkpoint besides its tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Record {
     /// The version of the format.
     pub version: u32,
-    /// The number that the pin was made with.
+    /// The number that the pin had when it was created.
     pub seq: u64,
     /// The time of the capture: RFC 3339 in UTC.
     pub time: String,
@@ -36,10 +36,12 @@ pub struct Record {
     /// The tool call that the checkpoint was taken for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallRef>,
-    /// True for the first checkpoint of a turn. The turn's name does not tell: agents use names again.
+    /// True for the first checkpoint of a turn. The turn's name cannot show this: agents reuse
+    /// names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub first: bool,
-    /// True if the agent had gone on before, so that the call may have begun before the capture.
+    /// True if the agent had moved on before the capture was complete, so the call may have begun
+    /// first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
     /// The state of the workspace's own repository.
@@ -48,7 +50,7 @@ pub struct Record {
     /// The rollback that a safety checkpoint was taken for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackRecord>,
-    /// The commit that an imported checkpoint was in the other program's repository.
+    /// For an imported checkpoint, its commit in the other program's repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Oid>,
     /// The number of files and symlinks in the tree.
@@ -80,15 +82,15 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TurnId {
-    /// The count of turns.
+    /// The number of the turn, for agents that count turns.
     Number(i64),
-    /// A name that the agent made up.
+    /// A name that the agent chose.
     Name(String),
 }
 
 /// The tool call that a checkpoint was taken for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct CallRef {
     pub agent: String,
     /// The id of the session that the user talks to, as in the ledger.
@@ -97,7 +99,7 @@ pub struct CallRef {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent: Option<String>,
     pub turn: TurnId,
-    /// The agent's name for the call, or our own if it has none.
+    /// The agent's name for the call, or a generated one if the agent gives none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -112,30 +114,32 @@ pub struct CallRef {
 
 /// The state of the workspace when a call began.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Began {
     pub tree: Oid,
-    /// The number that the next checkpoint would have had then. It orders starts and ends.
+    /// The number that the next checkpoint would have had when the call began. It puts the starts
+    /// and ends of calls in order.
     pub seq: u64,
     /// The time of the capture: RFC 3339 in UTC.
     pub time: String,
     /// The paths that the tree does not cover.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncovered: Vec<RelPath>,
-    /// True if the agent had gone on before the capture was complete.
+    /// True if the agent had moved on before the capture was complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
 }
 
 /// The rollback that a safety checkpoint was taken for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct RollbackRecord {
     #[serde(default)]
     pub action: Action,
     /// The checkpoint that the workspace returned to.
     pub to: Oid,
-    /// The state that the rollback led to. A file that is still like this was not changed since.
+    /// The state that the rollback led to. A file that still has this content has not changed
+    /// since.
     pub tree: Oid,
     /// The paths that the user asked for; empty for everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -160,7 +164,7 @@ fn yes() -> bool {
 
 /// The part of a conversation that a rollback takes back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Chat {
     pub session: String,
     /// The first message that is taken back.
@@ -201,7 +205,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Makes a record that has what every record needs.
+    /// Makes a record with the fields that every record needs.
     pub fn new(workspace: AnyPath, seq: u64, now: Time, kind: Kind, reason: &str) -> Record {
         Record {
             version: VERSION,
@@ -225,7 +229,7 @@ impl Record {
         }
     }
 
-    /// Adds what a capture says about itself.
+    /// Adds the rules and the coverage of a capture.
     pub(crate) fn with_capture(self, capture: Capture) -> Record {
         Record {
             files: Some(capture.files),
@@ -235,8 +239,8 @@ impl Record {
         }
     }
 
-    /// Returns by how much the number of the pin grew since the record was made: histories are
-    /// moved and imported.
+    /// Returns how far the number of the pin has shifted since the record was made: moving or
+    /// importing a history renumbers its pins.
     pub(crate) fn shift(&self, pin: &Pin) -> u64 {
         pin.name.seq.saturating_sub(self.seq)
     }
@@ -256,7 +260,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The length up to which a reason is kept.
+/// The maximum length of a reason; the rest is cut off.
 const MAX_REASON: usize = 500;
 
 /// Cleans a reason before it is kept: no secrets, no NUL, a bounded length.
@@ -268,7 +272,7 @@ pub fn clean_reason(reason: &str) -> String {
 
 /// A checkpoint: a pinned tree and its record.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Checkpoint {
     pub pin: Pin,
     pub record: Record,
@@ -286,7 +290,7 @@ impl Checkpoint {
 pub struct Checkpoints {
     /// The checkpoints of all kinds, newest first.
     pub all: Vec<Checkpoint>,
-    /// The reasons why others could not be read.
+    /// The reasons why some checkpoints could not be read.
     pub unreadable: Vec<String>,
 }
 

@@ -13,7 +13,7 @@ use crate::rollback::repository::Repository;
 /// A checkpoint that could not be taken.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum TakeError {
     Workspace(#[from] WorkspaceError),
     Store(#[from] StoreError),
@@ -24,7 +24,7 @@ pub enum TakeError {
 
 /// A name that a checkpoint cannot have.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages speak")]
+#[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum NameError {
     #[error("{0:?} cannot be the name of a checkpoint: {1}")]
     Invalid(String, &'static str),
@@ -34,7 +34,7 @@ pub enum NameError {
 
 /// The options of a checkpoint that the user asks for.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct CheckpointOptions {
     pub reason: Option<String>,
     pub name: Option<String>,
@@ -92,7 +92,7 @@ pub(crate) fn pin_tree(
 ) -> Result<Checkpoint, PinError> {
     let workspace = lock.workspace();
     let mut attachment = None;
-    // A state between calls is never returned to, so its repository does not matter.
+    // No rollback returns to a state between calls, so the state of its repository is not needed.
     let wants_repository = matches!(record.kind, Kind::Manual | Kind::Call | Kind::Safety);
     let is_directory = workspace.subject() == workspace.path();
     if wants_repository
@@ -102,7 +102,8 @@ pub(crate) fn pin_tree(
         record.repository = Some(repository.head());
         attachment = attach_index(lock, &repository, record.seq)?;
     }
-    let pin = lock.pin_with(tree, opened.system_time(), &record.message(), attachment)?;
+    let pin =
+        lock.pin_with_attachment(tree, opened.system_time(), &record.message(), attachment)?;
     Ok(Checkpoint { pin, record })
 }
 
@@ -122,16 +123,16 @@ fn attach_index(
         return Ok(Some(known.attachment));
     }
     let Some(copy) = repository.copy_index() else { return Ok(None) };
-    let attachment = lock.attach(&copy)?;
-    // The stamp belongs to the copy only if git did not write the index meanwhile.
+    let attachment = lock.add_attachment(&copy)?;
+    // The stamp belongs to the copy only if git did not write the index in the meantime.
     if repository.index_stamp() == Some(stamp) {
         let _ = hook_state.set_index(&IndexState { stamp, attachment, seq });
     }
     Ok(Some(attachment))
 }
 
-/// Returns true if a checkpoint still keeps the copy of an index. The number of the checkpoint
-/// alone does not tell: another one may have it by now.
+/// Returns true if a checkpoint still keeps the copy of an index. The checkpoint's number is not
+/// enough: another checkpoint may have that number by now.
 fn keeps_copy(workspace: &Workspace<'_>, known: &IndexState) -> bool {
     let name = PinName { workspace: workspace.id().clone(), seq: known.seq };
     let pin = workspace.store().pin(&name).ok().flatten();
@@ -144,7 +145,7 @@ pub(crate) fn has_pin(workspace: &Workspace<'_>, seq: u64) -> bool {
     workspace.store().pin_id(&name).is_ok_and(|id| id.is_some())
 }
 
-/// Words that mean something else where the name of a checkpoint could stand.
+/// Words that already mean something where the name of a checkpoint is expected.
 const RESERVED: [&str; 9] =
     ["undo", "redo", "diff", "list", "show", "search", "status", "now", "help"];
 
@@ -164,7 +165,7 @@ fn check_name(name: &str) -> Result<(), NameError> {
         return invalid("the word is a command");
     }
     if name.split('.').all(is_number) {
-        return invalid("it looks like a number of the list");
+        return invalid("it looks like a row number");
     }
     if (6..=40).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return invalid("it looks like an id");

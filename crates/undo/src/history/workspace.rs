@@ -26,7 +26,7 @@ impl<'s> WorkspaceRef<'s> {
         WorkspaceRef { store, id, path: workspace.subject() }
     }
 
-    /// The store that has its checkpoints.
+    /// The store that holds its checkpoints.
     pub fn store(&self) -> &'s Store {
         self.store
     }
@@ -41,14 +41,14 @@ impl<'s> WorkspaceRef<'s> {
     }
 }
 
-/// The directories that were made anew for a workspace that was gone. Those that stay empty are
-/// removed when this is dropped.
+/// The directories that were recreated for a workspace that was gone. Any that are still empty are
+/// removed on drop.
 pub struct RevivedDirectories(Vec<PathBuf>);
 
 impl Drop for RevivedDirectories {
     fn drop(&mut self) {
         for directory in &self.0 {
-            // A directory that is not empty stays.
+            // This fails for a directory that is not empty, as it should.
             let _ = fs::remove_dir(directory);
         }
     }
@@ -75,8 +75,8 @@ pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRe
 }
 
 /// Opens the workspace that the user means, to restore files in it: the one at this very path if
-/// it has a history, otherwise the one that the path belongs to. A directory that is gone is made
-/// anew; keep the second value for as long as the workspace is used.
+/// it has a history, otherwise the one that the path belongs to. A directory that is gone is
+/// recreated; keep the second value for as long as the workspace is used.
 pub fn revive_workspace<'o>(
     opened: &'o Opened,
     path: &Path,
@@ -91,9 +91,9 @@ pub fn revive_workspace<'o>(
     let missing = directory.ancestors().take_while(|directory| !directory.exists());
     let revived = RevivedDirectories(missing.map(Path::to_owned).collect());
     let failed = |source| WorkspaceError::Open { path: directory.to_owned(), source };
-    // Nothing is restored through a link, or over something that is no directory.
+    // Never restore through a link, or over something that is not a directory.
     if fs::symlink_metadata(directory).is_ok_and(|found| !found.is_dir()) {
-        let message = "something else is in its place: move that away and try again";
+        let message = "something else is in its place: move it away and try again";
         return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, message)).into());
     }
     fs::create_dir_all(directory).map_err(failed)?;
@@ -104,10 +104,10 @@ pub fn revive_workspace<'o>(
     Ok((workspace, revived))
 }
 
-/// Finds the path that the store knows a workspace by, if it has a history there. The path need
-/// not exist any more.
+/// Finds the path that the store knows a workspace by, if it has a history there. The path may no
+/// longer exist.
 pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
-    // Links on the way may still lead there.
+    // The path may still lead there through links.
     let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());
     let beside = parent.zip(typed.file_name()).map(|(parent, name)| parent.join(name));
     let given: PathBuf = typed.components().collect();

@@ -80,7 +80,7 @@ impl<'a> CallContext<'a> {
         &self.workplace.root
     }
 
-    /// The file that lists the paths which were captured before the call. By the end of the call,
+    /// The file that lists the paths that were captured before the call. By the end of the call,
     /// the agent may work somewhere else.
     pub(super) fn paths_file(&self, opened: &Opened) -> PathBuf {
         let name = file_name(&[&self.reporter, &self.key.text]);

@@ -30,7 +30,7 @@ pub(super) fn capture_before(
     };
     let (seq, tree) = (lock.next_seq()?, capture.tree);
     let uncovered = capture.uncovered.iter().map(|uncovered| uncovered.path.clone()).collect();
-    // The state before the call is kept even if it is no checkpoint.
+    // The state before the call is kept even if it is not a checkpoint.
     let is_kept = last.as_ref().is_some_and(|last| last.tree == tree);
     let needs_pin = is_checkpoint || !is_kept;
     let mut checkpoint = None;
@@ -38,7 +38,7 @@ pub(super) fn capture_before(
         let kind = if is_checkpoint { Kind::Call } else { Kind::State };
         let reason = call.call.describe_reason(call.tool());
         let record = Record {
-            // The effects of the call have the same time.
+            // The effects of the call get the same time.
             time: call.time.rfc3339(),
             call: Some(call.to_ref(&path.named)),
             first: last.is_none(),
@@ -71,14 +71,14 @@ pub(super) fn capture_before(
     Ok((tree, checkpoint))
 }
 
-/// Captures a path after a call. Returns `None` if nothing is known of the start of the call.
+/// Captures a path after a call. Returns `None` if the start of the call is unknown.
 pub(super) fn capture_after(
     opened: &Opened,
     path: &ProtectedPath,
     call: &CallContext<'_>,
 ) -> Result<Option<(OpenCall, Oid)>, TakeError> {
     if !path.path().exists() && matches!(path.kind, PathKind::Directory(_)) {
-        // The directory is gone. The checkpoint before the call has what was in it.
+        // The directory is gone. The checkpoint before the call has its content.
         return Ok(None);
     }
     let workspace = path.open(opened)?;
@@ -115,7 +115,7 @@ pub(super) fn capture_after(
     Ok(Some((open_call, tree)))
 }
 
-/// Remembers that hook state could not be written. It costs accuracy, not a checkpoint.
+/// Remembers that hook state could not be written. That costs accuracy, but no checkpoint.
 fn note_lost_state(opened: &Opened, workspace: &Workspace<'_>, written: std::io::Result<()>) {
     if let Err(error) = written {
         let message = format!("cannot remember the call: {error}");

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::state::Turn;
 
-/// Tells whether an agent still waits for its report to be handled. A capture that completes after
-/// the deadline is late: the call may have begun before it.
+/// Tracks whether an agent is still waiting for its report to be handled. A capture that completes
+/// after the deadline is late: the call may have begun before it.
 #[derive(Debug, Default)]
 pub struct Deadline {
     passed: AtomicBool,
@@ -13,29 +13,29 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Makes a deadline that passes when [`Deadline::pass`] is called, if it is.
+    /// Makes a deadline that passes when [`Deadline::pass`] is called, if ever.
     pub fn open() -> Deadline {
         Deadline::default()
     }
 
     /// Makes a deadline that passed before the report is handled. `turn` is what
-    /// [`current_turn`](super::current_turn) returned when the agent went on.
+    /// [`current_turn`](super::current_turn) returned when the agent moved on.
     pub fn passed_in(turn: Turn) -> Deadline {
         Deadline { passed: AtomicBool::new(true), late_turn: Some(turn) }
     }
 
-    /// Lets the deadline pass: the agent goes on.
+    /// Lets the deadline pass: the agent stops waiting.
     pub fn pass(&self) {
         self.passed.store(true, Ordering::SeqCst);
     }
 
-    /// Returns true once the agent has gone on. A capture that completes before this returns true
+    /// Returns true once the agent has moved on. A capture that completes before this returns true
     /// is not late: the agent was still waiting.
     pub fn has_passed(&self) -> bool {
         self.passed.load(Ordering::SeqCst)
     }
 
-    /// The turn that the call was part of, if the agent had gone on before.
+    /// The turn that the call was part of, if the agent had moved on before the report was handled.
     pub(super) fn late_turn(&self) -> Option<&Turn> {
         self.late_turn.as_ref()
     }

@@ -1,5 +1,5 @@
-//! The work that is left for when no agent waits: warming a workspace up, and tending it at the
-//! end of a turn.
+//! Work to do while no agent is waiting: warming up a workspace, and maintaining it at the end of a
+//! turn.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record
 
 /// Work that can wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum FollowUp {
     /// Capture a workspace, so that the first checkpoint is fast.
     Warm(PathBuf),
-    /// Look after a workspace at the end of a turn.
+    /// Maintain a workspace at the end of a turn.
     Tend { workspace: PathBuf, session: String, time: Time },
 }
 
@@ -37,8 +37,8 @@ pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError
     Ok(())
 }
 
-/// Looks after a workspace at the end of a turn: keeps the state that the turn led to, and counts
-/// what it changed.
+/// Maintains a workspace at the end of a turn: keeps the resulting state and counts the turn's
+/// changes.
 pub fn tend_workspace(
     opened: &Opened,
     directory: &Path,
@@ -46,7 +46,7 @@ pub fn tend_workspace(
     ended: Time,
 ) -> Result<(), TakeError> {
     let workspace = match opened.store()?.workspace(directory, &opened.forbidden) {
-        // Nothing was protected there, so there is nothing to tend.
+        // Nothing was protected there, so there is nothing to do.
         Err(WorkspaceError::Refused { .. }) => return Ok(()),
         workspace => workspace?,
     };
@@ -57,7 +57,7 @@ pub fn tend_workspace(
 }
 
 /// Forgets the calls of a session that have not ended by now, and keeps the state of the workspace
-/// if it is a new one.
+/// if it changed.
 fn conclude_turn(
     opened: &Opened,
     workspace: &Workspace<'_>,

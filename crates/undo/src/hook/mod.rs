@@ -37,7 +37,7 @@ pub use self::report::{
 pub use self::session::current_turn;
 pub use self::state::Turn;
 
-/// The longest time that a hook waits for other processes to let it write into the ledger.
+/// The longest time that a hook waits for other processes before it can write to the ledger.
 const LEDGER_WAIT: Duration = Duration::from_millis(500);
 
 /// The result of handling a report.
@@ -49,7 +49,7 @@ pub struct Handled {
     pub failures: Vec<String>,
     /// True if something is not protected because of a failure.
     pub missed: bool,
-    /// Work that is left for when the agent does not wait any more.
+    /// Work to do once the agent is no longer waiting.
     pub follow_up: Option<FollowUp>,
 }
 
@@ -60,7 +60,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
     let state = &mut session.state;
     let entries = match &report.event {
         ReportedEvent::SessionStart => {
-            // A subagent works where its parent does, so that workspace is warm.
+            // A subagent works where its parent does, so its workspace is already warm.
             if state.parent.is_none() {
                 handled.follow_up = Some(FollowUp::Warm(state.workspace.0.clone()));
             }
@@ -77,7 +77,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             // began in: its session may be in the next one by now.
             if deadline.late_turn().is_none() {
                 session::start_turn_of_call(report, state);
-                // Before the capture: it may take longer than the agent waits.
+                // This comes before the capture, which may take longer than the agent waits.
                 session.store(opened, &mut handled);
             }
             let state = &session.state;
@@ -95,7 +95,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             vec![LedgerEvent::TurnEnd { session: report.session_id() }]
         }
         ReportedEvent::SessionEnd => {
-            // The session may go on some day, with another turn.
+            // The session may be resumed some day, with another turn.
             state.over = true;
             handled.follow_up = Some(FollowUp::tend(opened, state));
             session.store(opened, &mut handled);
@@ -143,7 +143,7 @@ fn protect_before(
                 }
             }
         }
-        // Without this file, the paths are found anew after the call.
+        // Without this file, the paths are determined again after the call.
         let _ = state::write(&call.paths_file(opened), &protected);
     }
     entry.uncertain = call.deadline.has_passed();
@@ -194,7 +194,7 @@ fn protect_after(
     entries
 }
 
-/// Lists what a call does that no rollback reverses.
+/// Lists the effects of a call that no rollback reverses.
 fn list_effects(call: &CallContext<'_>) -> impl Iterator<Item = LedgerEvent> {
     let effects = call.analysis.as_ref().map(|analysis| analysis.effects.as_slice());
     effects.unwrap_or_default().iter().map(move |effect| LedgerEvent::Effect {

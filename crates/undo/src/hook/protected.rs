@@ -1,4 +1,4 @@
-//! The paths that a call may change: the workspace it works in, and what it names elsewhere.
+//! The paths that a call may change: the workspace it works in, and the paths it names elsewhere.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use takeback_base::paths::{canonicalize, canonicalize_parent};
-use takeback_tree::{AnyPath, CaptureError, RelPath, Rules, Workspace, WorkspaceError};
+use takeback_tree::{AnyPath, CaptureError, CaptureRules, RelPath, Workspace, WorkspaceError};
 
 use super::call::{CallContext, analyze_call};
 use crate::Opened;
@@ -31,7 +31,7 @@ pub(super) enum PathKind {
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct ProtectedPath {
     pub(super) kind: PathKind,
-    pub(super) rules: Rules,
+    pub(super) rules: CaptureRules,
     pub(super) named: Vec<RelPath>,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn find_protected_paths(
     elsewhere.truncate(MAX_OUTSIDE_PATHS);
     let mut protected: Vec<ProtectedPath> =
         elsewhere.iter().filter_map(|path| protect_elsewhere(opened, path)).collect();
-    // If there is nothing else to protect, it is a failure that the root cannot be a workspace.
+    // A root that cannot be a workspace is a failure only if there is nothing else to protect.
     if call.workplace.is_workspace || protected.is_empty() {
         protected.insert(0, main);
     }
@@ -96,7 +96,7 @@ pub(super) fn find_substitutes(
     let named = failed.named.iter().map(|named| failed.path().join(named.as_path()));
     let single = named.chain(outside).take(MAX_OUTSIDE_PATHS).filter_map(|path| {
         match protect_elsewhere(opened, &path) {
-            // A file in the same workspace that is too large is protected by itself.
+            // In a workspace that is too large, a file is protected on its own.
             Some(same) if same.kind == failed.kind => {
                 let file = PathKind::File(AnyPath(path.clone()));
                 path.is_file().then(|| ProtectedPath::new(opened, file))
@@ -108,8 +108,8 @@ pub(super) fn find_substitutes(
     remove_duplicates(all.collect())
 }
 
-/// Finds what protects a path that is not in the session's workspace: a workspace of its own, or
-/// only itself.
+/// Decides how to protect a path that is not in the session's workspace: with the workspace around
+/// it, or on its own.
 fn protect_elsewhere(opened: &Opened, path: &Path) -> Option<ProtectedPath> {
     let is_directory = path.is_dir();
     let directory = if is_directory { Some(path) } else { path.parent() };

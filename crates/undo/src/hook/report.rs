@@ -9,12 +9,12 @@ use crate::history::record::TurnId;
 
 /// An event in a session of an agent.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Report {
     pub agent: String,
     /// The agent's name for the session.
     pub session: String,
-    /// The session that gave this one its work, if it is a subagent's.
+    /// The parent session, if this is a subagent's.
     pub parent: Option<String>,
     /// The agent's name for the turn, if it names turns.
     pub turn: Option<TurnId>,
@@ -27,11 +27,11 @@ pub struct Report {
 
 /// The kinds of events that agents report.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ReportedEvent {
-    /// The session began, or goes on after a pause.
+    /// The session began, or was resumed.
     SessionStart,
-    /// The user sent a prompt; not every agent tells its text.
+    /// The user sent a prompt; not every agent reports its text.
     TurnStart { prompt: Option<String> },
     /// The agent is about to use a tool.
     BeforeTool(ToolCall),
@@ -58,7 +58,7 @@ pub struct ToolCall {
 
 /// The effect that a tool call may have on files.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ToolWork {
     /// The call only reads.
     Reads,
@@ -77,7 +77,7 @@ pub enum ToolWork {
 }
 
 impl Default for ToolWork {
-    /// Assumes the worst: a call of which nothing is known may change anything.
+    /// Assumes the worst: an unknown call may change anything.
     fn default() -> ToolWork {
         ToolWork::Changes { script: None, paths: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! The session that reports: where it works, which turn it is in, whose work it does.
+//! The session that reports: where it works, which turn it is in, and which session it works for.
 
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -24,13 +24,13 @@ pub(super) struct Workplace {
     pub(super) is_workspace: bool,
 }
 
-/// The state of the session that reports, and as it is stored.
+/// The state of the session that reports: the current one, and the stored one.
 pub(super) struct ReportingSession {
     pub(super) state: SessionState,
     stored: Option<SessionState>,
 }
 
-/// Finds out where a report comes from, and what is known of its session.
+/// Finds the place of a report and the state of its session.
 pub(super) fn resolve(
     opened: &Opened,
     report: &Report,
@@ -85,8 +85,8 @@ fn find_first_root(
     })
 }
 
-/// Returns the number of the last turn that the ledger has of a session: it may go on after a
-/// long time.
+/// Returns the number of the last turn of a session in the ledger. A session may be resumed after
+/// its state file is gone.
 fn last_turn(opened: &Opened, session: &str) -> i64 {
     let ledger = opened.ledger().ok().flatten();
     let turns = ledger.and_then(|ledger| ledger.turns(session).ok());
@@ -98,8 +98,8 @@ pub fn current_turn(opened: &Opened, report: &Report) -> Option<Turn> {
     Some(find_owner(opened, &opened.session_state(&report.session_id())?).1)
 }
 
-/// Finds the session and turn that a session's work belongs to: a subagent's belongs to its
-/// parent's.
+/// Finds the session and turn that a session's work belongs to: a subagent's work belongs to its
+/// parent.
 pub(super) fn find_owner(opened: &Opened, session: &SessionState) -> (String, Turn) {
     const MAX_DEPTH: usize = 8;
     let parent = |state: &SessionState| opened.session_state(state.parent.as_ref()?);
@@ -108,7 +108,7 @@ pub(super) fn find_owner(opened: &Opened, session: &SessionState) -> (String, Tu
     (oldest.session.clone(), oldest.current_turn())
 }
 
-/// Begins the turn that a report announces, and enters its prompt.
+/// Begins the turn that a report announces, and records its prompt.
 pub(super) fn start_turn(
     opened: &Opened,
     report: &Report,
@@ -130,7 +130,7 @@ pub(super) fn start_turn(
     vec![LedgerEvent::Messages { session: session.session.clone(), messages: vec![message] }]
 }
 
-/// Begins a turn if a call belongs to none that is known.
+/// Begins a turn if the call belongs to no known turn.
 pub(super) fn start_turn_of_call(report: &Report, session: &mut SessionState) {
     let is_another = report.turn.is_some() && report.turn != session.turn;
     if session.over || is_another || session.turns == 0 {

@@ -1,8 +1,8 @@
 //! The memory of hooks from one process to the next: the turn that a session is in, its last step
 //! in a workspace, and the calls that have begun and not ended.
 //!
-//! The state is in small files that are replaced as a whole. None of them is worth a sync: after a
-//! power cut, no agent is left that could go on. No rollback needs them.
+//! The state is in small files that are replaced as a whole. They are not synced to disk: no agent
+//! survives a power cut, and no rollback needs them.
 
 use std::fs;
 use std::io;
@@ -42,7 +42,7 @@ pub(crate) fn write(path: &Path, state: &impl Serialize) -> io::Result<()> {
 
 /// Removes a state file.
 pub(crate) fn remove(path: &Path) {
-    // A file that stays is out of date, and its time says so.
+    // If this fails, the file is removed later because of its age.
     let _ = fs::remove_file(path);
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn remove_older(directory: &Path, oldest: Time) {
 pub(crate) struct SessionState {
     pub(crate) session: String,
     pub(crate) workspace: AnyPath,
-    /// The session that gave this one its work, if it is a subagent's.
+    /// The parent session, if this is a subagent's.
     #[serde(default)]
     pub(crate) parent: Option<String>,
     /// The number of turns so far.
@@ -73,7 +73,7 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
-    /// Describes a session of which nothing was known.
+    /// Makes the state of a session that was unknown.
     pub(crate) fn new(
         session: String,
         workspace: AnyPath,
@@ -90,7 +90,7 @@ impl SessionState {
 
     /// Begins the next turn.
     pub(crate) fn begin_turn(&mut self, turn: Option<TurnId>) {
-        // A number that the agent gives wins over our own count if it is higher.
+        // If the agent gives a higher number than our own count, use it.
         let given = match turn {
             Some(TurnId::Number(number)) => number,
             _ => 0,
@@ -103,7 +103,7 @@ impl SessionState {
 /// A turn of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The name that records have: the agent's, which it may use again.
+    /// The name in records. It is the agent's, which may not be unique.
     pub id: TurnId,
     /// The number of the turn in its session.
     pub number: i64,
@@ -131,7 +131,7 @@ pub(crate) struct OpenCall {
     /// The paths that the tree does not cover.
     #[serde(default)]
     pub(crate) uncovered: Vec<RelPath>,
-    /// The number that the next checkpoint would have had then.
+    /// The number that the next checkpoint would have had when the call began.
     pub(crate) seq: u64,
     pub(crate) time: Time,
     pub(crate) late: bool,
@@ -148,7 +148,7 @@ pub(crate) struct CallKey {
 }
 
 impl CallKey {
-    /// The file names that the call may have: calls without a name may look alike.
+    /// The file names that the call may have: calls without a name may be identical.
     fn file_names(&self) -> impl Iterator<Item = String> + '_ {
         const MAX_ALIKE: usize = 16;
         let count = if self.is_name { 1 } else { MAX_ALIKE };
@@ -194,7 +194,7 @@ impl WorkspaceState {
         self.directory.join("open").join(file_name(&[session, key]))
     }
 
-    /// Adds a call that has begun. A call without a name does not replace another that looks alike.
+    /// Adds a call that has begun. A call without a name does not replace an identical one.
     pub(crate) fn add_open_call(
         &self,
         session: &str,
@@ -206,7 +206,7 @@ impl WorkspaceState {
         write(&free.unwrap_or_else(|| self.call_path(session, &key.text)), call)
     }
 
-    /// Finds a call that has begun, the oldest if several look alike, and its state file.
+    /// Finds a call that has begun, the oldest of several identical ones, and its state file.
     pub(crate) fn find_open_call(
         &self,
         session: &str,
@@ -223,7 +223,7 @@ impl WorkspaceState {
         entries.flatten().filter_map(|entry| read(&entry.path())).collect()
     }
 
-    /// Forgets the calls that will not end any more.
+    /// Forgets the calls whose end will never be reported.
     pub(crate) fn drop_open_calls(&self, is_over: impl Fn(&OpenCall) -> bool) {
         let Ok(entries) = fs::read_dir(self.directory.join("open")) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {

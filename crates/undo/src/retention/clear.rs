@@ -11,7 +11,7 @@ use crate::history::History;
 
 /// The checkpoints that were deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct ClearedCheckpoints {
     pub checkpoints: usize,
     pub workspaces: usize,
@@ -27,7 +27,7 @@ pub fn clear_checkpoints(opened: &Opened) -> Result<ClearedCheckpoints, PruneErr
         return Ok(cleared);
     }
     let store = opened.store()?;
-    let before = store.bytes()?;
+    let before = store.measure_size()?;
     for id in store.workspaces()? {
         let info = store.workspace_info(&id).ok().flatten();
         let path = info.map_or_else(|| AnyPath(id.to_string().into()), |info| info.path);
@@ -47,6 +47,6 @@ pub fn clear_checkpoints(opened: &Opened) -> Result<ClearedCheckpoints, PruneErr
     }
     store.gc()?;
     opened.failure_log().forget_before(Time(i64::MAX))?;
-    cleared.bytes = before.saturating_sub(store.bytes()?);
+    cleared.bytes = before.saturating_sub(store.measure_size()?);
     Ok(cleared)
 }

@@ -19,7 +19,7 @@ const FILE_LENGTH: usize = 16 << 10;
 
 /// A failure, and how often it happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Failure {
     pub workspace: AnyPath,
     /// True if a checkpoint is missing because of the failure.
@@ -32,7 +32,7 @@ pub struct Failure {
     pub count: u64,
 }
 
-/// The file that failures are logged in.
+/// The file that holds the log.
 pub(crate) struct FailureLog {
     path: PathBuf,
 }
@@ -85,7 +85,7 @@ impl FailureLog {
         write_padded(&file, failures)
     }
 
-    /// Removes one occurrence of a failure, because it was put right.
+    /// Removes one occurrence of a failure, because the checkpoint was taken after all.
     pub(crate) fn withdraw(&self, workspace: &Path, message: &str) -> io::Result<()> {
         let file = self.open()?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
@@ -126,7 +126,7 @@ fn read_log(mut file: &fs::File) -> io::Result<Vec<Failure>> {
     Ok(serde_json::from_str(text.trim_end()).unwrap_or_default())
 }
 
-/// Writes the log in its full length. The oldest failures go if there are too many.
+/// Writes the log in its full length. The oldest failures are dropped if there are too many.
 fn write_padded(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
     loop {
         let mut text = serde_json::to_vec(&failures).expect("plain data becomes JSON");

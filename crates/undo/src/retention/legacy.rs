@@ -1,4 +1,4 @@
-//! Repositories of an older layout: set aside as archives by the first start, pruned by age.
+//! Repositories of an older layout: set aside as archives on first start, and pruned by age.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Looking after the store: limits of number, age and size, its status, and the log of failures.
+//! Maintenance of the store: limits on number, age and size, its status, and the log of failures.
 
 mod clear;
 pub(crate) mod failures;
@@ -19,10 +19,10 @@ pub use self::legacy::{clear_legacy_archives, legacy_directories};
 pub use self::prune::{PruneOptions, PruneReport, PrunedWorkspace, is_prune_due, prune};
 pub use self::status::{LegacyArchive, Status, StatusError, WorkspaceStatus, read_status};
 
-/// A prune that failed. The checkpoints that were deleted before stay deleted.
+/// A prune that failed. Checkpoints that it had already deleted stay deleted.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum PruneError {
     Store(#[from] StoreError),
     Gc(#[from] GcError),

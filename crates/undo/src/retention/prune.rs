@@ -16,7 +16,7 @@ use crate::history::History;
 use crate::history::record::{Checkpoint, Kind};
 use crate::hook::state::{self, WorkspaceState};
 
-/// The limits to prune by. A limit that is not given is the configured one.
+/// The limits to prune by. A limit that is not given defaults to the configured one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PruneOptions {
     /// The age after which an unused workspace loses its history.
@@ -31,7 +31,7 @@ pub struct PruneOptions {
 
 /// The checkpoints that pruning deleted, or would delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct PruneReport {
     pub dry_run: bool,
     pub workspaces: Vec<PrunedWorkspace>,
@@ -40,7 +40,8 @@ pub struct PruneReport {
     pub bytes_before: u64,
     /// The size of the store afterwards; in a dry run, the size before.
     pub bytes_after: u64,
-    /// True if the store is still over its size cap, because what is left is never evicted.
+    /// True if the store is still over its size cap, because the remaining checkpoints are never
+    /// evicted.
     pub over_limit: bool,
     /// The workspaces that were busy. They are pruned next time.
     pub busy: Vec<AnyPath>,
@@ -51,7 +52,7 @@ pub struct PruneReport {
 
 /// The checkpoints that one workspace lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct PrunedWorkspace {
     pub path: AnyPath,
     /// The number of rows.
@@ -68,11 +69,11 @@ pub(super) struct PrunableWorkspace {
     path: PathBuf,
     last_seen: Time,
     pub(super) history: History,
-    /// The pins that calls which are still running began with.
+    /// The pins of the states in which calls that are still running began.
     pub(super) needed: HashSet<PinName>,
 }
 
-/// The age from which on a call cannot be running any more.
+/// The age at which a call can no longer be running.
 const MAX_CALL_DURATION: Duration = Duration::from_secs(86_400);
 
 /// Enforces all limits now.
@@ -88,7 +89,7 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
         return Ok(report);
     }
     let store = opened.store()?;
-    report.bytes_before = store.bytes()?;
+    report.bytes_before = store.measure_size()?;
     let mut workspaces = read_workspaces(store, opened.now())?;
     for workspace in &mut workspaces {
         prune_workspace(opened, workspace, oldest, options, &mut report)?;
@@ -112,12 +113,12 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
             state::write(&opened.last_prune(), &opened.now())?;
         }
     }
-    report.bytes_after = store.bytes()?;
+    report.bytes_after = store.measure_size()?;
     report.over_limit = !options.dry_run && report.bytes_after > limit;
     Ok(report)
 }
 
-/// Returns true if it is time to prune without being asked.
+/// Returns true if an automatic prune is due.
 pub fn is_prune_due(opened: &Opened) -> bool {
     let settings = &opened.settings;
     if !settings.auto_prune || !settings.enabled || !opened.has_store() {
@@ -125,7 +126,7 @@ pub fn is_prune_due(opened: &Opened) -> bool {
     }
     let interval = Duration::from_secs(settings.min_interval_hours.saturating_mul(3600));
     match state::read::<Time>(&opened.last_prune()) {
-        // A time in the future is a clock that was set back, not a reason to wait.
+        // If the time is in the future, the clock was set back: that is no reason to wait.
         Some(last) => last <= opened.now().minus(interval) || last > opened.now(),
         None => true,
     }
@@ -196,8 +197,8 @@ pub(super) fn evict(
     Ok(())
 }
 
-/// Forgets sessions that have not reported for long, calls that cannot be running any more, and
-/// old failures.
+/// Forgets sessions that have not reported for a long time, calls that can no longer be running,
+/// and old failures.
 fn forget_old_state(
     opened: &Opened,
     store: &Store,
@@ -233,7 +234,7 @@ pub(super) fn read_workspaces(
     let mut found = Vec::new();
     for id in store.workspaces()? {
         let history = History::read(store, &id)?;
-        // If the file about the workspace is lost, the newest checkpoint tells.
+        // If the workspace's own file is lost, use the time of the newest checkpoint.
         let info = store.workspace_info(&id).ok().flatten();
         let newest = history.all.last().map(|newest| newest.record.moment());
         let path = info.as_ref().map(|info| info.path.0.clone());
@@ -251,7 +252,8 @@ pub(super) fn read_workspaces(
 }
 
 impl PrunableWorkspace {
-    /// Lists the oldest checkpoints that exceed `limit` rows, and as many further steps.
+    /// Lists the checkpoints beyond the newest `limit` rows, and the steps beyond the newest
+    /// `limit` steps.
     fn exceeding(&self, limit: usize) -> Vec<&Checkpoint> {
         let rows: Vec<_> = self.history.rows().collect();
         let unpinned = rows.iter().filter(|row| !row.first().record.pinned);
@@ -262,7 +264,7 @@ impl PrunableWorkspace {
         for (index, row) in kept.iter().enumerate() {
             keep.insert(&row.first().pin.name);
             steps += row.steps().count() - 1;
-            // The newest turn keeps its steps however many there are.
+            // The newest turn keeps all its steps, even beyond the limit.
             if index == 0 || steps <= limit {
                 keep.extend(row.steps().map(|step| &step.pin.name));
                 turns.extend(row.turn());
@@ -275,7 +277,7 @@ impl PrunableWorkspace {
             let Checkpoint { pin, record } = *checkpoint;
             match (record.kind, record.turn()) {
                 (Kind::Manual | Kind::Call, _) => !keep.contains(&pin.name),
-                // States between calls are of use only as long as their turn's steps are.
+                // States between calls are useful only as long as the steps of their turn exist.
                 (_, Some(turn)) => !turns.contains(&turn),
                 (_, None) => pin.name.seq < oldest,
             }

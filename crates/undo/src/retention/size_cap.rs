@@ -1,4 +1,4 @@
-//! The size cap: evicts the oldest checkpoints, wherever they are, until the store fits.
+//! The size cap: evicts the oldest checkpoints of all workspaces until the store fits.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ pub(super) fn enforce_size_cap(
     report: &mut PruneReport,
 ) -> Result<(), PruneError> {
     loop {
-        let size = store.bytes()?;
+        let size = store.measure_size()?;
         if size <= limit {
             return Ok(());
         }
@@ -55,7 +55,7 @@ pub(super) fn enforce_size_cap(
     }
 }
 
-/// Lists everything that may be evicted, in the order in which it goes.
+/// Lists everything that may be evicted, in order of eviction.
 fn list_candidates(workspaces: &[PrunableWorkspace], gone: &HashSet<PinName>) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (index, workspace) in workspaces.iter().enumerate() {
@@ -71,7 +71,8 @@ fn list_candidates(workspaces: &[PrunableWorkspace], gone: &HashSet<PinName>) ->
                 time: record.moment(),
                 name: pin.name.clone(),
                 workspace: index,
-                // A rollback can be undone for as long as rows of its age exist.
+                // A safety checkpoint is kept for as long as rows of its age exist, so that its
+                // rollback can be undone.
                 is_row: rows.contains(&&pin.name) || record.kind == Kind::Safety || is_of_newest,
                 is_newest_row: rows.first() == Some(&&pin.name),
             });
@@ -81,14 +82,15 @@ fn list_candidates(workspaces: &[PrunableWorkspace], gone: &HashSet<PinName>) ->
         let key = |c: &Candidate| (c.is_newest_row, c.is_row, c.time, c.name.seq);
         key(a).cmp(&key(b))
     });
-    // The very newest row stays even if it alone is too large.
+    // The newest row of all stays even if it alone exceeds the limit.
     if all.last().is_some_and(|last| last.is_newest_row) {
         all.pop();
     }
     all
 }
 
-/// Returns how many of the candidates have to go to free `bytes`: at least one if there is any.
+/// Returns how many of the candidates must be evicted to free `bytes`: at least one, if there are
+/// any.
 fn count_needed(
     store: &Store,
     candidates: &[Candidate],
@@ -102,7 +104,7 @@ fn count_needed(
     let staying = all.map(|known| &known.pin.name).filter(|name| !going.contains(name));
     let last_first = candidates.iter().rev().map(|candidate| &candidate.name);
     let order: Vec<PinName> = staying.chain(last_first).chain(gone).cloned().collect();
-    let mut weights = store.weigh(&order)?;
+    let mut weights = store.weigh_pins(&order)?;
     let mut freed: u64 = weights.split_off(weights.len() - gone.len()).iter().sum();
     for (count, weight) in weights.iter().rev().take(candidates.len()).enumerate() {
         if freed >= bytes {

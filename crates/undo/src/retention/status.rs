@@ -14,7 +14,7 @@ use crate::history::History;
 
 /// The status of the store.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct Status {
     pub home: AnyPath,
     /// The size of everything that belongs to checkpoints.
@@ -28,7 +28,7 @@ pub struct Status {
 
 /// An archive of an older layout.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct LegacyArchive {
     pub name: String,
     pub bytes: u64,
@@ -36,7 +36,7 @@ pub struct LegacyArchive {
 
 /// The status of a workspace that has checkpoints.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct WorkspaceStatus {
     pub path: AnyPath,
     /// The number of rows in its list.
@@ -49,13 +49,13 @@ pub struct WorkspaceStatus {
 /// A status that could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum StatusError {
     Store(#[from] StoreError),
     Io(#[from] io::Error),
 }
 
-/// Reads the status of the store. Makes no store if there is none.
+/// Reads the status of the store. Does not create a store.
 pub fn read_status(opened: &Opened) -> Result<Status, StatusError> {
     let directory = opened.checkpoints_directory();
     let archives = list_archives(opened)?.into_iter();

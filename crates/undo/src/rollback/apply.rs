@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
 use takeback_tree::{
-    Filter, Kept, KeptReason, Lock, Oid, Pin, Plan, RestoreError, StoreError, Uncovered, Workspace,
+    Filter, KeptPath, KeptReason, Lock, Oid, Pin, Plan, RestoreError, StoreError, Uncovered,
+    Workspace,
 };
 
 use super::RollbackError;
 use super::conversation::move_conversation;
 use super::notices::{self, RollbackSummary};
 use super::plan::plan_files;
-use super::planned::{Planned, RollbackView};
+use super::planned::{Planned, PlannedWork, RollbackView};
 use super::repository::Repository;
 use super::reversal::{Direction, find_reversible};
 use crate::Opened;
@@ -20,20 +21,20 @@ use crate::history::record::{Action, Checkpoint, Kind, Record, RollbackRecord};
 use crate::history::workspace::revive_workspace;
 use crate::history::{History, new_record, pin_tree};
 
-/// Applies a plan if the workspace is still in the state that was planned on. Returns
-/// [`RollbackError::Changed`] otherwise, and changes nothing.
+/// Applies a plan if the workspace is still in the state that the plan was made for. Otherwise
+/// changes nothing and returns [`RollbackError::Changed`].
 pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, RollbackError> {
-    let (workspace, _revived) = revive_workspace(opened, &planned.workspace.0)?;
-    let repository = Repository::find(workspace.path()).filter(|_| planned.goal.index.is_some());
+    let Planned { work, mut view } = planned;
+    let (workspace, _revived) = revive_workspace(opened, &work.workspace.0)?;
+    let repository = Repository::find(workspace.path()).filter(|_| work.goal.index.is_some());
     if let Some(repository) = &repository {
         repository.check_index()?;
     }
     let mut lock = opened.lock(&workspace)?;
-    check_reversal(&workspace, &planned)?;
-    let mut view = planned.view.clone();
-    let safety = match &planned.files {
-        Some(files) => restore_files(opened, &mut lock, &planned, files, &mut view)?,
-        None => pin_present(opened, &mut lock, &planned)?,
+    check_reversal(&workspace, &work)?;
+    let safety = match &work.files {
+        Some(files) => restore_files(opened, &mut lock, &work, files, &mut view)?,
+        None => pin_present(opened, &mut lock, &work)?,
     };
     view.safety_checkpoint = Some(safety.pin.id);
     if let Err(error) = lock.finish(opened.system_time()) {
@@ -41,27 +42,27 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
     if let Some(repository) = &repository
-        && let Some(copy) = &planned.goal.index
+        && let Some(copy) = &work.goal.index
     {
         let copy = workspace.store().attachment(copy).map_err(StoreError::from)?;
         repository.restore_index(&copy).map_err(RollbackError::IndexNotRestored)?;
     }
     let now = safety.record.moment();
-    move_conversation(opened, &planned, now, &mut view)?;
-    leave_notices(opened, &workspace, &planned, now, &mut view);
+    move_conversation(opened, &work, now, &mut view)?;
+    leave_notices(opened, &workspace, &work, now, &mut view);
     Ok(view)
 }
 
 /// Refuses to reverse a rollback twice: another process may have done it since this was planned.
-fn check_reversal(workspace: &Workspace<'_>, planned: &Planned) -> Result<(), RollbackError> {
-    let direction = match planned.goal.action {
+fn check_reversal(workspace: &Workspace<'_>, work: &PlannedWork) -> Result<(), RollbackError> {
+    let direction = match work.goal.action {
         Action::Undo => Direction::Undo,
         Action::Redo => Direction::Redo,
         Action::Rollback | Action::UndoTurn => return Ok(()),
     };
     let history = History::read(workspace.store(), workspace.id())?;
     let (safety, _) = find_reversible(&history, direction).map_err(|_| RollbackError::Changed)?;
-    let is_same = planned.goal.reverses.is_some_and(|(known, _)| known == safety.pin.id);
+    let is_same = work.goal.reverses.is_some_and(|(known, _)| known == safety.pin.id);
     if is_same { Ok(()) } else { Err(RollbackError::Changed) }
 }
 
@@ -69,31 +70,31 @@ fn check_reversal(workspace: &Workspace<'_>, planned: &Planned) -> Result<(), Ro
 fn restore_files(
     opened: &Opened,
     lock: &mut Lock<'_>,
-    planned: &Planned,
+    work: &PlannedWork,
     files: &Plan,
     view: &mut RollbackView,
 ) -> Result<Checkpoint, RollbackError> {
-    let present = plan_files(opened, lock, &planned.goal)?;
+    let present = plan_files(opened, lock, &work.goal)?;
     if !present.does_the_same_as(files) {
         return Err(RollbackError::Changed);
     }
     let state = (present.from, present.filter.clone(), present.uncovered.clone());
-    let safety = pin_safety(opened, lock, planned, state)?;
+    let safety = pin_safety(opened, lock, work, state)?;
     let outcome = match lock.apply(&present, &safety.pin) {
         Ok(outcome) => outcome,
-        // Some files could not be put back. The safety checkpoint has them, so it stays.
+        // Some files could not be put back. The safety checkpoint has them, so keep it.
         Err(error @ (RestoreError::NotReverted { .. } | RestoreError::Left { .. })) => {
             return Err(error.into());
         }
         Err(error) => {
-            // There was no rollback, so there must be none to undo.
+            // No rollback happened, so none must be left to undo.
             unpin_safety(lock, &safety.pin)?;
             return Err(error.into());
         }
     };
     (view.restored, view.deleted, view.saved) = (outcome.restored, outcome.deleted, outcome.saved);
     let kept = outcome.kept.into_iter();
-    view.kept.extend(kept.map(|path| Kept { path, reason: KeptReason::NotEmpty }));
+    view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotEmpty }));
     Ok(safety)
 }
 
@@ -105,19 +106,19 @@ fn unpin_safety(lock: &Lock<'_>, safety: &Pin) -> Result<(), StoreError> {
 fn pin_present(
     opened: &Opened,
     lock: &mut Lock<'_>,
-    planned: &Planned,
+    work: &PlannedWork,
 ) -> Result<Checkpoint, RollbackError> {
     let present = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
-    pin_safety(opened, lock, planned, (present.tree, present.filter, present.uncovered))
+    pin_safety(opened, lock, work, (present.tree, present.filter, present.uncovered))
 }
 
 fn pin_safety(
     opened: &Opened,
     lock: &mut Lock<'_>,
-    planned: &Planned,
+    work: &PlannedWork,
     (tree, filter, uncovered): (Oid, Filter, Vec<Uncovered>),
 ) -> Result<Checkpoint, RollbackError> {
-    let goal = &planned.goal;
+    let goal = &work.goal;
     let prefix = match goal.action {
         Action::Rollback => "before a rollback to",
         Action::Undo => "before undoing a rollback to",
@@ -130,7 +131,7 @@ fn pin_safety(
         tree: goal.state.tree,
         paths: goal.paths.clone(),
         reverses: goal.reverses.map(|(safety, _)| safety),
-        files: planned.files.is_some(),
+        files: work.files.is_some(),
         index: goal.index.is_some(),
         chat: goal.chat.as_ref().map(|step| step.chat.clone()),
     };
@@ -148,7 +149,7 @@ fn pin_safety(
 fn leave_notices(
     opened: &Opened,
     workspace: &Workspace<'_>,
-    planned: &Planned,
+    work: &PlannedWork,
     now: Time,
     view: &mut RollbackView,
 ) {
@@ -160,12 +161,12 @@ fn leave_notices(
         restored: &view.restored,
         deleted: &view.deleted,
         effects: &view.effects,
-        tree: planned.goal.state.tree,
+        tree: work.goal.state.tree,
     };
-    let mut sessions = planned.sessions.clone();
-    sessions.extend(sessions_since(workspace, planned.newest));
+    let mut sessions = work.sessions.clone();
+    sessions.extend(sessions_since(workspace, work.newest));
     if let Err(error) = notices::leave(opened, workspace, &summary, &sessions, now) {
-        view.warnings.push(format!("the agents will not be told: {error}"));
+        view.warnings.push(format!("cannot notify the agents: {error}"));
     }
 }
 

@@ -6,7 +6,7 @@ use takeback_base::errors::error_chain;
 use takeback_ledger::{LedgerError, Time};
 
 use super::RollbackError;
-use super::planned::{ChatStep, ChatView, Goal, Planned, RollbackView};
+use super::planned::{ChatStep, ChatView, Goal, PlannedWork, RollbackView};
 use crate::Opened;
 use crate::history::FoundCheckpoint;
 use crate::history::record::{CallRef, Chat, Kind};
@@ -31,7 +31,7 @@ pub(super) fn find_conversation(
     }
 }
 
-/// Finds the first message of the turn that was running at a moment, or of a call in it.
+/// Finds the first message of the turn that was running at a given time, or of a call in that turn.
 fn find_first_message(
     opened: &Opened,
     call: &CallRef,
@@ -57,7 +57,7 @@ fn find_first_message(
     first.map_err(|error| error_chain(&error))
 }
 
-/// Counts the messages that will go, and finds the prompt among them.
+/// Counts the messages that will be taken back, and finds the prompt among them.
 pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackView) {
     let Some(ChatStep { chat, redo: None }) = &goal.chat else { return };
     let Ok(Some(ledger)) = opened.ledger() else { return };
@@ -73,15 +73,15 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
     });
 }
 
-/// Takes the conversation of a plan back, or gives it back. The files are restored by then, so a
-/// failure is only a warning, unless the conversation is all there is.
+/// Takes back the conversation of a plan, or restores it. The files are already restored, so a
+/// failure is only a warning, unless the plan has nothing but the conversation.
 pub(super) fn move_conversation(
     opened: &Opened,
-    planned: &Planned,
+    work: &PlannedWork,
     now: Time,
     view: &mut RollbackView,
 ) -> Result<(), RollbackError> {
-    let Some(step) = &planned.goal.chat else { return Ok(()) };
+    let Some(step) = &work.goal.chat else { return Ok(()) };
     match (move_messages(opened, step, now), step.redo) {
         (Ok(messages), None) => view.undone_messages = messages,
         (Ok(messages), Some(_)) => view.redone_messages = messages,
@@ -91,7 +91,7 @@ pub(super) fn move_conversation(
                 step.chat.session
             ));
         }
-        (Err(error), _) if planned.files.is_some() => {
+        (Err(error), _) if work.files.is_some() => {
             (view.undone_messages, view.chat) = (0, None);
             let error = error_chain(&error);
             view.warnings.push(format!("the conversation stays as it is: {error}"));
@@ -101,7 +101,7 @@ pub(super) fn move_conversation(
     Ok(())
 }
 
-/// Takes messages back, or gives them back. Returns how many.
+/// Takes messages back, or restores them. Returns their number.
 pub(super) fn move_messages(
     opened: &Opened,
     step: &ChatStep,

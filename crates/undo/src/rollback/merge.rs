@@ -5,8 +5,8 @@
 //! changes moved down as far as possible), so the results agree with git's. The exception is a file
 //! that repeats a few lines over and over: there are several ways to match such lines, and one
 //! program may see a conflict where the other sees none. A large file that was rewritten in such
-//! lines counts as one change. In every case, a result without conflicts has all changes of both
-//! sides.
+//! lines counts as one change. In every case, a result without conflicts contains every change from
+//! both sides.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 
 /// The treatment of changes that contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Conflicts<'a> {
     /// Only count them.
     Report,
@@ -30,20 +30,20 @@ pub enum Conflicts<'a> {
 
 /// The result of a merge.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Merged {
-    /// A file with all changes of both sides.
+    /// A file with every change from both sides.
     Clean(Vec<u8>),
     /// No file, because `count` changes contradict each other.
     Conflict { count: usize },
-    /// A file in which `count` contradictions were resolved as asked for.
+    /// A file in which `count` conflicts were resolved as requested.
     Resolved { content: Vec<u8>, count: usize },
 }
 
 /// Merges the changes of `ours` and `theirs` to `base`.
 ///
 /// A file with a NUL byte among its first 8,000 is binary. It is one conflict as a whole, unless
-/// only one side changed it or both made the same of it.
+/// only one side changed it or both sides are equal.
 pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8], conflicts: Conflicts<'_>) -> Merged {
     if ours == base || ours == theirs {
         return Merged::Clean(theirs.to_vec());
@@ -89,7 +89,7 @@ fn merge_lines(
     }
 }
 
-/// Returns true for a binary file, by the same measure as git.
+/// Returns true for a binary file, by the same rule as git.
 fn is_binary(content: &[u8]) -> bool {
     content.iter().take(8000).any(|byte| *byte == 0)
 }
@@ -104,12 +104,12 @@ fn split_lines(content: &[u8]) -> Vec<Line<'_>> {
 /// The number of lines of both versions together up to which a comparison takes less than a second.
 const SMALL: usize = 20_000;
 
-/// The number of occurrences from which on a line is frequent, in versions that are not small.
+/// The number of occurrences at which a line counts as frequent, in versions that are not small.
 const FREQUENT: usize = 64;
 
 /// Finds the changes of one side, in order. At least one unchanged line is between two changes.
 ///
-/// If lines are repeated often, comparing takes time with the square of the number of changes. So
+/// If lines are repeated often, comparing takes time quadratic in the number of changes, so
 /// versions that are not small are first cut at lines that occur exactly once in each of them.
 fn find_hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
     let is_small = base.len() + side.len() <= small;
@@ -217,10 +217,10 @@ fn find_regions(ours: &[Hunk], theirs: &[Hunk]) -> Vec<Region> {
         .collect()
 }
 
-/// A walk along the changes of one side.
+/// A cursor over the changes of one side.
 struct Side<'a> {
     hunks: std::iter::Peekable<std::slice::Iter<'a, Hunk>>,
-    /// The distance of the side's lines from those of the base.
+    /// The offset of the side's line numbers from the base's.
     shift: i64,
 }
 
@@ -272,7 +272,7 @@ impl MergeWriter {
             Conflicts::Ours => self.write_lines(part.ours),
             Conflicts::Theirs => self.write_lines(part.theirs),
             Conflicts::Markers { ours, base, theirs } => {
-                self.write_conflict(part, ours, base, theirs)
+                self.write_conflict(part, ours, base, theirs);
             }
         }
     }
@@ -305,7 +305,7 @@ impl MergeWriter {
         }
     }
 
-    /// Writes the lines of a side. A marker follows, so the last line needs an end.
+    /// Writes the lines of a side. A marker follows, so the last line needs a line end.
     fn write_side(&mut self, lines: &[Line<'_>], end: &str) {
         self.write_lines(lines);
         if lines.last().is_some_and(|line| !line.ends_with(b"\n")) {

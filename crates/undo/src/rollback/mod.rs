@@ -1,5 +1,6 @@
-//! The way back. [`plan`] turns a [`Request`] into a [`Planned`] value that says everything it will
-//! do and can be kept while the user thinks; [`apply`] does it if the workspace is still the same.
+//! The way back. [`plan`] turns a [`Request`] into a [`Planned`] value, which describes everything
+//! it will do and can be kept while the user decides. [`apply`] carries it out if the workspace has
+//! not changed.
 
 mod apply;
 mod conversation;
@@ -32,20 +33,20 @@ pub(crate) use self::recovery::finish_recovered;
 pub use self::repository::{Head, IndexError};
 pub use self::turn::Conflict;
 
-/// A wish to take something back: where, what, and how much of it.
+/// A request to take something back: in which workspace, to which state, and how much.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Request {
-    /// The directory that the user works in. It says which workspace is meant, and relative paths
-    /// start there.
+    /// The directory that the user works in. It determines the workspace, and relative paths start
+    /// there.
     pub directory: PathBuf,
     /// The state to return to.
     pub to: Destination,
-    /// Only these files and directories, as the user gave them; empty for everything. The
-    /// conversation stays as it is if there are any.
+    /// Only these files and directories, as the user gave them; empty for everything. If there are
+    /// any, the conversation stays as it is.
     pub paths: Vec<PathBuf>,
     pub scope: Scope,
-    /// True if the index of the workspace's own repository comes back as well.
+    /// True if the index of the workspace's own repository is restored as well.
     pub index: bool,
 }
 
@@ -60,21 +61,21 @@ impl Request {
 /// The state that a request returns to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Destination {
-    /// A checkpoint, by a number of the list, a step, a name or an id.
+    /// A checkpoint, given by its row number, step, name or id.
     Checkpoint(String),
     /// The state before the latest rollback that is not undone.
     BeforeLastRollback,
     /// The state before the latest undo of a rollback.
     BeforeLastUndo,
-    /// The present without what a turn changed.
+    /// The present state without the changes of a turn.
     WithoutTurn(TurnUndo),
 }
 
 /// The options for undoing a turn.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TurnUndo {
-    /// The row of the turn; without one, the last turn that changed files.
+    /// The row of the turn; `None` for the last turn that changed files.
     pub row: Option<usize>,
     pub conflicts: Resolution,
     /// True if changes that others may have made are taken back as well.
@@ -88,7 +89,7 @@ pub enum Resolution {
     /// Leave the file alone and name it.
     #[default]
     Leave,
-    /// Keep the lines of the present.
+    /// Keep the present lines.
     Ours,
     /// Take the lines from before the turn.
     Theirs,
@@ -96,7 +97,7 @@ pub enum Resolution {
     Markers,
 }
 
-/// The part of a checkpoint that comes back.
+/// The part of a checkpoint that is restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -111,7 +112,7 @@ pub enum Scope {
 
 /// A rollback that did not happen. Nothing was changed unless the message says so.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages speak")]
+#[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum RollbackError {
     #[error("no rollback to undo in this workspace")]
     NothingToUndo,
@@ -157,8 +158,8 @@ pub enum RollbackError {
     Open(#[from] OpenError),
 }
 
-/// Plans and applies at once, for a caller that does not look at the plan. If the workspace changes
-/// in between, the plan is made anew.
+/// Plans and applies at once, for a caller that does not inspect the plan. If the workspace changes
+/// in between, plans again.
 pub fn roll_back(opened: &Opened, request: &Request) -> Result<RollbackView, RollbackError> {
     const ATTEMPTS: usize = 5;
     let mut attempt = 0;

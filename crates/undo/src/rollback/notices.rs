@@ -1,4 +1,4 @@
-//! Notices: what agents must be told before their next turn, after files went back.
+//! Notices: what agents must be told before their next turn, after files were restored.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use takeback_base::errors::error_chain;
 use takeback_ledger::{LedgerError, Time};
-use takeback_tree::{Kind, Oid, RelPath, Workspace};
+use takeback_tree::{ObjectKind, Oid, RelPath, Workspace};
 
 use crate::Opened;
 use crate::history::record::{Checkpoint, RollbackRecord};
@@ -27,7 +27,7 @@ const MAX_READ: u64 = 64 << 20;
 /// A message that the agent of a session must get before its next turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notice {
-    /// The workspace in which files went back.
+    /// The workspace in which files were restored.
     pub workspace: PathBuf,
     /// The files that are named and have not changed since the rollback.
     pub files: Vec<NoticeFile>,
@@ -37,7 +37,7 @@ pub struct Notice {
     pub effects: Vec<EffectView>,
 }
 
-/// A file that went back.
+/// A file that was restored or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoticeFile {
     /// The path in the workspace.
@@ -46,7 +46,7 @@ pub struct NoticeFile {
     pub is_gone: bool,
 }
 
-/// The part of a rollback that notices tell.
+/// The part of a rollback that notices report.
 pub(super) struct RollbackSummary<'a> {
     pub(crate) checkpoint: Oid,
     pub(crate) restored: &'a [RelPath],
@@ -110,11 +110,11 @@ pub(super) fn leave_after_recovery(
     leave(opened, workspace, &summary, &history.sessions(), safety.record.moment())
 }
 
-/// Writes a notice for the ledger. The ids of the files say later whether they changed again. A
+/// Writes a notice for the ledger. The ids of the files show later whether they changed again. A
 /// directory is named only if it is empty: otherwise its files are named.
 fn write_body(workspace: &Workspace<'_>, summary: &RollbackSummary<'_>) -> Value {
     let store = workspace.store();
-    let entry = |path: &RelPath| store.entry(&summary.tree, path).ok().flatten();
+    let entry = |path: &RelPath| store.find_entry(&summary.tree, path).ok().flatten();
     let mut files = Vec::new();
     let mut count = summary.deleted.len();
     for (number, path) in summary.restored.iter().enumerate() {
@@ -141,7 +141,7 @@ fn write_body(workspace: &Workspace<'_>, summary: &RollbackSummary<'_>) -> Value
     })
 }
 
-/// A notice as the ledger gives it back.
+/// A notice as read from the ledger.
 #[derive(Deserialize)]
 struct Body {
     workspace: PathBuf,
@@ -172,7 +172,7 @@ pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, Strin
     let taken = ledger.take_notices(session, opened.now()).map_err(|error| error_chain(&error))?;
     let mut seen = BTreeSet::new();
     let mut notices = Vec::new();
-    // The latest first: it decides about the files that it names.
+    // The latest comes first: it overrides older ones for the files it names.
     for taken in taken.into_iter().rev() {
         let Ok(body) = serde_json::from_value::<Body>(taken.body) else { continue };
         let mut notice = Notice {
@@ -197,7 +197,7 @@ pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, Strin
     Ok(notices)
 }
 
-/// Returns true if a file is as the rollback left it, or if that cannot be told.
+/// Returns true if a file is as the rollback left it, or if that cannot be determined.
 fn is_unchanged(workspace: &Path, file: &BodyFile) -> bool {
     use std::os::unix::ffi::OsStringExt;
     let path = workspace.join(file.path.as_path());
@@ -212,5 +212,5 @@ fn is_unchanged(workspace: &Path, file: &BodyFile) -> bool {
         // A directory has no content to compare.
         return true;
     };
-    present.map_or(true, |present| Oid::of(Kind::Blob, &present).to_string() == *content)
+    present.map_or(true, |present| Oid::of(ObjectKind::Blob, &present).to_string() == *content)
 }

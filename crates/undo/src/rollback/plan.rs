@@ -1,12 +1,12 @@
-//! Planning: from what the user asks for to everything that has to be done for it.
+//! Planning: turns a request into everything that has to be done for it.
 
 use std::path::PathBuf;
 
 use takeback_base::paths::{canonicalize_or_keep, canonicalize_parent, normalize};
-use takeback_tree::{AnyPath, Kept, KeptReason, Lock, Plan, RelPath, Uncovered, Workspace};
+use takeback_tree::{AnyPath, KeptPath, KeptReason, Lock, Plan, RelPath, Uncovered, Workspace};
 
 use super::conversation::{count_messages, find_conversation};
-use super::planned::{ChatStep, Goal, Planned, RollbackView, TargetState};
+use super::planned::{ChatStep, Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes};
 use super::turn::find_turn;
@@ -30,7 +30,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
         Destination::BeforeLastUndo => planner.plan_reversal(&mut lock, Direction::Redo),
         Destination::WithoutTurn(options) => planner.plan_turn_undo(&mut lock, options),
     }?;
-    // Only the speed of the next capture depends on this.
+    // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
     Ok(planned)
 }
@@ -53,7 +53,7 @@ impl Planner<'_> {
         let found = self.history.find(self.workspace.store(), text)?;
         let checkpoint = found.checkpoint;
         let mut warnings = Vec::new();
-        // Returning some files is not a return to that moment, so the conversation stays.
+        // Restoring only some files does not return to that moment, so the conversation stays.
         let wants_chat = request.scope != Scope::Files && paths.is_empty();
         let chat = wants_chat.then(|| find_conversation(self.opened, &found, &mut warnings));
         let chat = chat.flatten().map(|chat| ChatStep { chat, redo: None });
@@ -82,8 +82,8 @@ impl Planner<'_> {
         let mut planned = self.finish_plan(goal, files, warnings);
         let view = &mut planned.view;
         view.effects = effects_since(self.opened, self.workspace, checkpoint, &mut view.warnings);
-        if let Some(files) = &planned.files {
-            let named = &planned.goal.named;
+        if let Some(files) = &planned.work.files {
+            let named = &planned.work.goal.named;
             view.others =
                 find_others_changes(self.workspace, self.history, checkpoint, files, named)?;
         }
@@ -91,14 +91,14 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// Plans to take back the latest rollback, or the latest undo of one.
+    /// Plans to undo the latest rollback, or to redo the latest undone one.
     fn plan_reversal(
         &mut self,
         lock: &mut Lock<'_>,
         direction: Direction,
     ) -> Result<Planned, RollbackError> {
         let (safety, done) = find_reversible(self.history, direction)?;
-        // If the rollback took messages back, its reversal gives them back, and vice versa.
+        // If the rollback took messages back, its reversal restores them, and vice versa.
         let took_back = matches!(done.action, Action::Rollback | Action::Redo);
         let redo = took_back.then_some(safety.record.moment());
         let mut state = TargetState::of(safety);
@@ -142,7 +142,7 @@ impl Planner<'_> {
         let capture = self.opened.capture_options(&self.opened.rules, &named);
         let present = lock.capture_readable(&capture)?;
         let turn = find_turn(self.workspace, self.history, &present, &named, options)?;
-        let tree = lock.edit(present.tree, &turn.edits)?;
+        let tree = lock.edit_tree(present.tree, &turn.edits)?;
         let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;
         // These paths were captured before the turn, and are captured now.
         let is_touched =
@@ -157,7 +157,8 @@ impl Planner<'_> {
             state: TargetState { tree, filter: present.filter, uncovered },
             edits: Some(turn.edits),
             reverses: None,
-            // No paths would mean all of them. Without an edit, all of them are as they should be.
+            // An empty list means all paths. That is harmless: without an edit, the target is the
+            // present.
             paths,
             named,
             chat: None,
@@ -171,14 +172,14 @@ impl Planner<'_> {
         let mut planned = self.finish_plan(goal, Some(files), Vec::new());
         let view = &mut planned.view;
         let kept = turn.not_covered.into_iter();
-        view.kept.extend(kept.map(|path| Kept { path, reason: KeptReason::NotCovered }));
+        view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotCovered }));
         view.row = Some(turn.row.number);
         view.effects = effects_of_row(self.opened, &WorkspaceRef::of(self.workspace), &turn.row);
         (view.conflicts, view.uncertain) = (turn.conflicts, turn.uncertain);
         Ok(planned)
     }
 
-    /// Puts together what every plan has.
+    /// Assembles the parts that every plan has.
     fn finish_plan(&self, goal: Goal, files: Option<Plan>, warnings: Vec<String>) -> Planned {
         let mut view = RollbackView::new(&goal, warnings);
         if let Some(files) = &files {
@@ -189,19 +190,19 @@ impl Planner<'_> {
             view.blocked = files.blocked.clone();
         }
         count_messages(self.opened, &goal, &mut view);
-        Planned {
+        let work = PlannedWork {
             workspace: AnyPath(self.workspace.subject()),
             goal,
             files,
             newest: self.history.newest(),
             sessions: self.history.sessions(),
-            view,
-        }
+        };
+        Planned { work, view }
     }
 }
 
-/// Plans what has to be done to the files for a goal. The undo of a turn makes its target out of
-/// the present.
+/// Plans the changes to the files for a goal. The undo of a turn computes its target from the
+/// present state.
 pub(super) fn plan_files(
     opened: &Opened,
     lock: &mut Lock<'_>,
@@ -210,7 +211,7 @@ pub(super) fn plan_files(
     let options = opened.capture_options(&opened.rules, &goal.named);
     if let Some(edits) = &goal.edits {
         let present = lock.capture_readable(&options)?;
-        if lock.edit(present.tree, edits)? != goal.state.tree {
+        if lock.edit_tree(present.tree, edits)? != goal.state.tree {
             return Err(RollbackError::Changed);
         }
     }

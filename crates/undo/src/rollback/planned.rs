@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use takeback_ledger::Time;
-use takeback_tree::{AnyPath, Blocked, Edit, Filter, Kept, Oid, Plan, RelPath, Target, Uncovered};
+use takeback_tree::{
+    AnyPath, BlockedPath, Filter, KeptPath, Oid, Plan, RelPath, RestoreTarget, TreeEdit, Uncovered,
+};
 
 use super::repository::Head;
 use super::turn::Conflict;
@@ -12,19 +14,25 @@ use crate::history::EffectView;
 use crate::history::record::{Action, Chat, Checkpoint};
 
 /// A rollback that is planned. It holds no lock and borrows nothing, so it can be shown, stored and
-/// sent while the user thinks.
+/// sent while the user decides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Planned {
+    pub(super) work: PlannedWork,
+    pub(super) view: RollbackView,
+}
+
+/// Everything that applying a plan needs to know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct PlannedWork {
     /// The directory of the workspace, or the single file.
     pub(super) workspace: AnyPath,
     pub(super) goal: Goal,
-    /// The plan for the files; `None` if only the conversation goes back.
+    /// The plan for the files; `None` if only the conversation is taken back.
     pub(super) files: Option<Plan>,
     /// The number of the newest checkpoint when this was planned.
     pub(super) newest: u64,
     /// The sessions that have worked in the workspace up to that checkpoint.
     pub(super) sessions: BTreeSet<String>,
-    pub(super) view: RollbackView,
 }
 
 /// The state to return to, and what else has to be done.
@@ -33,22 +41,22 @@ pub(super) struct Goal {
     pub(super) action: Action,
     /// The checkpoint that the user sees.
     pub(super) checkpoint: Oid,
-    /// The copy of the repository's index that goes back, if any.
+    /// The copy of the repository's index to restore, if any.
     pub(super) index: Option<Oid>,
     pub(super) state: TargetState,
-    /// The edits that make the target state out of the present, for the undo of a turn.
-    pub(super) edits: Option<Vec<Edit>>,
+    /// The edits that turn the present state into the target, for the undo of a turn.
+    pub(super) edits: Option<Vec<TreeEdit>>,
     /// The safety checkpoint of the rollback that this one reverses, and the state that it led to.
     pub(super) reverses: Option<(Oid, Oid)>,
     pub(super) paths: Vec<RelPath>,
-    /// Paths that are captured even if the rules leave them out.
+    /// Paths that are captured even if the rules exclude them.
     pub(super) named: Vec<RelPath>,
     pub(super) chat: Option<ChatStep>,
-    /// True if the checkpoint was imported: such a history knows less about what it covers.
+    /// True if the checkpoint was imported: its coverage is known less precisely.
     pub(super) imported: bool,
 }
 
-/// A tree, and what its capture says about itself.
+/// A tree, with the rules and coverage of its capture.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TargetState {
     pub(super) tree: Oid,
@@ -56,74 +64,74 @@ pub(super) struct TargetState {
     pub(super) uncovered: Vec<Uncovered>,
 }
 
-/// The part of a conversation that goes back, or comes back.
+/// The part of a conversation that is taken back or restored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ChatStep {
     pub(super) chat: Chat,
-    /// The time at which the messages were taken back, if they come back now.
+    /// The time at which the messages were taken back, if they are restored now.
     pub(super) redo: Option<Time>,
 }
 
 /// The summary of what a rollback did, or would do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct RollbackView {
     pub action: Action,
     /// The row of the turn that is undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<usize>,
     pub checkpoint: Oid,
-    /// The checkpoint of the state before; `None` in a plan, or if nothing differed.
+    /// The safety checkpoint; `None` in a plan, or if nothing differed.
     pub safety_checkpoint: Option<Oid>,
     pub restored: Vec<RelPath>,
     pub deleted: Vec<RelPath>,
     pub guarded: Vec<RelPath>,
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptPath>,
     /// The new names of old files that another program wrote to during the rollback.
     pub saved: Vec<RelPath>,
     pub uncovered: Vec<Uncovered>,
-    pub blocked: Vec<Blocked>,
+    pub blocked: Vec<BlockedPath>,
     /// The restored and deleted files that others changed after the agent.
     pub others: Vec<RelPath>,
-    /// The files that were changed since the turn in the same lines.
+    /// The files in which the same lines were changed since the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
     /// The files that others may have changed during the turn. They stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncertain: Vec<RelPath>,
     pub effects: Vec<EffectView>,
-    /// The conversation that goes back.
+    /// The conversation that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<ChatView>,
     pub undone_messages: usize,
     /// The number of messages that are part of the conversation again.
     pub redone_messages: usize,
-    /// True if the repository's index goes back.
+    /// True if the repository's index is restored.
     pub index: bool,
     /// The old position of HEAD, if it moved since.
     pub repository: Option<HeadMoved>,
-    /// The failures that did not keep the files from being restored.
+    /// The failures that did not prevent the restore of the files.
     pub warnings: Vec<String>,
 }
 
-/// A conversation that goes back with the files.
+/// A conversation that is taken back with the files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct ChatView {
     pub session: String,
-    /// The first prompt that is taken back, for the user to send again, or better.
+    /// The first prompt that is taken back, for the user to send again or improve.
     pub prompt: Option<String>,
-    /// The way in which the agent takes back its own copy of the conversation, in words.
+    /// Instructions for taking back the agent's own copy of the conversation.
     pub resume: Option<String>,
 }
 
 /// A move of HEAD or of the branch in the workspace's own repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names are those of docs/protocol.md")]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct HeadMoved {
     pub then: Head,
     pub now: Head,
-    /// The git command that goes back.
+    /// The git command that moves it back.
     pub command: Option<String>,
 }
 
@@ -140,9 +148,11 @@ impl Planned {
 
     /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        // A reversal is recorded even if it changes nothing, so that the next one goes further.
-        let is_reversal = self.goal.reverses.is_some();
-        let is_more = self.goal.chat.is_some() || self.goal.index.is_some();
+        // A reversal is recorded even if it changes nothing, so that the next one goes further
+        // back.
+        let goal = &self.work.goal;
+        let is_reversal = goal.reverses.is_some();
+        let is_more = goal.chat.is_some() || goal.index.is_some();
         self.view.changes_no_file() && !is_reversal && !is_more
     }
 
@@ -155,16 +165,16 @@ impl Planned {
     /// state.
     pub fn digest(&self) -> Oid {
         let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
-        let from = self.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
-        let to = self.goal.state.tree.to_string();
-        Oid::of(takeback_tree::Kind::Blob, &[view, from.into(), to.into()].concat())
+        let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
+        let to = self.work.goal.state.tree.to_string();
+        Oid::of(takeback_tree::ObjectKind::Blob, &[view, from.into(), to.into()].concat())
     }
 }
 
 impl Goal {
-    pub(super) fn target(&self) -> Target<'_> {
+    pub(super) fn target(&self) -> RestoreTarget<'_> {
         let TargetState { tree, filter, uncovered } = &self.state;
-        Target {
+        RestoreTarget {
             tree: *tree,
             filter,
             uncovered,

@@ -10,8 +10,8 @@ use crate::Opened;
 use crate::history::History;
 use crate::history::record::{Action, Checkpoint, RollbackRecord};
 
-/// Finishes what a restore that was cut off was part of. The newest checkpoint is the safety
-/// checkpoint of that rollback.
+/// Finishes the rollback that an interrupted restore was part of. The newest checkpoint is the
+/// safety checkpoint of that rollback.
 pub(crate) fn finish_recovered(opened: &Opened, workspace: &Workspace<'_>, recovery: &Recovery) {
     let Ok(history) = History::read(workspace.store(), workspace.id()) else { return };
     let Some(safety) = history.all.last() else { return };
@@ -19,7 +19,7 @@ pub(crate) fn finish_recovered(opened: &Opened, workspace: &Workspace<'_>, recov
     match recovery {
         // The safety checkpoint has the files that could not be put back.
         Recovery::Reverted(left) if !left.is_empty() => {}
-        // There was no rollback, so there must be none to undo.
+        // No rollback happened, so none must be left to undo.
         Recovery::Reverted(_) => {
             let _ = workspace.store().unpin(&safety.pin.name);
         }

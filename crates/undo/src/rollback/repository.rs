@@ -1,7 +1,7 @@
 //! The workspace's own repository: where HEAD is, and a copy of its index.
 //!
-//! It is read without git. Nothing in `.git` is ever written but the index, and that only if the
-//! user asks for it.
+//! It is read without git. Nothing in `.git` is ever written except the index, and only if the user
+//! asks for it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -25,15 +25,15 @@ pub struct Head {
 pub(crate) struct Repository {
     /// The directory of HEAD and the index.
     directory: PathBuf,
-    /// The directory of the refs: another one only in linked worktrees.
+    /// The directory of the refs, which differs only in linked worktrees.
     common: PathBuf,
 }
 
 /// An index that cannot be restored.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages speak")]
+#[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum IndexError {
-    #[error("git is at work: {} exists", .0.display())]
+    #[error("git is busy: {} exists", .0.display())]
     Busy(PathBuf),
     #[error("cannot write {}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -91,14 +91,14 @@ impl Repository {
         self.directory.join("index")
     }
 
-    /// Reads the stamp of the index. Another stamp means that the index may have changed.
+    /// Reads the stamp of the index. A different stamp means that the index may have changed.
     pub(crate) fn index_stamp(&self) -> Option<[i64; 5]> {
         let stat = fs::symlink_metadata(self.index_path()).ok().filter(fs::Metadata::is_file)?;
         let times = [stat.mtime(), stat.mtime_nsec(), stat.ctime() ^ stat.ctime_nsec()];
         Some([stat.size() as i64, times[0], times[1], times[2], stat.ino() as i64])
     }
 
-    /// Copies the index: the staged files, without what only speeds git up. Returns `None` if there
+    /// Copies the index: the staged files, without git's caches. Returns `None` if there
     /// is no index, or if it has a form that cannot be copied (split, or with SHA-256).
     pub(crate) fn copy_index(&self) -> Option<Vec<u8>> {
         normalize_index(&fs::read(self.index_path()).ok()?)
@@ -131,7 +131,7 @@ impl Repository {
     }
 }
 
-/// Reads a file that is small if it is what it should be.
+/// Reads a file that is expected to be small.
 fn read_small_file(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     if !metadata.is_file() || metadata.len() > 64 << 10 {
@@ -148,7 +148,7 @@ fn parse_commit_id(text: &str) -> Option<String> {
 }
 
 /// Removes the checksum, the extensions, and the times and inode numbers of files from an index, so
-/// that the same staged state is always the same bytes. Git fills all of it in again.
+/// that the same staged state is always the same bytes. Git recreates all of this.
 fn normalize_index(index: &[u8]) -> Option<Vec<u8>> {
     const CHECKSUM: usize = 20;
     let end = index.len().checked_sub(CHECKSUM)?;

@@ -8,12 +8,12 @@ use super::RollbackError;
 use crate::history::History;
 use crate::history::record::{Action, Checkpoint, RollbackRecord};
 
-/// The direction in which to go along the rollbacks that were made.
+/// The direction in which to go through past rollbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// To before the latest rollback that is not undone.
+    /// Back to before the latest rollback that is not undone.
     Undo,
-    /// To before the latest undo.
+    /// Forward to before the latest undo.
     Redo,
 }
 
@@ -78,7 +78,7 @@ fn find_target(history: &History, done: &RollbackRecord) -> Option<Oid> {
     };
     match done.action {
         Action::Rollback => Some(done.to),
-        // A redo reverses an undo, and that reversed the rollback which the redo repeats.
+        // A redo reverses an undo, which in turn reversed the rollback that the redo repeats.
         Action::Redo => find_target(history, done_by(done_by(done.reverses)?.reverses)?),
         Action::Undo | Action::UndoTurn => None,
     }

@@ -1,5 +1,5 @@
-//! The meaning of a rollback besides files: effects that it cannot reverse, changes of others, the
-//! position of the repository.
+//! The consequences of a rollback besides files: effects that it cannot reverse, changes by others,
+//! the position of HEAD.
 
 use takeback_base::errors::error_chain;
 use takeback_tree::{Plan, RelPath, StoreError, Workspace};
@@ -60,7 +60,7 @@ pub(super) fn find_others_changes(
         .map_err(StoreError::from)?;
     let mut others = Vec::new();
     for path in files.writes.iter().chain(&files.deletes) {
-        let present = store.entry(&files.from, path).map_err(StoreError::from)?;
+        let present = store.find_entry(&files.from, path).map_err(StoreError::from)?;
         if present.is_some_and(|(mode, _)| mode.is_directory()) {
             continue;
         }
@@ -72,8 +72,8 @@ pub(super) fn find_others_changes(
     Ok(others)
 }
 
-/// Finds out whether HEAD of the workspace's own repository moved since a checkpoint, and how git
-/// goes back.
+/// Determines whether HEAD of the workspace's own repository moved since a checkpoint, and which
+/// git command moves it back.
 pub(super) fn find_moved_head(
     workspace: &Workspace<'_>,
     checkpoint: &Checkpoint,
@@ -88,7 +88,7 @@ pub(super) fn find_moved_head(
     if then == now {
         return None;
     }
-    // The files are as they were already: only git's own notion of them has to follow.
+    // The rollback restores the files itself: only HEAD has to follow.
     let command = match (&then.branch, &then.commit) {
         (Some(branch), Some(commit)) if then.branch != now.branch => {
             let branch = quote_word(&format!("refs/heads/{branch}"));

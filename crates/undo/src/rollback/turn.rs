@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 use takeback_tree::{
-    Capture, Content, Edit, Entry, Mode, ObjectError, Oid, RelPath, Store, Workspace,
+    Capture, Mode, NewContent, NewEntry, ObjectError, Oid, RelPath, Store, TreeEdit, Workspace,
 };
 
 use super::merge::{self, Conflicts, Merged};
@@ -17,7 +17,7 @@ use crate::history::{History, Row};
 
 /// A file that was changed since the turn, so that its change cannot simply be taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names speak")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Conflict {
     pub path: RelPath,
     /// The reason in words.
@@ -30,10 +30,10 @@ pub struct Conflict {
 enum PathUndo {
     /// The path is already as it was.
     Unchanged,
-    /// The path becomes this node, or goes.
+    /// The path becomes this node, or is deleted if there is none.
     Becomes(Option<NewNode>),
     Conflict(&'static str),
-    /// A conflict that was resolved: the path becomes this node, or goes.
+    /// A conflict that was resolved: the path becomes this node, or is deleted if there is none.
     Resolved(Option<NewNode>, &'static str),
 }
 
@@ -47,12 +47,12 @@ enum NewNode {
 /// The turn to undo, and the edits that take its changes back.
 pub(super) struct FoundTurn<'h> {
     pub(super) row: Row<'h>,
-    pub(super) edits: Vec<Edit>,
+    pub(super) edits: Vec<TreeEdit>,
     pub(super) conflicts: Vec<Conflict>,
     pub(super) uncertain: Vec<RelPath>,
     /// The paths that were not covered before the turn. They stay as they are.
     pub(super) not_covered: BTreeSet<RelPath>,
-    /// The paths that the turn made.
+    /// The paths that the turn created.
     made: Vec<RelPath>,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn find_turn<'h>(
     };
     for row in history.rows().filter(is_left) {
         let turn = find(row)?;
-        // The user does not mean a turn that changed nothing, or of which nothing is left.
+        // Skip turns that changed nothing, or whose changes are all gone.
         if !turn.is_empty() {
             return Ok(turn);
         }
@@ -126,8 +126,8 @@ impl FoundTurn<'_> {
         self.edits.is_empty() && self.conflicts.is_empty() && self.uncertain.is_empty()
     }
 
-    /// Lists the paths that the undo touches. Directories that the turn made go with the files that
-    /// it made in them.
+    /// Lists the paths that the undo touches. Directories that the turn created are deleted with
+    /// the files it created in them.
     pub(super) fn touched_paths(
         &self,
         store: &Store,
@@ -137,7 +137,8 @@ impl FoundTurn<'_> {
         let lost = |error| RollbackError::TurnLost(self.row.number, error);
         let mut paths: Vec<RelPath> = self.edits.iter().map(|edit| edit.path.clone()).collect();
         for path in &self.made {
-            let is_in = |tree| store.entry(tree, path).map(|entry| entry.is_some()).map_err(lost);
+            let is_in =
+                |tree| store.find_entry(tree, path).map(|entry| entry.is_some()).map_err(lost);
             if !paths.contains(path) && is_in(present)? && !is_in(target)? {
                 paths.push(path.clone());
             }
@@ -161,7 +162,7 @@ impl FoundTurn<'_> {
         if used.is_empty() {
             return Ok(());
         }
-        let now = store.entry(present, path)?;
+        let now = store.find_entry(present, path)?;
         let (becomes, conflict) = match undo_segments(store, now, &used, options.conflicts)? {
             PathUndo::Unchanged => return Ok(()),
             PathUndo::Becomes(node) => (Some(node), None),
@@ -172,12 +173,12 @@ impl FoundTurn<'_> {
             self.conflicts.push(Conflict { path: path.clone(), reason: reason.into(), resolved });
         }
         if let Some(node) = becomes {
-            self.edits.push(Edit { path: path.clone(), to: node.map(NewNode::into_entry) });
+            self.edits.push(TreeEdit { path: path.clone(), to: node.map(NewNode::into_entry) });
         }
         Ok(())
     }
 
-    /// Turns edits into conflicts if their directory is something else by now.
+    /// Turns edits into conflicts if their directory is no longer a directory.
     fn drop_impossible_edits(&mut self, store: &Store, present: &Oid) -> Result<(), ObjectError> {
         let becomes: HashMap<RelPath, bool> = self
             .edits
@@ -195,7 +196,7 @@ impl FoundTurn<'_> {
                 is_possible &= match becomes.get(&path) {
                     Some(is_directory) => *is_directory,
                     None => {
-                        let entry = store.entry(present, &path)?;
+                        let entry = store.find_entry(present, &path)?;
                         entry.is_none_or(|(mode, _)| mode.is_directory())
                     }
                 };
@@ -204,7 +205,7 @@ impl FoundTurn<'_> {
             if is_possible {
                 possible.push(edit);
             } else {
-                let reason = "its directory is something else since".into();
+                let reason = "its directory was replaced since".into();
                 self.conflicts.push(Conflict { path: edit.path, reason, resolved: false });
             }
         }
@@ -214,10 +215,10 @@ impl FoundTurn<'_> {
 }
 
 impl NewNode {
-    fn into_entry(self) -> Entry {
+    fn into_entry(self) -> NewEntry {
         match self {
-            NewNode::Known((mode, oid)) => Entry { mode, content: Content::Known(oid) },
-            NewNode::Made(mode, bytes) => Entry { mode, content: Content::Bytes(bytes) },
+            NewNode::Known((mode, oid)) => NewEntry { mode, content: NewContent::Object(oid) },
+            NewNode::Made(mode, bytes) => NewEntry { mode, content: NewContent::Bytes(bytes) },
         }
     }
 
@@ -295,10 +296,10 @@ fn undo_segment(
         return merge_files(store, now, before, after, resolution);
     }
     let reason = match (now, before, after) {
-        (Some(_), None, Some(_)) => "made by the turn, changed since",
-        (Some(_), Some(_), None) => "deleted by the turn, made anew since",
+        (Some(_), None, Some(_)) => "created by the turn, changed since",
+        (Some(_), Some(_), None) => "deleted by the turn, recreated since",
         (None, Some(_), Some(_)) => "changed by the turn, deleted since",
-        _ => "another kind of file since",
+        _ => "replaced by another kind of file since",
     };
     Ok(match resolution {
         Resolution::Theirs => PathUndo::Resolved(was, reason),
@@ -311,8 +312,8 @@ fn is_about_directories(segment: &Segment) -> bool {
     [segment.before, segment.after].iter().flatten().all(|(mode, _)| mode.is_directory())
 }
 
-/// Undoes the changes of a directory itself: made, removed, another mode. The files in it have
-/// changes of their own, and a directory that is not empty stays.
+/// Undoes the changes of a directory itself: its creation, removal, or mode. The files in it are
+/// handled separately, and a directory that is not empty stays.
 fn undo_directory(now: Option<Node>, segments: &[&Segment]) -> PathUndo {
     let before = segments.first().and_then(|segment| segment.before);
     let after = segments.last().and_then(|segment| segment.after);

@@ -1,4 +1,4 @@
-//! Goes through a parsed script, command by command, in the order in which they run.
+//! Walks a parsed script command by command, in the order in which they run.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -87,15 +87,16 @@ impl<'a> Analyzer<'a> {
         self.depth -= levels;
     }
 
-    /// Runs `inner` for commands that leave the shell itself unchanged: a `cd` among them does not
-    /// last.
+    /// Runs `inner` for commands that leave the shell itself unchanged: a `cd` among them has no
+    /// lasting effect.
     fn in_subshell(&mut self, inner: impl FnOnce(&mut Self)) {
         let directory = self.directory.clone();
         inner(self);
         self.directory = directory;
     }
 
-    /// Visits the commands of a list. `is_certain` if they certainly run, and in the shell itself.
+    /// Visits the commands of a list. `is_certain` means that they certainly run, and in the shell
+    /// itself.
     fn visit_list(&mut self, list: &[ListEntry], is_certain: bool) {
         for entry in list {
             if self.commands >= MAX_COMMANDS {
@@ -237,13 +238,13 @@ impl<'a> Analyzer<'a> {
     fn visit_call(&mut self, args: &[Arg], text: &str, stdin: Option<&str>) {
         let Some((first, args)) = args.split_first() else { return };
         let Some(name) = first.known() else {
-            self.note_change("the name of a command is only known when it runs");
+            self.note_change("the name of a command is only known at run time");
             return self.add_named_paths("", args);
         };
         match find_nested_commands(name, args) {
             Some(nested) => {
                 if !programs::is_in_usual_place(name) {
-                    self.note_change(format!("`{name}` is not known to only read"));
+                    self.note_change(format!("`{name}` is not known to be read-only"));
                 }
                 nested.into_iter().for_each(|nested| self.visit_nested(name, nested, text, stdin));
             }
@@ -265,8 +266,8 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Visits a script within this one. It runs in a shell of its own, in which the functions of
-    /// this one are not defined.
+    /// Visits a script within this one. It runs in its own shell, where the functions of this one
+    /// are not defined.
     fn visit_inner_script(&mut self, script: &str, dialect: Dialect) {
         self.go_deeper(SCRIPT_LEVELS, |analyzer| {
             analyzer.in_subshell(|analyzer| {
@@ -293,7 +294,7 @@ impl<'a> Analyzer<'a> {
             "trap" => self.visit_trap(args),
             "cd" | "pushd" => self.directory = self.find_destination(args),
             "popd" => self.directory = None,
-            // The name may be that of a function, which is gone then.
+            // The name may be a function's, which would then be gone.
             "unset" => self.functions.clear(),
             _ if builtins::is_harmless(name, args) == Some(true) => {}
             _ => {
@@ -324,7 +325,7 @@ impl<'a> Analyzer<'a> {
                     Err(fault) => analyzer.note_change(format!("it cannot be parsed: {fault}")),
                 }
             }),
-            None => self.note_change("`eval` runs a script that is only known when it runs"),
+            None => self.note_change("`eval` runs a script that is only known at run time"),
         }
     }
 
@@ -333,7 +334,7 @@ impl<'a> Analyzer<'a> {
             None => {}
             Some(Some("-" | "" | "-l" | "-p")) => {}
             Some(Some(script)) => self.visit_inner_script(script, Dialect::Bash),
-            Some(None) => self.note_change("`trap` runs a script that is only known when it runs"),
+            Some(None) => self.note_change("`trap` runs a script that is only known at run time"),
         }
     }
 
@@ -349,7 +350,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Adds the paths outside of the workspace that a command which changes something names.
+    /// Adds the paths outside the workspace that a mutating command names.
     fn add_named_paths(&mut self, base: &str, args: &[Arg]) {
         let directory = self.directory.as_deref();
         let paths = outside_paths::find_outside_paths(base, args, directory, self.context);

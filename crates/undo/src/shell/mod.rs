@@ -1,18 +1,18 @@
 //! Decides, before a shell command runs, whether it may change files.
 //!
-//! A command counts as changing files unless every program in it is known to only read with these
-//! very arguments. The two possible mistakes differ in cost: a harmful command that is taken for
-//! harmless loses the user's work, while a harmless one that is taken for harmful costs a
+//! A command counts as changing files unless every program in it is known to be read-only with
+//! exactly these arguments. The two possible mistakes differ in cost: a harmful command that is
+//! taken for harmless loses the user's work, while a harmless one that is taken for harmful costs a
 //! millisecond. So everything unknown or unusual counts as changing files.
 //!
-//! Effects that no checkpoint can undo (in a database, in the cloud, on what others see) are
-//! recognized by program and verb. They are reported whether or not files change.
+//! Effects that no checkpoint can undo (in a database, in the cloud, on things that other people
+//! see) are recognized by program and verb. They are reported whether or not files change.
 //!
 //! - `parser` reads a script into the tree of `syntax`, and `analyzer` goes through that tree.
 //! - `read_only` knows the programs that only read, and the arguments with which they do: that
 //!   `sed -i` changes files is decided in `read_only/sed.rs`.
-//! - `nested_commands` finds what a program runs in turn: `sudo`, `xargs`, `bash -c`.
-//! - `effects` recognizes effects, and `outside_paths` what lies outside of the workspace.
+//! - `nested_commands` finds the commands that a program runs in turn: `sudo`, `xargs`, `bash -c`.
+//! - `effects` recognizes effects, and `outside_paths` finds paths outside the workspace.
 
 mod analyzer;
 mod effects;
@@ -28,12 +28,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// The directories that a script runs among.
+/// The directories that matter for a script.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptContext<'a> {
     /// The current directory.
     pub directory: &'a Path,
-    /// The directory that checkpoints are made of.
+    /// The directory that is captured in checkpoints.
     pub workspace: &'a Path,
     /// The user's home directory, if it is known.
     pub home: Option<&'a Path>,
@@ -79,7 +79,7 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// Returns the name that JSON has for it.
+    /// Returns its name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             EffectKind::Database => "database",

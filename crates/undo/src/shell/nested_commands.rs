@@ -163,7 +163,8 @@ fn starts_with_flag(args: &[Arg], flags: &[&str]) -> bool {
     args.first().and_then(Arg::known).is_some_and(|first| flags.contains(&first))
 }
 
-/// Finds the command of xargs. It gets words from standard input at its end, or in place of a mark.
+/// Finds the command of xargs. Words from standard input are added at its end, or replace a
+/// placeholder.
 fn find_xargs_command(args: &[Arg]) -> NestedCommand {
     let options = only(
         "0rtxpn:P:I:L:d:s:E:a:",
@@ -214,7 +215,7 @@ fn find_exec_commands(args: &[Arg]) -> Option<Vec<NestedCommand>> {
         let ends = |arg: &Arg| matches!(arg.known(), Some(";" | "+"));
         let length = args[at..].iter().position(ends).unwrap_or(args.len() - at);
         let command = args[at..at + length].iter().map(|arg| match arg.known() {
-            // A path that begins with one of the directories to search, so it is no option.
+            // A path that begins with one of the searched directories, so it cannot be an option.
             Some("{}") => Arg::Operand,
             Some(text) if text.contains("{}") => Arg::Unknown,
             _ => arg.clone(),

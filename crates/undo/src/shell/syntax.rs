@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Commands in the order in which they run, if they run.
+/// Commands in the order in which they would run.
 pub(super) type CommandList = Vec<ListEntry>;
 
 /// A command, and how it is joined to its neighbours.
@@ -12,7 +12,7 @@ pub(super) struct ListEntry {
     pub(super) command: Command,
     /// True after `&&` or `||`: the command may not run.
     pub(super) is_conditional: bool,
-    /// True in a pipeline or in the background: changes of the shell itself do not last.
+    /// True in a pipeline or in the background: changes to the shell itself do not last.
     pub(super) in_subshell: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Redirect {
     pub(super) operator: RedirectOperator,
     /// The file or descriptor; empty for a here-document.
     pub(super) target: Word,
-    /// The body of a here-document, filled in when the parser has come to it.
+    /// The body of a here-document, filled in when the parser reaches it.
     pub(super) body: Rc<OnceCell<Word>>,
     pub(super) text: String,
 }
@@ -84,7 +84,7 @@ pub(super) enum RedirectOperator {
     Read,
     /// The operators `>`, `>>`, `>|`, `&>`, `&>>` and `<>`.
     Write,
-    /// The operator `>&`, which writes a file if its target is no descriptor.
+    /// The operator `>&`, which writes a file if its target is not a descriptor.
     Duplicate,
     /// The operator `<&`.
     DuplicateInput,
@@ -222,7 +222,7 @@ impl Word {
         }
     }
 
-    /// Returns the text that follows the home directory, if the word starts with that.
+    /// Returns the text that follows the home directory, if the word starts with it.
     fn path_below_home(&self) -> Option<String> {
         let (WordPart::Home, rest) = self.visible_parts().split_first()? else { return None };
         let mut below = String::new();
@@ -233,7 +233,7 @@ impl Word {
         (below.is_empty() || below.starts_with('/')).then_some(below)
     }
 
-    /// True if the first character is known and no dash. A pattern there may become any name.
+    /// True if the first character is known and not a dash. A pattern there may expand to any name.
     fn starts_like_operand(&self, glob: Option<usize>) -> bool {
         match self.visible_parts().first() {
             Some(WordPart::Text { text, .. }) => {

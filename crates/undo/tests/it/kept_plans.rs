@@ -1,4 +1,4 @@
-//! Plans that are kept, as JSON and without a lock, while the user thinks.
+//! Plans that are kept, as JSON and without a lock, while the user decides.
 
 use takeback_undo::{Destination, RollbackError, TurnUndo};
 
@@ -58,7 +58,7 @@ fn the_same_rollback_is_not_undone_by_two_plans() {
     let second = scratch.plan(Destination::BeforeLastRollback);
     scratch.apply(first).unwrap();
     assert_eq!(scratch.read("a"), "2\n");
-    // The user brings the workspace back to the state that the second plan starts from.
+    // The user returns the workspace to the state that the second plan starts from.
     scratch.write("a", "1\n");
     assert!(matches!(scratch.apply(second), Err(RollbackError::Changed)));
 }

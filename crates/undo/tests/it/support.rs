@@ -32,6 +32,7 @@ impl Scratch {
             home,
             settings: Settings::default(),
             redact: false,
+            lock_wait: None,
             clock: SystemTime::now,
             on_recovery: |_| {},
             resume_hint: |_| None,
@@ -91,7 +92,7 @@ impl Scratch {
         report(ReportedEvent::TurnEnd);
     }
 
-    /// Plans a request, and sends the plan through JSON as a page or another process would.
+    /// Plans a request, and sends the plan through JSON as a web page or another process would.
     pub(crate) fn plan(&self, to: Destination) -> Planned {
         let planned = rollback::plan(&self.opened, &Request::new(self.project(), to)).unwrap();
         let json = serde_json::to_string(&planned).unwrap();

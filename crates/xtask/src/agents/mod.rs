@@ -9,7 +9,9 @@ mod sandbox;
 mod scenario;
 mod snapshot;
 
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle, ScopedJoinHandle};
+use std::time::{Duration, Instant};
 
 use self::npm::AgentCache;
 use self::program::AgentProgram;
@@ -21,6 +23,9 @@ use crate::run::{cargo, run_step};
 
 /// The agents that are tested with every change.
 const USUAL: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+
+/// The number of agents that are tested at once.
+const AT_ONCE: usize = 2;
 
 /// The result of the tests with one agent.
 enum AgentResult {
@@ -38,16 +43,30 @@ pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
         return Err(format!("unknown option {unknown}"));
     }
     let is_latest = !flags.is_empty();
-    if names.is_empty() {
-        test_each(&PROGRAMS.iter().collect::<Vec<_>>(), is_latest, &mut Tally::default())
-    } else {
-        test_each(&find_programs(&names)?, is_latest, &mut Tally::default())
-    }
+    let programs = match names.is_empty() {
+        true => PROGRAMS.iter().collect(),
+        false => find_programs(&names)?,
+    };
+    // Together with xtask, it gets the features that were built already.
+    let packages = ["--package", "takeback", "--package", "xtask", "--all-features"];
+    run_step(cargo().arg("build").args(packages))?;
+    test_each(&programs, is_latest, &mut Tally::default())
 }
 
-/// Tests the usual agents, in the versions that are known to work.
+/// Tests the usual agents, in the versions that are known to work. takeback must have been built.
 pub(crate) fn test_usual_agents(tally: &mut Tally) -> Result<(), Failure> {
     test_each(&find_programs(&USUAL)?, false, tally)
+}
+
+/// Fetches the usual agents in the background. Problems are reported when they are tested.
+pub(crate) fn fetch_usual_agents() -> JoinHandle<()> {
+    thread::spawn(|| {
+        if let (Ok(cache), Ok(programs)) = (AgentCache::new(), find_programs(&USUAL)) {
+            for program in programs {
+                let _ = cache.fetch(program, false);
+            }
+        }
+    })
 }
 
 fn find_programs(names: &[&str]) -> Result<Vec<&'static AgentProgram>, Failure> {
@@ -66,18 +85,14 @@ fn test_each(
     is_latest: bool,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
-    run_step(cargo().args(["build", "--package", "takeback"]))?;
     let cache = AgentCache::new()?;
     let mut lines = Vec::new();
     let mut failures = Vec::new();
-    for program in programs {
-        eprintln!("\n{} …", program.title());
-        let start = Instant::now();
-        let (version, outcome) = test_one(program, &cache, is_latest);
-        let line = match outcome {
+    for (program, test) in programs.iter().zip(test_together(programs, &cache, is_latest)) {
+        let line = match test.result {
             AgentResult::Passed => {
                 tally.add_passed();
-                format!("ok, {} s", start.elapsed().as_secs())
+                format!("ok, {} s", test.duration.as_secs())
             }
             AgentResult::Skipped(why) => {
                 tally.add_skipped(&format!("{} itself", program.title()), why);
@@ -85,19 +100,53 @@ fn test_each(
             }
             AgentResult::Failed(failure) => {
                 tally.add_failed();
-                eprintln!("{failure}");
+                eprintln!("\n{}: {failure}", program.title());
                 failures.push(program.name);
                 "FAILED".to_owned()
             }
         };
-        eprintln!("{line}");
-        lines.push(format!("  {:10}{version:12}{line}", program.name));
+        lines.push(format!("  {:10}{:12}{line}", program.name, test.version));
     }
     eprintln!("\nReal agents:\n{}", lines.join("\n"));
     if failures.is_empty() {
         return Ok(());
     }
     Err(format!("\nthe tests failed with {}", failures.join(", ")))
+}
+
+/// A finished test with one agent.
+struct AgentTest {
+    version: String,
+    result: AgentResult,
+    duration: Duration,
+}
+
+/// Tests several agents at once: one alone does not keep the machine busy. The results are in the
+/// order of the agents.
+fn test_together(
+    programs: &[&'static AgentProgram],
+    cache: &AgentCache,
+    is_latest: bool,
+) -> Vec<AgentTest> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut tests = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(program) = programs.get(index) else { return tests };
+            eprintln!("{} …", program.title());
+            let start = Instant::now();
+            let (version, result) = test_one(program, cache, is_latest);
+            tests.push((index, AgentTest { version, result, duration: start.elapsed() }));
+        }
+    };
+    let mut tests: Vec<(usize, AgentTest)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let join = |thread: ScopedJoinHandle<'_, _>| thread.join().expect("a test does not panic");
+        threads.into_iter().flat_map(join).collect()
+    });
+    tests.sort_by_key(|(index, _)| *index);
+    tests.into_iter().map(|(_, test)| test).collect()
 }
 
 fn test_one(

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::program::AgentProgram;
 use crate::Failure;
-use crate::run::repository;
+use crate::run::target_directory;
 
 /// The package with a Node that is new enough for all agents.
 const NODE: (&str, &str) = ("node", "22.23.3");
@@ -30,7 +30,7 @@ pub(crate) enum FetchError {
 
 impl AgentCache {
     pub(crate) fn new() -> Result<AgentCache, Failure> {
-        let directory = repository().join("target").join("agents");
+        let directory = target_directory().join("agents");
         fs::create_dir_all(&directory)
             .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
         Ok(AgentCache { directory, node: None }.with_node())

@@ -29,7 +29,7 @@ use crate::output;
 #[command(after_help = "\
 Examples:
   takeback install                     list the agents on this machine
-  takeback install claude codex        install into two agents, for all your projects
+  takeback install claude codex        into two agents, for all your projects
   takeback install --dry-run claude    show what would be written
   takeback install --import claude     import past conversations, too
   takeback install --project claude    for everyone who works in this project

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use takeback_tree::{Blocked, BlockedReason, Kept, KeptReason, RelPath};
+use takeback_tree::{BlockedPath, BlockedReason, KeptPath, KeptReason, RelPath};
 use takeback_undo::{Action, Head, RollbackView};
 
 use crate::context::Context;
@@ -135,7 +135,7 @@ pub(crate) fn describe_head(head: &Head) -> String {
     }
 }
 
-fn describe_kept(kept: &Kept) -> String {
+fn describe_kept(kept: &KeptPath) -> String {
     match kept.reason {
         KeptReason::NotCovered => format!("{}  (the checkpoint did not cover it)", kept.path),
         KeptReason::NotSaved => {
@@ -145,7 +145,7 @@ fn describe_kept(kept: &Kept) -> String {
     }
 }
 
-fn describe_blocked(blocked: &Blocked) -> String {
+fn describe_blocked(blocked: &BlockedPath) -> String {
     let why = match &blocked.reason {
         BlockedReason::Uncovered(reason) => output::reason(reason),
         BlockedReason::Uncapturable => "never captured".into(),

@@ -40,7 +40,7 @@ use crate::failure::Failure;
 ///
 /// For agent builders: turns, tool calls, checkpoints, diffs, rollback, undo, notices, sessions and
 /// search without a process for each. Requests are read from standard input and answered in order
-/// on standard output, until the input ends. SPEC.md describes the methods.
+/// on standard output, until the input ends. docs/protocol.md describes the methods.
 #[derive(Args)]
 #[command(after_help = "\
 A session (> to takeback, < from it):

@@ -50,7 +50,7 @@ enum ExportFormat {
     Jsonl,
     /// One JSON array
     Json,
-    /// Markdown
+    /// A Markdown document
     Md,
     /// A web page
     Html,

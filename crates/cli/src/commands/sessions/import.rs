@@ -27,7 +27,7 @@ Examples:
   ssh laptop takeback sessions export --all | takeback sessions import -
   takeback sessions import --from hermes              from ~/.hermes
   takeback sessions import --from hermes /mnt/old/.hermes/state.db
-  takeback sessions import --from claude              all past conversations in ~/.claude
+  takeback sessions import --from claude              from the logs in ~/.claude
   takeback sessions import --from codex rollout.jsonl")]
 pub(super) struct Arguments {
     /// A file with one JSON object per line, as `export` writes it; `-` is standard input

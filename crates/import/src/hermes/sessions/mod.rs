@@ -28,7 +28,7 @@ use row::RowFields;
 
 /// The reason why a Hermes database cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages speak")]
+#[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum HermesError {
     #[error("no Hermes database at {}", .path.display())]
     Missing { path: PathBuf },

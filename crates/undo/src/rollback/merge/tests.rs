@@ -1,4 +1,4 @@
-//! git is the referee.
+//! Merges compared with git's own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -58,7 +58,7 @@ fn contradictions_are_counted_or_resolved_as_asked() {
     let marked = "<<<<<<< ours\n1\n=======\n2\n>>>>>>> theirs\nb\nx\nd\n\
                   <<<<<<< ours\n5\n=======\n6\n>>>>>>> theirs\n";
     assert_eq!(resolved(base, ours, theirs, MARKERS), (marked.to_owned(), 2));
-    // Changes that touch are one.
+    // Adjacent changes count as one.
     let touching = merge(b"a\nb\n", b"A\nb\n", b"a\nB\n", Conflicts::Report);
     assert_eq!(touching, Merged::Conflict { count: 1 });
 }
@@ -85,7 +85,7 @@ fn binary_files_are_not_mixed() {
     assert_eq!(merge(base, ours, base, Conflicts::Report), Merged::Clean(ours.to_vec()));
     assert_eq!(merge(base, base, theirs, Conflicts::Report), Merged::Clean(theirs.to_vec()));
     assert_eq!(merge(base, ours, ours, Conflicts::Report), Merged::Clean(ours.to_vec()));
-    // Later ones do not count.
+    // Later NUL bytes do not count.
     let late = |first: &str, last: &str| {
         let middle = "some line\n".repeat(900);
         format!("{first}\n{middle}\0\n{last}\n").into_bytes()
@@ -126,7 +126,7 @@ impl Random {
 /// The kinds of text that lines are made of.
 #[derive(Clone, Copy)]
 enum Text {
-    /// Few different lines, over and over.
+    /// A few different lines, repeated over and over.
     Letters(u64),
     /// Something like a program.
     Code,
@@ -197,14 +197,14 @@ fn merge_with_git(directory: &Path, contents: [&[u8]; 3], options: &[&str]) -> (
     (output.stdout, code > 0)
 }
 
-/// The number of merges in which git has another result.
+/// The number of merges in which git's result differs.
 #[derive(Debug, Default)]
 struct Disagreements {
-    /// Merges without a conflict of ours where git has one, or another result.
+    /// Merges that we find clean, but git finds a conflict or produces another result.
     clean: usize,
     /// Merges in which only we see a conflict.
     conflict: usize,
-    /// Merges in which both see conflicts, but in different lines.
+    /// Merges in which both see conflicts, but write different lines.
     choice: usize,
 }
 
@@ -282,7 +282,7 @@ fn fates() -> impl Strategy<Value = Vec<(usize, Fate)>> {
 }
 
 proptest! {
-    /// Every change of either side is in the result, and nothing else: told without any diff.
+    /// The result has every change of either side and nothing else. This is checked without a diff.
     #[test]
     fn nothing_is_missing_and_nothing_is_made_up(fates in fates()) {
         let mut versions: [Vec<u8>; 5] = Default::default();
@@ -293,14 +293,15 @@ proptest! {
             format!("{mark} {number}\n").into_bytes()
         };
         for (count, fate) in fates {
-            // Lines that are the same in all versions and occur nowhere else.
+            // Lines that are the same in all versions, each occurring once.
             let apart = next("kept");
             versions.iter_mut().for_each(|version| version.extend(&apart));
             let old: Vec<u8> = (0..count).flat_map(|_| next("old")).collect();
             let mut lines = |new: &[u8], mark: &str| -> Vec<u8> {
                 new.iter().flat_map(|_| next(mark)).collect()
             };
-            // Of base, ours, theirs; and with conflicts resolved for ours, for theirs.
+            // The lines of ours and theirs, and of the merges resolved for ours and for
+            // theirs.
             let [ours, theirs, one, other] = match &fate {
                 Fate::Nothing => [&old, &old, &old, &old].map(Clone::clone),
                 Fate::Ours(new) => {
@@ -331,7 +332,7 @@ proptest! {
             }
         }
         let [base, ours, theirs, one, other] = versions;
-        // As if it were small, and as if it were large.
+        // Once as a small file, and once as a large one.
         for small in [SMALL, 0] {
             let merge = |conflicts| {
                 merge_lines(&split_lines(&base), &split_lines(&ours), &split_lines(&theirs), conflicts, small)
@@ -348,7 +349,7 @@ proptest! {
         }
     }
 
-    /// The changes make the one version of the other, however they are found.
+    /// Applying the changes to one version yields the other, with either algorithm.
     #[test]
     fn changes_are_complete(
         base in "[abcdefgh\n]{0,60}", side in "[abcdefgh\n]{0,60}",
@@ -369,7 +370,7 @@ proptest! {
         prop_assert_eq!(made, side);
     }
 
-    /// Whatever the lines, the sides are treated alike, and markers hold both.
+    /// Both sides are treated alike, and the markers enclose both.
     #[test]
     fn the_sides_are_alike(
         base in "[ab\n]{0,30}", ours in "[ab\n]{0,30}", theirs in "[ab\n]{0,30}",

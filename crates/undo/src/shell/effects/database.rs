@@ -1,4 +1,5 @@
-//! Recognizes commands that change a database: clients, unless they plainly read, and migrations.
+//! Recognizes commands that change a database: clients, unless they clearly only read, and
+//! migrations.
 
 use super::Invocation;
 
@@ -114,7 +115,7 @@ fn is_reading_local(command: &Invocation<'_>) -> bool {
     is_reading_sql(&scripts)
 }
 
-/// True if every statement plainly only reads. Words in strings count as SQL.
+/// True if every statement clearly only reads. Words in strings count as SQL.
 fn is_reading_statements(script: &str) -> bool {
     #[rustfmt::skip]
     const FIRST: &[&str] =

@@ -9,10 +9,10 @@ mod repository;
 use super::EffectKind;
 use super::syntax::Arg;
 
-/// Finds the effect of a command on anything but files.
+/// Finds the effect of a command on things other than files.
 pub(super) fn find_effect(base: &str, args: &[Arg]) -> Option<EffectKind> {
     let command = Invocation::new(base, args);
-    // With these, a program only prints a text, whatever its other arguments are.
+    // With these, a program only prints some text, regardless of its other arguments.
     if command.words.iter().any(|word| matches!(*word, "--help" | "--version"))
         && !command.words.contains(&"--")
     {

@@ -69,8 +69,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Parses arithmetic after its `((`. Only numbers certainly run nothing: the value of a name may
-    /// contain a subscript, and a subscript may contain a command.
+    /// Parses arithmetic after its `((`. Only plain numbers are certain to run nothing: the value
+    /// of a name may contain a subscript, and a subscript may contain a command.
     pub(super) fn parse_arithmetic(&mut self, word: &mut Word) -> Parsed<()> {
         let mut open = 0usize;
         let mut plain = true;
@@ -137,7 +137,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses `[@]`, `[*]` or `[3]`, and returns whether one was there.
+    /// Parses `[@]`, `[*]` or `[3]`, and returns true if there was one.
     fn parse_subscript(&mut self) -> Parsed<bool> {
         if self.peek() != Some(b'[') {
             return Ok(false);

@@ -71,7 +71,7 @@ impl Parser<'_> {
             }
             word
         };
-        // It was empty: each pending here-document is read once.
+        // The slot was empty: each pending here-document is read once.
         let _ = pending.body.set(word);
         Ok(())
     }

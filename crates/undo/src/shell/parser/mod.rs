@@ -3,9 +3,9 @@
 //! Only syntax that bash, zsh and POSIX shells read alike is accepted. Where shells differ, or
 //! where their rules are too intricate to be sure, parsing fails and the script counts as changing
 //! files, which is the safe answer. So this parser may understand less than a shell, but it never
-//! understands something else.
+//! understands something different.
 //!
-//! The time is linear in the length of the script, and the depth is bounded.
+//! Parsing takes linear time, and the depth is bounded.
 
 mod commands;
 mod expansions;
@@ -26,8 +26,8 @@ pub(super) const MAX_DEPTH: usize = 48;
 /// The bytes of the longest script that is parsed.
 const MAX_LENGTH: usize = 1 << 20;
 
-/// The number of commands that are parsed. People write fewer, and for a program that writes more
-/// the safe answer is good enough.
+/// The number of commands that are parsed. People write fewer; for generated scripts, the safe
+/// answer is good enough.
 const MAX_COMMANDS: usize = 10_000;
 
 /// The reason why a script cannot be parsed.
@@ -45,7 +45,7 @@ pub(super) enum Dialect {
     Posix,
 }
 
-/// Parses a whole script that stands `depth` levels deep in other scripts.
+/// Parses a whole script that is nested `depth` levels deep in other scripts.
 pub(super) fn parse_script(text: &str, dialect: Dialect, depth: usize) -> Parsed<CommandList> {
     let mut parser = Parser::new(text, dialect, depth)?;
     let list = parser.parse_list(&[])?;

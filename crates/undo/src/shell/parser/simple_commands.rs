@@ -51,7 +51,7 @@ impl Parser<'_> {
         }
         let first = simple.words.first().and_then(Word::bare);
         if first.is_some_and(|first| RESERVED.contains(&first)) {
-            return Err("a keyword stands where a command should be");
+            return Err("a keyword is in the place of a command");
         }
         simple.text = self.text[start..end].to_owned();
         Ok(Command::Simple(simple))
@@ -112,7 +112,7 @@ impl Parser<'_> {
     }
 }
 
-/// Turns a word into an assignment, or gives it back if it is none.
+/// Turns a word into an assignment, or returns it unchanged if it is not one.
 fn into_assignment(mut word: Word) -> Result<Assignment, Word> {
     let Some(WordPart::Text { text, quoted: false }) = word.parts.first() else { return Err(word) };
     let Some((name, value)) = text.split_once('=') else { return Err(word) };

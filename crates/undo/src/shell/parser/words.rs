@@ -34,7 +34,7 @@ impl Parser<'_> {
                     self.require_bash()?;
                     self.at += 2;
                     let list = self.parse_substitution()?;
-                    // It becomes the name of a file in /dev/fd.
+                    // A process substitution becomes the name of a file in /dev/fd.
                     word.push_text("/dev/fd/", false);
                     word.parts.push(WordPart::Substitution { list, quoted: true });
                 }
@@ -154,8 +154,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Fails if a word that comes after `<<` contains a line break: it is unclear where the
-    /// here-document starts then.
+    /// Fails if a word that comes after `<<` contains a line break: it would be unclear where the
+    /// here-document starts.
     fn check_no_break(&self, text: &str) -> Parsed<()> {
         if !self.pending.is_empty() && text.contains('\n') {
             return Err("a here-document starts within a quote");
@@ -163,8 +163,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses a substitution in backticks. Its text is unescaped once, and then parsed as a script of
-    /// its own.
+    /// Parses a substitution in backticks. Its text is unescaped once, and then parsed as a
+    /// separate script.
     fn parse_backticks(&mut self, word: &mut Word, in_quotes: bool) -> Parsed<()> {
         if !self.pending.is_empty() {
             return Err("a here-document starts before a substitution");

@@ -4,7 +4,7 @@ use super::variables::{is_harmless_for_programs, is_harmless_in_shell};
 use crate::shell::parser::is_name;
 use crate::shell::syntax::{Arg, Word};
 
-/// Returns whether a command that the shell itself runs is harmless; `None` if it is no such
+/// Returns whether a command that the shell itself runs is harmless; `None` if it is not such a
 /// command.
 pub(in crate::shell) fn is_harmless(name: &str, args: &[Arg]) -> Option<bool> {
     Some(match name {
@@ -64,7 +64,7 @@ fn is_harmless_read(args: &[Arg]) -> bool {
         Some(option) if option.starts_with('-') => {
             option[1..].bytes().all(|byte| b"rsaptndeuN0123456789".contains(&byte))
         }
-        // A prompt, a delimiter or the name of a variable: none may be a variable that matters.
+        // A prompt, a delimiter or the name of a variable: it must not be a variable that matters.
         Some(text) => !is_name(text) || is_harmless_in_shell(text),
         None => false,
     }) && args.iter().filter_map(Arg::known).all(|text| !text.contains('['))

@@ -20,7 +20,7 @@ pub(super) fn is_read_only(args: &[Arg]) -> bool {
     values.all(is_harmless_word) && has_harmless_values(args)
 }
 
-/// True for a word without `%output{file}` and without an address of anything but the web.
+/// True for a word without `%output{file}` and without an address outside the web.
 fn is_harmless_word(text: &str) -> bool {
     let web = |scheme: &str| ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);

@@ -1,5 +1,5 @@
 //! Knows the commands that only read. `programs` has them by name, each with the rule for its
-//! arguments. Programs whose arguments are a language of their own have a file each.
+//! arguments. Programs whose arguments form a language have a file each.
 
 mod argument_rules;
 mod awk;

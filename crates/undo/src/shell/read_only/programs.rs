@@ -4,14 +4,14 @@ use super::argument_rules::{ArgumentRule as Rule, NOTHING, OPERANDS, only};
 use super::{awk, curl, find, git, sed, tar};
 use crate::shell::syntax::Arg;
 
-/// The directories in which a program is the one that its name says.
+/// The directories in which a program's name can be trusted.
 #[rustfmt::skip]
 const SYSTEM_DIRECTORIES: &[&str] = &[
     "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/", "/usr/local/bin/", "/opt/homebrew/bin/",
 ];
 
-/// Programs whose purpose is to change files. They get a reason of their own; every other unknown
-/// program counts as changing files, too.
+/// Programs whose purpose is to change files. They get a separate reason, although any unknown
+/// program counts as changing files.
 #[rustfmt::skip]
 const CHANGES_FILES: &[&str] = &[
     "chgrp", "chmod", "chown", "cp", "dd", "install", "ln", "mkdir", "mkfifo", "mknod", "mktemp",
@@ -34,14 +34,14 @@ pub(in crate::shell) fn is_in_usual_place(name: &str) -> bool {
 pub(in crate::shell) fn why_may_change(name: &str, args: &[Arg]) -> Option<String> {
     let base = base_name(name);
     if !is_in_usual_place(name) {
-        return Some(format!("`{name}` is not known to only read"));
+        return Some(format!("`{name}` is not known to be read-only"));
     }
     let asks_version = HAS_VERSION.contains(&base) && is_version_request(base, args);
     match find_rule(base) {
         Some(rule) if asks_version || rule.allows(args) => None,
         None if asks_version => None,
         None if CHANGES_FILES.contains(&base) => Some(format!("`{base}` changes files")),
-        None => Some(format!("`{base}` is not known to only read")),
+        None => Some(format!("`{base}` is not known to be read-only")),
         Some(Rule::Verbs(..)) => Some(reason_with_verb(base, args)),
         Some(_) if base == "git" => Some(reason_with_verb(base, args)),
         Some(_) => Some(format!("`{base}` with these arguments may change something")),

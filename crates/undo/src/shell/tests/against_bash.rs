@@ -1,5 +1,5 @@
-//! bash and the programs themselves as referees: commands that are said to only read are run, and
-//! then nothing may have changed.
+//! Compares the analysis with bash and the real programs: commands that it calls read-only are run,
+//! and must change nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -110,7 +110,7 @@ const PIECES: &[&str] = &[
 ];
 
 /// Generates scripts in which `touch m` stands where it may or may not run. Most of them look
-/// harmless: bash is only asked about scripts that are said to only read.
+/// harmless: only scripts that the analysis calls read-only are run in bash.
 fn random_scripts() -> impl Strategy<Value = String> {
     let places = prop::sample::select(PLACES);
     let piece = prop::sample::select(PIECES);
@@ -119,7 +119,7 @@ fn random_scripts() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..4).prop_map(|parts| parts.join("\n"))
 }
 
-/// True if files appear where bash runs the script.
+/// True if files appear when bash runs the script.
 fn creates_files(script: &str) -> bool {
     let dir = tempfile::tempdir().unwrap();
     run_in_bash(dir.path(), script);
@@ -133,7 +133,7 @@ proptest! {
 
     #[test]
     fn bash_agrees_about_random_scripts(script in random_scripts()) {
-        // A plain shell reads some things differently.
+        // A plain POSIX shell parses some constructs differently.
         let plain = format!("sh -c '{}'", script.replace('\'', "'\\''"));
         for script in [script, plain] {
             if !analyze(&script).mutates && script.contains('m') {

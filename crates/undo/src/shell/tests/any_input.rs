@@ -1,4 +1,4 @@
-//! Every input gets an answer, and soon.
+//! Any input is analyzed quickly and without a panic.
 
 use proptest::prelude::*;
 
@@ -58,7 +58,7 @@ const PIECES: &[&str] = &[
     "find . -exec ", "bash -c ", "eval ", "sed ", "awk ", "s/a/b/", "git ", "curl ",
 ];
 
-/// Generates pieces of shell, put together without sense.
+/// Generates random sequences of shell fragments.
 fn random_pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(PIECES);
     prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())

@@ -4,7 +4,7 @@ use crate::shell::EffectKind::{Cloud, Network, Repository};
 
 use super::Row;
 
-/// Commands of which most have been taken for harmless by one tool or another.
+/// Commands, most of which some tool has mistaken for harmless.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     ("\\rm x", true, &[]),

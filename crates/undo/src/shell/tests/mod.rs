@@ -1,4 +1,4 @@
-//! Tests of the analysis: tables of commands, bash and the programs themselves as referees, and
+//! Tests of the analysis: tables of commands, comparisons with bash and the real programs, and
 //! arbitrary input.
 
 mod against_bash;
@@ -32,7 +32,7 @@ fn effect_kinds(analysis: &ScriptAnalysis) -> Vec<EffectKind> {
     analysis.effects.iter().map(|effect| effect.kind).collect()
 }
 
-/// Checks all rows, and names every wrong one.
+/// Checks all rows, and lists every failure.
 fn check_rows(rows: &[Row]) {
     let mut wrong = Vec::new();
     for (command, mutates, effects) in rows {
@@ -96,8 +96,8 @@ fn the_reason_is_a_short_sentence() {
     assert_eq!(because("ls | wc -l"), "every command in it only reads");
     assert_eq!(because("# nothing"), "it runs nothing");
     assert_eq!(because("ls 'a"), "it cannot be parsed: a quote is not closed");
-    assert_eq!(because("frobnicate x"), "`frobnicate` is not known to only read");
-    assert_eq!(because("$CMD x"), "the name of a command is only known when it runs");
+    assert_eq!(because("frobnicate x"), "`frobnicate` is not known to be read-only");
+    assert_eq!(because("$CMD x"), "the name of a command is only known at run time");
     assert_eq!(because("git stash"), "`git stash` may change something");
     assert_eq!(because("git -C x push"), "`git push` may change something");
     assert_eq!(because("sort -o x y"), "`sort` with these arguments may change something");

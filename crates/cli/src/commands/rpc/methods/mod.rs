@@ -15,7 +15,7 @@ use crate::context::Context;
 /// A method. The parameter `cwd` is already in the context.
 pub(super) type Method = fn(&Server, &Context, Params) -> Answer;
 
-/// All methods. SPEC.md describes each of them, which a test checks.
+/// All methods. docs/protocol.md describes each of them, which a test checks.
 const METHODS: [(&str, Method); 31] = [
     ("initialize", about::initialize),
     ("status", about::status),

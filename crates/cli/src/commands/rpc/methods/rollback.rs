@@ -65,20 +65,20 @@ fn carry_out(context: &Context, request: &Request, mut params: Params) -> Answer
     let Some(digest) = digest else {
         logs::catch_up_ledger(context);
         let view = roll_back(context.opened()?, request).map_err(Failure::from)?;
-        return answer_unless_blocked(view);
+        return answer_unless_blocked(&view);
     };
     let planned = make_plan(context, request)?;
     if digest != planned.digest().to_string() {
         return Err(Error::changed(&describe_plan(&planned)));
     }
     if planned.is_blocked() || planned.is_empty() {
-        return answer_unless_blocked(planned.into_view());
+        return answer_unless_blocked(planned.view());
     }
     answer(&apply_plan(context.opened()?, planned).map_err(Failure::from)?)
 }
 
-fn answer_unless_blocked(view: RollbackView) -> Answer {
-    if view.blocked.is_empty() { answer(&view) } else { Err(Error::blocked(&view)) }
+fn answer_unless_blocked(view: &RollbackView) -> Answer {
+    if view.blocked.is_empty() { answer(view) } else { Err(Error::blocked(view)) }
 }
 
 /// Describes a plan, with the digest that identifies it.

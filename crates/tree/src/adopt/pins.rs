@@ -1,0 +1,185 @@
+//! Pinning adopted states among the pins that a workspace has.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use takeback_base::durable::{self, Durability, FileLock};
+
+use super::{OlderPin, write_error};
+use crate::fault;
+use crate::lock::{PinError, read_seq, to_milliseconds, write_seq};
+use crate::object::{Commit, ObjectKind};
+use crate::oid::Oid;
+use crate::path::AnyPath;
+use crate::pins::{Pin, PinName, WorkspaceId};
+use crate::store::{Store, StoreError};
+use crate::workspace::WorkspaceInfo;
+
+/// The number of refs that are written and synced together. Each is an open file meanwhile.
+const REFS_AT_ONCE: usize = 64;
+
+/// The right to pin the adopted states.
+pub struct AdoptLock<'s> {
+    store: &'s Store,
+    path: PathBuf,
+    workspace: WorkspaceId,
+    directory: PathBuf,
+    _locks: [FileLock; 2],
+}
+
+impl<'s> AdoptLock<'s> {
+    pub(super) fn new(
+        store: &'s Store,
+        path: &Path,
+        workspace: WorkspaceId,
+        locks: [FileLock; 2],
+    ) -> AdoptLock<'s> {
+        let directory = store.workspace_directory(&workspace);
+        AdoptLock { store, path: path.to_owned(), workspace, directory, _locks: locks }
+    }
+
+    /// The id of the workspace.
+    pub fn workspace(&self) -> &WorkspaceId {
+        &self.workspace
+    }
+
+    /// Reads the pins that the workspace has, oldest first. Skips those that cannot be read.
+    pub fn pins(&self) -> Result<Vec<Pin>, StoreError> {
+        let names = self.store.pin_names(&self.workspace)?;
+        Ok(names.iter().filter_map(|name| self.store.pin(name).ok().flatten()).collect())
+    }
+
+    /// Pins the adopted states, each directly after the pin that it names. Existing pins get higher
+    /// numbers where that is needed to stay in order. `older` is in the order of the pins to be made.
+    ///
+    /// `message` returns the text of a pin, given its index in `older` and its number.
+    pub fn finish(
+        self,
+        older: &[OlderPin],
+        now: SystemTime,
+        message: &mut dyn FnMut(usize, u64) -> String,
+    ) -> Result<Vec<Pin>, PinError> {
+        let existing = self.store.pin_names(&self.workspace)?;
+        let existing: Vec<u64> = existing.into_iter().map(|name| name.seq).collect();
+        let numbers = PinNumbers::assign(&existing, older);
+        let pins: Vec<Pin> = (0..older.len())
+            .map(|index| {
+                let seq = numbers.older[index];
+                self.make_pin(&older[index], seq, message(index, seq))
+            })
+            .collect::<Result<_, _>>()?;
+        if pins.is_empty() {
+            return Ok(pins);
+        }
+        let failed = write_error(self.store);
+        self.write_commits(&pins).map_err(&failed)?;
+        // The path of the workspace must be known before it has pins.
+        self.write_info(to_milliseconds(now)).map_err(&failed)?;
+        // This comes before any number changes: the next pin must come after all of these, even if
+        // this process ends half way.
+        self.reserve_numbers(numbers.last() + 1).map_err(&failed)?;
+        self.store.renumber_pins(&self.workspace, &numbers.moves).map_err(&failed)?;
+        self.create_refs(&pins).map_err(&failed)?;
+        Ok(pins)
+    }
+
+    fn make_pin(&self, older: &OlderPin, seq: u64, message: String) -> Result<Pin, PinError> {
+        if message.contains('\0') {
+            return Err(PinError::Message);
+        }
+        // Git accepts no commit from before 1970.
+        let (tree, time) = (older.tree, older.time.max(0));
+        let commit = Commit { tree, parent: None, time, message };
+        let id = Oid::of(ObjectKind::Commit, &commit.encode());
+        let name = PinName { workspace: self.workspace.clone(), seq };
+        Ok(Pin { name, id, tree, attachment: None, time, message: commit.message })
+    }
+
+    fn write_commits(&self, pins: &[Pin]) -> io::Result<()> {
+        let writer = self.store.new_pack();
+        for Pin { id, tree, time, message, .. } in pins {
+            let commit =
+                Commit { tree: *tree, parent: None, time: *time, message: message.clone() };
+            writer.add(ObjectKind::Commit, *id, &commit.encode())?;
+        }
+        writer.seal(&self.store.pack_directory())?;
+        self.store.forget_packs();
+        Ok(())
+    }
+
+    /// Notes durably that numbers below this one are given out.
+    fn reserve_numbers(&self, next: u64) -> io::Result<()> {
+        let path = self.directory.join("seq");
+        fault::point("seq")?;
+        write_seq(&path, next.max(read_seq(&path)))?.sync_data()?;
+        durable::sync_directory(&self.directory)
+    }
+
+    /// Creates the refs of the pins, durably.
+    fn create_refs(&self, pins: &[Pin]) -> io::Result<()> {
+        for batch in pins.chunks(REFS_AT_ONCE) {
+            let written: Vec<_> =
+                batch.iter().map(|pin| self.store.write_ref(pin.id)).collect::<io::Result<_>>()?;
+            let all: Vec<&File> = written.iter().map(|file| &**file).collect();
+            durable::sync_files(&all)?;
+            let mut directory = None;
+            for (pin, file) in batch.iter().zip(written) {
+                directory = Some(self.store.link_ref(&pin.name, file)?);
+            }
+            directory.map_or(Ok(()), |directory| durable::sync_directory(&directory))?;
+        }
+        Ok(())
+    }
+
+    /// Writes `workspace.json`, unless there is one.
+    fn write_info(&self, now: i64) -> io::Result<()> {
+        let path = self.directory.join("workspace.json");
+        if path.exists() {
+            return Ok(());
+        }
+        let info = WorkspaceInfo {
+            path: AnyPath(self.path.clone()),
+            created_at: now,
+            last_seen: now,
+            single_file: false,
+        };
+        let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
+        durable::replace_file_through(&self.store.temporary(), &path, &text, Durability::Synced)
+    }
+}
+
+/// The numbers of old and new pins after some were inserted.
+pub(super) struct PinNumbers {
+    /// The numbers of the inserted pins, in order.
+    pub(super) older: Vec<u64>,
+    /// The old and new numbers of the existing pins, in order.
+    pub(super) moves: Vec<(u64, u64)>,
+}
+
+impl PinNumbers {
+    /// Assigns numbers. No number becomes smaller, and no pin moves further than it must, so that
+    /// another call completes an interrupted renumbering instead of repeating it.
+    pub(super) fn assign(existing: &[u64], older: &[OlderPin]) -> PinNumbers {
+        let mut numbers = PinNumbers { older: Vec::new(), moves: Vec::new() };
+        let mut next = 1;
+        let mut waiting = older.iter().peekable();
+        for &old in existing {
+            while waiting.next_if(|older| older.after < old).is_some() {
+                numbers.older.push(next);
+                next += 1;
+            }
+            let new = next.max(old);
+            numbers.moves.push((old, new));
+            next = new + 1;
+        }
+        numbers.older.extend(waiting.zip(next..).map(|(_, seq)| seq));
+        numbers
+    }
+
+    fn last(&self) -> u64 {
+        let moved = self.moves.last().map_or(0, |(_, new)| *new);
+        moved.max(self.older.last().copied().unwrap_or(0))
+    }
+}

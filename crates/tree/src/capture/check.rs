@@ -1,0 +1,106 @@
+//! The first look of a capture: which known directories and files changed, by one `lstat` each.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rayon::prelude::*;
+
+use super::cache::{CachedEntry, Cutoff, EntryKind, FileClass};
+use super::gitignore::has_other_gitignore;
+use super::known::KnownState;
+use crate::beneath::{self, Root, Stat};
+
+/// The number of known entries below which all are checked in one thread.
+const MIN_ENTRIES_FOR_THREADS: usize = 400;
+
+/// The work that a scan has to do in a known directory.
+pub(crate) struct DirectoryTask {
+    /// The number of the directory.
+    pub(crate) number: u32,
+    /// True if the directory has to be listed.
+    pub(crate) list: bool,
+    /// True if its `.gitignore` changed.
+    pub(crate) rules_changed: bool,
+    /// If it need not be listed: the positions of the children that changed.
+    pub(crate) changed: Vec<u32>,
+}
+
+impl DirectoryTask {
+    /// Returns the task to list a directory.
+    pub(crate) fn list(number: u32, rules_changed: bool) -> DirectoryTask {
+        DirectoryTask { number, list: true, rules_changed, changed: Vec::new() }
+    }
+}
+
+/// Checks everything that is known, and returns the directories that need another look.
+pub(crate) fn find_changes(root: &Root, known: &KnownState, cutoff: Cutoff) -> Vec<DirectoryTask> {
+    let check = |number: usize| check_directory(root, known, cutoff, number as u32);
+    let all = 0..known.directories.len();
+    if known.cache.entries.len() < MIN_ENTRIES_FOR_THREADS {
+        all.filter_map(check).collect()
+    } else {
+        all.into_par_iter().with_min_len(8).filter_map(check).collect()
+    }
+}
+
+fn check_directory(
+    root: &Root,
+    known: &KnownState,
+    cutoff: Cutoff,
+    number: u32,
+) -> Option<DirectoryTask> {
+    let entry = known.directory_entry(number);
+    let Ok(fd) = root.open_directory(&known.directories[number as usize].path) else {
+        return Some(DirectoryTask::list(number, false));
+    };
+    let fd = fd.as_fd();
+    let is_unchanged = |stat: &Stat, entry: &CachedEntry| {
+        *stat == entry.stat && !entry.is_doubtful() && !cutoff.is_racy(stat)
+    };
+    let mut is_listing_valid = stat_directory(fd).is_ok_and(|stat| is_unchanged(&stat, entry));
+    let mut changed = Vec::new();
+    let mut rules_changed = false;
+    for (position, child) in (0..).zip(known.cache.children(entry)) {
+        if !is_listing_valid {
+            break;
+        }
+        let name = known.cache.name(child);
+        // A `.gitignore` counts even if it is not captured itself.
+        let is_gitignore = name == b".gitignore" && child.kind != EntryKind::Directory;
+        if !child.needs_stat() && !is_gitignore {
+            continue;
+        }
+        match beneath::stat_at(fd, name) {
+            Ok(stat) if is_unchanged(&stat, child) => {}
+            Ok(stat) if can_be_refreshed(child, &stat) => {
+                changed.push(position);
+                rules_changed |= is_gitignore && has_other_gitignore(fd, Some(child));
+            }
+            _ => is_listing_valid = false,
+        }
+    }
+    if !is_listing_valid {
+        let gitignore = known.find_child(entry, b".gitignore");
+        let gitignore = gitignore.map(|at| &known.cache.entries[at as usize]);
+        return Some(DirectoryTask::list(number, has_other_gitignore(fd, gitignore)));
+    }
+    if rules_changed {
+        return Some(DirectoryTask::list(number, true));
+    }
+    let task = DirectoryTask { number, list: false, rules_changed: false, changed };
+    (!task.changed.is_empty()).then_some(task)
+}
+
+/// True if a changed file can be read again without listing its directory. Something that became a
+/// directory, or was one, needs a listing. So does a file that was captured because git tracks it:
+/// its size may be the reason.
+fn can_be_refreshed(known: &CachedEntry, stat: &Stat) -> bool {
+    stat.mode >> 12 == known.stat.mode >> 12
+        && !stat.is_directory()
+        && known.class != FileClass::Tracked
+}
+
+/// Stats a directory. Its size means nothing and is left out.
+pub(super) fn stat_directory(fd: BorrowedFd<'_>) -> io::Result<Stat> {
+    Ok(Stat { size: 0, ..beneath::stat_fd(fd)? })
+}

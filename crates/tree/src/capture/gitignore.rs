@@ -1,0 +1,130 @@
+//! The `.gitignore` files that apply during a scan. Each is read only once.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::cache::{CachedEntry, EntryKind};
+use super::known::KnownState;
+use crate::beneath::{self, Root};
+use crate::object;
+use crate::oid::Oid;
+use crate::rules::Scope;
+
+const MAX_GITIGNORE: u64 = 16 << 20;
+
+/// The patterns in force in a directory, and the id of its own `.gitignore`.
+pub(super) type AppliedRules = (Arc<Scope>, Option<Oid>);
+
+/// The `.gitignore` files that a scan has applied, by the paths of their directories.
+#[derive(Default)]
+pub(super) struct AppliedGitignores {
+    applied: Mutex<HashMap<Vec<u8>, AppliedRules>>,
+    has_unsettled: AtomicBool,
+}
+
+impl AppliedGitignores {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, AppliedRules>> {
+        self.applied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if a file was applied that is not the one that is captured, because it changed
+    /// meanwhile.
+    pub(super) fn has_unsettled(&self) -> bool {
+        self.has_unsettled.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_unsettled(&self) {
+        self.has_unsettled.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads the `.gitignore` of a directory, unless this scan has read it already.
+    pub(super) fn apply(
+        &self,
+        above: Option<&Arc<Scope>>,
+        path: &[u8],
+        fd: Option<BorrowedFd<'_>>,
+    ) -> AppliedRules {
+        let known = self.lock().get(path).cloned();
+        known.unwrap_or_else(|| {
+            let text = fd.and_then(read_gitignore);
+            let id = text.as_ref().map(|text| Oid::of(object::ObjectKind::Blob, text));
+            let entered = (Scope::enter(above, path, text.as_deref()), id);
+            self.lock().entry(path.to_vec()).or_insert(entered).clone()
+        })
+    }
+
+    /// Applies all files on the way to a known directory. In the directories of `new_rules`,
+    /// everything is decided again.
+    pub(super) fn apply_up_to(
+        &self,
+        root: &Root,
+        known: &KnownState,
+        number: u32,
+        new_rules: &HashSet<u32>,
+    ) {
+        let path = |number: u32| &known.directories[number as usize].path;
+        let mut missing = Vec::new();
+        let mut at = Some(number);
+        let mut patterns = None;
+        while let Some(number) = at.filter(|_| patterns.is_none()) {
+            patterns = self.lock().get(path(number)).map(|(patterns, _)| patterns.clone());
+            if patterns.is_none() {
+                missing.push(number);
+            }
+            at = (number != 0).then(|| known.directories[number as usize].parent);
+        }
+        for number in missing.into_iter().rev() {
+            let fd = root.open_directory(path(number)).ok();
+            let fd = fd.as_ref().map(AsFd::as_fd);
+            let (entered, applied) = self.apply(patterns.as_ref(), path(number), fd);
+            // Paths that are not decided again were decided by the known file.
+            if !new_rules.contains(&number) {
+                let gitignore = known.find_child(known.directory_entry(number), b".gitignore");
+                let gitignore = gitignore.map(|at| &known.cache.entries[at as usize]);
+                self.check_captured(gitignore, applied);
+            }
+            patterns = Some(entered);
+        }
+    }
+
+    /// Compares the file that was captured with the one that was applied.
+    pub(super) fn check_captured(&self, captured: Option<&CachedEntry>, applied: Option<Oid>) {
+        if captured_id(captured).is_some_and(|id| id != applied) {
+            self.note_unsettled();
+        }
+    }
+}
+
+/// Returns the id of the `.gitignore` that a directory was captured with; `Some(None)` if it has
+/// none that counts, `None` if that is unknown.
+fn captured_id(gitignore: Option<&CachedEntry>) -> Option<Option<Oid>> {
+    match gitignore {
+        Some(entry) if entry.kind == EntryKind::Uncovered => None,
+        Some(entry) => Some((entry.kind == EntryKind::File).then_some(entry.oid)),
+        None => Some(None),
+    }
+}
+
+/// True if the `.gitignore` of a directory is not the known one.
+pub(super) fn has_other_gitignore(fd: BorrowedFd<'_>, known: Option<&CachedEntry>) -> bool {
+    let present = read_gitignore(fd).map(|text| Oid::of(object::ObjectKind::Blob, &text));
+    let captured = known.filter(|entry| entry.kind == EntryKind::File).map(|entry| entry.oid);
+    // One that exists but was not captured may still have been applied, so its content is unknown.
+    present != captured || known.is_some_and(|entry| entry.kind == EntryKind::Uncovered)
+}
+
+/// Reads the `.gitignore` of a directory. Like git, does not follow a symlink; a file that cannot
+/// be read ignores nothing.
+fn read_gitignore(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    let file = beneath::open_file(fd, b".gitignore").ok()?;
+    let stat = beneath::stat_fd(&file).ok()?;
+    if !stat.is_file() || stat.size > MAX_GITIGNORE {
+        return None;
+    }
+    let mut text = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, MAX_GITIGNORE), &mut text).ok()?;
+    Some(text)
+}

@@ -1,0 +1,35 @@
+//! The state that the last capture saw, with its directories ready to be looked up.
+
+use super::cache::{CachedDirectory, CachedEntry, StatCache};
+
+/// The state that the last capture saw.
+pub(crate) struct KnownState {
+    pub(crate) cache: StatCache,
+    /// The directories in the order of their entries.
+    pub(crate) directories: Vec<CachedDirectory>,
+}
+
+impl KnownState {
+    /// Returns `None` if the records of the cache contradict each other.
+    pub(crate) fn new(cache: StatCache) -> Option<KnownState> {
+        Some(KnownState { directories: cache.directories()?, cache })
+    }
+
+    /// The entry of a directory.
+    pub(crate) fn directory_entry(&self, number: u32) -> &CachedEntry {
+        &self.cache.entries[self.directories[number as usize].entry as usize]
+    }
+
+    /// Returns the number of the directory that the entry at this index is.
+    pub(crate) fn directory_number(&self, entry: u32) -> Option<u32> {
+        let number = self.directories.binary_search_by_key(&entry, |directory| directory.entry);
+        number.ok().map(|number| number as u32)
+    }
+
+    /// Finds the index of the entry of this name in a directory.
+    pub(crate) fn find_child(&self, directory: &CachedEntry, name: &[u8]) -> Option<u32> {
+        let children = self.cache.children(directory);
+        let position = children.binary_search_by(|child| self.cache.name(child).cmp(name)).ok()?;
+        Some(directory.children.0 + position as u32)
+    }
+}

@@ -1,0 +1,106 @@
+//! Reading a file that other processes may be writing to.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+use super::cache::Cutoff;
+use crate::beneath::{self, Stat};
+use crate::object;
+use crate::oid::Oid;
+
+/// The number of times that a file is read if it changes meanwhile.
+const MAX_ATTEMPTS: usize = 5;
+
+/// The size above which a thread gives its buffer back after a large file.
+const MAX_KEPT_BUFFER: usize = 8 << 20;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The reason why a file could not be read.
+pub(super) enum ReadFailure {
+    Io(io::Error),
+    TooLarge(Stat),
+    /// The file changed each time it was read.
+    Changing,
+}
+
+impl From<io::Error> for ReadFailure {
+    fn from(error: io::Error) -> ReadFailure {
+        ReadFailure::Io(error)
+    }
+}
+
+/// Passes the content that a file had at one moment to `use_content`, and returns the stat and the
+/// id that belong to it.
+///
+/// A file that was just written may be in the middle of another write that no stat shows, because
+/// its times are set when a write begins. Such a file counts once it was read twice with the same
+/// content.
+pub(super) fn read_stable_content(
+    fd: BorrowedFd<'_>,
+    name: &[u8],
+    size_limit: u64,
+    present: Cutoff,
+    use_content: impl FnOnce(Oid, &[u8]),
+) -> Result<(Stat, Oid), ReadFailure> {
+    BUFFER.with_borrow_mut(|buffer| {
+        let mut previous = None;
+        for _ in 0..MAX_ATTEMPTS {
+            let file = beneath::open_file(fd, name)?;
+            let before = beneath::stat_fd(&file)?;
+            if !before.is_file() {
+                return Err(ReadFailure::Changing);
+            }
+            if before.size > size_limit {
+                return Err(ReadFailure::TooLarge(before));
+            }
+            let size = before.size as usize;
+            if buffer.len() <= size {
+                buffer.resize(size + 1, 0);
+            }
+            // With room for one byte more, the end of the file shows without another call.
+            let read = fill_buffer(&file, &mut buffer[..=size])?;
+            let after = beneath::stat_fd(&file)?;
+            if read != size || before != after {
+                previous = None;
+                continue;
+            }
+            let oid = Oid::of(object::ObjectKind::Blob, &buffer[..size]);
+            if present.is_racy(&after) && previous != Some(oid) {
+                previous = Some(oid);
+                continue;
+            }
+            use_content(oid, &buffer[..size]);
+            if buffer.len() > MAX_KEPT_BUFFER {
+                *buffer = Vec::new();
+            }
+            return Ok((after, oid));
+        }
+        Err(ReadFailure::Changing)
+    })
+}
+
+/// Reads up to the end of the file or of the buffer, and returns the number of bytes.
+fn fill_buffer(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    loop {
+        match rustix::io::read(file, &mut buffer[filled..]) {
+            Ok(0) => return Ok(filled),
+            Ok(read) => {
+                filled += read;
+                // A regular file gives less than asked for only at its end.
+                if filled == buffer.len() || filled + 1 == buffer.len() {
+                    return Ok(filled);
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

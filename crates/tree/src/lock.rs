@@ -1,0 +1,313 @@
+//! The lock that all work on a workspace goes through: captures, pins and restores.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use takeback_base::durable::{self, Durability, FileLock};
+
+use crate::beneath::Stat;
+use crate::capture::{
+    self, Capture, CaptureContext, CaptureError, CaptureOptions, Unsaved, WorkspaceState,
+};
+use crate::fault;
+use crate::object::{Commit, ObjectKind};
+use crate::oid::Oid;
+use crate::pack::write::PackWriter;
+use crate::path::{AnyPath, RelPath};
+use crate::pins::{Pin, PinName};
+use crate::restore::Recovery;
+use crate::store::{ObjectError, Store, StoreError};
+use crate::workspace::{Workspace, WorkspaceInfo};
+
+/// The right to capture and restore a workspace. Ends with [`Lock::finish`]. A lock that is only
+/// dropped keeps the pins that were made and forgets everything else.
+pub struct Lock<'w> {
+    pub(crate) workspace: &'w Workspace<'w>,
+    pub(crate) directory: PathBuf,
+    writer: Option<PackWriter>,
+    pub(crate) state: Option<WorkspaceState>,
+    /// The tree of the latest capture under this lock, if no restore followed.
+    pub(crate) captured: Option<Oid>,
+    next_seq: Option<u64>,
+    pub(crate) recovery: Option<Recovery>,
+    // Fields are dropped in order, so the locks are released last.
+    _store_lock: FileLock,
+    _workspace_lock: FileLock,
+}
+
+impl Workspace<'_> {
+    /// Waits until no other process works on this workspace, and locks it. Finishes or reverts a
+    /// restore that was cut off: see [`Lock::recovery`].
+    pub fn lock(&self) -> Result<Lock<'_>, StoreError> {
+        let workspace_lock = self.store.lock_directory(&self.id)?;
+        let store_lock = self.store.lock_shared()?;
+        let mut lock = Lock {
+            workspace: self,
+            directory: self.directory(),
+            writer: None,
+            state: None,
+            captured: None,
+            next_seq: None,
+            recovery: None,
+            _store_lock: store_lock,
+            _workspace_lock: workspace_lock,
+        };
+        lock.recover();
+        Ok(lock)
+    }
+}
+
+/// The reason why a pin was not made.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names speak")]
+pub enum PinError {
+    /// The message contains NUL.
+    #[error("the message of a pin must not contain NUL")]
+    Message,
+    /// An attachment is larger than an object may be.
+    #[error("an attachment of {0} bytes is too large")]
+    TooLarge(u64),
+    #[error("cannot write to the store {}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<'w> Lock<'w> {
+    /// The workspace that is locked.
+    pub fn workspace(&self) -> &'w Workspace<'w> {
+        self.workspace
+    }
+
+    pub(crate) fn store(&self) -> &'w Store {
+        self.workspace.store
+    }
+
+    /// Captures the present state of the workspace.
+    pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
+        self.captured = None;
+        let known = self.state.take().or_else(|| WorkspaceState::load(&self.directory));
+        let writer = self.writer.get_or_insert_with(|| self.workspace.store.new_pack());
+        let context = CaptureContext {
+            store: self.workspace.store,
+            root: &self.workspace.root,
+            path: &self.workspace.path,
+            own: self.workspace.own.clone(),
+            only: self.workspace.only.as_deref(),
+            writer,
+        };
+        let result = capture::capture_workspace(&context, known, options);
+        if let Err(CaptureError::Write { .. }) = result {
+            self.forget_unwritten();
+        }
+        let (capture, state) = result?;
+        (self.state, self.captured) = (Some(state), Some(capture.tree));
+        Ok(capture)
+    }
+
+    /// Captures the present state of the workspace, and writes it so that its trees can be read at
+    /// once.
+    pub fn capture_readable(
+        &mut self,
+        options: &CaptureOptions<'_>,
+    ) -> Result<Capture, CaptureError> {
+        let capture = self.capture(options)?;
+        let path = self.store().directory().to_owned();
+        self.seal().map_err(|source| CaptureError::Write { path, source })?;
+        Ok(capture)
+    }
+
+    /// The stat of a path when the last capture read it.
+    pub(crate) fn captured_stat(&self, path: &RelPath) -> Option<Stat> {
+        self.state.as_ref()?.cache().find_entry(path.as_bytes()).map(|entry| entry.stat)
+    }
+
+    /// Finds the number that the next pin will have.
+    pub fn next_seq(&mut self) -> Result<u64, StoreError> {
+        if let Some(seq) = self.next_seq {
+            return Ok(seq);
+        }
+        let noted = read_seq(&self.directory.join("seq"));
+        let is_pin = |seq| {
+            let name = PinName { workspace: self.workspace.id.clone(), seq };
+            self.store().directory().join(name.to_string()).exists()
+        };
+        // If the note is right, as it mostly is, the pins need not be listed.
+        if is_pin(noted - 1) && !is_pin(noted) {
+            return Ok(*self.next_seq.insert(noted));
+        }
+        let pins = self.store().pin_names(&self.workspace.id)?;
+        let after_pins = pins.last().map_or(1, |last| last.seq + 1);
+        Ok(*self.next_seq.insert(after_pins.max(noted)))
+    }
+
+    /// Keeps a captured tree: writes its new objects durably, then creates its ref.
+    pub fn pin(&mut self, tree: Oid, time: SystemTime, message: &str) -> Result<Pin, PinError> {
+        self.pin_with_attachment(tree, time, message, None)
+    }
+
+    /// Keeps a captured tree with an attachment, whose id comes from [`Lock::add_attachment`] or
+    /// from an earlier pin.
+    pub fn pin_with_attachment(
+        &mut self,
+        tree: Oid,
+        time: SystemTime,
+        message: &str,
+        attachment: Option<Oid>,
+    ) -> Result<Pin, PinError> {
+        if message.contains('\0') {
+            return Err(PinError::Message);
+        }
+        let seq = self.next_seq()?;
+        let time = to_milliseconds(time).div_euclid(1000);
+        // The caller may have the id of a tree or an attachment from anywhere. Only what was just
+        // captured under this lock is certain to be written with the pin.
+        let unsure_tree = (self.captured != Some(tree)).then_some(tree);
+        let needed = unsure_tree.into_iter().chain(attachment);
+        for oid in needed {
+            if !self.has_object(&oid) {
+                // Another process may have written it since the packs were listed.
+                self.store().forget_packs();
+            }
+            if !self.has_object(&oid) {
+                return Err(StoreError::Object(ObjectError::Missing(oid)).into());
+            }
+        }
+        let commit = Commit { tree, parent: attachment, time, message: message.to_owned() };
+        let content = commit.encode();
+        let id = Oid::of(ObjectKind::Commit, &content);
+        self.add_object(ObjectKind::Commit, id, &content).map_err(self.write_error())?;
+        let reference = self.store().write_ref(id).map_err(self.write_error())?;
+        self.seal_with(&[&reference]).map_err(self.write_error())?;
+        let name = PinName { workspace: self.workspace.id.clone(), seq };
+        self.store().place_ref(&name, reference).map_err(self.write_error())?;
+        self.next_seq = Some(seq + 1);
+        // The note matters only if the newest pin is deleted, so it need not survive a power cut.
+        let _ = write_seq(&self.directory.join("seq"), seq + 1);
+        Ok(Pin { name, id, tree, attachment, time, message: commit.message })
+    }
+
+    /// Adds an object to the pending pack, unless the store has it.
+    pub(crate) fn put_object(&mut self, kind: ObjectKind, content: &[u8]) -> io::Result<Oid> {
+        let oid = Oid::of(kind, content);
+        if !self.has_object(&oid) {
+            self.add_object(kind, oid, content)?;
+        }
+        Ok(oid)
+    }
+
+    /// True if an object is in the pending pack or in the store.
+    fn has_object(&self, oid: &Oid) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.contains(oid))
+            || self.store().packs().contains(oid)
+    }
+
+    fn add_object(&mut self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<()> {
+        let writer = self.writer.get_or_insert_with(|| self.workspace.store.new_pack());
+        let added = writer.add(kind, oid, content);
+        if added.is_err() {
+            self.forget_unwritten();
+        }
+        added
+    }
+
+    /// Returns a function that turns a system error into a failure to write to the store.
+    pub(crate) fn write_error(&self) -> impl FnOnce(io::Error) -> PinError + use<> {
+        let path = self.store().directory().to_owned();
+        move |source| PinError::Write { path, source }
+    }
+
+    /// Writes the pending pack.
+    pub(crate) fn seal(&mut self) -> io::Result<()> {
+        self.seal_with(&[])
+    }
+
+    fn seal_with(&mut self, others: &[&fs::File]) -> io::Result<()> {
+        if let Some(writer) = self.writer.take() {
+            let sealed = writer.seal_with(&self.workspace.store.pack_directory(), others);
+            self.workspace.store.forget_packs();
+            if let Err(error) = sealed {
+                self.forget_unwritten();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets everything in memory, after captured objects could not be written.
+    fn forget_unwritten(&mut self) {
+        (self.writer, self.state, self.captured) = (None, None, None);
+    }
+
+    /// Ends the work: writes the pending pack, and the stat cache for the next capture.
+    pub fn finish(mut self, now: SystemTime) -> Result<(), PinError> {
+        self.seal().map_err(self.write_error())?;
+        let now = to_milliseconds(now);
+        fault::point("note").map_err(self.write_error())?;
+        self.write_info(now)?;
+        // Without the cache, the next capture is only slower.
+        let _ = self.save_cache();
+        Ok(())
+    }
+
+    fn save_cache(&self) -> io::Result<()> {
+        let Some(state) = &self.state else { return Ok(()) };
+        fault::point("stat cache")?;
+        let appended = match &state.unsaved {
+            Unsaved::Nothing => return Ok(()),
+            Unsaved::Entries(entries) => {
+                state.cache().append_to_log(&self.directory, entries).unwrap_or(false)
+            }
+            Unsaved::All => false,
+        };
+        if appended {
+            Ok(())
+        } else {
+            state.cache().save(&self.directory, &self.store().temporary())
+        }
+    }
+
+    /// Writes `workspace.json`, unless it is less than an hour old.
+    fn write_info(&self, now: i64) -> Result<(), StoreError> {
+        const HOUR: i64 = 3_600_000;
+        let known = self.store().workspace_info(&self.workspace.id).ok().flatten();
+        if let Some(info) = &known
+            && (info.last_seen..info.last_seen + HOUR).contains(&now)
+        {
+            return Ok(());
+        }
+        let info = WorkspaceInfo {
+            path: AnyPath(self.workspace.subject()),
+            created_at: known.map_or(now, |info| info.created_at),
+            last_seen: now,
+            single_file: self.workspace.only.is_some(),
+        };
+        let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
+        let path = self.directory.join("workspace.json");
+        durable::replace_file_through(&self.store().temporary(), &path, &text, Durability::Cached)
+            .map_err(StoreError::io("write", &path))
+    }
+}
+
+/// Reads the noted number of the next pin. If the note is damaged, numbers just follow the existing
+/// pins.
+pub(crate) fn read_seq(path: &Path) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.trim().parse().unwrap_or(1).clamp(1, 1 << 62)
+}
+
+/// Notes the number of the next pin. It always has twenty digits, so that it can be overwritten in
+/// place, which is cheaper than a new file.
+pub(crate) fn write_seq(path: &Path, seq: u64) -> io::Result<fs::File> {
+    use std::os::unix::fs::FileExt;
+    let file = durable::open_file(path)?;
+    file.write_all_at(format!("{seq:020}\n").as_bytes(), 0)?;
+    Ok(file)
+}
+
+pub(crate) fn to_milliseconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

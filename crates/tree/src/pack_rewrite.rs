@@ -1,0 +1,154 @@
+//! Replacing packs by others: the steps that gc, merge and repair have in common.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use takeback_base::durable::{self, FileLock};
+
+use crate::fault;
+use crate::gc::GcError;
+use crate::pack::index::PackIndex;
+use crate::pack::read::RecentObjects;
+use crate::pack::write::PackWriter;
+use crate::reachability::NeededObjects;
+use crate::repack::{self, RepackError};
+use crate::source_packs::SourcePacks;
+use crate::store::{ObjectError, Store, StoreError};
+
+/// The right to replace packs by others. Only one process has it at a time.
+pub(crate) struct PackRewrite<'a> {
+    store: &'a Store,
+    _lock: FileLock,
+}
+
+impl<'a> PackRewrite<'a> {
+    /// Takes the right, and removes the files of a killed process. Returns `None` if another process
+    /// has it.
+    pub(crate) fn begin(store: &'a Store) -> Result<Option<PackRewrite<'a>>, StoreError> {
+        let path = store.directory().join("gc.lock");
+        let lock = match &store.lock_wait {
+            Some(wait) => FileLock::exclusive_within(&path, wait),
+            None => FileLock::try_exclusive(&path),
+        };
+        let lock = lock.map_err(StoreError::io("lock", &path))?;
+        let Some(lock) = lock else { return Ok(None) };
+        let rewrite = PackRewrite { store, _lock: lock };
+        rewrite.sweep_files()?;
+        Ok(Some(rewrite))
+    }
+
+    fn sweep_files(&self) -> Result<(), StoreError> {
+        let temporary = self.store.gc_temporary();
+        durable::create_directory(&temporary)
+            .and_then(|()| durable::sweep_directory(&temporary))
+            .map_err(StoreError::io("clean up", &temporary))
+    }
+
+    /// Takes the exclusive lock of the store, which keeps all processes from capturing.
+    pub(crate) fn lock_store(&self) -> Result<FileLock, StoreError> {
+        self.pass_fault_point("gc lock")?;
+        let path = self.store.lock_path();
+        FileLock::exclusive(&path).map_err(StoreError::io("lock", &path))
+    }
+
+    pub(crate) fn pass_fault_point(&self, name: &str) -> Result<(), StoreError> {
+        fault::point(name).map_err(StoreError::io("change", self.store.directory()))
+    }
+
+    pub(crate) fn new_pack(&self) -> PackWriter {
+        PackWriter::new(&self.store.gc_temporary())
+    }
+
+    /// Writes the needed objects from number `first` on into a pack that is durable but not yet
+    /// part of the store.
+    pub(crate) fn write_pack(
+        &self,
+        sources: &SourcePacks,
+        recent: &mut RecentObjects,
+        needed: &NeededObjects,
+        first: usize,
+    ) -> Result<Option<String>, GcError> {
+        let temporary = self.store.gc_temporary();
+        let writer = self.new_pack();
+        let written = repack::write_objects(sources, recent, needed, first, &writer);
+        written.map_err(|error| match error {
+            RepackError::Object(ObjectError::Damaged { oid, pack, reason }) => {
+                GcError::damaged(pack, format!("object {oid}: {reason}"))
+            }
+            RepackError::Object(error) => GcError::damaged("a pack", error),
+            RepackError::Write(error) => StoreError::io("write", &temporary)(error).into(),
+        })?;
+        let name = self.seal_pack(writer)?;
+        let count = match &name {
+            Some(name) => PackIndex::open(&temporary.join(format!("{name}.idx")))
+                .map_err(StoreError::io("read", &temporary))?
+                .count() as usize,
+            None => 0,
+        };
+        assert_eq!(count, needed.objects.len() - first, "every needed object is in the new pack");
+        Ok(name)
+    }
+
+    /// Completes a pack beside the store.
+    pub(crate) fn seal_pack(&self, writer: PackWriter) -> Result<Option<String>, StoreError> {
+        let temporary = self.store.gc_temporary();
+        writer.seal(&temporary).map_err(StoreError::io("write", &temporary))
+    }
+
+    /// Moves packs that were completed beside the store into it, durably.
+    pub(crate) fn install_packs(&self, packs: &[String]) -> Result<(), StoreError> {
+        let (from, to) = (self.store.gc_temporary(), self.store.pack_directory());
+        for pack in packs {
+            // The index goes last: a pack without one is invisible.
+            for extension in ["pack", "idx"] {
+                let file = format!("{pack}.{extension}");
+                self.pass_fault_point("gc install")?;
+                fs::rename(from.join(&file), to.join(&file))
+                    .map_err(StoreError::io("write", &to))?;
+            }
+        }
+        self.pass_fault_point("gc install sync")?;
+        durable::sync_directory(&to).map_err(StoreError::io("write", &to))
+    }
+
+    /// Replaces old packs by new ones. The caller holds the store's lock exclusively.
+    pub(crate) fn replace_packs(
+        &self,
+        old: &HashSet<String>,
+        new: &[String],
+    ) -> Result<(), StoreError> {
+        let directory = self.store.pack_directory();
+        self.install_packs(new)?;
+        // A pack is named after its content, so a new one may have the name of an old one.
+        let mut gone = old.clone();
+        gone.retain(|name| !new.contains(name));
+        self.store.index_packs(&gone)?;
+        for pack in &gone {
+            remove_pack(&directory, pack)?;
+        }
+        self.pass_fault_point("gc sync")?;
+        durable::sync_directory(&directory).map_err(StoreError::io("write", &directory))?;
+        self.store.forget_packs();
+        Ok(())
+    }
+}
+
+impl Drop for PackRewrite<'_> {
+    fn drop(&mut self) {
+        // If a file stays, the next rewrite sweeps it.
+        let _ = self.sweep_files();
+    }
+}
+
+/// Removes all files of a pack. The index goes first: a pack without one is invisible. `rev` and
+/// `bitmap` are files of git.
+fn remove_pack(directory: &Path, name: &str) -> Result<(), StoreError> {
+    for extension in ["idx", "rev", "bitmap", "pack"] {
+        let path = directory.join(format!("{name}.{extension}"));
+        fault::point("gc delete")
+            .and_then(|()| durable::ignore_missing(fs::remove_file(&path)))
+            .map_err(StoreError::io("remove", &path))?;
+    }
+    Ok(())
+}

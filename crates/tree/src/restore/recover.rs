@@ -1,0 +1,182 @@
+//! Finishing or reverting a restore that failed or was cut off.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use super::Recovery;
+use super::apply::{Action, Restore, failed_at, order_steps};
+use super::draft::is_directory;
+use super::journal::{Journal, Phase};
+use super::plan::stat_beneath;
+use super::{RestoreError, Step};
+use crate::beneath;
+use crate::compare::Node;
+use crate::fault;
+use crate::lock::Lock;
+use crate::path::RelPath;
+use crate::store::StoreError;
+
+impl Lock<'_> {
+    /// Finishes or reverts a restore that was cut off.
+    pub(crate) fn recover(&mut self) {
+        let directory = self.directory.clone();
+        let (journal, phase) = match Journal::load(self.workspace().root(), &directory) {
+            Ok(None) => return,
+            Ok(Some(found)) => found,
+            Err(error) => {
+                let error = StoreError::io("read the journal in", &directory)(error);
+                self.recovery = Some(Recovery::Failed(error.into()));
+                return;
+            }
+        };
+        let (root, store) = (self.workspace().root(), self.store());
+        let restore = Restore { root, store, journal, seen: Vec::new() };
+        let back = || {
+            let failed = StoreError::io("write the journal in", &directory);
+            Journal::start_reverting(&directory).map_err(failed)?;
+            restore.settle(Direction::Back).map(Recovery::Reverted)
+        };
+        let recovery = match phase {
+            Phase::Staging => back(),
+            Phase::Moving => {
+                restore.settle(Direction::Forward).map(Recovery::Finished).or_else(|_| back())
+            }
+        };
+        if recovery.is_ok() {
+            // If the journal stays, the next command finds that everything is done.
+            let _ = Journal::end(&directory);
+        }
+        self.recovery = Some(recovery.unwrap_or_else(Recovery::Failed));
+    }
+}
+
+/// The direction in which a restore is brought to an end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forward,
+    Back,
+}
+
+impl Restore<'_> {
+    /// Finishes or reverts the restore, however far it got. Compares content, not times. Returns
+    /// the paths that another process changed meanwhile: those are left alone.
+    pub(super) fn settle(&self, direction: Direction) -> Result<Vec<RelPath>, RestoreError> {
+        let steps: Vec<Step> = match direction {
+            Direction::Forward => self.journal.steps.clone(),
+            Direction::Back => self.journal.steps.iter().map(Step::reversed).collect(),
+        };
+        // A step that really needs it fails with its own path.
+        let _ = self.loosen_directories(&steps);
+        let mut left = Vec::new();
+        for number in order_steps(&steps) {
+            let step = &steps[number];
+            fault::point("settle").map_err(failed_at(&step.path))?;
+            match self.settle_step(number, step) {
+                Err(RestoreError::Changed(path)) => left.push(path),
+                result => result?,
+            }
+        }
+        // Cleaning up needs writable directories. Whether modes can be set shows in the end.
+        let _ = self.set_final_modes(&steps, 0o700);
+        self.sync_directories(&steps)?;
+        for (number, step) in steps.iter().enumerate() {
+            self.save_unknown_temporaries(number, step, &mut left)
+                .map_err(failed_at(&step.path))?;
+            self.discard_temporaries(number, step).map_err(failed_at(&step.path))?;
+        }
+        self.set_final_modes(&steps, 0)?;
+        left.sort();
+        left.dedup();
+        Ok(left)
+    }
+
+    /// Brings one path to the state that its step leads to, unless another process changed it.
+    fn settle_step(&self, number: usize, step: &Step) -> Result<(), RestoreError> {
+        let present = self.read_node(&step.path).map_err(failed_at(&step.path))?;
+        let node = present.map(|(node, _)| node);
+        let writes = matches!(step.action(), Action::Put | Action::Replace);
+        let is_as_expected = match step.action() {
+            _ if node == step.to => return Ok(()),
+            // Modes of directories are set in the end.
+            _ if is_directory(step.to) && is_directory(node) => return Ok(()),
+            // The mode may have been changed already; it is the same file.
+            Action::ChangeMode => node.zip(step.from).is_some_and(|(node, from)| {
+                node.oid == from.oid && node.mode.is_same_kind(from.mode)
+            }),
+            Action::RemoveDirectory => is_directory(node),
+            _ => node == step.from || (writes && node.is_none()),
+        };
+        let stage = stat_beneath(self.root, &step.stage).map_err(failed_at(&step.stage))?;
+        if !is_as_expected || !stage.is_some_and(|stat| stat.is_directory()) {
+            return Err(RestoreError::Changed(step.path.clone()));
+        }
+        if writes {
+            self.ensure_staged(number, step)?;
+        }
+        // A file that is gone already is not replaced, only put.
+        let from = step.from.filter(|_| node.is_some());
+        let step = Step { from, ..step.clone() };
+        self.perform_step(number, &step, present.map(|(_, stat)| stat)).map(drop)
+    }
+
+    /// Makes sure that the temporary file of a step has the content that the step writes.
+    fn ensure_staged(&self, number: usize, step: &Step) -> Result<(), RestoreError> {
+        let name = step.stage.join(&self.journal.temporary_name(number));
+        let staged = self.read_node(&name).map_err(failed_at(&name))?;
+        if staged.map(|(node, _)| node) == step.to {
+            return Ok(());
+        }
+        if let Some((node, _)) = staged {
+            // The old file is in the store and may go. Any other content is saved.
+            if Some(node) == step.from {
+                self.unlink_if_exists(&name).map_err(failed_at(&name))?;
+            } else {
+                self.save_under_other_name(&name, &step.path).map_err(failed_at(&name))?;
+            }
+        }
+        if let Some(file) = self.stage_file(number, step)? {
+            file.sync_data().map_err(failed_at(&step.path))?;
+        }
+        Ok(())
+    }
+
+    /// Saves temporary files of a step that have neither its old nor its new content: another
+    /// process wrote them just before they were moved aside.
+    fn save_unknown_temporaries(
+        &self,
+        number: usize,
+        step: &Step,
+        left: &mut Vec<RelPath>,
+    ) -> io::Result<()> {
+        for name in self.temporary_names(number) {
+            let path = step.stage.join(&name);
+            if let Some((node, _)) = self.read_node(&path)?
+                && Some(node) != step.from
+                && Some(node) != step.to
+                && !self.is_half_staged(&path, step)?
+            {
+                left.push(self.save_under_other_name(&path, &step.path)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// True if a temporary file was not staged completely: it still has the mode that staging begins
+    /// with, and its content is the beginning of the old or new content.
+    fn is_half_staged(&self, path: &RelPath, step: &Step) -> io::Result<bool> {
+        let Some((directory, name)) = self.open_parent(path)? else { return Ok(false) };
+        let Ok(file) = beneath::open_file(directory.as_fd(), &name) else { return Ok(false) };
+        let stat = beneath::stat_fd(&file)?;
+        if !stat.is_file() || stat.mode & 0o7777 != 0o600 {
+            return Ok(false);
+        }
+        let mut content = Vec::new();
+        io::Read::read_to_end(&mut &file, &mut content)?;
+        let wanted = [step.to, step.from].into_iter().flatten();
+        let begins = |node: Node| {
+            !node.mode.is_directory()
+                && self.store.blob(&node.oid).is_ok_and(|whole| whole.starts_with(&content))
+        };
+        Ok(wanted.into_iter().any(begins))
+    }
+}
