@@ -108,10 +108,10 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Reads options and environment.
+    /// Reads options and environment. A command that an agent runs may start in a directory that is
+    /// gone, because it works in the directory that the agent reports.
     pub(crate) fn new(globals: Globals, caller: Caller) -> Result<Context, Failure> {
         let current = match env::current_dir() {
-            // An agent's hook works in the directory that the agent reports.
             Err(_) if caller == Caller::Agent => PathBuf::from("/"),
             current => current.map_err(|error| {
                 Failure::new("cannot find the current directory")

@@ -298,7 +298,7 @@ impl From<LedgerError> for Failure {
                 failure.hint("choose another title, or rename the other session first")
             }
             LedgerError::WentOn(_) => {
-                failure.hint("the undone messages are kept: `takeback sessions show` shows them")
+                failure.hint("`takeback sessions show` still shows them, marked as undone")
             }
             LedgerError::Open(error) => error.into(),
             LedgerError::Damaged(_) => failure.hint(REPAIR_LEDGER),

@@ -433,7 +433,7 @@ $ takeback sessions rewind 4f2a
         "
 $ takeback sessions unrewind 4f2a
 ! error: session claude-code:4f2a9c01-aaaa went on since then, so its messages cannot be brought back
-! hint: the undone messages are kept: `takeback sessions show` shows them
+! hint: `takeback sessions show` still shows them, marked as undone
 [exit Some(1)]
 ",
     );
