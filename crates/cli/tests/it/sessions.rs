@@ -383,7 +383,7 @@ $ takeback sessions show 4f2
 ! error: \"4f2\" is ambiguous: codex:4f2b0000-bbbb or claude-code:4f2a9c01-aaaa
 ! hint: give more of the id
 [exit Some(1)]
-$ takeback sessions rewind \n! error: there is no session \"\"
+$ takeback sessions rewind \n! error: no session \"\"
 ! hint: `takeback sessions list` lists the sessions
 [exit Some(1)]
 ",
@@ -472,7 +472,7 @@ fn titles_are_set_and_removed() {
         "
 $ takeback sessions title codex:4f2b   Notes\tfor\u{202e} users \nSet the title of codex:4f2b0000-bbbb to Notes for users.
 $ takeback sessions title 77 Fix Docker Build
-! error: session claude-code:4f2a9c01-aaaa has the title \"Fix Docker Build\" already
+! error: session claude-code:4f2a9c01-aaaa already has the title \"Fix Docker Build\"
 ! hint: choose another title, or rename the other session first
 [exit Some(1)]
 $ takeback sessions title Notes for users \nRemoved the title of codex:4f2b0000-bbbb.
