@@ -25,7 +25,7 @@ fn rollbacks_of_files_and_of_the_conversation_alone_are_undone_one_by_one() {
     assert_eq!((session.read("a"), conversation(&session).len()), ("2".into(), 1));
 }
 
-/// What could not be written into the ledger in time waits in the spool.
+/// An event that cannot be written into the ledger in time waits in the spool.
 #[test]
 fn a_turn_that_the_ledger_hears_of_late_goes_back() {
     let session = Session::new();

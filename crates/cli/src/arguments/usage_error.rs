@@ -1,0 +1,138 @@
+//! A wrong command line, and what to type instead.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::context::find_pager;
+use crate::failure::Failure;
+use crate::output::{self, Style, paint};
+
+/// A command line that cannot be understood, or that asks for help.
+pub(crate) struct UsageError {
+    pub(super) error: clap::Error,
+    pub(super) command: clap::Command,
+    pub(super) words: Vec<OsString>,
+}
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl UsageError {
+    /// True if the user asked for help or the version and gets it.
+    pub(crate) fn is_help(&self) -> bool {
+        !self.error.use_stderr()
+    }
+
+    /// Prints the help, or reports the error in the command line.
+    pub(crate) fn report(&self) -> ExitCode {
+        let has_option = |option: &str| self.words.iter().any(|word| word == option);
+        let json = has_option("--json");
+        if self.is_help() {
+            find_pager(json || has_option("--no-pager")).into_iter().for_each(output::use_pager);
+            println!("{}", self.error.render().ansi().to_string().trim_end());
+            return ExitCode::SUCCESS;
+        }
+        let text = self.error.render().to_string();
+        let mut paragraphs = text.split("\n\n").map(str::trim).filter(|text| !text.is_empty());
+        let first = paragraphs.next().unwrap_or("wrong usage");
+        let message = match self.error.get(ContextKind::InvalidSubcommand) {
+            Some(ContextValue::String(typed)) => format!("unknown command '{typed}'"),
+            _ => output::join_lines(first.strip_prefix("error: ").unwrap_or(first)),
+        };
+        let mut hint = self.hint();
+        let mut usage = None;
+        for paragraph in paragraphs {
+            match paragraph.strip_prefix("tip: ") {
+                Some(tip) if hint.is_none() => hint = Some(output::join_lines(tip)),
+                None if paragraph.starts_with("Usage:") => usage = Some(paragraph),
+                _ => {}
+            }
+        }
+        let hint = hint.or(json.then(|| "`takeback --help` lists the commands".to_owned()));
+        Failure { message, causes: Vec::new(), hint }.report(json);
+        if let Some(usage) = usage.filter(|_| !json) {
+            let usage = output::disarm_lines(usage);
+            eprintln!("{}", usage.replacen("Usage:", &paint(Style::Label, "Usage:"), 1));
+        }
+        ExitCode::from(u8::try_from(self.error.exit_code()).unwrap_or(2))
+    }
+
+    /// Suggests what to type instead, where takeback knows more than clap.
+    fn hint(&self) -> Option<String> {
+        let (invalid, suggested) = (ContextKind::InvalidArg, ContextKind::SuggestedSubcommand);
+        match (self.error.kind(), self.error.get(invalid), self.error.get(suggested)) {
+            (ErrorKind::InvalidSubcommand, _, Some(ContextValue::String(name))) => {
+                self.suggest(std::slice::from_ref(name))
+            }
+            (ErrorKind::InvalidSubcommand, _, Some(ContextValue::Strings(names))) => {
+                self.suggest(names)
+            }
+            (ErrorKind::UnknownArgument, Some(ContextValue::String(typed)), _) => {
+                self.find_owner(typed)
+            }
+            (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(missing)), _) => {
+                let is_checkpoint = missing.iter().any(|name| name == "<CHECKPOINT>");
+                is_checkpoint.then(|| "`takeback list` lists the checkpoints".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Finds the commands that the words name, from takeback itself down to the last one.
+    fn named_commands(&self) -> Vec<&clap::Command> {
+        let mut named = vec![&self.command];
+        for word in &self.words {
+            named.extend(named[named.len() - 1].find_subcommand(word));
+        }
+        named
+    }
+
+    /// Names the command that was probably meant, given similar names with the best one last.
+    fn suggest(&self, names: &[String]) -> Option<String> {
+        let named = self.named_commands();
+        let command = named[named.len() - 1];
+        // A name may be an alias.
+        let commands = names.iter().rev().filter_map(|name| command.find_subcommand(name));
+        let meant = commands.into_iter().find(|command| !command.is_hide_set())?;
+        Some(format!("did you mean `{} {}`?", join_names(&named), meant.get_name()))
+    }
+
+    /// Names the commands that have an option that this one lacks: its siblings if one of them has
+    /// it, otherwise any command.
+    fn find_owner(&self, typed: &str) -> Option<String> {
+        let option = typed.strip_prefix("--")?;
+        let has_option = |command: &clap::Command| {
+            let mut all = command.get_arguments().filter(|known| !known.is_global_set());
+            !command.is_hide_set() && all.any(|known| known.get_long() == Some(option))
+        };
+        let below = |path: &[&clap::Command]| {
+            let command = path[path.len() - 1];
+            let children = command.get_subcommands().filter(|child| has_option(child));
+            let children =
+                children.map(|child| format!("{} {}", join_names(path), child.get_name()));
+            let own = has_option(command).then(|| join_names(path));
+            own.into_iter().chain(children).collect::<Vec<_>>()
+        };
+        let named = self.named_commands();
+        let mut owners = if named.len() > 2 { below(&named[..2]) } else { Vec::new() };
+        if owners.is_empty() {
+            owners = below(&named[..1]);
+        }
+        owners.truncate(3);
+        let owners: Vec<String> = owners.iter().map(|owner| format!("`{owner}`")).collect();
+        let (last, others) = owners.split_last()?;
+        Some(match others {
+            [] => format!("{typed} is an option of {last}"),
+            others => format!("{typed} is an option of {} and {last}", others.join(", ")),
+        })
+    }
+}
+
+fn join_names(commands: &[&clap::Command]) -> String {
+    commands.iter().map(|command| command.get_name()).collect::<Vec<_>>().join(" ")
+}
