@@ -13,7 +13,7 @@ mod hook_output;
 mod install;
 mod known_tools;
 mod logs;
-mod notice;
+mod notice_text;
 mod payload;
 mod slash_command;
 mod wiring;
@@ -25,7 +25,7 @@ pub use install::{
     WiringState, build_package,
 };
 pub use logs::{CatchUp, LOG_FORMATS, LogError, LogFormat, LogRef, ReadPage, log_format};
-pub use notice::notice_text;
+pub use notice_text::notice_text;
 pub use payload::{ParsedPayload, PayloadError, parse_payload};
 pub use slash_command::{SlashCommand, split_words};
 pub use wiring::Program;

@@ -4,10 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_tree::{Oid, TreeChange, Uncovered};
-use takeback_undo::{
-    Checkpoint, EffectView, Head, History, Kind, RowView, StepView, TurnId, history,
-};
+use takeback_tree::{Head, Oid, TreeChange, Uncovered};
+use takeback_undo::{Checkpoint, EffectView, History, Kind, RowView, StepView, TurnId, history};
 
 use super::diff::describe_change;
 use super::list;

@@ -15,12 +15,11 @@ pub(crate) struct Appender<'t> {
     messages: i64,
     calls: i64,
     last_activity: Option<Time>,
-    last_id: i64,
 }
 
 impl<'t> Appender<'t> {
     pub(crate) fn new(transaction: &'t Transaction<'t>, head: SessionHead) -> Appender<'t> {
-        Appender { transaction, head, messages: 0, calls: 0, last_activity: None, last_id: 0 }
+        Appender { transaction, head, messages: 0, calls: 0, last_activity: None }
     }
 
     /// Appends a message; returns its number.
@@ -47,7 +46,6 @@ impl<'t> Appender<'t> {
         }
         let calls = count_calls(message.tool_calls.as_ref());
         self.insert_message(seq, message, time, calls)?;
-        self.last_id = self.transaction.last_insert_rowid();
         self.last_activity = self.last_activity.max(Some(time));
         if !message.undone {
             self.messages += 1;
@@ -129,8 +127,8 @@ impl<'t> Appender<'t> {
         Ok(())
     }
 
-    /// Brings the session's row up to date; returns the id of the last message.
-    pub(crate) fn finish(self) -> Result<i64, LedgerError> {
+    /// Brings the session's row up to date.
+    pub(crate) fn finish(self) -> Result<(), LedgerError> {
         self.transaction
             .prepare_cached(
                 "UPDATE sessions SET
@@ -147,7 +145,7 @@ impl<'t> Appender<'t> {
                 self.calls,
                 self.last_activity
             ])?;
-        Ok(self.last_id)
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(crate) use self::appender::Appender;
 use self::appender::{content_columns, count_calls};
 pub(crate) use self::text::{read_searchable, text_of};
-use crate::search::{forget_message, index_message};
+use crate::search::{forget_message, index_message, tail_length};
 use crate::sessions::{SessionHead, head, parse_json, parse_map};
 use crate::{Ledger, LedgerError, MessageRecord, Time, mask};
 
@@ -35,7 +35,7 @@ impl Ledger {
         now: Time,
     ) -> Result<Vec<i64>, LedgerError> {
         let redact = self.redact;
-        let (seqs, last_id) = self.database.write(|transaction| {
+        let (seqs, tail) = self.database.write(|transaction| {
             let mut appender = Appender::new(transaction, head(transaction, session)?);
             let mut seqs = Vec::with_capacity(messages.len());
             for message in messages {
@@ -43,10 +43,10 @@ impl Ledger {
                     if redact { Cow::Owned(mask_copy(message)) } else { Cow::Borrowed(message) };
                 seqs.push(appender.append(&message, now)?);
             }
-            let last_id = appender.finish()?;
-            Ok::<_, LedgerError>((seqs, last_id))
+            appender.finish()?;
+            Ok::<_, LedgerError>((seqs, tail_length(transaction)?))
         })?;
-        self.index_after_append(last_id, messages);
+        self.index_after_append(tail, messages);
         Ok(seqs)
     }
 
@@ -62,7 +62,7 @@ impl Ledger {
     ) -> Result<i64, LedgerError> {
         let mut summary = if self.redact { mask_copy(summary) } else { summary.clone() };
         summary.summarizes = Some(upto);
-        let (seq, last_id) = self.database.write(|transaction| {
+        let (seq, tail) = self.database.write(|transaction| {
             let head = head(transaction, session)?;
             let key = head.key;
             if upto < 1 || upto > head.last_seq {
@@ -70,11 +70,11 @@ impl Ledger {
             }
             let mut appender = Appender::new(transaction, head);
             let seq = appender.append(&summary, now)?;
-            let last_id = appender.finish()?;
+            appender.finish()?;
             mark_compacted(transaction, key, upto, seq)?;
-            Ok((seq, last_id))
+            Ok((seq, tail_length(transaction)?))
         })?;
-        self.index_after_append(last_id, &[summary]);
+        self.index_after_append(tail, &[summary]);
         Ok(seq)
     }
 

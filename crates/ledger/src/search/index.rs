@@ -26,6 +26,10 @@ pub(crate) const INDEX_VERSION: i64 = {
 /// The number of messages in the tail from which on indexing them is worth it.
 const LONG_TAIL: i64 = 128;
 
+/// The number of messages in the tail from which on a search indexes them first, because further
+/// searches usually follow.
+const SEARCHED_TAIL: i64 = 16;
+
 /// The number of messages in the tail from which on an append waits for its turn to index.
 const VERY_LONG_TAIL: i64 = 512;
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -45,11 +49,10 @@ struct IndexState {
 }
 
 impl Ledger {
-    /// Indexes a slice of the tail after an append, if the tail is long.
-    pub(crate) fn index_after_append(&mut self, last_id: i64, messages: &[MessageRecord]) {
+    /// Indexes a slice of the tail after an append, if the tail of this length is long.
+    pub(crate) fn index_after_append(&mut self, tail: i64, messages: &[MessageRecord]) {
         self.unindexed_bytes += text_size(messages);
-        let indexed = self.database.reader().and_then(indexed_up_to).unwrap_or(last_id);
-        if self.unindexed_bytes > MAX_TAIL_BYTES || last_id - indexed >= LONG_TAIL {
+        if self.unindexed_bytes > MAX_TAIL_BYTES || tail >= LONG_TAIL {
             self.index_after_bulk(messages.len());
         }
     }
@@ -79,9 +82,18 @@ impl Ledger {
         }
     }
 
-    /// Indexes a slice of the tail before a search, if the tail is long.
+    /// Indexes a slice of the tail, if the tail is long.
     pub(crate) fn shorten_tail(&mut self) {
-        if self.tail_length().is_ok_and(|tail| tail >= LONG_TAIL) {
+        self.index_slice_from(LONG_TAIL);
+    }
+
+    /// Indexes a slice of the tail before a search.
+    pub(super) fn shorten_tail_for_search(&mut self) {
+        self.index_slice_from(SEARCHED_TAIL);
+    }
+
+    fn index_slice_from(&mut self, least: i64) {
+        if self.database.reader().and_then(tail_length).is_ok_and(|tail| tail >= least) {
             self.index_slice();
         }
     }
@@ -89,7 +101,7 @@ impl Ledger {
     /// Indexes a slice of the tail. This is only about speed, so a failure is no error: the next
     /// writer does it. As long as the tail is not very long, this does not wait for other writers.
     fn index_slice(&mut self) -> Option<SliceReport> {
-        let wait = match self.tail_length() {
+        let wait = match self.database.reader().and_then(tail_length) {
             Ok(tail) if tail < VERY_LONG_TAIL => Duration::ZERO,
             _ => PATIENCE,
         };
@@ -102,13 +114,6 @@ impl Ledger {
             self.unindexed_bytes = 0;
         }
         slice
-    }
-
-    fn tail_length(&self) -> Result<i64, LedgerError> {
-        let connection = self.database.reader()?;
-        let mut last = connection.prepare_cached("SELECT ifnull(max(id), 0) FROM messages")?;
-        let last: i64 = last.query_row([], |row| row.get(0))?;
-        Ok(last - indexed_up_to(connection)?)
     }
 
     /// Indexes everything and packs the index tightly, while other processes can write, and gives
@@ -263,6 +268,13 @@ fn change_entry(connection: &Connection, id: i64, sql: &str) -> Result<(), Ledge
     let fields = read.query_row([id], read_searchable)?;
     connection.prepare_cached(sql)?.execute(params![id, index_entry(&fold_fields(&fields))])?;
     Ok(())
+}
+
+/// Counts the messages behind the last indexed one.
+pub(crate) fn tail_length(connection: &Connection) -> Result<i64, LedgerError> {
+    let mut last = connection.prepare_cached("SELECT ifnull(max(id), 0) FROM messages")?;
+    let last: i64 = last.query_row([], |row| row.get(0))?;
+    Ok(last - indexed_up_to(connection)?)
 }
 
 /// The id of the last message that the index knows.

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 pub(crate) use self::index::{
     INDEX_VERSION, fold_fields, forget_message, forget_session, index_message, indexed_up_to,
+    tail_length,
 };
 use self::query::Query;
 pub(crate) use self::tokens::index_entry;
@@ -112,7 +113,7 @@ impl Ledger {
         query: &str,
         options: &SearchOptions,
     ) -> Result<SearchResults, LedgerError> {
-        self.shorten_tail();
+        self.shorten_tail_for_search();
         let query = Query::parse(query);
         if query.clauses.is_empty() {
             return Ok(SearchResults::default());

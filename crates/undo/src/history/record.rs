@@ -4,10 +4,8 @@
 use serde::{Deserialize, Serialize};
 use takeback_ledger::{Redactor, Time};
 use takeback_tree::{
-    AnyPath, Capture, Filter, Oid, Pin, RelPath, Store, StoreError, Uncovered, WorkspaceId,
+    AnyPath, Capture, Filter, Head, Oid, Pin, RelPath, Store, StoreError, Uncovered, WorkspaceId,
 };
-
-use crate::rollback::repository::Head;
 
 const VERSION: u32 = 1;
 

@@ -2,13 +2,13 @@
 //! own repository.
 
 use takeback_tree::{
-    AnyPath, CaptureError, Lock, Oid, PinError, PinName, StoreError, Workspace, WorkspaceError,
+    AnyPath, CaptureError, GitDirectory, Lock, Oid, PinError, PinName, StoreError, Workspace,
+    WorkspaceError,
 };
 
 use super::record::{Checkpoint, Kind, Record, read_checkpoints};
 use crate::Opened;
 use crate::hook::state::{IndexState, WorkspaceState};
-use crate::rollback::repository::Repository;
 
 /// A checkpoint that could not be taken.
 #[derive(Debug, thiserror::Error)]
@@ -97,10 +97,10 @@ pub(crate) fn pin_tree(
     let is_directory = workspace.subject() == workspace.path();
     if wants_repository
         && is_directory
-        && let Some(repository) = Repository::find(workspace.path())
+        && let Some(git) = GitDirectory::find(workspace.path())
     {
-        record.repository = Some(repository.head());
-        attachment = attach_index(lock, &repository, record.seq)?;
+        record.repository = Some(git.head());
+        attachment = attach_index(lock, &git, record.seq)?;
     }
     let pin =
         lock.pin_with_attachment(tree, opened.system_time(), &record.message(), attachment)?;
@@ -110,22 +110,22 @@ pub(crate) fn pin_tree(
 /// Stores a copy of the repository's index, unless the last copy is still the same.
 fn attach_index(
     lock: &mut Lock<'_>,
-    repository: &Repository,
+    git: &GitDirectory,
     seq: u64,
 ) -> Result<Option<Oid>, PinError> {
     let workspace = lock.workspace();
     let hook_state = WorkspaceState::new(workspace.notes());
-    let Some(stamp) = repository.index_stamp() else { return Ok(None) };
+    let Some(stamp) = git.index_stamp() else { return Ok(None) };
     if let Some(known) = hook_state.index()
         && known.stamp == stamp
         && keeps_copy(workspace, &known)
     {
         return Ok(Some(known.attachment));
     }
-    let Some(copy) = repository.copy_index() else { return Ok(None) };
+    let Some(copy) = git.copy_index() else { return Ok(None) };
     let attachment = lock.add_attachment(&copy)?;
     // The stamp belongs to the copy only if git did not write the index in the meantime.
-    if repository.index_stamp() == Some(stamp) {
+    if git.index_stamp() == Some(stamp) {
         let _ = hook_state.set_index(&IndexState { stamp, attachment, seq });
     }
     Ok(Some(attachment))

@@ -19,7 +19,7 @@ use takeback_base::errors::error_chain;
 use takeback_ledger::{
     CallRecord, EffectRecord, Event as LedgerEvent, ParentKind, Recorded, SessionRecord,
 };
-use takeback_tree::Oid;
+use takeback_tree::{GitDirectory, Oid};
 
 use self::call::CallContext;
 use self::capture::{capture_after, capture_before};
@@ -27,7 +27,6 @@ use self::protected::{ProtectedPath, find_protected_paths, find_substitutes};
 use self::state::SessionState;
 use crate::Opened;
 use crate::history::record::clean_reason;
-use crate::rollback::repository::Repository;
 
 pub use self::deadline::Deadline;
 pub use self::follow_up::{FollowUp, tend_workspace, warm_workspace};
@@ -220,7 +219,7 @@ fn write_ledger(
 ) {
     let workspace = &session.workspace.0;
     let starts = matches!(report.event, ReportedEvent::SessionStart);
-    let branch = || Repository::find(workspace).and_then(|repository| repository.head().branch);
+    let branch = || GitDirectory::find(workspace).and_then(|git| git.head().branch);
     let record = SessionRecord {
         id: session.session.clone(),
         source: report.agent.clone(),

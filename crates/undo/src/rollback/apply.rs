@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
 use takeback_tree::{
-    Filter, KeptPath, KeptReason, Lock, Oid, Pin, Plan, RestoreError, StoreError, Uncovered,
-    Workspace,
+    Filter, GitDirectory, KeptPath, KeptReason, Lock, Oid, Pin, Plan, RestoreError, StoreError,
+    Uncovered, Workspace,
 };
 
 use super::RollbackError;
 use super::conversation::move_conversation;
+use super::git_index::{check_index, restore_index};
 use super::notices::{self, RollbackSummary};
 use super::plan::plan_files;
 use super::planned::{Planned, PlannedWork, RollbackView};
-use super::repository::Repository;
 use super::reversal::{Direction, find_reversible};
 use crate::Opened;
 use crate::history::record::{Action, Checkpoint, Kind, Record, RollbackRecord};
@@ -26,9 +26,9 @@ use crate::history::{History, new_record, pin_tree};
 pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, RollbackError> {
     let Planned { work, mut view } = planned;
     let (workspace, _revived) = revive_workspace(opened, &work.workspace.0)?;
-    let repository = Repository::find(workspace.path()).filter(|_| work.goal.index.is_some());
-    if let Some(repository) = &repository {
-        repository.check_index()?;
+    let git = GitDirectory::find(workspace.path()).filter(|_| work.goal.index.is_some());
+    if let Some(git) = &git {
+        check_index(git)?;
     }
     let mut lock = opened.lock(&workspace)?;
     check_reversal(&workspace, &work)?;
@@ -41,11 +41,11 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         let error = error_chain(&error);
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
-    if let Some(repository) = &repository
+    if let Some(git) = &git
         && let Some(copy) = &work.goal.index
     {
         let copy = workspace.store().attachment(copy).map_err(StoreError::from)?;
-        repository.restore_index(&copy).map_err(RollbackError::IndexNotRestored)?;
+        restore_index(git, &copy).map_err(RollbackError::IndexNotRestored)?;
     }
     let now = safety.record.moment();
     move_conversation(opened, &work, now, &mut view)?;

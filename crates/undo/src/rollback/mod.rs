@@ -4,12 +4,12 @@
 
 mod apply;
 mod conversation;
+mod git_index;
 pub mod merge;
 pub(crate) mod notices;
 mod plan;
 mod planned;
 mod recovery;
-pub(crate) mod repository;
 mod reversal;
 mod story;
 mod turn;
@@ -26,11 +26,11 @@ use crate::Opened;
 use crate::history::{FindError, TakeError};
 
 pub use self::apply::apply;
+pub use self::git_index::IndexError;
 pub use self::notices::{Notice, NoticeFile, take_notices};
 pub use self::plan::{plan, relative_paths};
 pub use self::planned::{ChatView, HeadMoved, Planned, RollbackView};
 pub(crate) use self::recovery::finish_recovered;
-pub use self::repository::{Head, IndexError};
 pub use self::turn::Conflict;
 
 /// A request to take something back: in which workspace, to which state, and how much.

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use takeback_ledger::Time;
 use takeback_tree::{
-    AnyPath, BlockedPath, Filter, KeptPath, Oid, Plan, RelPath, RestoreTarget, TreeEdit, Uncovered,
+    AnyPath, BlockedPath, Filter, Head, KeptPath, Oid, Plan, RelPath, RestoreTarget, TreeEdit,
+    Uncovered,
 };
 
-use super::repository::Head;
 use super::turn::Conflict;
 use crate::history::EffectView;
 use crate::history::record::{Action, Chat, Checkpoint};

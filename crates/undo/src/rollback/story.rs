@@ -2,11 +2,10 @@
 //! the position of HEAD.
 
 use takeback_base::errors::error_chain;
-use takeback_tree::{Plan, RelPath, StoreError, Workspace};
+use takeback_tree::{GitDirectory, Head, Plan, RelPath, StoreError, Workspace};
 
 use super::RollbackError;
 use super::planned::HeadMoved;
-use super::repository::{Head, Repository};
 use crate::Opened;
 use crate::history::authorship::{PresentState, Timeline};
 use crate::history::record::Checkpoint;
@@ -80,11 +79,11 @@ pub(super) fn find_moved_head(
     warnings: &mut Vec<String>,
 ) -> Option<HeadMoved> {
     let then = checkpoint.record.repository.clone()?;
-    let Some(repository) = Repository::find(workspace.path()) else {
+    let Some(git) = GitDirectory::find(workspace.path()) else {
         warnings.push("the repository's own data (.git) is gone, and no checkpoint has it".into());
         return Some(HeadMoved { then, now: Head::default(), command: None });
     };
-    let now = repository.head();
+    let now = git.head();
     if then == now {
         return None;
     }

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use takeback_tree::{BlockedPath, BlockedReason, KeptPath, KeptReason, RelPath};
-use takeback_undo::{Action, Head, RollbackView};
+use takeback_tree::{BlockedPath, BlockedReason, Head, KeptPath, KeptReason, RelPath};
+use takeback_undo::{Action, RollbackView};
 
 use crate::context::Context;
 use crate::failure::Failure;

@@ -3,8 +3,8 @@
 //! Requests come in on standard input, one per line, and are answered in order on standard output,
 //! which carries nothing else.
 
+mod input;
 mod late;
-mod lines;
 mod methods;
 mod params;
 mod protocol;
@@ -16,20 +16,13 @@ use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
-use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
 use takeback_tree::AnyPath;
 
+use self::input::{Event, Input, MAX_LINE};
 use self::late::LateReports;
-use self::lines::{Line, MAX_LINE};
 use self::params::Params;
 use self::protocol::{Answer, Error, Request};
 use crate::background;
@@ -59,90 +52,17 @@ pub(crate) struct Arguments {}
 /// The time without a request after which the server closes the ledger.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// An event that wakes the server.
-enum Event {
-    Line(Line),
-    /// The input has ended, or cannot be read.
-    End(io::Result<()>),
-    /// A signal asked the process to end.
-    Stop,
-}
-
 pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let (sender, events) = mpsc::sync_channel(1);
-    let stopped = Arc::new(AtomicBool::new(false));
-    end_on_signals(sender.clone(), stopped.clone())
-        .map_err(|error| Failure::new("cannot listen for signals").because(&error))?;
-    thread::spawn(move || read_lines(&sender));
+    let mut input =
+        Input::new().map_err(|error| Failure::new("cannot listen for signals").because(&error))?;
     let server = Server::new(context);
-    let mut ended = Ok(());
-    loop {
-        let event = match events.recv_timeout(IDLE) {
-            Ok(event) => event,
-            Err(RecvTimeoutError::Timeout) => {
-                server.rest();
-                match events.recv() {
-                    Ok(event) => event,
-                    Err(_) => break,
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
-        };
-        let response = match event {
-            // After a signal, lines that wait are not served.
-            _ if stopped.load(Ordering::SeqCst) => break,
-            Event::Stop => break,
-            Event::End(end) => {
-                ended = end;
-                break;
-            }
-            Event::Line(line) => server.answer(&line),
-        };
-        if let Some(response) = response
-            && let Err(error) = send_line(&response)
-        {
-            ended = Err(error);
-            break;
-        }
-        background::reap_children();
-    }
+    let ended = server.serve_all(&mut input);
     server.late.wait_for_all();
     match ended {
         // The agent is gone, which is a normal way to end.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(Failure::new("cannot talk to the agent").because(&error)),
         Ok(()) => Ok(ExitCode::SUCCESS),
-    }
-}
-
-/// Ends the server on a signal, after the request that it serves. A second signal ends the process
-/// at once; the next command recovers from that.
-fn end_on_signals(sender: SyncSender<Event>, stopped: Arc<AtomicBool>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    thread::spawn(move || {
-        for signal in signals.forever() {
-            if stopped.swap(true, Ordering::SeqCst) {
-                let _ = emulate_default_handler(signal);
-            }
-            // If the channel is full, the event in it wakes the server.
-            let _ = sender.try_send(Event::Stop);
-        }
-    });
-    Ok(())
-}
-
-fn read_lines(sender: &SyncSender<Event>) {
-    let mut input = io::stdin().lock();
-    loop {
-        let event = match lines::read_line(&mut input) {
-            Ok(Some(line)) => Event::Line(line),
-            Ok(None) => Event::End(Ok(())),
-            Err(error) => Event::End(Err(error)),
-        };
-        let is_end = matches!(event, Event::End(_));
-        if sender.send(event).is_err() || is_end {
-            return;
-        }
     }
 }
 
@@ -171,11 +91,26 @@ impl Server {
         Server { context, stamp: Cell::new(None), late: LateReports::default() }
     }
 
-    fn answer(&self, line: &Line) -> Option<String> {
-        match line {
-            Line::TooLong => Some(protocol::answer_too_long(MAX_LINE)),
-            Line::Text(line) if line.trim_ascii().is_empty() => None,
-            Line::Text(line) => protocol::answer_line(line, |request| self.serve(request)),
+    /// Answers requests until the input ends, or a signal comes.
+    fn serve_all(&self, input: &mut Input) -> io::Result<()> {
+        let mut idle_after = Some(IDLE);
+        loop {
+            let response = match input.next_event(idle_after)? {
+                Event::End => return Ok(()),
+                Event::Idle => {
+                    self.rest();
+                    idle_after = None;
+                    continue;
+                }
+                Event::TooLongLine => Some(protocol::answer_too_long(MAX_LINE)),
+                Event::Line(line) if line.trim_ascii().is_empty() => None,
+                Event::Line(line) => protocol::answer_line(&line, |request| self.serve(request)),
+            };
+            if let Some(response) = response {
+                send_line(&response)?;
+            }
+            background::reap_children();
+            idle_after = Some(IDLE);
         }
     }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use takeback_tree::AnyPath;
 
 use super::super::Server;
-use super::super::lines::MAX_LINE;
+use super::super::input::MAX_LINE;
 use super::super::params::Params;
 use super::super::protocol::{Answer, answer};
 use crate::commands::{config, explain as explaining};

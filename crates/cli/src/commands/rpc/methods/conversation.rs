@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::json;
 use takeback_agents::notice_text;
-use takeback_ledger::{MessageRecord, SessionRecord, UsageRecord};
+use takeback_ledger::{Ledger, LedgerError, MessageRecord, SessionRecord, UsageRecord};
 use takeback_tree::{AnyPath, RelPath};
-use takeback_undo::{EffectView, LedgerGuard, Notice, rollback};
+use takeback_undo::{EffectView, Notice, rollback};
 
 use super::super::Server;
 use super::super::params::{Name, Params};
@@ -65,8 +65,9 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
         };
         return Err(Error::invalid_params(format!("messages[{number}]: {wrong}")));
     }
-    let mut ledger = open_ledger_with(&agent, &session, context)?;
-    let numbers = ledger.append(&session, &messages, context.now()).map_err(Failure::from)?;
+    let numbers = write_in_session(&agent, &session, context, |ledger| {
+        ledger.append(&session, &messages, context.now())
+    })?;
     answer(&json!({ "session": session, "messages": numbers }))
 }
 
@@ -74,8 +75,9 @@ pub(super) fn record_usage(_: &Server, context: &Context, mut params: Params) ->
     let (agent, session) = take_session(&mut params)?;
     let usage: UsageRecord = params.required("usage")?;
     params.end()?;
-    let mut ledger = open_ledger_with(&agent, &session, context)?;
-    ledger.record_usage(&session, &usage, context.now()).map_err(Failure::from)?;
+    write_in_session(&agent, &session, context, |ledger| {
+        ledger.record_usage(&session, &usage, context.now())
+    })?;
     answer(&json!({ "session": session }))
 }
 
@@ -91,17 +93,22 @@ fn take_session(params: &mut Params) -> Result<(String, String), Error> {
     Ok((agent, id))
 }
 
-/// Opens the ledger, with all earlier reports taken in, and creates the session if it is new.
-fn open_ledger_with<'c>(
+/// Writes into the ledger after all earlier reports, and creates the session if it is new.
+fn write_in_session<T>(
     agent: &str,
     session: &str,
-    context: &'c Context,
-) -> Result<LedgerGuard<'c>, Failure> {
+    context: &Context,
+    write: impl Fn(&mut Ledger) -> Result<T, LedgerError>,
+) -> Result<T, Failure> {
     let mut ledger = context.ledger()?;
     if !ledger.catch_up()? {
         return Err(
             Failure::new("earlier events still wait to be written").hint("repeat this later")
         );
+    }
+    match write(&mut ledger) {
+        Err(LedgerError::NoSuchSession(_)) => {}
+        written => return Ok(written?),
     }
     let workspace = context.opened()?.find_root(&context.directory).ok();
     let record = SessionRecord {
@@ -111,5 +118,5 @@ fn open_ledger_with<'c>(
         ..SessionRecord::default()
     };
     ledger.create_session(&record, context.now())?;
-    Ok(ledger)
+    Ok(write(&mut ledger)?)
 }
