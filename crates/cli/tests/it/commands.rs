@@ -370,3 +370,16 @@ fn a_checkpoint_of_an_unchanged_workspace_adds_no_row() {
     assert_eq!(session.json(&["checkpoint"])["new"], true);
     assert_eq!(crate::agent::rows(&session).len(), 5);
 }
+
+#[test]
+fn colours_of_usage_errors_follow_the_option() {
+    let session = Session::new();
+    let colored = |arguments: &[&str]| {
+        let output = session.command(arguments).env("NO_COLOR", "1").output().unwrap();
+        output.stderr.contains(&0x1b)
+    };
+    assert!(!colored(&["--wrong"]));
+    assert!(colored(&["--color", "always", "--wrong"]));
+    assert!(colored(&["--color=always", "--wrong"]));
+    assert!(!colored(&["--color=never", "--wrong"]));
+}

@@ -593,3 +593,60 @@ fn nothing_is_pruned_again_while_it_cannot_help() {
     session.output(&["checkpoints", "upkeep"]);
     assert_eq!(fs::read(&last).unwrap(), before);
 }
+
+#[test]
+fn a_notice_follows_a_workspace_that_was_moved() {
+    let session = Session::new();
+    let (old, new) = (session.base().join("old"), session.base().join("new"));
+    fs::create_dir(&old).unwrap();
+    fs::write(old.join("a"), "1").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.cwd = old.clone();
+    agent.turn("one", "a", "2");
+    eventually("counts", || {
+        session.json(&["-C", "../old", "rollback"])["checkpoints"][0]["files_changed"] == 1
+    });
+    run_json(&session, &["-C", "../old", "rollback", "1", "--files-only"]);
+    fs::rename(&old, &new).unwrap();
+    run_json(&session, &["checkpoints", "move", "../old", "../new"]);
+    let mut client = crate::rpc_client::Client::new(&session);
+    let notices = client.call("notices.take", json!({ "agent": "mine", "session": "s1" }));
+    assert_eq!(notices["notices"][0]["workspace"], json!(new), "{notices}");
+}
+
+#[test]
+fn the_history_of_a_single_file_can_be_moved() {
+    let session = Session::new();
+    let (old, new) = (session.base().join("notes.txt"), session.base().join("moved/notes.txt"));
+    fs::write(&old, "1").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("edit it");
+    let call = agent.begins("Write", json!({ "path": old }));
+    fs::write(&old, "2").unwrap();
+    agent.finishes(&call);
+    agent.is_done();
+    assert_eq!(count_checkpoints(&session, &old), 1);
+    fs::create_dir(new.parent().unwrap()).unwrap();
+    fs::rename(&old, &new).unwrap();
+    let (from, to) = (old.to_str().unwrap(), new.to_str().unwrap());
+    let renamed = session.output(&["checkpoints", "move", from, "../moved/other.txt"]);
+    assert_eq!(renamed.status.code(), Some(1));
+    run_json(&session, &["checkpoints", "move", from, to]);
+    assert_eq!((count_checkpoints(&session, &old), count_checkpoints(&session, &new)), (0, 1));
+    run_json(&session, &["-C", to, "rollback", "1", "--files-only"]);
+    assert_eq!(fs::read_to_string(&new).unwrap(), "1");
+}
+
+#[test]
+fn the_first_import_finds_an_older_layout() {
+    let session = Session::new();
+    let old = old_workspace(&session, "old", 0);
+    let checkpoints = session.base().join(".takeback/checkpoints");
+    fs::remove_dir_all(&checkpoints).unwrap();
+    fs::create_dir(&checkpoints).unwrap();
+    let repository = session.base().join("hermes-old/0123456789abcdef");
+    fs::rename(&repository, checkpoints.join("0123456789abcdef")).unwrap();
+    let imported = run_json(&session, &["checkpoints", "import"]);
+    assert_eq!(imported["projects"][0]["checkpoints"], 1);
+    assert_eq!(count_checkpoints(&session, &old), 1);
+}

@@ -97,8 +97,8 @@ Examples:
   takeback checkpoints import
   takeback checkpoints import /mnt/old/.hermes/checkpoints")]
     Import {
-        /// The directory of Hermes, or one repository [default: ~/.hermes/checkpoints and archives
-        /// of takeback]
+        /// The directory of Hermes, or one repository [default: checkpoints in $HERMES_HOME
+        /// or ~/.hermes, and archives of takeback]
         path: Option<PathBuf>,
     },
     /// Capture a workspace in the background at the beginning of a session
