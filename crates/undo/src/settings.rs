@@ -108,7 +108,8 @@ impl Settings {
             private,
             skip_private,
             max_file_size: self.max_file_size_mb.saturating_mul(1 << 20),
-            max_named_size: self.max_named_mb.saturating_mul(1 << 20),
+            // What does not fit into the store can only be evicted again.
+            max_named_size: self.max_named_mb.min(self.max_total_size_mb).saturating_mul(1 << 20),
             max_guarded_size: self.max_guarded_kb.saturating_mul(1 << 10),
             max_files: self.max_files,
         }
@@ -117,5 +118,18 @@ impl Settings {
     /// The size up to which the store may grow, in bytes.
     pub fn max_total_size(&self) -> u64 {
         self.max_total_size_mb.saturating_mul(1 << 20)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_files_never_exceed_the_size_cap() {
+        let with_cap = |max_total_size_mb| {
+            Settings { max_total_size_mb, ..Settings::default() }.rules().max_named_size >> 20
+        };
+        assert_eq!((with_cap(2048), with_cap(100)), (512, 100));
     }
 }

@@ -19,9 +19,18 @@ const DAY_MS: i64 = 86_400_000;
 /// The number of days without takeback after which the gap is reported.
 const LONG_GAP: i64 = 7;
 
-/// The days on which takeback ran, in days since 1970, UTC.
+/// The number of days for which it is reported that the clock was ahead.
+const MAX_REPORTED: usize = 7;
+
+/// The days on which takeback ran.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct DaysSeen(BTreeSet<i64>);
+pub(crate) struct DaysSeen {
+    /// The days since 1970, UTC.
+    days: BTreeSet<i64>,
+    /// The number of days that were seen after the latest one. There are some if the clock was set
+    /// back.
+    since_latest: usize,
+}
 
 /// Days that do not count as age, because takeback did not run or the clock jumped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,8 +52,16 @@ impl DaysSeen {
     /// Reads the days and adds today.
     pub(crate) fn read(opened: &Opened) -> DaysSeen {
         let mut days = read_days(opened);
-        days.insert(day_of(opened.now()));
-        DaysSeen(days)
+        days.push(day_of(opened.now()));
+        DaysSeen::new(&days)
+    }
+
+    /// Takes days in the order in which they were seen.
+    fn new(seen: &[i64]) -> DaysSeen {
+        let latest = seen.iter().max();
+        let at = seen.iter().rposition(|day| Some(day) == latest).unwrap_or_default();
+        let since: BTreeSet<&i64> = seen.iter().skip(at + 1).collect();
+        DaysSeen { days: seen.iter().copied().collect(), since_latest: since.len() }
     }
 
     /// Reads the days and adds today, on disk as well.
@@ -52,10 +69,11 @@ impl DaysSeen {
         let mut days = read_days(opened);
         let today = day_of(opened.now());
         // If the day cannot be written, things count as younger than they are: that loses nothing.
-        if days.insert(today) && opened.has_store() {
+        if !days.contains(&today) && opened.has_store() {
             let _ = append_day(opened, today);
         }
-        DaysSeen(days)
+        days.push(today);
+        DaysSeen::new(&days)
     }
 
     /// Returns the time before which things are older than a number of days, both by the clock and
@@ -63,7 +81,7 @@ impl DaysSeen {
     pub(crate) fn cutoff(&self, now: Time, days: u64) -> Time {
         let by_clock = now.minus(Duration::from_secs(days.saturating_mul(86_400)));
         let Some(index) = days.checked_sub(1) else { return by_clock };
-        let mut seen = self.0.range(..=day_of(now)).rev();
+        let mut seen = self.days.range(..=day_of(now)).rev();
         match seen.nth(usize::try_from(index).unwrap_or(usize::MAX)) {
             Some(day) => by_clock.min(Time(day.saturating_mul(DAY_MS))),
             None => Time(i64::MIN),
@@ -73,19 +91,19 @@ impl DaysSeen {
     /// Finds the latest jump or long gap that matters for an age of this many days.
     pub(crate) fn find_jump(&self, now: Time, days: u64) -> Option<ClockJump> {
         let today = day_of(now);
-        let newest = self.0.last().copied().filter(|newest| *newest > today + 1);
-        if let Some(newest) = newest {
-            return Some(ClockJump { from: format_day(newest), to: format_day(today) });
+        let latest = self.days.last().copied().filter(|latest| *latest > today + 1);
+        if let Some(latest) = latest.filter(|_| self.since_latest <= MAX_REPORTED) {
+            return Some(ClockJump { from: format_day(latest), to: format_day(today) });
         }
-        let seen: Vec<i64> = self.0.range(..=today).rev().copied().collect();
+        let seen: Vec<i64> = self.days.range(..=today).rev().copied().collect();
         let days = usize::try_from(days).unwrap_or(usize::MAX);
         let gap = seen.windows(2).take(days).find(|pair| pair[0] - pair[1] > LONG_GAP)?;
         Some(ClockJump { from: format_day(gap[1]), to: format_day(gap[0]) })
     }
 }
 
-/// Reads the file. Lines that are not dates are ignored.
-fn read_days(opened: &Opened) -> BTreeSet<i64> {
+/// Reads the file, in its order. Lines that are not dates are ignored.
+fn read_days(opened: &Opened) -> Vec<i64> {
     let text = fs::read(days_file(opened)).unwrap_or_default();
     String::from_utf8_lossy(&text).lines().filter_map(parse_day).collect()
 }
@@ -126,7 +144,7 @@ mod tests {
     }
 
     fn seen(days: impl IntoIterator<Item = i64>) -> DaysSeen {
-        DaysSeen(days.into_iter().collect())
+        DaysSeen::new(&days.into_iter().collect::<Vec<_>>())
     }
 
     #[test]
@@ -151,7 +169,10 @@ mod tests {
         assert!(!ahead.is_back());
         let back = seen((1000..=1010).chain([1400])).find_jump(at(1010), 30);
         assert!(back.is_some_and(|jump| jump.is_back()));
-        // It is long ago by now.
+        // The clock was ahead, but that is a while ago.
+        let mended = seen([1000, 5000].into_iter().chain(1001..1010));
+        assert_eq!(mended.find_jump(at(1009), 30), None);
+        // The gap is long ago by now.
         assert_eq!(seen([1000].into_iter().chain(1400..1440)).find_jump(at(1439), 30), None);
     }
 

@@ -287,7 +287,7 @@ fn forget_old_state(
     oldest: Time,
 ) {
     let oldest_call = DaysSeen::read(opened).cutoff(opened.now(), MAX_CALL_DAYS);
-    for directory in ["sessions", "calls"] {
+    for directory in ["sessions", "calls", "told"] {
         state::remove_older(&opened.checkpoints_directory().join(directory), oldest);
     }
     for workspace in workspaces {
