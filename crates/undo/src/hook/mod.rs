@@ -23,7 +23,7 @@ use takeback_tree::{GitDirectory, Oid};
 
 use self::call::CallContext;
 use self::capture::{capture_after, capture_before};
-use self::protected::{ProtectedPath, find_protected_paths, find_substitutes};
+use self::protected::{PathKind, ProtectedPath, find_protected_paths, find_substitutes};
 use self::state::SessionState;
 use crate::Opened;
 use crate::history::record::clean_reason;
@@ -74,14 +74,16 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
         ReportedEvent::BeforeTool(call) => {
             // Not every agent reports the start of a turn. A late call keeps the turn that it
             // began in: its session may be in the next one by now.
+            let mut entries = Vec::new();
             if deadline.late_turn().is_none() {
-                session::start_turn_of_call(report, state);
+                entries.extend(session::start_turn_of_call(report, state));
                 // This comes before the capture, which may take longer than the agent waits.
                 session.store(opened, &mut handled);
             }
             let state = &session.state;
             let call = CallContext::new(opened, report, call, &workplace, state, deadline);
-            protect_before(opened, &call, &mut handled)
+            entries.extend(protect_before(opened, &call, &mut handled));
+            entries
         }
         ReportedEvent::AfterTool { call, outcome } => {
             let call = CallContext::new(opened, report, call, &workplace, state, deadline);
@@ -127,8 +129,14 @@ fn protect_before(
             handled.miss(opened, call.root(), &message);
         }
         let mut protected = Vec::new();
+        // A place is tried once: two that are too large would stand in for each other forever.
+        let mut tried: Vec<PathKind> = Vec::new();
         while !waiting.is_empty() {
             let path = waiting.remove(0);
+            if tried.contains(&path.kind) {
+                continue;
+            }
+            tried.push(path.kind.clone());
             match capture_before(opened, &path, call) {
                 Ok((tree, checkpoint)) => {
                     handled.checkpoints.extend(checkpoint);
@@ -137,7 +145,7 @@ fn protect_before(
                     protected.push(path);
                 }
                 Err(error) => {
-                    waiting.extend(find_substitutes(opened, &path, &error, call));
+                    waiting.extend(find_substitutes(opened, &path, &error, call, &tried));
                     handled.miss(opened, path.path(), &error_chain(&error));
                 }
             }

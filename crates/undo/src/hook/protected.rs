@@ -76,12 +76,13 @@ pub(super) fn find_protected_paths(
 }
 
 /// Finds the paths to protect instead of a workspace that is too large: the inner project that the
-/// call works in, and each path that the call names.
+/// call works in, and each path that the call names. Those that were tried are left out.
 pub(super) fn find_substitutes(
     opened: &Opened,
     failed: &ProtectedPath,
     error: &TakeError,
     call: &CallContext<'_>,
+    tried: &[PathKind],
 ) -> Vec<ProtectedPath> {
     if !matches!(error, TakeError::Capture(CaptureError::TooManyFiles { .. })) {
         return Vec::new();
@@ -97,14 +98,14 @@ pub(super) fn find_substitutes(
     let single = named.chain(outside).take(MAX_OUTSIDE_PATHS).filter_map(|path| {
         match protect_elsewhere(opened, &path) {
             // In a workspace that is too large, a file is protected on its own.
-            Some(same) if same.kind == failed.kind => {
+            Some(larger) if tried.contains(&larger.kind) => {
                 let file = PathKind::File(AnyPath(path.clone()));
                 path.is_file().then(|| ProtectedPath::new(opened, file))
             }
             other => other,
         }
     });
-    let all = project.into_iter().chain(single).filter(|found| found.kind != failed.kind);
+    let all = project.into_iter().chain(single).filter(|found| !tried.contains(&found.kind));
     remove_duplicates(all.collect())
 }
 
