@@ -43,6 +43,15 @@ venv/
 /// The names of files that usually hold secrets.
 const PRIVATE: [&str; 3] = [".env*", "*.pem", "id_*"];
 
+/// The default of [`CaptureRules::max_named_size`].
+const DEFAULT_BUDGET: u64 = 512 << 20;
+
+/// True if the budget is the default one. It is left out of records then, which versions without
+/// it can still read.
+fn is_default_budget(budget: &u64) -> bool {
+    *budget == DEFAULT_BUDGET
+}
+
 /// The configured rules of a capture. They are stored with every checkpoint, so that a restore uses
 /// the rules of its capture.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -60,6 +69,9 @@ pub struct CaptureRules {
     pub max_file_size: u64,
     /// The size in bytes above which an ignored file is not guarded.
     pub max_guarded_size: u64,
+    /// The number of bytes that a capture takes only because paths are named or swept.
+    #[serde(skip_serializing_if = "is_default_budget")]
+    pub max_named_size: u64,
     /// The number of files above which a workspace is refused.
     pub max_files: u64,
 }
@@ -73,6 +85,7 @@ impl Default for CaptureRules {
             skip_private: false,
             max_file_size: 10 << 20,
             max_guarded_size: 1 << 20,
+            max_named_size: DEFAULT_BUDGET,
             max_files: 50_000,
         }
     }

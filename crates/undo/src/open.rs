@@ -250,7 +250,7 @@ impl Opened {
         rules: &'a CaptureRules,
         named: &'a [RelPath],
     ) -> CaptureOptions<'a> {
-        CaptureOptions { rules, named, now: (self.clock)() }
+        CaptureOptions { rules, named, swept: &[], now: (self.clock)() }
     }
 
     /// Locks a workspace. An interrupted restore is finished or reverted first, and reported.

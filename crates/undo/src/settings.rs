@@ -21,6 +21,8 @@ pub struct Settings {
     pub max_file_size_mb: u64,
     /// The size up to which an ignored file is guarded.
     pub max_guarded_kb: u64,
+    /// The size up to which a capture takes files only because a call names or sweeps them.
+    pub max_named_mb: u64,
     /// The number of files up to which a workspace is captured.
     pub max_files: u64,
     /// The longest time that an agent waits for a checkpoint.
@@ -80,6 +82,7 @@ impl Default for Settings {
             max_total_size_mb: 2048,
             max_file_size_mb: 10,
             max_guarded_kb: 1024,
+            max_named_mb: 512,
             max_files: 50_000,
             timeout_ms: 3000,
             strict: false,
@@ -107,6 +110,7 @@ impl Settings {
             private,
             skip_private,
             max_file_size: self.max_file_size_mb.saturating_mul(1 << 20),
+            max_named_size: self.max_named_mb.saturating_mul(1 << 20),
             max_guarded_size: self.max_guarded_kb.saturating_mul(1 << 10),
             max_files: self.max_files,
         }

@@ -45,6 +45,9 @@ pub struct CaptureOptions<'a> {
     pub rules: &'a CaptureRules,
     /// Files and directories that are captured regardless of the rules.
     pub named: &'a [RelPath],
+    /// Directories in which everything that is ignored is captured, too, except what the built-in
+    /// excludes say can be made again.
+    pub swept: &'a [RelPath],
     /// The time, taken before the capture begins. The next capture reads all files again that are
     /// as new as this.
     pub now: SystemTime,
@@ -79,6 +82,8 @@ pub struct Uncovered {
 pub enum UncoveredReason {
     /// The file is larger than the limit for its class.
     TooLarge { size: u64 },
+    /// It is named or swept, and does not fit into the budget for such paths.
+    OverBudget { size: u64 },
     /// A configured or built-in rule excludes it.
     Excluded,
     /// A `.gitignore` ignores the directory.

@@ -431,6 +431,7 @@ fn takeback_itself_is_not_captured() {
     let options = takeback_tree::CaptureOptions {
         rules: &scratch.rules,
         named: &[rel("deep")],
+        swept: &[],
         now: scratch.now(),
     };
     let capture = lock.capture(&options).unwrap();
@@ -455,8 +456,12 @@ fn identical_content_is_stored_once_across_workspaces() {
     let before = size(&scratch.store);
     let workspace = scratch.store.workspace(&other, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let options =
-        takeback_tree::CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+    let options = takeback_tree::CaptureOptions {
+        rules: &scratch.rules,
+        named: &[],
+        swept: &[],
+        now: scratch.now(),
+    };
     let capture = lock.capture(&options).unwrap();
     lock.pin(capture.tree, scratch.now(), "x").unwrap();
     lock.finish(scratch.now()).unwrap();

@@ -146,7 +146,8 @@ fn objects_that_a_running_restore_needs_are_not_collected() {
         undoes: None,
         silent: false,
     };
-    let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+    let options =
+        CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now: scratch.now() };
     let plan = lock.plan(&target, &[], &options).unwrap();
     let safety = lock.pin(plan.from, scratch.now(), "before\n").unwrap();
     scratch.store.unpin(&oldest).unwrap();

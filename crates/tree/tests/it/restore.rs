@@ -396,8 +396,12 @@ fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
         undoes: None,
         silent: false,
     };
-    let options =
-        takeback_tree::CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+    let options = takeback_tree::CaptureOptions {
+        rules: &scratch.rules,
+        named: &[],
+        swept: &[],
+        now: scratch.now(),
+    };
     let plan = lock.plan(&target, &[], &options).unwrap();
     let wrong = lock.pin(capture.tree, scratch.now(), "x").unwrap();
     assert!(matches!(lock.apply(&plan, &wrong), Err(RestoreError::NoSafety)));

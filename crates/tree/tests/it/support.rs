@@ -163,7 +163,7 @@ impl Scratch {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock()?;
         let now = self.now();
-        let options = CaptureOptions { rules: &self.rules, named: &self.named, now };
+        let options = CaptureOptions { rules: &self.rules, named: &self.named, swept: &[], now };
         let capture = lock.capture(&options)?;
         lock.pin(capture.tree, now, "a test\n").unwrap();
         lock.finish(now).unwrap();
@@ -175,7 +175,7 @@ impl Scratch {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().map_err(|error| error_chain(&error))?;
         let now = self.now();
-        let options = CaptureOptions { rules: &self.rules, named: &self.named, now };
+        let options = CaptureOptions { rules: &self.rules, named: &self.named, swept: &[], now };
         let capture = lock.capture(&options).map_err(|error| error_chain(&error))?;
         lock.pin(capture.tree, now, "a test\n").map_err(|error| error_chain(&error))?;
         lock.finish(now).map_err(|error| error_chain(&error))?;
@@ -227,7 +227,8 @@ impl Scratch {
             silent: false,
         };
         let paths: Vec<RelPath> = paths.iter().map(|path| rel(path)).collect();
-        let options = CaptureOptions { rules: &self.rules, named: &self.named, now: self.now() };
+        let options =
+            CaptureOptions { rules: &self.rules, named: &self.named, swept: &[], now: self.now() };
         lock.plan(&target, &paths, &options)
     }
 
@@ -377,7 +378,7 @@ fn capture_into(store: &Store, scratch: &Scratch) -> Capture {
     let workspace = store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = scratch.now();
-    let options = CaptureOptions { rules: &scratch.rules, named: &scratch.named, now };
+    let options = CaptureOptions { rules: &scratch.rules, named: &scratch.named, swept: &[], now };
     let capture = lock.capture(&options).unwrap();
     lock.finish(now).unwrap();
     capture
