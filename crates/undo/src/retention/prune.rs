@@ -205,7 +205,7 @@ fn forget_old_state(
     workspaces: &[PrunableWorkspace],
     oldest: Time,
 ) {
-    for directory in ["sessions", "calls"] {
+    for directory in ["sessions", "calls", "told"] {
         state::remove_older(&opened.checkpoints_directory().join(directory), oldest);
     }
     for workspace in workspaces {
