@@ -3,4 +3,5 @@
 
 mod kept_plans;
 mod opened;
+mod retention;
 mod support;
