@@ -1,5 +1,6 @@
 //! The lock that all work on a workspace goes through: captures, pins and restores.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -90,6 +91,12 @@ impl<'w> Lock<'w> {
         self.capture_with(options, None)
     }
 
+    /// Forgets that the workspace had too many files, so that the next capture tries again at once
+    /// and not only after an hour.
+    pub fn forget_limit(&mut self) {
+        capture::limit::forget(&self.directory);
+    }
+
     /// Captures the present state of the workspace before a way back. Limits on the number of files
     /// do not apply.
     pub fn capture_present(
@@ -117,7 +124,10 @@ impl<'w> Lock<'w> {
         in_the_way: Option<&[RelPath]>,
     ) -> Result<Capture, CaptureError> {
         self.captured = None;
-        let known = self.state.take().or_else(|| WorkspaceState::load(&self.directory));
+        let is_in_memory = self.state.is_some();
+        let store = self.store();
+        let suspects = if is_in_memory { None } else { store.find_suspects(&self.directory) };
+        let directory = &self.directory;
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.new_pack());
         let context = CaptureContext {
             store: self.workspace.store,
@@ -127,8 +137,17 @@ impl<'w> Lock<'w> {
             only: self.workspace.only.as_deref(),
             in_the_way,
             writer,
+            suspects,
+            damaged: RefCell::default(),
         };
+        if in_the_way.is_none() && capture::limit::is_known(directory, &context, options) {
+            return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
+        }
+        let known = self.state.take().or_else(|| WorkspaceState::load(directory));
         let result = capture::capture_workspace(&context, known, options);
+        if let Err(CaptureError::TooManyFiles { .. }) = result {
+            capture::limit::note(directory, &context, options);
+        }
         if let Err(CaptureError::Write { .. }) = result {
             self.forget_unwritten();
         }
@@ -289,6 +308,9 @@ impl<'w> Lock<'w> {
     fn save_cache(&self) -> io::Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
         fault::point("stat cache")?;
+        if state.unsaved != Unsaved::Nothing {
+            self.store().note_packs(&self.directory)?;
+        }
         let appended = match &state.unsaved {
             Unsaved::Nothing => return Ok(()),
             Unsaved::Entries(entries) => {
