@@ -87,6 +87,35 @@ impl<'w> Lock<'w> {
 
     /// Captures the present state of the workspace.
     pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
+        self.capture_with(options, None)
+    }
+
+    /// Captures the present state of the workspace before a way back. Limits on the number of files
+    /// do not apply.
+    pub fn capture_present(
+        &mut self,
+        options: &CaptureOptions<'_>,
+    ) -> Result<Capture, CaptureError> {
+        self.capture_for_restore(options, &[])
+    }
+
+    /// Captures the present state of the workspace before a restore, with everything at these paths
+    /// that it will replace, and writes it so that its trees can be read at once.
+    pub(crate) fn capture_for_restore(
+        &mut self,
+        options: &CaptureOptions<'_>,
+        in_the_way: &[RelPath],
+    ) -> Result<Capture, CaptureError> {
+        let capture = self.capture_with(options, Some(in_the_way))?;
+        self.seal_capture()?;
+        Ok(capture)
+    }
+
+    fn capture_with(
+        &mut self,
+        options: &CaptureOptions<'_>,
+        in_the_way: Option<&[RelPath]>,
+    ) -> Result<Capture, CaptureError> {
         self.captured = None;
         let known = self.state.take().or_else(|| WorkspaceState::load(&self.directory));
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.new_pack());
@@ -96,6 +125,7 @@ impl<'w> Lock<'w> {
             path: &self.workspace.path,
             own: self.workspace.own.clone(),
             only: self.workspace.only.as_deref(),
+            in_the_way,
             writer,
         };
         let result = capture::capture_workspace(&context, known, options);
@@ -114,9 +144,13 @@ impl<'w> Lock<'w> {
         options: &CaptureOptions<'_>,
     ) -> Result<Capture, CaptureError> {
         let capture = self.capture(options)?;
-        let path = self.store().directory().to_owned();
-        self.seal().map_err(|source| CaptureError::Write { path, source })?;
+        self.seal_capture()?;
         Ok(capture)
+    }
+
+    fn seal_capture(&mut self) -> Result<(), CaptureError> {
+        let path = self.store().directory().to_owned();
+        self.seal().map_err(|source| CaptureError::Write { path, source })
     }
 
     /// The stat of a path when the last capture read it.

@@ -6,6 +6,7 @@
 //!
 //! Paths that could not be captured are part of the result.
 
+mod budget;
 pub(crate) mod cache;
 mod check;
 mod coverage;
@@ -126,6 +127,9 @@ pub(crate) struct CaptureContext<'a> {
     pub(crate) own: Option<RelPath>,
     /// The name of the single file, if the workspace is one.
     pub(crate) only: Option<&'a [u8]>,
+    /// The paths that a restore will replace; `None` if the capture is not for a restore. No limits
+    /// apply on the way back.
+    pub(crate) in_the_way: Option<&'a [RelPath]>,
     pub(crate) writer: &'a PackWriter,
 }
 
@@ -183,15 +187,16 @@ pub(crate) fn capture_workspace(
         generation: context.store.generation(),
         cutoff: Cutoff { scan: to_nanoseconds(options.now) },
         index: index.as_deref().map(stat_index).unwrap_or_default(),
-        named: !options.named.is_empty(),
+        named: false,
     };
     let coverage = Coverage::new(options, context, index);
+    head.named = coverage.has_requests();
     let mut state = match known {
         Some(state) => update_state(context, &coverage, &mut head, state)?,
         None => make_first_state(context, &coverage, &mut head)?,
     };
-    let capture = summary::summarize(&state.known, options.rules);
-    if capture.files > options.rules.max_files {
+    let (capture, extra) = summary::summarize(&state.known, options.rules);
+    if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
     // With no entries to save, the head is worth saving only if more changed than its cutoff.
@@ -278,9 +283,10 @@ fn scan_changes(
         Some((_, tasks)) => scanner.scan_tasks(tasks),
         None => scanner.scan_everything(),
     }
+    scanner.read_budgeted_files();
     sink.check_written(context)?;
     if scanner.has_too_many_files() {
-        return Err(CaptureError::TooManyFiles { limit: coverage.rules.max_files });
+        return Err(CaptureError::TooManyFiles { limit: coverage.max_files });
     }
     // If a `.gitignore` changed while it was applied, the next capture must decide about everything
     // again. Other rules in the head make it do so.
@@ -318,8 +324,8 @@ fn find_redecided_directories(
             let was_forced = child.class == FileClass::Named
                 || child.class == FileClass::Tracked
                 || matches!(child.reach, Reach::Partial | Reach::Named);
-            let is_named = coverage.has_named_paths()
-                && (coverage.is_named(&path) || coverage.has_named_under(&path));
+            let is_named = head.named
+                && (coverage.request(&path).is_some() || coverage.has_requests_below(&path));
             let is_tracked = || {
                 let tracked = coverage.tracked();
                 tracked.contains(&path) || tracked.has_any_under(&path)

@@ -117,8 +117,6 @@ pub enum BlockedReason {
     Uncovered(UncoveredReason),
     /// It contains something that is never captured, such as a repository's own data.
     Uncapturable,
-    /// It contains more files than may be captured.
-    TooManyFiles,
     /// A directory on the way to the path is something else now.
     ParentReplaced,
 }
