@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use takeback_tree::{Uncovered, UncoveredReason};
+use takeback_tree::UncoveredReason::Excluded;
+use takeback_tree::{RelPath, Uncovered, UncoveredReason};
 
 use super::protected::ProtectedPath;
 use super::state;
@@ -52,8 +53,12 @@ impl Unprotected {
 /// Finds what a call names or sweeps, and a capture does not cover.
 pub(super) fn find_unprotected(path: &ProtectedPath, uncovered: &[Uncovered]) -> Vec<Unprotected> {
     let is_concerned = |found: &&Uncovered| {
-        let is_named = |named| found.path.starts_with(named) || named.starts_with(&found.path);
-        path.named.iter().any(is_named) || path.swept.iter().any(is_named)
+        // A directory above a named path is uncovered except for that path.
+        let is_named = |named| found.path.starts_with(named);
+        let is_around =
+            |swept: &RelPath| swept.starts_with(&found.path) && found.reason == Excluded;
+        path.named.iter().any(is_named)
+            || path.swept.iter().any(|swept| is_named(swept) || is_around(swept))
     };
     uncovered.iter().filter(is_concerned).map(|found| describe_uncovered(path, found)).collect()
 }
