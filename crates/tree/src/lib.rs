@@ -71,7 +71,7 @@ pub use restore::{
     BlockedPath, BlockedReason, KeptPath, KeptReason, Plan, PlanError, Recovery, RestoreError,
     RestoreOutcome, RestoreTarget,
 };
-pub use rules::{CaptureRules, Filter, is_remakeable};
+pub use rules::{CaptureRules, Filter};
 pub use store::{ObjectError, Store, StoreError};
 pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};
 pub use workspace::{Workspace, WorkspaceError, WorkspaceInfo};

@@ -46,16 +46,6 @@ pub(crate) fn can_be_made_again(name: &[u8], is_swept: bool) -> bool {
     is_in(&REMADE) || (is_swept && is_in(&OUTPUT))
 }
 
-/// True if the built-in excludes say that a path can be made again: it is build output, a download
-/// or noise, or inside of a directory of that kind.
-pub fn is_remakeable(path: &RelPath, is_directory: bool) -> bool {
-    let built_in = Patterns::parse(BUILT_IN.as_bytes());
-    let bytes = path.as_bytes();
-    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-    ends.into_iter().any(|end| built_in.last_match(&bytes[..end], true) == Some(true))
-        || built_in.last_match(bytes, is_directory) == Some(true)
-}
-
 /// The names of files that usually hold secrets.
 const PRIVATE: [&str; 3] = [".env*", "*.pem", "id_*"];
 

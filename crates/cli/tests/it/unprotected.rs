@@ -202,3 +202,67 @@ fn over_the_limit_of_files_what_calls_name_is_protected_and_that_is_said() {
     session.json(&["rollback", "1.2"]);
     assert_eq!((session.read("uploads/photo"), session.read("f2")), ("mine".into(), "mine".into()));
 }
+
+#[test]
+fn what_a_sweep_deletes_comes_back_except_what_can_be_made_again() {
+    let session = Session::new();
+    make_repository(&session.project());
+    session.write(".gitignore", "uploads/\n*.bin\nnode_modules/\n");
+    session.write("uploads/photo", "mine");
+    fs::write(session.project().join("model.bin"), noise(1, 11 << 20)).unwrap();
+    session.write("node_modules/x/index.js", "theirs");
+    session.write("untracked", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.report(json!({ "event": "turn_start", "prompt": "tidy up" }));
+    let call = agent.call("Bash", json!({ "command": "git clean -fdxq" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("/node_modules: it can be made again"), "{said}");
+    run_git(&session.project(), &["clean", "-fdxq"]);
+    agent.finishes(&call);
+    assert!(!session.exists("uploads") && !session.exists("untracked"));
+    session.json(&["rollback", "1"]);
+    assert_eq!(
+        (session.read("uploads/photo"), session.read("untracked")),
+        ("mine".into(), "mine".into())
+    );
+    assert!(fs::read(session.project().join("model.bin")).unwrap() == noise(1, 11 << 20));
+    assert!(!session.exists("node_modules"));
+}
+
+#[test]
+fn what_does_not_fit_into_the_budget_is_said() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_named_mb = 1\n");
+    session.write(".gitignore", "uploads/\n");
+    fs::create_dir(session.project().join("uploads")).unwrap();
+    fs::write(session.project().join("uploads/large"), noise(1, 2 << 20)).unwrap();
+    session.write("uploads/small", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf uploads" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(
+        said.contains("uploads/large: it has 2 MiB, and max_named_mb allows 1 per call"),
+        "{said}"
+    );
+    assert!(!said.contains("small"), "{said}");
+    // What can be made again is no reason for a refusal; this is.
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!(output.status.code(), Some(1));
+    fs::remove_dir_all(session.project().join("uploads")).unwrap();
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("uploads/small"), "mine");
+}
+
+#[test]
+fn in_strict_mode_what_can_be_made_again_may_go() {
+    let session = Session::new();
+    session.write(".gitignore", "node_modules/\n");
+    session.write("Makefile", "");
+    session.write("node_modules/x/index.js", "theirs");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "git clean -fdx" }));
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!(output.status.code(), Some(0));
+}

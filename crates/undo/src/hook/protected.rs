@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use takeback_base::paths::{canonicalize, canonicalize_parent};
-use takeback_tree::{
-    AnyPath, CaptureError, CaptureRules, RelPath, Workspace, WorkspaceError, is_remakeable,
-};
+use takeback_tree::{AnyPath, CaptureError, CaptureRules, RelPath, Workspace, WorkspaceError};
 
 use super::call::CallContext;
-use super::repositories::{Repositories, is_in_repository_data, may_delete_directories, measure};
+use super::repositories::{Repositories, is_in_repository_data, may_delete_directories};
 use super::unprotected::Unprotected;
 use crate::Opened;
 use crate::history::TakeError;
@@ -25,10 +23,6 @@ const MAX_OUTSIDE_FILES: u64 = 2_000;
 
 /// The number of files in one directory from which on they are captured together.
 const MIN_SIBLINGS: usize = 3;
-
-/// The number of files and bytes up to which a directory that can be made again is captured, if a
-/// command names it.
-const MAX_REMAKEABLE: (u64, u64) = (2_000, 64 << 20);
 
 /// A directory or a single file that is captured as a separate workspace.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,11 +48,11 @@ pub(super) struct ProtectedPath {
 /// The way in which a call refers to a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Mention {
-    /// A file tool works on it.
-    ByTool,
-    /// A command changes or deletes it.
-    ByScript,
-    /// A command deletes whatever git does not track in it.
+    /// The call may change it.
+    Named,
+    /// The call may delete it, with everything in it.
+    Deleted,
+    /// The call deletes whatever git does not track in it.
     Swept,
 }
 
@@ -70,17 +64,16 @@ pub(super) fn find_protected_paths(
     let (root, is_workspace) = (call.root(), call.workplace.is_workspace);
     let mut main = ProtectedPath::new(opened, PathKind::Directory(root.into()));
     let mut repositories = Repositories::default();
-    let may_delete = may_delete_directories(call.call.script());
     let mut elsewhere = Vec::new();
     for (path, mention) in find_mentions(call) {
-        if mention != Mention::Swept && (is_in_repository_data(&path) || may_delete) {
+        if is_in_repository_data(&path) || mention == Mention::Deleted {
             repositories.add(opened, &path);
         }
         match path.strip_prefix(root) {
             _ if is_in_repository_data(&path) => {}
-            Ok(inner) if is_workspace => main.mention(inner, &path, mention),
+            Ok(inner) if is_workspace => main.mention(inner, mention),
             _ => {
-                if is_workspace && root.starts_with(&path) {
+                if is_workspace && mention != Mention::Named && root.starts_with(&path) {
                     main.swept.push(RelPath::root());
                 }
                 elsewhere.push((path, mention));
@@ -105,12 +98,16 @@ pub(super) fn find_protected_paths(
 /// Lists the paths that a call refers to, absolute, each once and in the order of the call.
 fn find_mentions(call: &CallContext<'_>) -> Vec<(PathBuf, Mention)> {
     let directory = &call.workplace.directory;
+    let named = match may_delete_directories(call.call.script()) {
+        true => Mention::Deleted,
+        false => Mention::Named,
+    };
     let mut mentions: Vec<(PathBuf, Mention)> = Vec::new();
     for path in call.call.paths() {
         let path = canonicalize_parent(&directory.join(path));
         // Writing to a link writes to its target.
         let target = find_link_target(&path);
-        mentions.extend([Some(path), target].into_iter().flatten().map(|at| (at, Mention::ByTool)));
+        mentions.extend([Some(path), target].into_iter().flatten().map(|at| (at, named)));
     }
     if let Some(analysis) = &call.analysis {
         for path in &analysis.paths {
@@ -118,7 +115,7 @@ fn find_mentions(call: &CallContext<'_>) -> Vec<(PathBuf, Mention)> {
             // Deleting a link to a directory does not delete the directory.
             let target = find_link_target(&path).filter(|target| !target.is_dir());
             let both = [Some(path), target].into_iter().flatten();
-            mentions.extend(both.map(|path| (path, Mention::ByScript)));
+            mentions.extend(both.map(|path| (path, named)));
         }
         for path in &analysis.sweeps {
             let path = canonicalize(&directory.join(path));
@@ -187,7 +184,7 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
         let mut protected =
             ProtectedPath::new(opened, PathKind::Directory(AnyPath(root.path.clone())));
         if let Ok(inner) = path.strip_prefix(&root.path) {
-            protected.mention(inner, path, mention);
+            protected.mention(inner, mention);
         }
         return Some(protected);
     }
@@ -242,23 +239,20 @@ impl ProtectedPath {
         }
     }
 
-    /// Adds a path that the call refers to. `inner` is relative to this directory.
-    fn mention(&mut self, inner: &Path, path: &Path, mention: Mention) {
-        let Ok(inner) = RelPath::from_path(inner) else { return };
-        let is_too_much = || {
-            let (files, size) = MAX_REMAKEABLE;
-            let is_directory = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
-            is_remakeable(&inner, is_directory) && measure(path, files, size).is_none()
+    /// Adds a path that the call refers to, relative to this directory.
+    fn mention(&mut self, path: &Path, mention: Mention) {
+        let Ok(path) = RelPath::from_path(path) else { return };
+        let paths = match mention {
+            // A call that names the whole directory does not say what it does there, unless it
+            // deletes.
+            Mention::Named if path.is_root() => return,
+            Mention::Named => &mut self.named,
+            Mention::Deleted if path.is_root() => &mut self.swept,
+            Mention::Deleted => &mut self.named,
+            Mention::Swept => &mut self.swept,
         };
-        let is_swept = match mention {
-            _ if inner.is_root() => true,
-            Mention::ByTool => false,
-            Mention::ByScript => is_too_much(),
-            Mention::Swept => true,
-        };
-        let paths = if is_swept { &mut self.swept } else { &mut self.named };
-        if !paths.contains(&inner) {
-            paths.push(inner);
+        if !paths.contains(&path) {
+            paths.push(path);
         }
     }
 
