@@ -10,35 +10,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::{RelPath, is_within, split};
 
-/// Build output, downloads and noise. This is version 1; a filter that was stored with it keeps it.
-const BUILT_IN: &str = "\
-node_modules/
-bower_components/
-dist/
-build/
-target/
-__pycache__/
-*.pyc
-*.pyo
-.DS_Store
-Thumbs.db
-*.log
-.cache/
-.venv/
-venv/
-.tox/
-.nox/
-.mypy_cache/
-.pytest_cache/
-.ruff_cache/
-.gradle/
-.next/
-.nuxt/
-.svelte-kit/
-.turbo/
-.parcel-cache/
-.terraform/
-";
+// The built-in excludes. This is version 1; a filter that was stored with it keeps it.
+
+/// Directories that a tool makes again on demand: dependencies, caches, environments.
+const REMADE: [&str; 19] = [
+    "node_modules",
+    "bower_components",
+    "target",
+    "__pycache__",
+    ".cache",
+    ".venv",
+    "venv",
+    ".tox",
+    ".nox",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".gradle",
+    ".next",
+    ".nuxt",
+    ".svelte-kit",
+    ".turbo",
+    ".parcel-cache",
+    ".terraform",
+];
+/// Directories that hold build output as a rule, but sometimes files that no tool makes.
+const OUTPUT: [&str; 2] = ["dist", "build"];
+/// Files that are noise.
+const NOISE: [&str; 5] = ["*.pyc", "*.pyo", ".DS_Store", "Thumbs.db", "*.log"];
+
+/// True if a directory of this name can be made again, so that it is not copied even if a call names
+/// it. If the call only sweeps over it, the usual names of build output count, too.
+pub(crate) fn can_be_made_again(name: &[u8], is_swept: bool) -> bool {
+    let is_in = |names: &[&str]| names.iter().any(|other| other.as_bytes() == name);
+    is_in(&REMADE) || (is_swept && is_in(&OUTPUT))
+}
 
 /// The names of files that usually hold secrets.
 const PRIVATE: [&str; 3] = [".env*", "*.pem", "id_*"];
@@ -244,8 +250,10 @@ pub(crate) struct Matcher {
 impl Matcher {
     pub(crate) fn new(rules: &CaptureRules) -> Matcher {
         let patterns = |lines: &[String]| Patterns::parse(lines.join("\n").as_bytes());
+        let directories = REMADE.iter().chain(&OUTPUT).map(|name| format!("{name}/"));
+        let built_in: Vec<String> = directories.chain(NOISE.map(str::to_owned)).collect();
         Matcher {
-            built_in: Patterns::parse(BUILT_IN.as_bytes()),
+            built_in: patterns(&built_in),
             exclude: patterns(&rules.exclude),
             include: patterns(&rules.include),
             private: patterns(&rules.private),

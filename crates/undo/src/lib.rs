@@ -23,7 +23,9 @@ pub use history::{
     List, NameError, OtherWorkspace, Row, RowView, StepView, TakeError, TakenCheckpoint,
     UncoveredView,
 };
-pub use hook::{Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn};
+pub use hook::{
+    Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn, Unprotected,
+};
 pub use move_history::{MoveHistoryError, MovedHistory, move_history};
 pub use open::{LedgerGuard, OpenOptions, Opened};
 pub use retention::{

@@ -255,10 +255,10 @@ impl Opened {
 
     /// Locks a workspace. An interrupted restore is finished or reverted first, and reported.
     pub(crate) fn lock<'w>(&self, workspace: &'w Workspace<'w>) -> Result<Lock<'w>, StoreError> {
-        let lock = workspace.lock()?;
+        let mut lock = workspace.lock()?;
         if let Some(recovery) = lock.recovery() {
             (self.on_recovery)(recovery);
-            rollback::finish_recovered(self, workspace, recovery);
+            rollback::finish_recovered(self, &mut lock);
         }
         Ok(lock)
     }

@@ -82,7 +82,7 @@ impl Default for Settings {
             max_guarded_kb: 1024,
             max_named_mb: 512,
             max_files: 50_000,
-            timeout_ms: 5000,
+            timeout_ms: 3000,
             strict: false,
             exclude: Vec::new(),
             include: Vec::new(),

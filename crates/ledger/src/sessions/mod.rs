@@ -121,14 +121,7 @@ impl Ledger {
 
     /// Reopens a session that had ended.
     pub fn reopen_session(&mut self, id: &str) -> Result<(), LedgerError> {
-        self.database.write(|transaction| {
-            head(transaction, id)?;
-            transaction.execute(
-                "UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1",
-                [id],
-            )?;
-            Ok(())
-        })
+        self.database.write(|transaction| reopen_session(transaction, id))
     }
 
     /// Archives a session, or takes it out of the archive.
@@ -235,6 +228,17 @@ pub(crate) fn end_session(
         params![id, now, reason],
     )?;
     Ok(changed == 1)
+}
+
+/// Reopens a session if it had ended.
+pub(crate) fn reopen_session(transaction: &Transaction<'_>, id: &str) -> Result<(), LedgerError> {
+    head(transaction, id)?;
+    transaction.execute(
+        "UPDATE sessions SET ended_at = NULL, end_reason = NULL
+         WHERE id = ?1 AND ended_at IS NOT NULL",
+        [id],
+    )?;
+    Ok(())
 }
 
 /// Reads the beginning of the first prompt.
