@@ -9,6 +9,7 @@ mod index;
 mod query;
 mod snippet;
 mod tokens;
+mod typed;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde_json::Value;

@@ -2,6 +2,7 @@
 
 use crate::search::fold::fold;
 use crate::search::tokens::{Piece, cut_word, is_word, pairs, pieces};
+use crate::search::typed::{TypedPart, split_query, trim_stray};
 
 /// A query; `None` matches nothing, because nothing was typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,24 +29,12 @@ pub(crate) struct Term {
     pub(crate) right: bool,
 }
 
-/// A part of the typed text, before operators are interpreted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TypedPart<'q> {
-    Word(&'q str),
-    Phrase { text: &'q str, open: bool },
-    Open,
-    Close,
-}
-
-/// The number of groups that may be nested. The parentheses of deeper ones are ignored.
-const MAX_DEPTH: usize = 16;
-
 impl Query {
     /// Parses a query; never fails. Operators without operands and punctuation around words are
     /// ignored. If nothing else is left, operators are words. If still nothing is left, the whole
     /// text is one term.
     pub(crate) fn parse(typed: &str) -> Query {
-        let parts = drop_unpaired(split_parts(typed));
+        let parts = split_query(typed);
         let root = parse_parts(&parts, true)
             .or_else(|| parse_parts(&parts, false))
             .or_else(|| Term::new(typed.trim(), false, false).map(Node::Term));
@@ -280,133 +269,6 @@ impl<'t> Token<'t> {
     fn index_query(&self) -> String {
         format!("\"{}\"{}", self.text, if self.is_prefix { " *" } else { "" })
     }
-}
-
-/// Splits a query into words at white space, phrases in quotes, and parentheses around them. A
-/// quote inside of a word is part of it, and so is a pair of parentheses: `f(x)`. A quote that is
-/// never closed is left out.
-fn split_parts(typed: &str) -> Vec<TypedPart<'_>> {
-    let mut parts = Vec::new();
-    let mut rest = typed.trim_start();
-    while let Some(first) = rest.chars().next() {
-        match first {
-            '(' | ')' => {
-                parts.push(if first == '(' { TypedPart::Open } else { TypedPart::Close });
-                rest = &rest[1..];
-            }
-            '"' => match rest[1..].split_once('"') {
-                Some((text, after)) => {
-                    let open = after.starts_with('*');
-                    parts.push(TypedPart::Phrase { text, open });
-                    rest = if open { &after[1..] } else { after };
-                }
-                None => rest = &rest[1..],
-            },
-            // Punctuation before a parenthesis or a quote does not hide it.
-            c if is_stray(c) => rest = &rest[c.len_utf8()..],
-            _ => {
-                let end = find_word_end(rest);
-                parts.push(TypedPart::Word(&rest[..end]));
-                rest = &rest[end..];
-            }
-        }
-        rest = rest.trim_start();
-    }
-    parts
-}
-
-/// Finds the end of the word at the start of a text: white space, or a parenthesis that closes none
-/// of the word.
-fn find_word_end(text: &str) -> usize {
-    let mut depth = 0_usize;
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' if depth == 0 => return at,
-            ')' => depth -= 1,
-            c if c.is_whitespace() => return at,
-            _ => {}
-        }
-    }
-    text.len()
-}
-
-/// Drops the parentheses that have no partner, and those that are nested too deeply.
-fn drop_unpaired(parts: Vec<TypedPart<'_>>) -> Vec<TypedPart<'_>> {
-    let mut open = Vec::new();
-    let mut pairs = vec![false; parts.len()];
-    for (index, part) in parts.iter().enumerate() {
-        match part {
-            TypedPart::Open => open.push(index),
-            TypedPart::Close => {
-                if let Some(start) = open.pop()
-                    && open.len() < MAX_DEPTH
-                {
-                    (pairs[start], pairs[index]) = (true, true);
-                }
-            }
-            _ => {}
-        }
-    }
-    let is_parenthesis = |part| matches!(part, TypedPart::Open | TypedPart::Close);
-    let kept = parts.into_iter().zip(pairs);
-    kept.filter(|(part, is_pair)| *is_pair || !is_parenthesis(*part))
-        .map(|(part, _)| part)
-        .collect()
-}
-
-/// True for punctuation that means nothing around a word: brackets, quotes, and the marks of
-/// sentences and of other query languages.
-fn is_stray(c: char) -> bool {
-    matches!(
-        c,
-        '(' | ')'
-            | '['
-            | ']'
-            | '{'
-            | '}'
-            | '<'
-            | '>'
-            | '^'
-            | '~'
-            | '!'
-            | '?'
-            | ','
-            | ';'
-            | ':'
-            | '\''
-            | '"'
-            | '`'
-            | '|'
-            | '\\'
-    )
-}
-
-/// Removes stray punctuation from both ends of a word. A bracket at the end stays if its partner is
-/// in the word and something is between them, and so does a dot at the beginning.
-fn trim_stray(word: &str) -> &str {
-    let mut word = word.trim_start_matches(is_stray);
-    while let Some(last) = word.chars().next_back() {
-        let rest = &word[..word.len() - last.len_utf8()];
-        if closes_part(rest, last) || !(is_stray(last) || last == '.') {
-            break;
-        }
-        word = rest;
-    }
-    word
-}
-
-/// True if a character closes a bracket of the text before it that has more than punctuation in it.
-fn closes_part(before: &str, last: char) -> bool {
-    let opening = match last {
-        ')' => '(',
-        ']' => '[',
-        '}' => '{',
-        '>' => '<',
-        _ => return false,
-    };
-    before.matches(last).count() < before.matches(opening).count()
-        && before.rsplit_once(opening).is_some_and(|(_, inside)| !inside.chars().all(is_stray))
 }
 
 #[cfg(test)]
