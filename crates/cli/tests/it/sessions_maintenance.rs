@@ -38,11 +38,11 @@ $ takeback sessions
 ",
     );
     let prune = ["sessions", "prune", "--older-than", "1d"];
-    let found = json!({ "sessions": ["codex:4f2b0000-bbbb"], "dry_run": true });
+    let found = json!({ "sessions": ["codex:4f2b0000-bbbb"], "open": [], "dry_run": true });
     assert_eq!(session.json(&[&prune[..], &["--dry-run"]].concat()), found);
-    let gone = json!({ "sessions": ["codex:4f2b0000-bbbb"], "dry_run": false });
+    let gone = json!({ "sessions": ["codex:4f2b0000-bbbb"], "open": [], "dry_run": false });
     assert_eq!(session.json(&prune), gone);
-    assert_eq!(session.json(&prune), json!({ "sessions": [], "dry_run": false }));
+    assert_eq!(session.json(&prune), json!({ "sessions": [], "open": [], "dry_run": false }));
 }
 
 #[test]
@@ -288,7 +288,8 @@ fn a_session_is_ended_reopened_archived_and_cleared() {
     assert_eq!(session.json(&["sessions"])["sessions"].as_array().unwrap().len(), 1);
     session.takeback(&["sessions", "clear", "s1"]);
     assert_eq!(session.json(&["sessions", "show", "s1"])["messages"], json!([]));
-    session.assert("$ takeback sessions end s1 --reason merged
+    session.assert(
+        "$ takeback sessions end s1 --reason merged
 Session mine:s1 has ended.
 $ takeback sessions end s1
 Session mine:s1 had already ended (merged).
@@ -300,7 +301,8 @@ $ takeback sessions unarchive s1
 Session mine:s1 is no longer archived.
 $ takeback sessions clear s1
 Deleted 1 message of mine:s1.
-");
+",
+    );
 }
 
 #[test]
