@@ -58,7 +58,9 @@ pub fn take_checkpoint(
             return Err(NameError::Taken(name.clone()).into());
         }
     }
+    lock.forget_limit();
     let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    opened.note_damage(workspace.path(), &capture);
     let reason = options.reason.as_deref().unwrap_or("taken by hand");
     let record = Record {
         name: options.name.clone(),

@@ -19,6 +19,7 @@ pub(super) fn capture_before(
     let workspace = path.open(opened)?;
     let mut lock = opened.lock(&workspace)?;
     let capture = lock.capture(&opened.capture_options(&path.rules, &path.named))?;
+    opened.note_damage(workspace.path(), &capture);
     let late = call.deadline.has_passed();
     let hook_state = WorkspaceState::new(workspace.notes());
     let last = hook_state
@@ -88,6 +89,7 @@ pub(super) fn capture_after(
         return Ok(None);
     };
     let capture = lock.capture(&opened.capture_options(&path.rules, &path.named))?;
+    opened.note_damage(workspace.path(), &capture);
     let (tree, late) = (capture.tree, call.deadline.has_passed());
     // The end of a call that changed nothing matters only if its start is a checkpoint: otherwise
     // the next checkpoint would count as its end.

@@ -3,13 +3,17 @@
 
 use std::path::{Path, PathBuf};
 
+use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
-use takeback_tree::{Workspace, WorkspaceError};
+use takeback_tree::{RepairError, Workspace, WorkspaceError};
 
 use super::state::{SessionState, WorkspaceState};
 use crate::Opened;
 use crate::history::record::Kind;
 use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
+
+/// The number of bytes of the store that are checked for damage at the end of each turn.
+const SCRUB_BYTES: u64 = 64 << 20;
 
 /// Work that can wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +36,9 @@ impl FollowUp {
 pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError> {
     let workspace = opened.store()?.workspace(directory, &opened.forbidden)?;
     let mut lock = opened.lock(&workspace)?;
-    lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    lock.forget_limit();
+    let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    opened.note_damage(workspace.path(), &capture);
     lock.finish(opened.system_time())?;
     Ok(())
 }
@@ -50,10 +56,34 @@ pub fn tend_workspace(
         Err(WorkspaceError::Refused { .. }) => return Ok(()),
         workspace => workspace?,
     };
+    scrub_store(opened, &workspace);
     conclude_turn(opened, &workspace, session, ended)?;
     let history = History::read(workspace.store(), workspace.id())?;
     count_changes(opened, &WorkspaceRef::of(&workspace), &history);
     Ok(())
+}
+
+/// Looks for damage in the next part of the store. If there is some, repairs the store, so that the
+/// next capture stores what is still on disk again.
+fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
+    let store = workspace.store();
+    // If this fails, the next turn tries again.
+    let Ok(Some(damaged)) = store.scrub(SCRUB_BYTES) else { return };
+    let message = match store.repair(&|_, _| {}) {
+        Ok(repaired) => format!(
+            "{} was damaged: {}. The store was repaired, {} objects were saved; `takeback \
+             checkpoints verify` shows which checkpoints have lost some",
+            damaged.name, damaged.reason, repaired.salvaged
+        ),
+        Err(RepairError::Busy) => return,
+        Err(error) => format!(
+            "{} is damaged: {}. It could not be repaired: {}",
+            damaged.name,
+            damaged.reason,
+            error_chain(&error)
+        ),
+    };
+    opened.note_failure(workspace.path(), &message);
 }
 
 /// Forgets the calls of a session that have not ended by now, and keeps the state of the workspace
@@ -70,6 +100,7 @@ fn conclude_turn(
     let names = workspace.store().pin_names(workspace.id())?;
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
     let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    opened.note_damage(workspace.path(), &capture);
     if newest.is_some_and(|newest| newest.tree != capture.tree) {
         let record = new_record(opened, &mut lock, Kind::State, "at the end of a turn")?;
         let tree = capture.tree;
