@@ -117,6 +117,12 @@ fn row_cells(row: &RowView) -> [Cell; 12] {
     let if_any = |is_any: bool, cell: Cell| if is_any { cell } else { Cell::default() };
     let not_covered = format!("{} not covered", output::count(row.uncovered.count, "path"));
     let effects = effect_kinds(row);
+    let unsettled = output::count(row.unsettled.len(), "database");
+    let doubts = [
+        row.late.then(|| "late".to_owned()),
+        (!row.unsettled.is_empty()).then(|| format!("{unsettled} taken while being written")),
+    ];
+    let doubts = doubts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     [
         Cell::new(row.number.to_string()),
         Cell::styled(Style::Id, &row.id.to_string()[..7]),
@@ -127,7 +133,7 @@ fn row_cells(row: &RowView) -> [Cell; 12] {
         row.name.as_deref().map_or(Cell::default(), |name| Cell::new(name).between("[", "]")),
         if_any(row.pinned, Cell::new("pinned")),
         row.prompt.as_deref().map_or(Cell::default(), prompt_cell),
-        if_any(row.late, Cell::styled(Style::Warning, "late")),
+        if_any(!doubts.is_empty(), Cell::styled(Style::Warning, doubts)),
         if_any(!effects.is_empty(), Cell::styled(Style::Warning, &effects).between("⚠ ", "")),
         if_any(row.uncovered.count > 0, Cell::styled(Style::Faint, not_covered)),
     ]

@@ -58,6 +58,9 @@ pub struct RowView {
     pub deletions: Option<u64>,
     pub effects: Vec<EffectView>,
     pub uncovered: UncoveredView,
+    /// The databases that were taken while they were being written to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
     /// True if the agent had moved on before the capture was complete.
     pub late: bool,
     pub steps: Vec<StepView>,
@@ -213,6 +216,7 @@ impl RowView {
                 count: uncovered.len(),
                 paths: uncovered.iter().map(|path| path.path.clone()).collect(),
             },
+            unsettled: record.unsettled.clone(),
             late: record.late,
             steps: if row.turn().is_some() { steps.collect() } else { Vec::new() },
         }

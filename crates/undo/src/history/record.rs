@@ -61,6 +61,9 @@ pub struct Record {
     pub filter: Filter,
     /// The paths that the tree does not cover, with the reasons.
     pub uncovered: Vec<Uncovered>,
+    /// The databases that were taken while they were being written to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
 }
 
 /// The reason why a checkpoint exists.
@@ -229,6 +232,7 @@ impl Record {
             files: None,
             filter: Filter::default(),
             uncovered: Vec::new(),
+            unsettled: Vec::new(),
         }
     }
 
@@ -238,6 +242,7 @@ impl Record {
             files: Some(capture.files),
             filter: capture.filter,
             uncovered: capture.uncovered,
+            unsettled: capture.unsettled,
             ..self
         }
     }

@@ -154,7 +154,7 @@ impl Planner<'_> {
             action: Action::UndoTurn,
             checkpoint: checkpoint.pin.id,
             index: None,
-            state: TargetState { tree, filter: present.filter, uncovered },
+            state: TargetState { tree, filter: present.filter, uncovered, unsettled: Vec::new() },
             edits: Some(turn.edits),
             reverses: None,
             // An empty list means all paths. That is harmless: without an edit, the target is the

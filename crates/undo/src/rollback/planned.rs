@@ -62,6 +62,8 @@ pub(super) struct TargetState {
     pub(super) tree: Oid,
     pub(super) filter: Filter,
     pub(super) uncovered: Vec<Uncovered>,
+    #[serde(default)]
+    pub(super) unsettled: Vec<RelPath>,
 }
 
 /// The part of a conversation that is taken back or restored.
@@ -90,6 +92,9 @@ pub struct RollbackView {
     /// The new names of old files that another program wrote to during the rollback.
     pub saved: Vec<RelPath>,
     pub uncovered: Vec<Uncovered>,
+    /// The databases that the checkpoint took while they were being written to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
     pub blocked: Vec<BlockedPath>,
     /// The restored and deleted files that others changed after the agent.
     pub others: Vec<RelPath>,
@@ -173,7 +178,7 @@ impl Planned {
 
 impl Goal {
     pub(super) fn target(&self) -> RestoreTarget<'_> {
-        let TargetState { tree, filter, uncovered } = &self.state;
+        let TargetState { tree, filter, uncovered, .. } = &self.state;
         RestoreTarget {
             tree: *tree,
             filter,
@@ -190,6 +195,7 @@ impl TargetState {
             tree: checkpoint.pin.tree,
             filter: checkpoint.record.filter.clone(),
             uncovered: checkpoint.record.uncovered.clone(),
+            unsettled: checkpoint.record.unsettled.clone(),
         }
     }
 }
@@ -207,6 +213,7 @@ impl RollbackView {
             kept: Vec::new(),
             saved: Vec::new(),
             uncovered: goal.state.uncovered.clone(),
+            unsettled: goal.state.unsettled.clone(),
             blocked: Vec::new(),
             others: Vec::new(),
             conflicts: Vec::new(),

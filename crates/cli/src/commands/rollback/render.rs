@@ -69,6 +69,13 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     let uncertain =
         "Not changed: others may have made these changes (--uncertain takes them back, too)";
     print_section(uncertain, paths(&view.uncertain), context);
+    let is_restored = |database: &&RelPath| {
+        let beside = format!("{database}-");
+        let mut restored = view.restored.iter();
+        restored.any(|path| path == *database || path.to_string().starts_with(&beside))
+    };
+    let unsettled = view.unsettled.iter().filter(is_restored).map(ToString::to_string);
+    print_section("Taken while being written, so perhaps not whole", unsettled, context);
     if context.globals.verbose {
         let lines = view.uncovered.iter().map(output::uncovered_line);
         print_section("Not covered by the checkpoint", lines, context);
