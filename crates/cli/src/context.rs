@@ -249,6 +249,14 @@ impl Context {
         self.places.home()
     }
 
+    /// Returns the directory of Hermes: `HERMES_HOME`, or `~/.hermes`.
+    pub(crate) fn hermes_home(&self) -> Option<PathBuf> {
+        match self.variable("HERMES_HOME") {
+            Some(set) => Some(self.directory.join(set)),
+            None => Some(self.user_home()?.join(".hermes")),
+        }
+    }
+
     /// Returns the root of the workspace that contains a directory, or the directory itself if it is
     /// gone.
     pub(crate) fn root(&self, directory: &Path) -> PathBuf {

@@ -35,6 +35,7 @@ mod repair;
 mod restore;
 mod rules;
 mod salvage;
+mod scrub;
 mod source_packs;
 mod store;
 #[cfg(test)]

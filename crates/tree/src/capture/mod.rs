@@ -12,12 +12,14 @@ mod check;
 mod coverage;
 mod gitignore;
 mod known;
+pub(crate) mod limit;
 mod read;
 mod scan;
 mod sink;
 mod state;
 mod summary;
 
+use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -64,6 +66,12 @@ pub struct Capture {
     pub files: u64,
     /// The topmost paths that are not in the tree, sorted.
     pub uncovered: Vec<Uncovered>,
+    /// The databases that were being written to each time they were read, so that what the tree has
+    /// of them may not fit together. Sorted.
+    pub unsettled: Vec<RelPath>,
+    /// The packs that were found to be lost or damaged. Everything that this state needs of them was
+    /// stored again.
+    pub damaged: Vec<String>,
     /// The filter that a restore needs.
     pub filter: Filter,
 }
@@ -131,6 +139,10 @@ pub(crate) struct CaptureContext<'a> {
     /// apply on the way back.
     pub(crate) in_the_way: Option<&'a [RelPath]>,
     pub(crate) writer: &'a PackWriter,
+    /// The packs that are gone or changed since the known state was saved; `None` if there are none.
+    pub(crate) suspects: Option<Vec<String>>,
+    /// The packs that turn out to be lost or damaged.
+    pub(crate) damaged: RefCell<Vec<String>>,
 }
 
 /// The state of a workspace in memory, and the part of it that the cache on disk lacks.
@@ -195,7 +207,10 @@ pub(crate) fn capture_workspace(
         Some(state) => update_state(context, &coverage, &mut head, state)?,
         None => make_first_state(context, &coverage, &mut head)?,
     };
-    let (capture, extra) = summary::summarize(&state.known, options.rules);
+    let (mut capture, extra) = summary::summarize(&state.known, options.rules);
+    capture.damaged = context.damaged.take();
+    capture.damaged.sort();
+    capture.damaged.dedup();
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
@@ -216,7 +231,7 @@ fn make_first_state(
     coverage: &Coverage,
     head: &mut CacheHead,
 ) -> Result<WorkspaceState, CaptureError> {
-    context.store.set_aside_broken()?;
+    context.damaged.borrow_mut().extend(context.store.set_aside_broken()?);
     let sink = ObjectSink::new(context);
     let results = scan_changes(context, coverage, &sink, None, head)?;
     let mut assembled = state::assemble(None, *head, results, ContentSource::New(0))?;
@@ -230,13 +245,19 @@ fn update_state(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
     head: &mut CacheHead,
-    WorkspaceState { mut known, unsaved }: WorkspaceState,
+    WorkspaceState { mut known, mut unsaved }: WorkspaceState,
 ) -> Result<WorkspaceState, CaptureError> {
     let known_head = known.cache.head;
     let mut rebuild_trees = false;
-    if known_head.generation != head.generation {
-        context.store.set_aside_broken()?;
+    if known_head.generation != head.generation || context.suspects.is_some() {
+        context.damaged.borrow_mut().extend(context.store.set_aside_broken()?);
         rebuild_trees = state::distrust_missing_objects(&mut known.cache, context);
+        // In the same generation, no object was deleted on purpose.
+        if rebuild_trees && known_head.generation == head.generation {
+            context.damaged.borrow_mut().extend(context.suspects.iter().flatten().cloned());
+        }
+        // The packs are noted with the state.
+        unsaved = unsaved.merge(Unsaved::Entries(Vec::new()));
     }
     let mut tasks = check::find_changes(context.root, &known, known_head.cutoff);
     if known_head.rules != head.rules {
@@ -248,7 +269,9 @@ fn update_state(
     if tasks.is_empty() && !rebuild_trees {
         return Ok(WorkspaceState { known, unsaved });
     }
-    if !context.store.set_aside_broken()?.is_empty() {
+    let set_aside = context.store.set_aside_broken()?;
+    if !set_aside.is_empty() {
+        context.damaged.borrow_mut().extend(set_aside);
         // Objects of the known state may have been in the broken packs. The store has a new
         // generation now, so that the next round looks for them.
         head.generation = context.store.generation();

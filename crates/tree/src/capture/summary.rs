@@ -17,6 +17,8 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
         tree: cache.entries[0].oid,
         files: 0,
         uncovered: Vec::new(),
+        unsettled: Vec::new(),
+        damaged: Vec::new(),
         filter: Filter { rules: rules.clone(), tracked: Vec::new() },
     };
     for directory in &known.directories {

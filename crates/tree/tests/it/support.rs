@@ -279,6 +279,8 @@ impl Scratch {
             tree: plan.from,
             files: 0,
             uncovered: plan.uncovered.clone(),
+            unsettled: Vec::new(),
+            damaged: Vec::new(),
             filter: plan.filter.clone(),
         }
     }

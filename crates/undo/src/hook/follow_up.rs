@@ -10,6 +10,7 @@ use super::state::{SessionState, WorkspaceState};
 use crate::Opened;
 use crate::history::record::Kind;
 use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
+use crate::retention::limit_rows;
 
 /// Work that can wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +52,8 @@ fn capture_all(
     captured
 }
 
-/// Maintains a workspace at the end of a turn: keeps the resulting state and counts the turn's
-/// changes.
+/// Maintains a workspace at the end of a turn: keeps the resulting state, counts the turn's changes,
+/// and enforces the limit of number.
 pub fn tend_workspace(
     opened: &Opened,
     directory: &Path,
@@ -67,6 +68,8 @@ pub fn tend_workspace(
     conclude_turn(opened, &workspace, session, ended)?;
     let history = History::read(workspace.store(), workspace.id())?;
     count_changes(opened, &WorkspaceRef::of(&workspace), &history);
+    // If another process is in the way, the next turn makes up for it.
+    let _ = limit_rows(opened, workspace.id());
     Ok(())
 }
 
