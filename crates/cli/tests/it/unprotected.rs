@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, configure, hook, noise, rows};
+use crate::agent::{Agent, configure, eventually, hook, noise, rows};
 use crate::session::Session;
 
 fn run_git(directory: &Path, arguments: &[&str]) {
@@ -265,4 +265,19 @@ fn in_strict_mode_what_can_be_made_again_may_go() {
     let event = agent.event(call.event("before_tool"));
     let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_list_names_repositories_inside_the_workspace() {
+    let session = Session::new();
+    make_repository(&session.project());
+    make_repository(&session.project().join("lib"));
+    let mut agent = Agent::new(&session, "s1");
+    agent.tell(json!({ "event": "session_start" }));
+    agent.turn("one", "a", "1");
+    eventually("the workspace is warm", || {
+        session.json(&["list"])["repositories"] == json!(["lib"])
+    });
+    let listed = String::from_utf8(session.output(&["list"]).stdout).unwrap();
+    assert!(listed.contains("Repositories inside") && listed.contains("  lib"), "{listed}");
 }

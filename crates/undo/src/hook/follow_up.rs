@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use takeback_ledger::Time;
 use takeback_tree::{Capture, CaptureError, Lock, Workspace, WorkspaceError};
 
+use super::repositories::find_nested_repositories;
 use super::state::{SessionState, WorkspaceState};
 use crate::Opened;
 use crate::history::record::Kind;
@@ -33,6 +34,8 @@ impl FollowUp {
 pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError> {
     let workspace = opened.store()?.workspace(directory, &opened.forbidden)?;
     let mut lock = opened.lock(&workspace)?;
+    let nested = find_nested_repositories(workspace.path());
+    WorkspaceState::new(workspace.notes()).set_repositories(&nested);
     capture_all(opened, &workspace, &mut lock)?;
     lock.finish(opened.system_time())?;
     Ok(())
