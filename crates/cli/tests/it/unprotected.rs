@@ -216,7 +216,10 @@ fn what_a_sweep_deletes_comes_back_except_what_can_be_made_again() {
     agent.report(json!({ "event": "turn_start", "prompt": "tidy up" }));
     let call = agent.call("Bash", json!({ "command": "git clean -fdxq" }));
     let said = agent.report(call.event("before_tool"));
-    assert!(said.contains("/node_modules: it can be made again"), "{said}");
+    assert!(
+        said.contains("/node_modules: no copy is kept, because it can be made again"),
+        "{said}"
+    );
     run_git(&session.project(), &["clean", "-fdxq"]);
     agent.finishes(&call);
     assert!(!session.exists("uploads") && !session.exists("untracked"));

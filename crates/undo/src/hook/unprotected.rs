@@ -78,7 +78,7 @@ fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
         }
         // Of what a call names, a capture leaves out only what can be made again.
         UncoveredReason::Excluded | UncoveredReason::Ignored => {
-            Unprotected::replaceable(&at, "it can be made again")
+            Unprotected::replaceable(&at, "no copy is kept, because it can be made again")
         }
         UncoveredReason::Unreadable { error } => {
             Unprotected::new(&at, format!("it cannot be read: {error}"))
