@@ -28,7 +28,7 @@ enum Token<'w> {
 pub(super) fn expand(word: &Word) -> Option<Vec<Vec<Piece<'_>>>> {
     let has_brace = |part: &WordPart| matches!(part, WordPart::Text { text, quoted: false } if text.contains('{'));
     if !word.parts.iter().any(has_brace) {
-        return Some(vec![word.parts.iter().map(to_piece).collect()]);
+        return Some(vec![word.parts.iter().map(Piece::from).collect()]);
     }
     let mut tokens = Vec::new();
     for part in &word.parts {
@@ -50,10 +50,12 @@ pub(super) fn expand(word: &Word) -> Option<Vec<Vec<Piece<'_>>>> {
     Some(words.iter().map(|tokens| join(tokens)).collect())
 }
 
-fn to_piece(part: &WordPart) -> Piece<'_> {
-    match part {
-        WordPart::Text { text, quoted } => Piece::Text(text.clone(), *quoted),
-        other => Piece::Part(other),
+impl<'w> From<&'w WordPart> for Piece<'w> {
+    fn from(part: &'w WordPart) -> Piece<'w> {
+        match part {
+            WordPart::Text { text, quoted } => Piece::Text(text.clone(), *quoted),
+            other => Piece::Part(other),
+        }
     }
 }
 

@@ -74,7 +74,11 @@ impl Finder<'_> {
             failed.dedup();
             self.failed_cd = (!failed.is_empty()).then_some(failed);
         }
-        self.state.previous = before;
+        // A `cd` that fails leaves the directory before the last one as it is.
+        self.state.previous = match (self.state.previous.take(), before) {
+            (Some(previous), Some(before)) if !exists => Some([before, previous].concat()),
+            (_, before) => before,
+        };
         self.state.directories = after;
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::calls::{split_operands, split_operands_until};
+use super::arguments::{split_operands, split_operands_until};
 use super::value::Value;
 use super::{Change, Finder};
 

@@ -43,7 +43,12 @@ pub(super) fn visit_words(finder: &mut Finder<'_>, script: &str, reports: bool) 
     for word in words {
         add_literal(finder, word, deletes);
     }
-    if reports && (deletes || cleans) {
+    // A redirection to a file that is only known at run time.
+    let writes = cut(script)
+        .split('>')
+        .skip(1)
+        .any(|rest| rest.trim_start_matches([' ', '"', '|']).starts_with(['$', '`']));
+    if reports && (deletes || cleans || writes) {
         finder.note_unknown(script);
     }
 }

@@ -8,13 +8,16 @@
 //!
 //! - `walk` goes through the commands and keeps the `state` of the shell.
 //! - `words` expands words, with `braces` and `glob`; `files` is the file system, with bounds.
-//! - `calls` decides what a program does to its operands, with `git`, `find`, `xargs` and `nested`.
+//! - `calls` decides what a program does to its operands, with `copies`, `git`, `find`, `xargs` and
+//!   `nested`.
 //! - `outputs` knows what programs print, for `$(…)` and pipes.
 //! - `literals` finds paths in scripts of other languages, and in scripts that cannot be parsed.
 
+mod arguments;
 mod braces;
 mod builtins;
 mod calls;
+mod copies;
 mod files;
 mod find;
 mod git;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::calls::{split_operands, to_args};
+use super::arguments::{split_operands, to_args};
 use super::value::Value;
 use super::{Finder, Stream, literals};
 use crate::shell::nested_commands::{NestedCommand, SHELLS, find_nested_commands};
@@ -178,7 +178,7 @@ impl Finder<'_> {
                 literals::visit_code(self, code, text);
             }
             if let Some(rest) = args.get(at + 2..) {
-                self.name_operands("", rest, text);
+                self.name_operands("", rest);
             }
             // `perl -i` changes its operands.
             return true;

@@ -1,6 +1,6 @@
 //! What programs print, for substitutions and pipes.
 
-use super::calls::{last_name, split_operands};
+use super::arguments::{last_name, split_operands};
 use super::state::bound_values;
 use super::value::Value;
 use super::{Finder, Stream};

@@ -269,7 +269,7 @@ impl Finder<'_> {
         match word.to_arg().known() {
             Some(text) => Stream::of_text(text.to_owned()),
             None => {
-                let values = self.expand_word(word);
+                let values = self.expand_assigned(word);
                 let mut stream = Stream::default();
                 for value in values {
                     match value {
@@ -285,12 +285,20 @@ impl Finder<'_> {
     fn visit_simple(&mut self, simple: &SimpleCommand, input: &Stream) -> Stream {
         let mut assigned = Vec::new();
         for assignment in &simple.assignments {
-            let values = self.expand_word(&assignment.value);
+            let values = self.expand_assigned(&assignment.value);
             assigned.push((assignment, values));
         }
         let mut groups = Vec::new();
+        let name = simple.words.first().and_then(Word::bare);
+        let declares =
+            matches!(name, Some("export" | "readonly" | "declare" | "typeset" | "local"));
         for word in &simple.words {
-            groups.push(self.expand_word(word));
+            let mut values = self.expand_word(word);
+            if declares {
+                // Shells disagree on whether these words are split.
+                values.extend(self.expand_assigned(word));
+            }
+            groups.push(values);
         }
         let redirected = self.visit_redirects(&simple.redirects);
         let before = self.state.clone();

@@ -78,7 +78,21 @@ impl Finder<'_> {
         bound_values(values)
     }
 
+    /// Returns the values that are assigned to a variable: they are not split, and patterns in them
+    /// are not expanded yet.
+    pub(super) fn expand_assigned(&mut self, word: &Word) -> Vec<Value> {
+        let pieces: Vec<Piece<'_>> = word.parts.iter().map(Piece::from).collect();
+        let fields = self.expand_fields(&pieces, true);
+        bound_values(fields.into_iter().map(|field| field.value).collect())
+    }
+
     fn expand_pieces(&mut self, pieces: &[Piece<'_>], values: &mut Vec<Value>) {
+        for field in self.expand_fields(pieces, false) {
+            self.finish_field(field, values);
+        }
+    }
+
+    fn expand_fields(&mut self, pieces: &[Piece<'_>], is_assigned: bool) -> Vec<Field> {
         let mut open = vec![Field::new()];
         let mut done = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
@@ -86,23 +100,22 @@ impl Finder<'_> {
                 Piece::Text(text, quoted) => {
                     let below = text.strip_prefix('~').filter(|_| at == 0 && !quoted);
                     let is_home = |below: &&str| below.is_empty() || below.starts_with('/');
-                    if let Some(below) = below.filter(is_home) {
-                        open = self.push_values(&open, &self.home(), true, &mut done);
-                        open.iter_mut().for_each(|field| field.push_text(below, false));
-                    } else {
-                        open.iter_mut().for_each(|field| field.push_text(text, *quoted));
-                    }
+                    let (home, text) = match below.filter(is_home) {
+                        Some(below) => (self.home(), below),
+                        None => (Vec::new(), text.as_str()),
+                    };
+                    open = self.push_values(&open, &home, true, &mut done);
+                    let quoted = *quoted || is_assigned;
+                    open.iter_mut().for_each(|field| field.push_text(text, quoted));
                 }
                 Piece::Part(part) => {
                     let (found, quoted) = self.expand_part(part);
-                    open = self.push_values(&open, &found, quoted, &mut done);
+                    open = self.push_values(&open, &found, quoted || is_assigned, &mut done);
                 }
             }
         }
         done.append(&mut open);
-        for field in done {
-            self.finish_field(field, values);
-        }
+        done
     }
 
     /// Appends each value to each field. An unquoted value is split at its blanks.

@@ -1,6 +1,6 @@
 //! `xargs`: runs a command with the words that it reads.
 
-use super::calls::split_operands_until;
+use super::arguments::split_operands_until;
 use super::state::{MAX_VALUES, bound_values};
 use super::value::Value;
 use super::{Finder, Stream};
