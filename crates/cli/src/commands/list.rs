@@ -78,6 +78,9 @@ pub(crate) fn print_list(with_steps: bool, context: &Context) -> Result<ExitCode
     print_rows(&list, with_steps);
     list.failures.iter().for_each(|missed| output::warn(&describe_failure(missed)));
     list.unreadable.iter().for_each(|reason| output::warn(reason));
+    let lines = list.repositories.iter().map(ToString::to_string);
+    let title = "Repositories inside, whose history is captured only if a command deletes them";
+    output::print_section(title, lines, context);
     if let Some(error) = &list.ledger_error {
         output::warn(&format!("prompts and effects are missing: {error}"));
         output::warn("the checkpoints are safe; run `takeback sessions verify` for details");

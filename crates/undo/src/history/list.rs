@@ -13,6 +13,7 @@ use super::record::{Checkpoint, TurnId};
 use super::workspace::{WorkspaceRef, find_workspace};
 use super::{History, Row, TakeError};
 use crate::Opened;
+use crate::hook::state::WorkspaceState;
 use crate::retention::failures::Failure;
 
 /// The longest time that a list waits for the ledger to be complete.
@@ -31,6 +32,9 @@ pub struct List {
     /// The reasons why some checkpoints could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
+    /// The repositories inside the workspace. Their histories are not part of its checkpoints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repositories: Vec<RelPath>,
     /// The reason why the ledger could not be read. Prompts and effects are missing then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_error: Option<String>,
@@ -114,7 +118,8 @@ pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError>
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
         let workspace = AnyPath(opened.find_root(path).map_err(failed)?);
         let (checkpoints, failures, unreadable) = (Vec::new(), Vec::new(), Vec::new());
-        List { workspace, checkpoints, failures, unreadable, ledger_error: None }
+        let repositories = Vec::new();
+        List { workspace, checkpoints, failures, unreadable, repositories, ledger_error: None }
     };
     if list.ledger_error.is_none() {
         list.ledger_error = opened.ledger().err().map(|error| error_chain(&error));
@@ -157,7 +162,8 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
     let checkpoints = rows.collect();
     let path = AnyPath(workspace.path.clone());
     let (failures, unreadable) = (Vec::new(), history.unreadable);
-    Ok(List { workspace: path, checkpoints, failures, unreadable, ledger_error })
+    let repositories = WorkspaceState::new(workspace.store.notes(&workspace.id)).repositories();
+    Ok(List { workspace: path, checkpoints, failures, unreadable, repositories, ledger_error })
 }
 
 /// Finds the other workspaces that have checkpoints, the latest first.

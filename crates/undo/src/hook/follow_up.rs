@@ -7,6 +7,7 @@ use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
 use takeback_tree::{CaptureError, RepairError, Workspace, WorkspaceError};
 
+use super::repositories::find_nested_repositories;
 use super::state::{SessionState, WorkspaceState};
 use crate::Opened;
 use crate::history::record::Kind;
@@ -37,6 +38,8 @@ impl FollowUp {
 pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError> {
     let workspace = opened.store()?.workspace(directory, &opened.forbidden)?;
     let mut lock = opened.lock(&workspace)?;
+    let nested = find_nested_repositories(workspace.path());
+    WorkspaceState::new(workspace.notes()).set_repositories(&nested);
     lock.forget_limit();
     let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
     opened.note_damage(workspace.path(), &capture);

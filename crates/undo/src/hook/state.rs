@@ -246,6 +246,20 @@ impl WorkspaceState {
         write(&self.directory.join("index"), state)
     }
 
+    /// The repositories inside the workspace, as they were when its session began.
+    pub(crate) fn repositories(&self) -> Vec<RelPath> {
+        read(&self.directory.join("repositories")).unwrap_or_default()
+    }
+
+    pub(crate) fn set_repositories(&self, repositories: &[RelPath]) {
+        let path = self.directory.join("repositories");
+        match repositories {
+            [] => remove(&path),
+            // Without the file, the list does not name them.
+            _ => drop(write(&path, &repositories)),
+        }
+    }
+
     /// The file that keeps the counts of changes.
     pub(crate) fn counts_path(&self) -> PathBuf {
         self.directory.join("counts")
