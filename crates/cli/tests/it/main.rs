@@ -43,3 +43,4 @@ mod undo_merge;
 mod undo_turns;
 mod views;
 mod waiting;
+mod way_back;
