@@ -52,7 +52,7 @@ const COLUMNS: [Column; 12] = [
 
 /// Makes the list of the workspace that the command works in.
 pub(crate) fn make_list(context: &Context) -> Result<List, Failure> {
-    Ok(history::list_checkpoints(context.opened()?, &context.directory)?)
+    Ok(history::list_checkpoints(context.opened_anyway()?, &context.directory)?)
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
@@ -69,7 +69,8 @@ pub(crate) fn print_list(with_steps: bool, context: &Context) -> Result<ExitCode
     let path = output::tilde(&list.workspace.0, context);
     if list.checkpoints.is_empty() {
         println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
-        let elsewhere = history::find_other_workspaces(context.opened()?, &context.directory)?;
+        let elsewhere =
+            history::find_other_workspaces(context.opened_anyway()?, &context.directory)?;
         let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));
         output::print_section("Other workspaces have checkpoints", lines, context);
     } else {

@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// Also take back changes that another agent, or you, may have made
     #[arg(long)]
     uncertain: bool,
+    /// Leave paths that cannot be restored as they are, and take back the rest
+    #[arg(long)]
+    skip_blocked: bool,
     // Refused with a hint.
     #[arg(value_name = "ROW", hide = true)]
     row: Option<String>,
@@ -59,6 +62,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         _ => Resolution::Leave,
     };
     let options = TurnUndo { row: arguments.turn, conflicts, uncertain: arguments.uncertain };
-    let request = Request::new(&context.directory, Destination::WithoutTurn(options));
-    rollback::carry_out(&request, arguments.dry_run, context)
+    let request = Request {
+        skip_blocked: arguments.skip_blocked,
+        ..Request::new(&context.directory, Destination::WithoutTurn(options))
+    };
+    rollback::carry_out(request, arguments.dry_run, context)
 }

@@ -10,7 +10,7 @@ use takeback_tree::{AnyPath, Oid, RelPath, StoreError, WorkspaceError};
 
 use super::counts::count_changes;
 use super::record::{Checkpoint, TurnId};
-use super::workspace::{WorkspaceRef, find_workspace};
+use super::workspace::{WorkspaceRef, find_workspace, revive_workspace};
 use super::{History, Row, TakeError};
 use crate::Opened;
 use crate::hook::state::WorkspaceState;
@@ -113,7 +113,14 @@ pub struct OtherWorkspace {
 /// the list is empty.
 pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError> {
     let mut list = if opened.has_store() {
-        list_workspace(opened, &find_workspace(opened, path)?)?
+        let workspace = find_workspace(opened, path)?;
+        if workspace.store.has_interrupted_restore(&workspace.id)
+            && let Ok((workspace, _revived)) = revive_workspace(opened, &workspace.path)
+        {
+            // The lock finishes or reverts it, and reports that. A failure is reported as well.
+            let _ = opened.lock(&workspace);
+        }
+        list_workspace(opened, &workspace)?
     } else {
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
         let workspace = AnyPath(opened.find_root(path).map_err(failed)?);

@@ -49,9 +49,15 @@ pub(super) struct Goal {
     /// The safety checkpoint of the rollback that this one reverses, and the state that it led to.
     pub(super) reverses: Option<(Oid, Oid)>,
     pub(super) paths: Vec<RelPath>,
+    /// The paths that the reversed rollback left as they were. They stay.
+    pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured even if the rules exclude them.
     pub(super) named: Vec<RelPath>,
     pub(super) chat: Option<ChatStep>,
+    /// True if paths that cannot be restored are left as they are.
+    pub(super) skip_blocked: bool,
+    /// The paths that cannot be restored and are left as they are.
+    pub(super) skipped: Vec<BlockedPath>,
     /// True if the checkpoint was imported: its coverage is known less precisely.
     pub(super) imported: bool,
 }
@@ -96,6 +102,10 @@ pub struct RollbackView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
     pub blocked: Vec<BlockedPath>,
+    /// The paths that could not be restored and were left as they are, because the request asks for
+    /// that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<BlockedPath>,
     /// The restored and deleted files that others changed after the agent.
     pub others: Vec<RelPath>,
     /// The files in which the same lines were changed since the turn.
@@ -157,7 +167,7 @@ impl Planned {
         // back.
         let goal = &self.work.goal;
         let is_reversal = goal.reverses.is_some();
-        let is_more = goal.chat.is_some() || goal.index.is_some();
+        let is_more = self.view.undone_messages > 0 || goal.index.is_some();
         self.view.changes_no_file() && !is_reversal && !is_more
     }
 
@@ -169,7 +179,10 @@ impl Planned {
     /// The id of the plan. Two plans have the same digest exactly if they do the same to the same
     /// state.
     pub fn digest(&self) -> Oid {
-        let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
+        let mut view = self.view.clone();
+        // Which processes write to a file may differ each time.
+        view.blocked.iter_mut().chain(&mut view.skipped).for_each(|path| path.writers.clear());
+        let view = serde_json::to_vec(&view).expect("plain data becomes JSON");
         let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
         let to = self.work.goal.state.tree.to_string();
         Oid::of(takeback_tree::ObjectKind::Blob, &[view, from.into(), to.into()].concat())
@@ -177,6 +190,15 @@ impl Planned {
 }
 
 impl Goal {
+    /// Adds paths to those that are left as they are.
+    pub(super) fn skip(&mut self, blocked: Vec<BlockedPath>) {
+        for path in blocked {
+            if self.skipped.iter().all(|known| known.path != path.path) {
+                self.skipped.push(path);
+            }
+        }
+    }
+
     pub(super) fn target(&self) -> RestoreTarget<'_> {
         let TargetState { tree, filter, uncovered, .. } = &self.state;
         RestoreTarget {
@@ -215,6 +237,7 @@ impl RollbackView {
             uncovered: goal.state.uncovered.clone(),
             unsettled: goal.state.unsettled.clone(),
             blocked: Vec::new(),
+            skipped: Vec::new(),
             others: Vec::new(),
             conflicts: Vec::new(),
             uncertain: Vec::new(),
