@@ -4,6 +4,7 @@ use rusqlite::{Connection, Row, Transaction, named_params, params};
 use serde_json::Value;
 
 use crate::sessions::{head, parse_json};
+use crate::turns::find_current_turn;
 use crate::{CallRecord, EffectRecord, Ledger, LedgerError, Time};
 
 impl Ledger {
@@ -58,7 +59,7 @@ pub(crate) fn record_call(
     call: &CallRecord,
 ) -> Result<(), LedgerError> {
     let head = head(transaction, session)?;
-    let turn = if call.turn == 0 { head.last_turn } else { call.turn };
+    let turn = if call.turn == 0 { find_current_turn(transaction, &head)? } else { call.turn };
     transaction
         .prepare_cached(
             "INSERT INTO calls (
