@@ -30,7 +30,7 @@ pub use retention::{
     PruneReport, PrunedWorkspace, Status, StatusError, WorkspaceStatus,
 };
 pub use rollback::{
-    ChatView, Conflict, Destination, HeadMoved, IndexError, Notice, NoticeFile, Planned, Request,
+    ChatView, Conflict, Destination, HeadMoved, IndexError, MovedSession, Notice, NoticeFile, Planned, Request,
     Resolution, RollbackError, RollbackView, Scope, TurnUndo,
 };
 pub use root::{ProjectRoot, root_of};

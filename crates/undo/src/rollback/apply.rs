@@ -133,7 +133,8 @@ fn pin_safety(
         reverses: goal.reverses.map(|(safety, _)| safety),
         files: work.files.is_some(),
         index: goal.index.is_some(),
-        chat: goal.chat.as_ref().map(|step| step.chat.clone()),
+        chat: goal.chats.first().cloned(),
+        other_chats: goal.chats.iter().skip(1).cloned().collect(),
     };
     let reason = format!("{prefix} {}", &goal.checkpoint.to_string()[..7]);
     let record = Record {

@@ -29,7 +29,7 @@ pub use self::apply::apply;
 pub use self::git_index::IndexError;
 pub use self::notices::{Notice, NoticeFile, take_notices};
 pub use self::plan::{plan, relative_paths};
-pub use self::planned::{ChatView, HeadMoved, Planned, RollbackView};
+pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, RollbackView};
 pub(crate) use self::recovery::finish_recovered;
 pub use self::turn::Conflict;
 

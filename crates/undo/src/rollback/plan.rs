@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use takeback_base::paths::{canonicalize_or_keep, canonicalize_parent, normalize};
 use takeback_tree::{AnyPath, KeptPath, KeptReason, Lock, Plan, RelPath, Uncovered, Workspace};
 
-use super::conversation::{count_messages, find_conversation};
-use super::planned::{ChatStep, Goal, Planned, PlannedWork, RollbackView, TargetState};
+use super::conversation::{
+    FoundConversations, count_messages, find_conversations, find_reversed_conversations,
+};
+use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes};
 use super::turn::find_turn;
@@ -55,9 +57,11 @@ impl Planner<'_> {
         let mut warnings = Vec::new();
         // Restoring only some files does not return to that moment, so the conversation stays.
         let wants_chat = request.scope != Scope::Files && paths.is_empty();
-        let chat = wants_chat.then(|| find_conversation(self.opened, &found, &mut warnings));
-        let chat = chat.flatten().map(|chat| ChatStep { chat, redo: None });
-        if request.scope == Scope::Chat && chat.is_none() {
+        let chats = match wants_chat {
+            true => find_conversations(self.opened, self.history, &found, request.scope, &mut warnings),
+            false => FoundConversations::default(),
+        };
+        if request.scope == Scope::Chat && !chats.has_own {
             return Err(RollbackError::NoChat(checkpoint.short_id()));
         }
         if request.index && checkpoint.pin.attachment.is_none() {
@@ -72,7 +76,7 @@ impl Planner<'_> {
             reverses: None,
             paths,
             named: self.history.named_paths(),
-            chat,
+            chats: chats.moved,
             imported: checkpoint.record.imported.is_some(),
         };
         let files = match request.scope {
@@ -98,9 +102,8 @@ impl Planner<'_> {
         direction: Direction,
     ) -> Result<Planned, RollbackError> {
         let (safety, done) = find_reversible(self.history, direction)?;
-        // If the rollback took messages back, its reversal restores them, and vice versa.
-        let took_back = matches!(done.action, Action::Rollback | Action::Redo);
-        let redo = took_back.then_some(safety.record.moment());
+        let mut warnings = Vec::new();
+        let chats = find_reversed_conversations(self.opened, self.history, safety, &mut warnings);
         let mut state = TargetState::of(safety);
         if done.action == Action::UndoTurn {
             // An undo of a turn looked at each of its paths, even where the rules exclude them.
@@ -122,14 +125,14 @@ impl Planner<'_> {
             // A rollback of single paths is reversed for these paths.
             paths: done.paths.clone(),
             named: self.history.named_paths(),
-            chat: done.chat.clone().map(|chat| ChatStep { chat, redo }),
+            chats,
             imported: safety.record.imported.is_some(),
         };
         let files = match done.files {
             true => Some(plan_files(self.opened, lock, &goal)?),
             false => None,
         };
-        Ok(self.finish_plan(goal, files, Vec::new()))
+        Ok(self.finish_plan(goal, files, warnings))
     }
 
     /// Plans to take back what a turn changed while keeping what others did since.
@@ -161,7 +164,7 @@ impl Planner<'_> {
             // present.
             paths,
             named,
-            chat: None,
+            chats: Vec::new(),
             imported: checkpoint.record.imported.is_some(),
         };
         let files = lock.plan(
