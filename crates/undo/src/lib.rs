@@ -30,8 +30,8 @@ pub use retention::{
     PruneReport, PrunedWorkspace, Status, StatusError, WorkspaceStatus,
 };
 pub use rollback::{
-    ChatView, Conflict, Destination, HeadMoved, IndexError, MovedSession, Notice, NoticeFile, Planned, Request,
-    Resolution, RollbackError, RollbackView, Scope, TurnUndo,
+    ChatView, Conflict, Destination, HeadMoved, IndexError, MovedSession, Notice, NoticeFile,
+    Planned, Request, Resolution, RollbackError, RollbackView, Scope, TurnUndo,
 };
 pub use root::{ProjectRoot, root_of};
 pub use settings::{Granularity, Private, Settings, Skip};

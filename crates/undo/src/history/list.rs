@@ -56,6 +56,9 @@ pub struct RowView {
     pub uncovered: UncoveredView,
     /// True if the agent had moved on before the capture was complete.
     pub late: bool,
+    /// True if a rollback took the turn back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub taken_back: bool,
     pub steps: Vec<StepView>,
 }
 
@@ -121,6 +124,7 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
     let effects = ledger.as_ref().map(|ledger| effects_by_row(ledger, workspace, &history));
     let mut effects = effects.unwrap_or_default().into_iter();
     let mut counts = count_changes(opened, workspace, &history).into_iter();
+    let in_force = history.rows_in_force();
     let rows = history.rows().map(|row| {
         let counts = counts.next().flatten();
         RowView {
@@ -129,6 +133,7 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
             insertions: counts.map(|counts| counts.insertions),
             deletions: counts.map(|counts| counts.deletions),
             effects: effects.next().unwrap_or_default(),
+            taken_back: row.turn().is_some() && !in_force.contains(&row.number),
             ..RowView::new(&row)
         }
     });
@@ -195,6 +200,7 @@ impl RowView {
                 paths: uncovered.iter().map(|path| path.path.clone()).collect(),
             },
             late: record.late,
+            taken_back: false,
             steps: if row.turn().is_some() { steps.collect() } else { Vec::new() },
         }
     }
@@ -203,8 +209,14 @@ impl RowView {
 /// Finds the prompt of a row's turn.
 fn find_prompt(ledger: &Ledger, row: &Row<'_>) -> Option<String> {
     let (session, _) = row.turn()?;
-    let turn = ledger.turn_at(session, row.first().record.moment()).ok()??;
+    let turn = find_ledger_turn(ledger, row)?;
     ledger.prompt(session, turn.first_seq).ok()?
+}
+
+/// Finds a row's turn in the ledger.
+fn find_ledger_turn(ledger: &Ledger, row: &Row<'_>) -> Option<takeback_ledger::Turn> {
+    row.turn()?;
+    ledger.turn_of_call(&row.first().record.call_id()?).ok()?
 }
 
 /// Lists the effects of a row's turn that no rollback reverses.
@@ -218,8 +230,8 @@ pub(crate) fn effects_of_row(
     effects.swap_remove(row.number - 1)
 }
 
-/// Lists the effects of each row's turn: the effects of its session from the start of the turn
-/// until the session's next turn.
+/// Lists the effects of each row's turn: those of the turn in the ledger. Times decide only if the
+/// ledger knows no turns of the session.
 fn effects_by_row(
     ledger: &Ledger,
     workspace: &WorkspaceRef<'_>,
@@ -227,16 +239,20 @@ fn effects_by_row(
 ) -> Vec<Vec<EffectView>> {
     let rows: Vec<Row<'_>> = history.rows().collect();
     let mut effects = vec![Vec::new(); rows.len()];
-    let Some(oldest) = rows.iter().map(|row| row.first().record.moment()).min() else {
-        return effects;
-    };
     let path = workspace.path.display().to_string();
-    let known = ledger.effects_with_sessions(&path, oldest).unwrap_or_default();
-    for (session, effect) in known {
+    let known = ledger.effects_with_sessions(&path).unwrap_or_default();
+    if known.is_empty() {
+        return effects;
+    }
+    let turns: Vec<_> =
+        rows.iter().map(|row| Some((row.turn()?.0, find_ledger_turn(ledger, row)?.turn))).collect();
+    for (session, turn, effect) in known {
         let time = effect.time.unwrap_or_default();
-        let row = rows
-            .iter()
-            .position(|row| row.has_session(&session) && row.first().record.moment() <= time);
+        let of_turn = turns.iter().position(|known| *known == Some((session.as_str(), turn)));
+        let row = of_turn.or_else(|| {
+            let is_after = |row: &Row<'_>| row.first().record.moment() <= time;
+            rows.iter().position(|row| row.has_session(&session) && is_after(row))
+        });
         if let Some(row) = row {
             effects[row].push(EffectView { kind: effect.kind, command: effect.command });
         }

@@ -3,6 +3,7 @@
 pub(crate) mod authorship;
 mod counts;
 mod diff;
+mod in_force;
 mod list;
 pub mod record;
 mod take;

@@ -41,7 +41,6 @@ pub(super) fn find_conversations(
     if is_call && let Some(call) = record.call_id() {
         let point = search.find_point(&call, found.is_step);
         conversations.has_own = point.is_some();
-        // A session without a turn in the ledger has nothing to be moved.
         search.take(call.session, point);
     }
     if scope == Scope::Both {
@@ -114,8 +113,10 @@ impl<'l> Search<'l> {
     }
 
     fn take(&mut self, session: &str, point: Option<ConversationPoint>) {
-        if self.seen.insert(session.to_owned()) {
-            self.found.extend(point.map(|point| Chat::new(session, point)));
+        if let Some(point) = point
+            && self.seen.insert(session.to_owned())
+        {
+            self.found.push(Chat::new(session, point));
         }
     }
 

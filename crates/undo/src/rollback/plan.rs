@@ -58,7 +58,9 @@ impl Planner<'_> {
         // Restoring only some files does not return to that moment, so the conversation stays.
         let wants_chat = request.scope != Scope::Files && paths.is_empty();
         let chats = match wants_chat {
-            true => find_conversations(self.opened, self.history, &found, request.scope, &mut warnings),
+            true => {
+                find_conversations(self.opened, self.history, &found, request.scope, &mut warnings)
+            }
             false => FoundConversations::default(),
         };
         if request.scope == Scope::Chat && !chats.has_own {

@@ -23,7 +23,7 @@ pub(super) fn effects_since(
     let found = match opened.ledger() {
         Ok(None) => return Vec::new(),
         Ok(Some(ledger)) => ledger
-            .effects_in(&path, checkpoint.record.moment())
+            .effects_since(&path, checkpoint.record.call_id().as_ref(), checkpoint.record.moment())
             .map_err(|error| error_chain(&error)),
         Err(error) => Err(error_chain(&error)),
     };

@@ -10,7 +10,6 @@ use takeback_tree::{
 };
 
 use super::merge::{self, Conflicts, Merged};
-use super::reversal::find_undone_ranges;
 use super::{Resolution, RollbackError, TurnUndo};
 use crate::history::authorship::{Node, PresentState, Segment, Timeline};
 use crate::history::{History, Row};
@@ -79,11 +78,8 @@ pub(super) fn find_turn<'h>(
         }
         return find(row);
     }
-    let undone = find_undone_ranges(history);
-    let is_left = |row: &Row<'_>| {
-        let seq = row.first().pin.name.seq;
-        row.turn().is_some() && !undone.iter().any(|range| range.contains(&seq))
-    };
+    let in_force = history.rows_in_force();
+    let is_left = |row: &Row<'_>| in_force.contains(&row.number);
     for row in history.rows().filter(is_left) {
         let turn = find(row)?;
         // Skip turns that changed nothing, or whose changes are all gone.

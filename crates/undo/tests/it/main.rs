@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a failure is what a test reports")]
 
 mod kept_plans;
+mod one_story;
 mod opened;
 mod support;
