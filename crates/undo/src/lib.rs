@@ -31,7 +31,7 @@ pub use retention::{
 };
 pub use rollback::{
     ChatView, Conflict, Destination, HeadMoved, IndexError, MovedSession, Notice, NoticeFile,
-    Planned, Request, Resolution, RollbackError, RollbackView, Scope, TurnUndo,
+    Planned, Request, Resolution, RollbackError, RollbackView, Scope, TurnUndo, UncertainPath,
 };
 pub use root::{ProjectRoot, root_of};
 pub use settings::{Granularity, Private, Settings, Skip};

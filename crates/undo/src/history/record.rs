@@ -117,6 +117,11 @@ pub struct CallRef {
 }
 
 impl CallRef {
+    /// True if the call is a command between two checkpoints: `takeback run`.
+    pub(crate) fn is_run(&self) -> bool {
+        self.agent == "run" && self.tool == "run"
+    }
+
     /// The session that made the call: a subagent's, or the one that the user talks to.
     pub(crate) fn reporter(&self) -> &str {
         self.subagent.as_deref().unwrap_or(&self.session)

@@ -60,6 +60,7 @@ pub(super) fn capture_before(
         tool: call.call.tool.clone(),
         named: path.named.clone(),
         writes,
+        script: call.call.script().is_some(),
         tree,
         uncovered,
         seq,

@@ -129,6 +129,9 @@ pub(crate) struct OpenCall {
     /// The paths that the call's script writes, as far as they are known.
     #[serde(default)]
     pub(crate) writes: Vec<RelPath>,
+    /// True if the call runs a script.
+    #[serde(default)]
+    pub(crate) script: bool,
     /// The state before the call.
     pub(crate) tree: Oid,
     /// The paths that the tree does not cover.

@@ -174,13 +174,15 @@ impl Planner<'_> {
             &goal.paths,
             &self.opened.capture_options(&self.opened.rules, &goal.named),
         )?;
-        let mut planned = self.finish_plan(goal, Some(files), Vec::new());
+        let mut planned = self.finish_plan(goal, Some(files), turn.assumptions);
         let view = &mut planned.view;
         let kept = turn.not_covered.into_iter();
         view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotCovered }));
         view.row = Some(turn.row.number);
         view.effects = effects_of_row(self.opened, &WorkspaceRef::of(self.workspace), &turn.row);
-        (view.conflicts, view.uncertain) = (turn.conflicts, turn.uncertain);
+        view.conflicts = turn.conflicts;
+        view.uncertain = turn.uncertain.iter().map(|uncertain| uncertain.path.clone()).collect();
+        view.doubts = turn.uncertain;
         Ok(planned)
     }
 

@@ -8,7 +8,7 @@ use takeback_tree::{
     Uncovered,
 };
 
-use super::turn::Conflict;
+use super::turn::{Conflict, UncertainPath};
 use crate::history::EffectView;
 use crate::history::record::{Action, Chat, Checkpoint};
 
@@ -91,6 +91,9 @@ pub struct RollbackView {
     /// The files that others may have changed during the turn. They stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncertain: Vec<RelPath>,
+    /// The reasons why these files are uncertain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<UncertainPath>,
     pub effects: Vec<EffectView>,
     /// The conversation that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,6 +220,7 @@ impl RollbackView {
             others: Vec::new(),
             conflicts: Vec::new(),
             uncertain: Vec::new(),
+            doubts: Vec::new(),
             effects: Vec::new(),
             chat: None,
             sessions: Vec::new(),

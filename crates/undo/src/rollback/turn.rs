@@ -25,6 +25,15 @@ pub struct Conflict {
     pub resolved: bool,
 }
 
+/// A file that others may have changed during the turn, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct UncertainPath {
+    pub path: RelPath,
+    /// The reason in words.
+    pub reason: Cow<'static, str>,
+}
+
 /// The result of undoing the changes of one path.
 enum PathUndo {
     /// The path is already as it was.
@@ -48,7 +57,9 @@ pub(super) struct FoundTurn<'h> {
     pub(super) row: Row<'h>,
     pub(super) edits: Vec<TreeEdit>,
     pub(super) conflicts: Vec<Conflict>,
-    pub(super) uncertain: Vec<RelPath>,
+    pub(super) uncertain: Vec<UncertainPath>,
+    /// The assumptions that the undo is based on, in words.
+    pub(super) assumptions: Vec<String>,
     /// The paths that were not covered before the turn. They stay as they are.
     pub(super) not_covered: BTreeSet<RelPath>,
     /// The paths that the turn created.
@@ -107,6 +118,7 @@ fn undo_row<'h>(
         edits: Vec::new(),
         conflicts: Vec::new(),
         uncertain: Vec::new(),
+        assumptions: changes.assumed.iter().map(|agent| describe_assumption(agent)).collect(),
         made: made.map(|(path, _)| path.clone()).collect(),
         not_covered: changes.not_covered,
     };
@@ -115,6 +127,13 @@ fn undo_row<'h>(
     }
     turn.drop_impossible_edits(store, present)?;
     Ok(turn)
+}
+
+fn describe_assumption(agent: &str) -> String {
+    format!(
+        "{agent} does not report when calls end: everything that changed until its next call, or \
+         until the end of the turn, counts as its work"
+    )
 }
 
 impl FoundTurn<'_> {
@@ -150,10 +169,13 @@ impl FoundTurn<'_> {
         segments: &[Segment],
         options: &TurnUndo,
     ) -> Result<(), ObjectError> {
-        let is_used = |segment: &&Segment| segment.certain || options.uncertain;
+        let is_wanted = options.uncertain || options.taken.contains(path);
+        let is_used = |segment: &&Segment| segment.doubt.is_none() || is_wanted;
         let used: Vec<&Segment> = segments.iter().filter(is_used).collect();
-        if used.len() < segments.len() {
-            self.uncertain.push(path.clone());
+        let doubt = segments.iter().find_map(|segment| segment.doubt);
+        if let Some(doubt) = doubt.filter(|_| !is_wanted) {
+            self.uncertain
+                .push(UncertainPath { path: path.clone(), reason: doubt.reason().into() });
         }
         if used.is_empty() {
             return Ok(());

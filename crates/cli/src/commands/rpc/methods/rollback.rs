@@ -104,6 +104,7 @@ fn read_turn_request(context: &Context, params: &mut Params) -> Result<Request, 
         row: params.optional("turn")?,
         conflicts: params.or_default("conflicts")?,
         uncertain: params.or_default("uncertain")?,
+        taken: params.or_default("taken")?,
     };
     Ok(Request::new(&context.directory, Destination::WithoutTurn(options)))
 }
