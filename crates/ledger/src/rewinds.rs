@@ -6,7 +6,7 @@
 //! in between, the new end. So the conversation of any earlier moment can be told from the log
 //! alone, without comparing times.
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use crate::sessions::head;
@@ -31,6 +31,8 @@ pub struct RewindOutcome {
 pub struct ConversationMove {
     pub taken_back: usize,
     pub brought_back: usize,
+    /// The prompt of the first turn that is taken back, if it is taken back from its beginning.
+    pub prompt: Option<String>,
 }
 
 impl ConversationMove {
@@ -131,6 +133,8 @@ impl Ledger {
             } else {
                 count.taken_back +=
                     number(&format!("SELECT count(*) FROM messages WHERE {IN_FORCE}"))?;
+                let first = find_first_prompt(connection, head.key, &part)?;
+                count.prompt = first.or(count.prompt);
             }
         }
         Ok(count)
@@ -262,6 +266,21 @@ impl RewindLog {
         parts.push(Part { from: 1, to: after, is_in: false });
         parts
     }
+}
+
+/// Finds the prompt that is the first message of a part that is in the conversation.
+fn find_first_prompt(
+    connection: &Connection,
+    key: i64,
+    part: &Part,
+) -> Result<Option<String>, LedgerError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT content FROM messages WHERE {IN_FORCE} AND NOT structured
+             AND seq IN (SELECT first_seq FROM turns WHERE session = ?1)
+             AND seq = (SELECT min(seq) FROM messages WHERE {IN_FORCE})"
+    ))?;
+    let found = statement.query_row([key, part.from, part.to], |row| row.get(0)).optional()?;
+    Ok(found.flatten())
 }
 
 /// Moves the end of a conversation to an earlier point, and records the move.

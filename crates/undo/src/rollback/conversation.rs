@@ -199,17 +199,9 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
         if view.chat.is_some() || count.taken_back == 0 {
             continue;
         }
-        let prompt = match chat.point() {
-            ConversationPoint::BeforeMessage(seq) => {
-                let turns = ledger.turns(&chat.session).unwrap_or_default();
-                let is_prompt = turns.iter().any(|turn| turn.first_seq == seq && !turn.undone);
-                is_prompt.then(|| ledger.prompt(&chat.session, seq).ok().flatten()).flatten()
-            }
-            _ => None,
-        };
         view.chat = Some(ChatView {
             session: chat.session.clone(),
-            prompt,
+            prompt: count.prompt,
             resume: (opened.resume_hint)(&chat.session),
         });
     }
