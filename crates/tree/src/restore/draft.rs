@@ -33,7 +33,6 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
     pub(super) fn new(
         planner: &'p Planner<'a, 'w>,
         differences: &[Difference],
-        blocked: Vec<BlockedPath>,
     ) -> Draft<'p, 'a, 'w> {
         let Planner { lock, target, present, .. } = planner;
         let store = lock.store();
@@ -46,7 +45,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
             steps: Vec::new(),
             guarded: Vec::new(),
             kept: Vec::new(),
-            blocked,
+            blocked: Vec::new(),
             emptied: Vec::new(),
         }
     }

@@ -8,7 +8,7 @@ use super::draft::{Draft, ancestors, find_swaps, is_directory};
 use super::guard::Guard;
 use super::{BlockedPath, BlockedReason, Plan, PlanError, Recovery, RestoreTarget};
 use crate::beneath::{self, Root, Stat};
-use crate::capture::{Capture, CaptureError, CaptureOptions};
+use crate::capture::{Capture, CaptureOptions};
 use crate::compare::{Difference, Node, compare_trees, find_node};
 use crate::lock::Lock;
 use crate::object::Mode;
@@ -28,27 +28,18 @@ impl Lock<'_> {
         if matches!(self.recovery, Some(Recovery::Failed(_))) {
             return Err(PlanError::Unfinished);
         }
-        let mut named = options.named.to_vec();
-        let mut blocked = Vec::new();
-        let mut present =
-            self.capture_readable(&CaptureOptions { named: &named, ..options.clone() })?;
+        let mut in_the_way = Vec::new();
+        let mut present = self.capture_for_restore(options, &in_the_way)?;
         loop {
             let planner = Planner { lock: self, target, paths, present: &present };
             let differences = planner.find_differences()?;
-            let mut in_the_way = planner.find_uncaptured_in_the_way(&differences)?;
-            in_the_way.retain(|path| !named.contains(path));
-            if in_the_way.is_empty() || !blocked.is_empty() {
-                return planner.make_plan(differences, blocked);
+            let mut uncaptured = planner.find_uncaptured_in_the_way(&differences)?;
+            uncaptured.retain(|path| !in_the_way.contains(path));
+            if uncaptured.is_empty() {
+                return planner.make_plan(differences);
             }
-            named.extend(in_the_way.iter().cloned());
-            match self.capture_readable(&CaptureOptions { named: &named, ..options.clone() }) {
-                Ok(capture) => present = capture,
-                Err(CaptureError::TooManyFiles { .. }) => {
-                    let too_many = |path| BlockedPath { path, reason: BlockedReason::TooManyFiles };
-                    blocked.extend(in_the_way.into_iter().map(too_many));
-                }
-                Err(error) => return Err(error.into()),
-            }
+            in_the_way.extend(uncaptured);
+            present = self.capture_for_restore(options, &in_the_way)?;
         }
     }
 }
@@ -185,12 +176,8 @@ impl<'a> Planner<'a, '_> {
         Ok(in_the_way)
     }
 
-    fn make_plan(
-        &self,
-        differences: Vec<Difference>,
-        blocked: Vec<BlockedPath>,
-    ) -> Result<Plan, PlanError> {
-        let mut draft = Draft::new(self, &differences, blocked);
+    fn make_plan(&self, differences: Vec<Difference>) -> Result<Plan, PlanError> {
+        let mut draft = Draft::new(self, &differences);
         for difference in differences {
             draft.add_difference(difference)?;
         }

@@ -42,6 +42,11 @@ impl Scratch {
 
     /// Opens the home as another process would.
     pub(crate) fn open(base: &Path) -> Opened {
+        Scratch::open_with_clock(base, shifted_clock)
+    }
+
+    /// Opens the home as another process with another clock would.
+    pub(crate) fn open_with_clock(base: &Path, clock: fn() -> SystemTime) -> Opened {
         let home = base.join("home");
         Opened::new(OpenOptions {
             forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
@@ -49,7 +54,7 @@ impl Scratch {
             settings: Settings::default(),
             redact: false,
             lock_wait: None,
-            clock: shifted_clock,
+            clock,
             on_recovery: |_| {},
             resume_hint: |_| None,
         })

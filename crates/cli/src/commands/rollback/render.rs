@@ -164,7 +164,6 @@ fn describe_blocked(blocked: &BlockedPath) -> String {
     let why = match &blocked.reason {
         BlockedReason::Uncovered(reason) => output::reason(reason),
         BlockedReason::Uncapturable => "never captured".into(),
-        BlockedReason::TooManyFiles => "too many files".into(),
         BlockedReason::ParentReplaced => "no longer a directory".into(),
     };
     format!("{}  ({})", blocked.path, output::disarm(&why))
