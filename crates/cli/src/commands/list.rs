@@ -37,7 +37,7 @@ const COLUMNS: [Column; 12] = [
     Column::left().shrinks(2, 0),
     // The counts of files and lines.
     Column::left().shrinks(7, 0),
-    // The name, and the word "pinned".
+    // The name, and the words "pinned" and "taken back".
     Column::free().shrinks(8, 8),
     Column::free().shrinks(3, 0),
     // The prompt.
@@ -135,7 +135,7 @@ fn row_cells(row: &RowView) -> [Cell; 12] {
         Cell::new(steps),
         Cell::new(format_counts(row)),
         row.name.as_deref().map_or(Cell::default(), |name| Cell::new(name).between("[", "]")),
-        if_any(row.pinned, Cell::new("pinned")),
+        Cell::new(describe_state(row)),
         row.prompt.as_deref().map_or(Cell::default(), prompt_cell),
         if_any(!doubts.is_empty(), Cell::styled(Style::Warning, doubts)),
         if_any(!effects.is_empty(), Cell::styled(Style::Warning, &effects).between("⚠ ", "")),
@@ -166,6 +166,16 @@ fn format_counts(row: &RowView) -> String {
             format!("({}, +{insertions}/−{deletions})", output::count(files as usize, "file"))
         }
         _ => String::new(),
+    }
+}
+
+/// Says whether a row is pinned, and whether its turn is taken back.
+fn describe_state(row: &RowView) -> &'static str {
+    match (row.pinned, row.taken_back) {
+        (true, true) => "pinned, taken back",
+        (true, false) => "pinned",
+        (false, true) => "taken back",
+        (false, false) => "",
     }
 }
 

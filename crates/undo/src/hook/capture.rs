@@ -40,6 +40,7 @@ pub(super) fn capture_before(
         Some(last) => opened.settings.granularity == Granularity::Step && last.tree != capture.tree,
     };
     let (seq, tree) = (lock.next_seq()?, capture.tree);
+    let writes = call.writes_in(path.path());
     let uncovered = capture.uncovered.iter().map(|uncovered| uncovered.path.clone()).collect();
     // The state before the call is kept even if it is not a checkpoint.
     let is_kept = last.as_ref().is_some_and(|last| last.tree == tree);
@@ -51,7 +52,7 @@ pub(super) fn capture_before(
         let record = Record {
             // The effects of the call get the same time.
             time: call.time.rfc3339(),
-            call: Some(call.to_ref(&path.named)),
+            call: Some(call.to_ref(&path.named, &writes)),
             first: last.is_none(),
             late,
             ..new_record(opened, &mut lock, kind, &reason)?
@@ -69,6 +70,8 @@ pub(super) fn capture_before(
         call: call.id.clone(),
         tool: call.call.tool.clone(),
         named: path.named.clone(),
+        writes,
+        script: call.call.script().is_some(),
         tree,
         uncovered,
         seq,
@@ -126,7 +129,7 @@ pub(super) fn capture_after(
             turn: open_call.turn.clone(),
             id: open_call.call.clone(),
             began: Some(began),
-            ..call.to_ref(&open_call.named)
+            ..call.to_ref(&open_call.named, &open_call.writes)
         };
         let reason = format!("after {}", call.tool());
         let record = new_record(opened, &mut lock, Kind::After, &reason)?;

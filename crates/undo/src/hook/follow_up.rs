@@ -8,9 +8,11 @@ use takeback_ledger::Time;
 use takeback_tree::{CaptureError, RepairError, Workspace, WorkspaceError};
 
 use super::repositories::find_nested_repositories;
-use super::state::{SessionState, WorkspaceState};
+use super::session::find_owner;
+use super::state::{OpenCall, SessionState, WorkspaceState};
 use crate::Opened;
-use crate::history::record::Kind;
+use crate::history::claim::is_editing_tool;
+use crate::history::record::{Began, CallRef, Kind, Record};
 use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
 use crate::retention::limit_rows;
 
@@ -101,8 +103,7 @@ fn conclude_turn(
     ended: Time,
 ) -> Result<(), TakeError> {
     let mut lock = opened.lock(workspace)?;
-    WorkspaceState::new(workspace.notes())
-        .drop_open_calls(|call| call.session == session && call.time <= ended);
+    let unended = drop_unended_calls(opened, workspace, session, ended);
     let names = workspace.store().pin_names(workspace.id())?;
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
     let capture = match lock.capture(&opened.capture_options(&opened.rules, &[])) {
@@ -111,11 +112,58 @@ fn conclude_turn(
         captured => captured?,
     };
     opened.note_damage(workspace.path(), &capture);
-    if newest.is_some_and(|newest| newest.tree != capture.tree) {
+    // The end of the turn is the latest possible end of its calls.
+    if newest.is_some_and(|newest| newest.tree != capture.tree || unended.is_some()) {
         let record = new_record(opened, &mut lock, Kind::State, "at the end of a turn")?;
+        let record = Record { call: unended, ..record };
         let tree = capture.tree;
         pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;
     }
     lock.finish(opened.system_time())?;
     Ok(())
+}
+
+/// Forgets the calls of a session whose end will never be reported: those of turns that are over.
+/// Returns a description of all of them as one call.
+fn drop_unended_calls(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    session: &str,
+    ended: Time,
+) -> Option<CallRef> {
+    let state = opened.session_state(session);
+    let owner = state.as_ref().map(|state| find_owner(opened, state));
+    let is_over = |call: &OpenCall| {
+        let is_of_past_turn = match (&state, &owner) {
+            (Some(state), Some((_, turn))) => state.over || call.turn != turn.id,
+            _ => call.time <= ended,
+        };
+        call.session == session && is_of_past_turn
+    };
+    let hook_state = WorkspaceState::new(workspace.notes());
+    let mut calls: Vec<OpenCall> = hook_state.open_calls().into_iter().filter(is_over).collect();
+    hook_state.drop_open_calls(is_over);
+    calls.sort_by_key(|call| call.seq);
+    let first = calls.first()?.clone();
+    let owner = owner.map_or_else(|| session.to_owned(), |(owner, _)| owner);
+    let names_all = |call: &OpenCall| !call.script && !call.named.is_empty();
+    let unknown = calls.iter().find(|call| !is_editing_tool(&call.tool));
+    Some(CallRef {
+        agent: session.split(':').next().unwrap_or_default().to_owned(),
+        subagent: (owner != session).then(|| session.to_owned()),
+        session: owner,
+        turn: first.turn.clone(),
+        id: String::new(),
+        tool: unknown.unwrap_or(&first).tool.clone(),
+        named: calls.iter().flat_map(|call| call.named.clone()).collect(),
+        writes: calls.iter().flat_map(|call| call.writes.clone()).collect(),
+        script: !calls.iter().all(names_all),
+        began: Some(Began {
+            tree: first.tree,
+            seq: first.seq,
+            time: first.time.rfc3339(),
+            uncovered: first.uncovered,
+            late: first.late,
+        }),
+    })
 }

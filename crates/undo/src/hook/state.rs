@@ -126,6 +126,12 @@ pub(crate) struct OpenCall {
     pub(crate) call: String,
     pub(crate) tool: String,
     pub(crate) named: Vec<RelPath>,
+    /// The paths that the call's script writes, as far as they are known.
+    #[serde(default)]
+    pub(crate) writes: Vec<RelPath>,
+    /// True if the call runs a script.
+    #[serde(default)]
+    pub(crate) script: bool,
     /// The state before the call.
     pub(crate) tree: Oid,
     /// The paths that the tree does not cover.

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use takeback_ledger::Time;
 use takeback_tree::{
     AnyPath, BlockedPath, Filter, Head, KeptPath, Oid, Plan, RelPath, RestoreTarget, TreeEdit,
     Uncovered,
 };
 
-use super::turn::Conflict;
+use super::turn::{Conflict, UncertainPath};
 use crate::history::EffectView;
 use crate::history::record::{Action, Chat, Checkpoint};
 
@@ -53,7 +52,8 @@ pub(super) struct Goal {
     pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured even if the rules exclude them.
     pub(super) named: Vec<RelPath>,
-    pub(super) chat: Option<ChatStep>,
+    /// The conversations that are moved with the files, the checkpoint's own session first.
+    pub(super) chats: Vec<Chat>,
     /// True if paths that cannot be restored are left as they are.
     pub(super) skip_blocked: bool,
     /// The paths that cannot be restored and are left as they are.
@@ -70,14 +70,6 @@ pub(super) struct TargetState {
     pub(super) uncovered: Vec<Uncovered>,
     #[serde(default)]
     pub(super) unsettled: Vec<RelPath>,
-}
-
-/// The part of a conversation that is taken back or restored.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ChatStep {
-    pub(super) chat: Chat,
-    /// The time at which the messages were taken back, if they are restored now.
-    pub(super) redo: Option<Time>,
 }
 
 /// The summary of what a rollback did, or would do.
@@ -114,10 +106,16 @@ pub struct RollbackView {
     /// The files that others may have changed during the turn. They stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncertain: Vec<RelPath>,
+    /// The reasons why these files are uncertain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<UncertainPath>,
     pub effects: Vec<EffectView>,
     /// The conversation that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<ChatView>,
+    /// The conversations that are moved, each with its numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<MovedSession>,
     pub undone_messages: usize,
     /// The number of messages that are part of the conversation again.
     pub redone_messages: usize,
@@ -138,6 +136,17 @@ pub struct ChatView {
     pub prompt: Option<String>,
     /// Instructions for taking back the agent's own copy of the conversation.
     pub resume: Option<String>,
+}
+
+/// A conversation that a rollback moves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
+pub struct MovedSession {
+    pub session: String,
+    /// The number of messages that are taken back.
+    pub undone_messages: usize,
+    /// The number of messages that are part of the conversation again.
+    pub redone_messages: usize,
 }
 
 /// A move of HEAD or of the branch in the workspace's own repository.
@@ -167,7 +176,7 @@ impl Planned {
         // back.
         let goal = &self.work.goal;
         let is_reversal = goal.reverses.is_some();
-        let is_more = self.view.undone_messages > 0 || goal.index.is_some();
+        let is_more = !goal.chats.is_empty() || goal.index.is_some();
         self.view.changes_no_file() && !is_reversal && !is_more
     }
 
@@ -241,8 +250,10 @@ impl RollbackView {
             others: Vec::new(),
             conflicts: Vec::new(),
             uncertain: Vec::new(),
+            doubts: Vec::new(),
             effects: Vec::new(),
             chat: None,
+            sessions: Vec::new(),
             undone_messages: 0,
             redone_messages: 0,
             index: goal.index.is_some(),
