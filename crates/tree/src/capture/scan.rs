@@ -48,7 +48,7 @@ pub(crate) struct ListedChild {
 }
 
 /// The source of a directory's content.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ContentSource {
     /// Not a directory.
     Nothing,
@@ -131,6 +131,40 @@ impl<'a> Scanner<'a> {
     /// Ends the scan.
     pub(crate) fn into_results(self) -> ScanResults {
         self.results.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the directories that are part of the new state. A known directory may have been scanned
+    /// twice, and only one of the results counts.
+    pub(super) fn find_live_directories(&self) -> HashSet<ContentSource> {
+        let results = self.lock_results();
+        let mut below: HashMap<u32, Vec<ContentSource>> = HashMap::new();
+        for (number, directory) in (0..).zip(self.known.iter().flat_map(|known| &known.directories))
+        {
+            if number != 0 {
+                below.entry(directory.parent).or_default().push(ContentSource::Known(number));
+            }
+        }
+        let root =
+            if self.known.is_some() { ContentSource::Known(0) } else { ContentSource::New(0) };
+        let (mut live, mut pending) = (HashSet::new(), vec![root]);
+        while let Some(source) = pending.pop() {
+            live.insert(source);
+            let scanned = match source {
+                ContentSource::Known(number) => results.known.get(&number),
+                ContentSource::New(at) => results.new[at].as_ref(),
+                ContentSource::Nothing => continue,
+            };
+            match (scanned, source) {
+                (Some(ScannedDirectory::Listed(listing)), _) => {
+                    pending.extend(listing.children.iter().map(|child| child.source));
+                }
+                (None, ContentSource::Known(number)) => {
+                    pending.extend(below.get(&number).into_iter().flatten());
+                }
+                _ => {}
+            }
+        }
+        live
     }
 
     /// True if a `.gitignore` changed while it was applied.
