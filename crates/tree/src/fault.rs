@@ -9,6 +9,9 @@ pub enum Fault {
     Kill,
     /// The operation fails with this error number.
     Errno(i32),
+    /// This function runs, as another process could at this moment, and then the operation fails
+    /// with this error number.
+    Meanwhile(fn(), i32),
 }
 
 #[cfg(feature = "faults")]
@@ -58,6 +61,11 @@ pub(crate) fn point(_name: &str) -> std::io::Result<()> {
                 unreachable!("the process was killed");
             }
             Fault::Errno(number) => Err(std::io::Error::from_raw_os_error(number)),
+            Fault::Meanwhile(run, number) => {
+                drop(state);
+                run();
+                Err(std::io::Error::from_raw_os_error(number))
+            }
         },
         _ => Ok(()),
     }

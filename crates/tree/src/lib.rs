@@ -40,6 +40,7 @@ mod source_packs;
 mod store;
 #[cfg(test)]
 mod testing;
+mod threads;
 mod verify;
 mod weigh;
 mod workspace;

@@ -33,6 +33,8 @@ pub struct Lock<'w> {
     pub(crate) captured: Option<Oid>,
     next_seq: Option<u64>,
     pub(crate) recovery: Option<Recovery>,
+    /// The safety pin of the restore that was cut off before this lock was taken.
+    pub(crate) recovered_pin: Option<PinName>,
     // Fields are dropped in order, so the locks are released last.
     _store_lock: FileLock,
     _workspace_lock: FileLock,
@@ -52,6 +54,7 @@ impl Workspace<'_> {
             captured: None,
             next_seq: None,
             recovery: None,
+            recovered_pin: None,
             _store_lock: store_lock,
             _workspace_lock: workspace_lock,
         };
@@ -146,14 +149,19 @@ impl<'w> Lock<'w> {
         }
         let known = self.state.take().or_else(|| WorkspaceState::load(directory));
         let result = capture::capture_workspace(&context, known, options);
-        if let Err(CaptureError::TooManyFiles { .. }) = result {
-            capture::limit::note(directory, &context, options);
+        match &result {
+            Err(CaptureError::TooManyFiles { .. }) => {
+                capture::limit::note(directory, &context, options);
+            }
+            Ok(_) if in_the_way.is_none() => {
+                capture::limit::withdraw(directory, &context, options.rules);
+            }
+            _ => {}
         }
         if let Err(CaptureError::Write { .. }) = result {
             self.forget_unwritten();
         }
         let (capture, state) = result?;
-        self.forget_limit();
         (self.state, self.captured) = (Some(state), Some(capture.tree));
         Ok(capture)
     }
@@ -242,6 +250,29 @@ impl<'w> Lock<'w> {
         // The note matters only if the newest pin is deleted, so it need not survive a power cut.
         let _ = write_seq(&self.directory.join("seq"), seq + 1);
         Ok(Pin { name, id, tree, attachment, time, message: commit.message })
+    }
+
+    /// Writes the commit that a pin has with another message, durably. Returns its id.
+    pub(crate) fn prepare_message(&mut self, pin: &Pin, message: &str) -> Result<Oid, PinError> {
+        if message.contains('\0') {
+            return Err(PinError::Message);
+        }
+        let Pin { tree, attachment, time, .. } = *pin;
+        let commit = Commit { tree, parent: attachment, time, message: message.to_owned() };
+        let id =
+            self.put_object(ObjectKind::Commit, &commit.encode()).map_err(self.write_error())?;
+        self.seal().map_err(self.write_error())?;
+        Ok(id)
+    }
+
+    /// Gives a pin another message, and thereby another id. A pin that is gone stays gone.
+    pub(crate) fn change_message(&mut self, name: &PinName, message: &str) -> Result<(), PinError> {
+        let Some(pin) = self.store().pin(name)? else { return Ok(()) };
+        if pin.message == message {
+            return Ok(());
+        }
+        let id = self.prepare_message(&pin, message)?;
+        self.store().replace_ref(name, id).map_err(self.write_error())
     }
 
     /// Adds an object to the pending pack, unless the store has it.

@@ -179,6 +179,20 @@ impl Store {
         durable::sync_directory(&directory)
     }
 
+    /// Gives a ref its name, durably, in place of the ref that has it. The caller has made the commit
+    /// durable, and holds the locks of the workspace and of the store.
+    pub(crate) fn replace_ref(&self, name: &PinName, id: Oid) -> io::Result<()> {
+        let path = self.directory().join(name.to_string());
+        fault::point("replace ref")?;
+        let text = format!("{id}\n");
+        durable::replace_file_through(
+            &self.temporary(),
+            &path,
+            text.as_bytes(),
+            durable::Durability::Synced,
+        )
+    }
+
     /// Gives a ref its name, not yet durably: the caller syncs the directory that is returned.
     pub(crate) fn link_ref(&self, name: &PinName, written: Temporary) -> io::Result<PathBuf> {
         let path = self.directory().join(name.to_string());

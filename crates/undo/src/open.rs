@@ -255,10 +255,10 @@ impl Opened {
 
     /// Locks a workspace. An interrupted restore is finished or reverted first, and reported.
     pub(crate) fn lock<'w>(&self, workspace: &'w Workspace<'w>) -> Result<Lock<'w>, StoreError> {
-        let lock = workspace.lock()?;
+        let mut lock = workspace.lock()?;
         if let Some(recovery) = lock.recovery() {
             (self.on_recovery)(recovery);
-            rollback::finish_recovered(self, workspace, recovery);
+            rollback::finish_recovered(self, &mut lock);
         }
         Ok(lock)
     }
@@ -296,6 +296,11 @@ impl Opened {
         let _ = self.failure_log().withdraw(workspace, message);
     }
 
+    /// Forgets all failures.
+    pub fn forget_failures(&self) -> io::Result<()> {
+        self.failure_log().forget_failures(None)
+    }
+
     /// The log of failures.
     pub fn failures(&self) -> Vec<Failure> {
         self.failure_log().all()
@@ -304,6 +309,11 @@ impl Opened {
     /// The file with the time of the last prune.
     pub(crate) fn last_prune(&self) -> PathBuf {
         self.checkpoints_directory().join(".last_prune")
+    }
+
+    /// The file with the size of the store after the last prune.
+    pub(crate) fn last_size(&self) -> PathBuf {
+        self.checkpoints_directory().join(".last_size")
     }
 
     fn session_path(&self, session: &str) -> PathBuf {

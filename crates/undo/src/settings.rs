@@ -1,7 +1,5 @@
 //! The user's settings for checkpoints: the table `[checkpoints]` of config.toml.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use takeback_tree::CaptureRules;
 
@@ -83,8 +81,8 @@ impl Default for Settings {
             max_file_size_mb: 10,
             max_guarded_kb: 1024,
             max_named_mb: 512,
-            max_files: 50_000,
-            timeout_ms: 5000,
+            max_files: 200_000,
+            timeout_ms: 3000,
             strict: false,
             exclude: Vec::new(),
             include: Vec::new(),
@@ -119,10 +117,5 @@ impl Settings {
     /// The size up to which the store may grow, in bytes.
     pub fn max_total_size(&self) -> u64 {
         self.max_total_size_mb.saturating_mul(1 << 20)
-    }
-
-    /// The time for which an unused workspace keeps its history.
-    pub fn retention(&self) -> Duration {
-        Duration::from_secs(self.retention_days.saturating_mul(86_400))
     }
 }

@@ -35,6 +35,7 @@ use crate::pack::write::PackWriter;
 use crate::path::RelPath;
 use crate::rules::{CaptureRules, Filter};
 use crate::store::{Store, StoreError};
+use crate::threads::prepare_threads;
 use cache::{CacheHead, Cause, Cutoff, FileClass, Reach, StatCache};
 use check::DirectoryTask;
 use coverage::Coverage;
@@ -193,6 +194,7 @@ pub(crate) fn capture_workspace(
     known: Option<WorkspaceState>,
     options: &CaptureOptions<'_>,
 ) -> Result<(Capture, WorkspaceState), CaptureError> {
+    prepare_threads();
     let git = if context.only.is_none() { GitDirectory::find(context.path) } else { None };
     let index = git.map(|git| git.index_path());
     let mut head = CacheHead {

@@ -12,7 +12,7 @@ use takeback_base::durable;
 use takeback_base::{hex, paths};
 
 use super::draft::is_directory;
-use super::journal::Journal;
+use super::journal::{Journal, JournalPin};
 use super::moves::{
     change_mode, exchange, looks_same, make_directory, move_aside, read_file, remove_directory,
     rename_new, set_mode,
@@ -27,39 +27,55 @@ use crate::lock::Lock;
 use crate::object::{Mode, ObjectKind};
 use crate::oid::Oid;
 use crate::path::{RelPath, split};
+use crate::pins::Pin;
 use crate::store::{Store, StoreError};
 
 /// The number of staged files or directories that are open at a time.
 const BATCH: usize = 128;
 
 /// Applies a plan that is not blocked and whose present state is captured and pinned.
-pub(super) fn apply_plan(lock: &mut Lock<'_>, plan: &Plan) -> Result<RestoreOutcome, RestoreError> {
-    if plan.steps.is_empty() {
+/// If it succeeds, the journal is left for the caller to end.
+pub(super) fn apply_plan(
+    lock: &mut Lock<'_>,
+    plan: &Plan,
+    safety: &Pin,
+    record: Option<JournalPin>,
+) -> Result<RestoreOutcome, RestoreError> {
+    if plan.steps.is_empty() && record.is_none() {
         return Ok(RestoreOutcome::default());
+    }
+    // With its commit in the store, the pin can be changed on a full disk.
+    if let Some(record) = &record {
+        lock.prepare_message(safety, &record.done)?;
     }
     let directory = lock.directory.clone();
     let failed = || StoreError::io("write the journal in", &directory);
-    let journal =
-        Journal::begin(plan, lock.workspace().root(), &directory, &lock.store().temporary())
-            .map_err(|error| failed()(error))?;
+    let (root, store) = (lock.workspace().root(), lock.store());
+    let journal = Journal::begin(plan, record.clone(), root, &directory, &store.temporary())
+        .map_err(|error| failed()(error))?;
     let seen = plan.steps.iter().map(|planned| planned.seen).collect();
-    let restore = Restore { root: lock.workspace().root(), store: lock.store(), journal, seen };
+    let restore = Restore { root, store, journal, seen };
     let result = restore
         .stage_files()
         .and_then(|()| Ok(Journal::start_moving(&directory).map_err(failed())?))
-        .and_then(|()| restore.move_files());
+        .and_then(|()| restore.move_files())
+        .and_then(|outcome| {
+            if let Some(record) = &record {
+                lock.change_message(&safety.name, &record.done)?;
+            }
+            restore.clean_up(outcome)
+        });
     let failure = match result {
-        Ok(outcome) => {
-            // If the journal stays, the next command finds that everything is done.
-            let _ = Journal::end(&directory);
-            return Ok(outcome);
-        }
+        Ok(outcome) => return Ok(outcome),
         Err(failure) => failure,
     };
     let reverted = (|| {
         // A process that finds the journal from now on reverts, too.
         Journal::start_reverting(&directory).map_err(failed())?;
         let left = restore.settle(Direction::Back)?;
+        if let Some(record) = &record {
+            lock.change_message(&safety.name, &record.attempt)?;
+        }
         Journal::end(&directory).map_err(failed())?;
         Ok(left)
     })();
@@ -203,7 +219,7 @@ impl Restore<'_> {
         write().map_err(failed_at(&step.path))
     }
 
-    /// Moves all files into place, verifies them, and removes the old ones.
+    /// Moves all files into place and verifies them. The old ones stay under temporary names.
     fn move_files(&self) -> Result<RestoreOutcome, RestoreError> {
         let steps = &self.journal.steps;
         let mut outcome = RestoreOutcome::default();
@@ -218,6 +234,12 @@ impl Restore<'_> {
         fault::point("verify").map_err(failed_at(&RelPath::root()))?;
         steps.par_iter().try_for_each(|step| self.verify_step(step))?;
         self.sync_directories(steps)?;
+        Ok(outcome)
+    }
+
+    /// Removes the old files after the new ones are verified.
+    fn clean_up(&self, mut outcome: RestoreOutcome) -> Result<RestoreOutcome, RestoreError> {
+        let steps = &self.journal.steps;
         for (number, step) in steps.iter().enumerate() {
             fault::point("clean up").map_err(failed_at(&step.path))?;
             let saved = self.save_if_written(number, step).map_err(failed_at(&step.path))?;

@@ -25,6 +25,17 @@ pub(super) struct Journal {
     pub(super) id: String,
     pub(super) steps: Vec<Step>,
     pub(super) loosened: Vec<(RelPath, u32)>,
+    /// The pin whose message says whether the restore happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) safety: Option<JournalPin>,
+}
+
+/// The safety pin of a restore, with its message before and after the restore.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct JournalPin {
+    pub(super) seq: u64,
+    pub(super) attempt: String,
+    pub(super) done: String,
 }
 
 /// The field that every version of a journal has.
@@ -56,6 +67,7 @@ impl Journal {
     /// Writes the journal of a plan, durably.
     pub(super) fn begin(
         plan: &Plan,
+        safety: Option<JournalPin>,
         root: &Root,
         directory: &Path,
         temporary: &Path,
@@ -66,6 +78,7 @@ impl Journal {
             id: hex::random_digits(8),
             steps: plan.steps.iter().map(|planned| planned.step.clone()).collect(),
             loosened: plan.loosened.clone(),
+            safety,
         };
         let text = serde_json::to_vec(&journal).expect("plain data becomes JSON");
         fault::point("journal")?;

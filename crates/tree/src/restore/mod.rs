@@ -21,10 +21,10 @@ use serde::{Deserialize, Serialize};
 use crate::beneath::Stat;
 use crate::capture::{CaptureError, Uncovered, UncoveredReason};
 use crate::compare::Node;
-use crate::lock::Lock;
+use crate::lock::{Lock, PinError};
 use crate::oid::Oid;
 use crate::path::RelPath;
-use crate::pins::Pin;
+use crate::pins::{Pin, PinName};
 use crate::rules::Filter;
 use crate::store::{ObjectError, StoreError};
 
@@ -201,6 +201,9 @@ pub enum RestoreError {
     Object(#[from] ObjectError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The safety checkpoint could not be told about the restore.
+    #[error(transparent)]
+    Pin(#[from] PinError),
     /// The restore failed and was reverted, except for paths that another process changed meanwhile.
     #[error("{failure}; left as they are, because they changed meanwhile: {left:?}")]
     Left {
@@ -258,6 +261,45 @@ impl Lock<'_> {
     ///
     /// On an error the workspace is as it was, but see [`RestoreError`].
     pub fn apply(&mut self, plan: &Plan, safety: &Pin) -> Result<RestoreOutcome, RestoreError> {
+        let outcome = self.check_and_apply(plan, safety, None)?;
+        self.end_restore();
+        Ok(outcome)
+    }
+
+    /// Applies a plan as [`Lock::apply`] does, and lets `safety` say whether it happened: the pin
+    /// gets the message `done`, and thereby another id, exactly if the workspace was restored, even
+    /// if this process is killed.
+    ///
+    /// If it succeeds, the restore counts as cut off until [`Lock::end_restore`]. Until then the
+    /// caller can do what belongs to the restore: if it is killed, the next lock reports
+    /// [`Recovery::Finished`] for [`Lock::recovered_pin`].
+    pub fn apply_recorded(
+        &mut self,
+        plan: &Plan,
+        safety: &Pin,
+        done: &str,
+    ) -> Result<RestoreOutcome, RestoreError> {
+        self.check_and_apply(plan, safety, Some(done))
+    }
+
+    /// Ends a restore that has succeeded.
+    pub fn end_restore(&mut self) {
+        // If the journal stays, the next command finds that everything is done.
+        let _ = journal::Journal::end(&self.directory);
+    }
+
+    /// The safety pin of the restore that was cut off before this lock was taken; `None` if there
+    /// was none, or if its message does not say whether it happened.
+    pub fn recovered_pin(&self) -> Option<&PinName> {
+        self.recovered_pin.as_ref()
+    }
+
+    fn check_and_apply(
+        &mut self,
+        plan: &Plan,
+        safety: &Pin,
+        done: Option<&str>,
+    ) -> Result<RestoreOutcome, RestoreError> {
         if !plan.blocked.is_empty() {
             return Err(RestoreError::Blocked(plan.blocked.clone()));
         }
@@ -269,6 +311,11 @@ impl Lock<'_> {
         }
         // The restore changes the workspace, so the next one needs another capture.
         self.captured = None;
-        apply::apply_plan(self, plan)
+        let done = done.map(|done| journal::JournalPin {
+            seq: safety.name.seq,
+            attempt: safety.message.clone(),
+            done: done.to_owned(),
+        });
+        apply::apply_plan(self, plan, safety, done)
     }
 }

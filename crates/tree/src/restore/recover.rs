@@ -14,6 +14,7 @@ use crate::compare::Node;
 use crate::fault;
 use crate::lock::Lock;
 use crate::path::RelPath;
+use crate::pins::PinName;
 use crate::store::StoreError;
 
 impl Lock<'_> {
@@ -31,20 +32,39 @@ impl Lock<'_> {
         };
         let (root, store) = (self.workspace().root(), self.store());
         let restore = Restore { root, store, journal, seen: Vec::new() };
-        let back = || {
-            let failed = StoreError::io("write the journal in", &directory);
-            Journal::start_reverting(&directory).map_err(failed)?;
-            restore.settle(Direction::Back).map(Recovery::Reverted)
-        };
-        let recovery = match phase {
-            Phase::Staging => back(),
-            Phase::Moving => {
-                restore.settle(Direction::Forward).map(Recovery::Finished).or_else(|_| back())
+        let safety = restore.journal.safety.clone();
+        let safety = safety.map(|pin| {
+            let name = PinName { workspace: self.workspace().id().clone(), seq: pin.seq };
+            (name, pin)
+        });
+        self.recovered_pin = safety.as_ref().map(|(name, _)| name.clone());
+        let mut settle = |direction: Direction| -> Result<Vec<RelPath>, RestoreError> {
+            let left = restore.settle(direction)?;
+            if let Some((name, pin)) = &safety {
+                let is_done = direction == Direction::Forward;
+                let message = if is_done { &pin.done } else { &pin.attempt };
+                self.change_message(name, message)?;
             }
+            Ok(left)
         };
-        if recovery.is_ok() {
-            // If the journal stays, the next command finds that everything is done.
-            let _ = Journal::end(&directory);
+        let finished = match phase {
+            Phase::Staging => None,
+            Phase::Moving => settle(Direction::Forward).ok(),
+        };
+        let recovery = match finished {
+            Some(left) => Ok(Recovery::Finished(left)),
+            None => Journal::start_reverting(&directory)
+                .map_err(|error| StoreError::io("write the journal in", &directory)(error).into())
+                .and_then(|()| settle(Direction::Back).map(Recovery::Reverted)),
+        };
+        // What belongs to a restore that was recorded follows now, and the caller ends it.
+        let is_ended = match &recovery {
+            Ok(Recovery::Finished(_)) => self.recovered_pin.is_none(),
+            Ok(_) => true,
+            Err(_) => false,
+        };
+        if is_ended {
+            self.end_restore();
         }
         self.recovery = Some(recovery.unwrap_or_else(Recovery::Failed));
     }

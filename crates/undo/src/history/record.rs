@@ -25,7 +25,7 @@ pub struct Record {
     pub kind: Kind,
     /// The reason in words, with secrets masked.
     pub reason: String,
-    /// The name that the user gave.
+    /// The name that the user gave. It protects the checkpoint as a pin does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// True if the checkpoint is never pruned.
@@ -45,9 +45,13 @@ pub struct Record {
     /// The state of the workspace's own repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<Head>,
-    /// The rollback that a safety checkpoint was taken for.
+    /// The rollback that followed a safety checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackRecord>,
+    /// The rollback that a safety checkpoint was taken for, until it has happened. If it fails, the
+    /// checkpoint may stay, but no rollback was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<RollbackRecord>,
     /// For an imported checkpoint, its commit in the other program's repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Oid>,
@@ -131,7 +135,7 @@ pub struct Began {
     pub late: bool,
 }
 
-/// The rollback that a safety checkpoint was taken for.
+/// A rollback, in the record of its safety checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct RollbackRecord {
@@ -223,6 +227,7 @@ impl Record {
             late: false,
             repository: None,
             rollback: None,
+            attempt: None,
             imported: None,
             files: None,
             filter: Filter::default(),
@@ -251,6 +256,11 @@ impl Record {
     /// The time of the capture.
     pub fn moment(&self) -> Time {
         Time::parse(&self.time).unwrap_or_default()
+    }
+
+    /// True if the checkpoint is never pruned: it is pinned or has a name.
+    pub fn is_protected(&self) -> bool {
+        self.pinned || self.name.is_some()
     }
 
     /// The session and turn that the checkpoint belongs to.

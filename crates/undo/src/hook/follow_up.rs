@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
-use takeback_tree::{RepairError, Workspace, WorkspaceError};
+use takeback_tree::{Capture, CaptureError, Lock, RepairError, Workspace, WorkspaceError};
 
 use super::state::{SessionState, WorkspaceState};
 use crate::Opened;
 use crate::history::record::Kind;
 use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
+use crate::retention::limit_rows;
 
 /// The number of bytes of the store that are checked for damage at the end of each turn.
 const SCRUB_BYTES: u64 = 64 << 20;
@@ -37,14 +38,30 @@ pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError
     let workspace = opened.store()?.workspace(directory, &opened.forbidden)?;
     let mut lock = opened.lock(&workspace)?;
     lock.forget_limit();
-    let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
-    opened.note_damage(workspace.path(), &capture);
+    capture_all(opened, &workspace, &mut lock)?;
     lock.finish(opened.system_time())?;
     Ok(())
 }
 
-/// Maintains a workspace at the end of a turn: keeps the resulting state and counts the turn's
-/// changes.
+/// Captures a workspace by the configured rules, and remembers for the next hooks whether it has
+/// too many files for that.
+fn capture_all(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    lock: &mut Lock<'_>,
+) -> Result<Capture, CaptureError> {
+    let captured = lock.capture(&opened.capture_options(&opened.rules, &[]));
+    let is_too_large = matches!(captured, Err(CaptureError::TooManyFiles { .. }));
+    let limit = is_too_large.then_some(opened.rules.max_files);
+    WorkspaceState::new(workspace.notes()).set_too_large(limit);
+    if let Ok(capture) = &captured {
+        opened.note_damage(workspace.path(), capture);
+    }
+    captured
+}
+
+/// Maintains a workspace at the end of a turn: keeps the resulting state, counts the turn's changes,
+/// and enforces the limit of number.
 pub fn tend_workspace(
     opened: &Opened,
     directory: &Path,
@@ -60,6 +77,8 @@ pub fn tend_workspace(
     conclude_turn(opened, &workspace, session, ended)?;
     let history = History::read(workspace.store(), workspace.id())?;
     count_changes(opened, &WorkspaceRef::of(&workspace), &history);
+    // If another process is in the way, the next turn makes up for it.
+    let _ = limit_rows(opened, workspace.id());
     Ok(())
 }
 
@@ -99,8 +118,11 @@ fn conclude_turn(
         .drop_open_calls(|call| call.session == session && call.time <= ended);
     let names = workspace.store().pin_names(workspace.id())?;
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
-    let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
-    opened.note_damage(workspace.path(), &capture);
+    let capture = match capture_all(opened, workspace, &mut lock) {
+        // Only what calls name is captured there, and that is done.
+        Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
+        captured => captured?,
+    };
     if newest.is_some_and(|newest| newest.tree != capture.tree) {
         let record = new_record(opened, &mut lock, Kind::State, "at the end of a turn")?;
         let tree = capture.tree;

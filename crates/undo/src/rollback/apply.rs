@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
 use takeback_tree::{
-    Filter, GitDirectory, KeptPath, KeptReason, Lock, Oid, Pin, Plan, RestoreError, StoreError,
-    Uncovered, Workspace,
+    Filter, GitDirectory, KeptPath, KeptReason, Lock, Oid, Pin, Plan, RestoreError, Store,
+    StoreError, Uncovered, Workspace,
 };
 
 use super::RollbackError;
@@ -37,20 +37,29 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         None => pin_present(opened, &mut lock, &work)?,
     };
     view.safety_checkpoint = Some(safety.pin.id);
+    let index = match (&git, &work.goal.index) {
+        (Some(git), Some(copy)) => restore_index_copy(workspace.store(), git, copy),
+        _ => Ok(()),
+    };
+    // If this process is killed before the end of the restore, the next lock does the rest.
+    let now = safety.record.moment();
+    if let Err(error) = move_conversation(opened, &work, now, &mut view) {
+        // There was nothing but the conversation: no rollback happened.
+        unpin_safety(&lock, &safety.pin)?;
+        return Err(error);
+    }
+    leave_notices(opened, &workspace, &work, now, &mut view);
+    lock.end_restore();
     if let Err(error) = lock.finish(opened.system_time()) {
         let error = error_chain(&error);
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
-    if let Some(git) = &git
-        && let Some(copy) = &work.goal.index
-    {
-        let copy = workspace.store().attachment(copy).map_err(StoreError::from)?;
-        restore_index(git, &copy).map_err(RollbackError::IndexNotRestored)?;
-    }
-    let now = safety.record.moment();
-    move_conversation(opened, &work, now, &mut view)?;
-    leave_notices(opened, &workspace, &work, now, &mut view);
-    Ok(view)
+    index.map(|()| view)
+}
+
+fn restore_index_copy(store: &Store, git: &GitDirectory, copy: &Oid) -> Result<(), RollbackError> {
+    let copy = store.attachment(copy).map_err(StoreError::from)?;
+    restore_index(git, &copy).map_err(RollbackError::IndexNotRestored)
 }
 
 /// Refuses to reverse a rollback twice: another process may have done it since this was planned.
@@ -78,9 +87,12 @@ fn restore_files(
     if !present.does_the_same_as(files) {
         return Err(RollbackError::Changed);
     }
-    let state = (present.from, present.filter.clone(), present.uncovered.clone());
-    let safety = pin_safety(opened, lock, work, state)?;
-    let outcome = match lock.apply(&present, &safety.pin) {
+    let record = make_safety_record(opened, lock, work, &present.filter, &present.uncovered)?;
+    // Until the files are restored, the checkpoint says only what is about to happen.
+    let attempt = Record { rollback: None, attempt: record.rollback.clone(), ..record.clone() };
+    let mut safety = pin_tree(opened, lock, present.from, attempt)?;
+    let done = Record { rollback: record.rollback, attempt: None, ..safety.record.clone() };
+    let outcome = match lock.apply_recorded(&present, &safety.pin, &done.message()) {
         Ok(outcome) => outcome,
         // Some files could not be put back. The safety checkpoint has them, so keep it.
         Err(error @ (RestoreError::NotReverted { .. } | RestoreError::Left { .. })) => {
@@ -95,6 +107,11 @@ fn restore_files(
     (view.restored, view.deleted, view.saved) = (outcome.restored, outcome.deleted, outcome.saved);
     let kept = outcome.kept.into_iter();
     view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotEmpty }));
+    safety.record = done;
+    // With the rollback in its record, it has another id.
+    if let Some(pin) = lock.workspace().store().pin(&safety.pin.name)? {
+        safety.pin = pin;
+    }
     Ok(safety)
 }
 
@@ -109,15 +126,18 @@ fn pin_present(
     work: &PlannedWork,
 ) -> Result<Checkpoint, RollbackError> {
     let present = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
-    pin_safety(opened, lock, work, (present.tree, present.filter, present.uncovered))
+    let record = make_safety_record(opened, lock, work, &present.filter, &present.uncovered)?;
+    Ok(pin_tree(opened, lock, present.tree, record)?)
 }
 
-fn pin_safety(
+/// Makes the record of the safety checkpoint, with the rollback that follows.
+fn make_safety_record(
     opened: &Opened,
     lock: &mut Lock<'_>,
     work: &PlannedWork,
-    (tree, filter, uncovered): (Oid, Filter, Vec<Uncovered>),
-) -> Result<Checkpoint, RollbackError> {
+    filter: &Filter,
+    uncovered: &[Uncovered],
+) -> Result<Record, RollbackError> {
     let goal = &work.goal;
     let prefix = match goal.action {
         Action::Rollback => "before a rollback to",
@@ -136,13 +156,12 @@ fn pin_safety(
         chat: goal.chat.as_ref().map(|step| step.chat.clone()),
     };
     let reason = format!("{prefix} {}", &goal.checkpoint.to_string()[..7]);
-    let record = Record {
+    Ok(Record {
         rollback: Some(rollback),
-        filter,
-        uncovered,
+        filter: filter.clone(),
+        uncovered: uncovered.to_vec(),
         ..new_record(opened, lock, Kind::Safety, &reason)?
-    };
-    Ok(pin_tree(opened, lock, tree, record)?)
+    })
 }
 
 /// Leaves a notice for each session that worked in the workspace.

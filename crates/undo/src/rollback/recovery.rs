@@ -1,7 +1,7 @@
 //! The rest of an interrupted rollback: its conversation and its notices.
 
 use takeback_base::errors::error_chain;
-use takeback_tree::{Recovery, Workspace};
+use takeback_tree::{Lock, Recovery, Workspace};
 
 use super::conversation::move_messages;
 use super::notices;
@@ -10,26 +10,34 @@ use crate::Opened;
 use crate::history::History;
 use crate::history::record::{Action, Checkpoint, RollbackRecord};
 
-/// Finishes the rollback that an interrupted restore was part of. The newest checkpoint is the
-/// safety checkpoint of that rollback.
-pub(crate) fn finish_recovered(opened: &Opened, workspace: &Workspace<'_>, recovery: &Recovery) {
+/// Finishes the rollback that an interrupted restore was part of. Its safety checkpoint says what
+/// belongs to it.
+pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
+    let workspace = lock.workspace();
     let Ok(history) = History::read(workspace.store(), workspace.id()) else { return };
-    let Some(safety) = history.all.last() else { return };
-    let Some(done) = &safety.record.rollback else { return };
-    match recovery {
-        // The safety checkpoint has the files that could not be put back.
-        Recovery::Reverted(left) if !left.is_empty() => {}
-        // No rollback happened, so none must be left to undo.
-        Recovery::Reverted(_) => {
+    let safety = match lock.recovered_pin() {
+        Some(name) => history.all.iter().find(|known| known.pin.name == *name),
+        // Another version of takeback made it. Nothing was pinned since.
+        None => history.all.last().filter(|known| known.record.rollback.is_some()),
+    };
+    match (lock.recovery(), safety) {
+        // No rollback happened, so its safety checkpoint is not needed. If some files could not be
+        // put back, it has them.
+        (Some(Recovery::Reverted(left)), Some(safety)) if left.is_empty() => {
             let _ = workspace.store().unpin(&safety.pin.name);
         }
-        Recovery::Finished(_) => {
-            if let Err(error) = finish_story(opened, workspace, &history, safety, done) {
+        (Some(Recovery::Finished(_)), Some(safety)) => {
+            if let Some(done) = &safety.record.rollback
+                && let Err(error) = finish_story(opened, workspace, &history, safety, done)
+            {
                 let message = format!("a rollback was finished, but not its conversation: {error}");
                 opened.note_failure(workspace.path(), &message);
             }
         }
-        Recovery::Failed(_) => {}
+        _ => {}
+    }
+    if matches!(lock.recovery(), Some(Recovery::Finished(_))) {
+        lock.end_restore();
     }
 }
 

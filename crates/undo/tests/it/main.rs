@@ -1,6 +1,8 @@
 //! Tests of the operations over an opened home.
 #![allow(clippy::unwrap_used, reason = "a failure is what a test reports")]
 
+mod failed_rollbacks;
 mod kept_plans;
 mod opened;
+mod retention;
 mod support;

@@ -1,0 +1,161 @@
+//! A rollback that failed was not made: nothing is left to undo, and its turn can still be undone.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use takeback_tree::fault::{self, Fault};
+use takeback_undo::{Destination, Opened, Request, RollbackError, TurnUndo, rollback};
+
+use crate::support::Scratch;
+
+const EIO: i32 = 5;
+
+/// The variable that tells a child the scratch directory.
+const DIRECTORY: &str = "TAKEBACK_FAILED_DIRECTORY";
+/// The variable that tells a child the point at which it is killed.
+const POINT: &str = "TAKEBACK_FAILED_POINT";
+
+/// Plays a turn that changes, creates and deletes files.
+fn scratch_after_a_turn() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("a", "1\n");
+    scratch.write("gone", "1\n");
+    scratch.play_turn_of("s", "change everything", || {
+        scratch.write("a", "2\n");
+        scratch.write("new", "2\n");
+        fs::remove_file(scratch.project().join("gone")).unwrap();
+    });
+    scratch
+}
+
+fn roll_back(opened: &Opened, base: &Path) -> Result<(), RollbackError> {
+    let request = Request::new(base.join("project"), Destination::Checkpoint("1".into()));
+    rollback::apply(opened, rollback::plan(opened, &request)?).map(drop)
+}
+
+/// True if the conversation still has its message.
+fn has_message(opened: &Opened) -> bool {
+    let ledger = opened.ledger().unwrap().unwrap();
+    ledger.count_messages_from("mine:s", 1).unwrap() == 1
+}
+
+/// Checks that files, conversation, `undo` and `rollback undo` agree on whether the rollback was
+/// made. Returns true if it was.
+fn assert_one_story(base: &Path, point: usize) -> bool {
+    let opened = Scratch::open(base);
+    let plan = |to| rollback::plan(&opened, &Request::new(base.join("project"), to));
+    let reversal = plan(Destination::BeforeLastRollback);
+    let undo = plan(Destination::WithoutTurn(TurnUndo::default()));
+    let was_made = fs::read_to_string(base.join("project/a")).unwrap() == "1\n";
+    assert_eq!(base.join("project/gone").exists(), was_made, "point {point}");
+    assert_eq!(base.join("project/new").exists(), !was_made, "point {point}");
+    assert_eq!(has_message(&opened), !was_made, "point {point}");
+    if was_made {
+        assert_eq!(reversal.unwrap().view().restored.len(), 2, "point {point}");
+        assert!(matches!(undo, Err(RollbackError::NoTurn)), "point {point}: {undo:?}");
+    } else {
+        let is_nothing = matches!(reversal, Err(RollbackError::NothingToUndo));
+        assert!(is_nothing, "point {point}: {reversal:?}");
+        assert_eq!(undo.unwrap().view().restored.len(), 2, "point {point}");
+    }
+    was_made
+}
+
+#[test]
+fn a_rollback_that_fails_at_any_step_was_not_made() {
+    for is_lasting in [false, true] {
+        let mut failures = 0;
+        for point in 0.. {
+            let scratch = scratch_after_a_turn();
+            fault::arm(point, Fault::Errno(EIO), is_lasting);
+            let result = roll_back(&scratch.opened, scratch.base());
+            let passed = fault::disarm();
+            let was_made = assert_one_story(scratch.base(), point);
+            match result {
+                Ok(()) => assert!(was_made, "point {point}"),
+                // What could not even be reverted is settled by the next command.
+                Err(_) if is_lasting => failures += 1,
+                Err(error) => {
+                    assert!(!was_made, "point {point}: {error}");
+                    failures += 1;
+                }
+            }
+            if passed <= point {
+                break;
+            }
+        }
+        assert!(failures > 15, "only {failures} failures");
+    }
+}
+
+#[test]
+fn a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all() {
+    const TEST: &str =
+        "failed_rollbacks::a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all";
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        let base = Path::new(&directory);
+        let point = std::env::var(POINT).unwrap().parse().unwrap();
+        fault::arm(point, Fault::Kill, false);
+        roll_back(&Scratch::open(base), base).unwrap();
+        return;
+    }
+    let (mut made, mut not_made) = (0, 0);
+    for point in 0.. {
+        let scratch = scratch_after_a_turn();
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", TEST, "--nocapture"])
+            .env(DIRECTORY, scratch.base())
+            .env(POINT, point.to_string())
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success() || status.signal() == Some(9), "{status:?}");
+        match assert_one_story(scratch.base(), point) {
+            true => made += 1,
+            false => not_made += 1,
+        }
+        if status.success() {
+            break;
+        }
+    }
+    assert!(made > 10 && not_made > 5, "{made} {not_made}");
+}
+
+/// The directory in which the user writes meanwhile.
+static MEANWHILE: Mutex<PathBuf> = Mutex::new(PathBuf::new());
+
+/// Writes into the workspace, as the user could while a restore fails.
+fn edit_a_file() {
+    fs::write(MEANWHILE.lock().unwrap().join("a"), "the user's\n").unwrap();
+}
+
+#[test]
+fn a_rollback_that_failed_while_the_user_wrote_was_not_made() {
+    let mut left = 0;
+    for point in 0.. {
+        let scratch = scratch_after_a_turn();
+        *MEANWHILE.lock().unwrap() = scratch.project();
+        fault::arm(point, Fault::Meanwhile(edit_a_file, EIO), false);
+        let result = roll_back(&scratch.opened, scratch.base());
+        if fault::disarm() <= point {
+            break;
+        }
+        let reversal = rollback::plan(
+            &scratch.opened,
+            &Request::new(scratch.project(), Destination::BeforeLastRollback),
+        );
+        if result.is_ok() {
+            continue;
+        }
+        let is_nothing = matches!(reversal, Err(RollbackError::NothingToUndo));
+        assert!(is_nothing, "point {point}: {reversal:?}");
+        assert_eq!(scratch.read("a"), "the user's\n", "point {point}");
+        if let Err(RollbackError::Restore(takeback_tree::RestoreError::Left { .. })) = result {
+            left += 1;
+        }
+    }
+    assert!(left > 0);
+}
