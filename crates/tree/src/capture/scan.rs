@@ -333,8 +333,9 @@ impl<'a> Scanner<'a> {
                 Err(error) => self.unseen_child(reach, &child_path, name, &error),
             };
             let Some((child, is_unread)) = child else { continue };
-            if self.coverage.is_budgeted(child.entry.class, &child_path)
+            if !child.entry.stat.is_directory()
                 && child.entry.stat.size <= MAX_OBJECT
+                && self.coverage.is_budgeted(child.entry.class, &child_path)
             {
                 self.defer_file(slot, children.len(), child_path, &child.entry, is_unread);
             } else if is_unread {
@@ -374,6 +375,10 @@ impl<'a> Scanner<'a> {
         match self.coverage.decide(reach, patterns, &path, &stat) {
             Decision::Pass => return None,
             Decision::Leave(cause) => entry.cause = cause,
+            // The class says that the next capture has to decide again.
+            Decision::LeaveRemade => {
+                (entry.cause, entry.class) = (Cause::Excluded, FileClass::Named);
+            }
             Decision::Enter(reach, cause) => {
                 let stat = Stat { size: 0, ..stat };
                 let directory = CachedEntry::new(EntryKind::Directory, stat);

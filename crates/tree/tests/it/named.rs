@@ -54,7 +54,7 @@ fn a_swept_workspace_comes_back_after_git_clean() {
     scratch.write("build/out.o", "x");
     scratch.swept = vec![rel("")];
     let capture = scratch.capture();
-    assert_eq!(reason(&capture, "node_modules"), Some(UncoveredReason::Ignored));
+    assert_eq!(reason(&capture, "node_modules"), Some(UncoveredReason::Excluded));
     assert_eq!(reason(&capture, "build"), Some(UncoveredReason::Excluded));
     assert_eq!(capture.uncovered.len(), 2);
     git(&scratch.root, &["clean", "-fdxq"]);
