@@ -149,14 +149,19 @@ impl<'w> Lock<'w> {
         }
         let known = self.state.take().or_else(|| WorkspaceState::load(directory));
         let result = capture::capture_workspace(&context, known, options);
-        if let Err(CaptureError::TooManyFiles { .. }) = result {
-            capture::limit::note(directory, &context, options);
+        match &result {
+            Err(CaptureError::TooManyFiles { .. }) => {
+                capture::limit::note(directory, &context, options);
+            }
+            Ok(_) if in_the_way.is_none() => {
+                capture::limit::withdraw(directory, &context, options.rules);
+            }
+            _ => {}
         }
         if let Err(CaptureError::Write { .. }) = result {
             self.forget_unwritten();
         }
         let (capture, state) = result?;
-        self.forget_limit();
         (self.state, self.captured) = (Some(state), Some(capture.tree));
         Ok(capture)
     }

@@ -99,7 +99,7 @@ impl Default for CaptureRules {
             max_file_size: 10 << 20,
             max_guarded_size: 1 << 20,
             max_named_size: DEFAULT_BUDGET,
-            max_files: 50_000,
+            max_files: 200_000,
         }
     }
 }

@@ -81,7 +81,7 @@ impl Default for Settings {
             max_file_size_mb: 10,
             max_guarded_kb: 1024,
             max_named_mb: 512,
-            max_files: 50_000,
+            max_files: 200_000,
             timeout_ms: 3000,
             strict: false,
             exclude: Vec::new(),

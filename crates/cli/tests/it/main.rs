@@ -8,6 +8,7 @@ mod agents_concurrent;
 mod commands;
 mod conversation;
 mod coverage;
+mod damage;
 mod doctor;
 mod gone;
 mod hooks;

@@ -226,7 +226,7 @@ fn config_says_where_each_value_comes_from() {
         ("max_file_size_mb", json!(10)),
         ("max_guarded_kb", json!(1024)),
         ("max_named_mb", json!(512)),
-        ("max_files", json!(50_000)),
+        ("max_files", json!(200_000)),
         ("timeout_ms", json!(3000)),
         ("exclude", json!([])),
         ("include", json!([])),

@@ -45,6 +45,11 @@ impl Scanner<'_> {
     pub(crate) fn read_budgeted_files(&self) {
         let mut files =
             std::mem::take(&mut *self.budgeted.lock().unwrap_or_else(PoisonError::into_inner));
+        if files.is_empty() {
+            return;
+        }
+        let live = self.find_live_directories();
+        files.retain(|file| live.contains(&file.directory));
         files.sort_by(|a, b| {
             (a.is_swept, a.size, &a.path[..]).cmp(&(b.is_swept, b.size, &b.path[..]))
         });

@@ -89,6 +89,8 @@ pub(crate) enum Decision {
     Enter(Reach, Cause),
     /// A file or directory is left out and reported as uncovered.
     Leave(Cause),
+    /// A directory that the caller asks for is left out, because it can be made again.
+    LeaveRemade,
     /// A file or directory is left out without a report: git's own data, or something inside a
     /// directory that is reported itself.
     Pass,
@@ -191,14 +193,18 @@ impl Coverage {
     }
 
     fn decide_directory(&self, reach: Reach, path: &[u8], verdict: Verdict) -> Decision {
-        let cause = match verdict {
+        let mut cause = match verdict {
             Verdict::Capture => return Decision::Enter(Reach::Normal, Cause::None),
             Verdict::Include => return Decision::Enter(Reach::Included, Cause::None),
             Verdict::Ignore => Cause::Ignored,
             Verdict::Exclude => Cause::Excluded,
         };
-        if self.request(path).is_some_and(|request| !can_be_made_again(request, reach, path)) {
+        let request = self.request(path);
+        if request.is_some_and(|request| !can_be_made_again(request, reach, path)) {
             return Decision::Enter(Reach::Named, cause);
+        }
+        if request.is_some() {
+            cause = Cause::Excluded;
         }
         let leads_somewhere = self.has_requests_below(path)
             || self.matcher.has_include_under(path)
@@ -206,6 +212,7 @@ impl Coverage {
         match (leads_somewhere, reach) {
             (true, _) => Decision::Enter(Reach::Partial, cause),
             (false, Reach::Partial) => Decision::Pass,
+            (false, _) if request.is_some() => Decision::LeaveRemade,
             (false, _) => Decision::Leave(cause),
         }
     }

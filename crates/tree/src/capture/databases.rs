@@ -5,11 +5,13 @@
 //! journal changed meanwhile and the log only grew: SQLite ignores the end of a log that is not
 //! complete. The shared memory (`-shm`) is made anew by the first process that opens the database.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::PoisonError;
 
 use super::cache::{CachedEntry, Cause, EntryKind, FileClass};
 use super::read::{ReadFailure, ReadOnce, read_once};
+use super::scan::ContentSource::{Known, New};
 use super::scan::{
     ContentSource, DirectoryListing, ListedChild, ScanResults, ScannedDirectory, Scanner,
 };
@@ -89,21 +91,29 @@ impl Scanner<'_> {
     pub(crate) fn settle_databases(&self) -> Vec<RelPath> {
         let bases =
             std::mem::take(&mut *self.databases.lock().unwrap_or_else(PoisonError::into_inner));
-        let is_unsettled = |base: &Vec<u8>| !self.is_hopeless() && !self.settle_database(base);
-        let unsettled = bases.into_iter().filter(is_unsettled);
+        if bases.is_empty() || self.is_hopeless() {
+            return Vec::new();
+        }
+        let live = self.find_live_directories();
+        let unsettled = bases.into_iter().filter(|base| !self.settle_database(base, &live));
         unsettled.filter_map(|base| RelPath::new(base).ok()).collect()
     }
 
     /// Settles one database. Returns false if its files may not fit together.
-    fn settle_database(&self, base: &[u8]) -> bool {
+    fn settle_database(&self, base: &[u8], live: &HashSet<ContentSource>) -> bool {
         let (directory, name) = split(base);
         let Ok(fd) = self.root.open_directory(directory) else { return true };
         let fd = fd.as_fd();
         let mut results = self.lock_results();
         let ScanResults { known, new } = &mut *results;
-        let mut scanned = known.values_mut().chain(new.iter_mut().flatten());
-        let listing = scanned.find_map(|scanned| match scanned {
-            ScannedDirectory::Listed(listing) if listing.path == directory => Some(listing),
+        let known = known.iter_mut().map(|(number, scanned)| (Known(*number), Some(scanned)));
+        let new = (0..).zip(new).map(|(at, scanned)| (New(at), scanned.as_mut()));
+        let listing = known.chain(new).find_map(|(source, scanned)| match scanned? {
+            ScannedDirectory::Listed(listing)
+                if listing.path == directory && live.contains(&source) =>
+            {
+                Some(listing)
+            }
             _ => None,
         });
         let Some(listing) = listing else { return true };

@@ -9,6 +9,7 @@ use takeback_base::durable::{self, Durability};
 
 use super::{CaptureContext, CaptureOptions, fingerprint, to_nanoseconds};
 use crate::beneath;
+use crate::rules::CaptureRules;
 
 const NAME: &str = "limit";
 /// The time after which a workspace is tried again, in nanoseconds.
@@ -54,8 +55,7 @@ pub(crate) fn is_known(
     context: &CaptureContext<'_>,
     options: &CaptureOptions<'_>,
 ) -> bool {
-    let Ok(text) = fs::read(directory.join(NAME)) else { return false };
-    let Ok(noted) = serde_json::from_slice::<LimitNote>(&text) else { return false };
+    let Some(noted) = read_note(directory) else { return false };
     let now = to_nanoseconds(options.now);
     let is_recent = (noted.time..noted.time.saturating_add(RETRY_AFTER)).contains(&now);
     is_recent
@@ -74,6 +74,18 @@ pub(crate) fn note(directory: &Path, context: &CaptureContext<'_>, options: &Cap
     // Without the note, the next capture is only slower.
     let (temporary, path) = (context.store.temporary(), directory.join(NAME));
     let _ = durable::replace_file_through(&temporary, &path, &text, Durability::Cached);
+}
+
+/// Forgets that a workspace has too many files by these rules, because it has not.
+pub(crate) fn withdraw(directory: &Path, context: &CaptureContext<'_>, rules: &CaptureRules) {
+    let Some(noted) = read_note(directory) else { return };
+    if noted.glance.rules == fingerprint(rules, context.own.as_ref()) {
+        forget(directory);
+    }
+}
+
+fn read_note(directory: &Path) -> Option<LimitNote> {
+    serde_json::from_slice(&fs::read(directory.join(NAME)).ok()?).ok()
 }
 
 /// Forgets that a workspace has too many files.

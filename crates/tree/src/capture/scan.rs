@@ -48,7 +48,7 @@ pub(crate) struct ListedChild {
 }
 
 /// The source of a directory's content.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ContentSource {
     /// Not a directory.
     Nothing,
@@ -131,6 +131,40 @@ impl<'a> Scanner<'a> {
     /// Ends the scan.
     pub(crate) fn into_results(self) -> ScanResults {
         self.results.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the directories that are part of the new state. A known directory may have been scanned
+    /// twice, and only one of the results counts.
+    pub(super) fn find_live_directories(&self) -> HashSet<ContentSource> {
+        let results = self.lock_results();
+        let mut below: HashMap<u32, Vec<ContentSource>> = HashMap::new();
+        for (number, directory) in (0..).zip(self.known.iter().flat_map(|known| &known.directories))
+        {
+            if number != 0 {
+                below.entry(directory.parent).or_default().push(ContentSource::Known(number));
+            }
+        }
+        let root =
+            if self.known.is_some() { ContentSource::Known(0) } else { ContentSource::New(0) };
+        let (mut live, mut pending) = (HashSet::new(), vec![root]);
+        while let Some(source) = pending.pop() {
+            live.insert(source);
+            let scanned = match source {
+                ContentSource::Known(number) => results.known.get(&number),
+                ContentSource::New(at) => results.new[at].as_ref(),
+                ContentSource::Nothing => continue,
+            };
+            match (scanned, source) {
+                (Some(ScannedDirectory::Listed(listing)), _) => {
+                    pending.extend(listing.children.iter().map(|child| child.source));
+                }
+                (None, ContentSource::Known(number)) => {
+                    pending.extend(below.get(&number).into_iter().flatten());
+                }
+                _ => {}
+            }
+        }
+        live
     }
 
     /// True if a `.gitignore` changed while it was applied.
@@ -299,8 +333,9 @@ impl<'a> Scanner<'a> {
                 Err(error) => self.unseen_child(reach, &child_path, name, &error),
             };
             let Some((child, is_unread)) = child else { continue };
-            if self.coverage.is_budgeted(child.entry.class, &child_path)
+            if !child.entry.stat.is_directory()
                 && child.entry.stat.size <= MAX_OBJECT
+                && self.coverage.is_budgeted(child.entry.class, &child_path)
             {
                 self.defer_file(slot, children.len(), child_path, &child.entry, is_unread);
             } else if is_unread {
@@ -340,6 +375,10 @@ impl<'a> Scanner<'a> {
         match self.coverage.decide(reach, patterns, &path, &stat) {
             Decision::Pass => return None,
             Decision::Leave(cause) => entry.cause = cause,
+            // The class says that the next capture has to decide again.
+            Decision::LeaveRemade => {
+                (entry.cause, entry.class) = (Cause::Excluded, FileClass::Named);
+            }
             Decision::Enter(reach, cause) => {
                 let stat = Stat { size: 0, ..stat };
                 let directory = CachedEntry::new(EntryKind::Directory, stat);

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn content_that_is_stored_uncompressed_is_a_zlib_stream() {
         for size in [1, 65_535, 65_536, 200_000] {
-            let content: Vec<u8> = (0..size).map(|at: usize| (at * at >> 7) as u8).collect();
+            let content: Vec<u8> = (0..size).map(|at: usize| ((at * at) >> 7) as u8).collect();
             let mut stream = Vec::new();
             let write = |piece: &[u8]| {
                 stream.extend_from_slice(piece);

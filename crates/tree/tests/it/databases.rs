@@ -1,7 +1,7 @@
 //! SQLite databases are captured with the files beside them, as they were at one moment.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -88,7 +88,7 @@ fn a_database_that_is_written_to_is_whole_or_marked() {
         for round in 0.. {
             write(&connection, round);
             if round == 10 {
-                println!("writing");
+                writeln!(std::io::stdout(), "writing").unwrap();
             }
         }
     }

@@ -1,6 +1,11 @@
 //! What a call names or sweeps is captured whatever the rules say, within a budget.
 
-use takeback_tree::{Capture, UncoveredReason};
+use std::collections::BTreeMap;
+use std::fs;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use takeback_tree::{Capture, Oid, RelPath, UncoveredReason};
 
 use crate::support::{Scratch, git, read_directory, rel};
 
@@ -49,7 +54,7 @@ fn a_swept_workspace_comes_back_after_git_clean() {
     scratch.write("build/out.o", "x");
     scratch.swept = vec![rel("")];
     let capture = scratch.capture();
-    assert_eq!(reason(&capture, "node_modules"), Some(UncoveredReason::Ignored));
+    assert_eq!(reason(&capture, "node_modules"), Some(UncoveredReason::Excluded));
     assert_eq!(reason(&capture, "build"), Some(UncoveredReason::Excluded));
     assert_eq!(capture.uncovered.len(), 2);
     git(&scratch.root, &["clean", "-fdxq"]);
@@ -247,4 +252,164 @@ fn no_limit_of_files_blocks_a_restore() {
     scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("a"), "1");
     assert!(!scratch.exists("new"));
+}
+
+const PATHS: [&str; 8] = [
+    "src/a",
+    "src/b",
+    "data/a",
+    "data/sub/b",
+    "data/venv/v",
+    "dist/notes",
+    "node_modules/m",
+    "big.bin",
+];
+const REQUESTS: [&str; 9] = [
+    "src",
+    "src/a",
+    "data",
+    "data/sub",
+    "data/a",
+    "dist",
+    "node_modules",
+    "node_modules/m",
+    "big.bin",
+];
+const IGNORES: [&str; 4] = ["", "data/\n", "*.bin\n", "data/\n*.bin\n"];
+
+#[derive(Clone, Debug)]
+enum Action {
+    Write(usize, u8),
+    Remove(usize),
+    Ignore(usize),
+    /// Other rules: the configured exclude, the configured include, and the budget.
+    Rules(bool, bool, usize),
+    /// A capture with some paths named and, perhaps, everything swept.
+    Capture(Vec<usize>, bool),
+    Restore(prop::sample::Index, Vec<usize>),
+}
+
+fn any_action() -> impl Strategy<Value = Action> {
+    let requests = || prop::collection::vec(0..REQUESTS.len(), 0..3);
+    prop_oneof![
+        6 => (0..PATHS.len(), any::<u8>()).prop_map(|(path, seed)| Action::Write(path, seed)),
+        3 => (0..PATHS.len()).prop_map(Action::Remove),
+        1 => (0..IGNORES.len()).prop_map(Action::Ignore),
+        1 => (any::<bool>(), any::<bool>(), 0usize..3)
+            .prop_map(|(exclude, include, budget)| Action::Rules(exclude, include, budget)),
+        4 => (requests(), any::<bool>()).prop_map(|(named, sweep)| Action::Capture(named, sweep)),
+        3 => (any::<prop::sample::Index>(), requests())
+            .prop_map(|(index, named)| Action::Restore(index, named)),
+    ]
+}
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+fn read_files(scratch: &Scratch) -> Files {
+    let files = PATHS.iter().filter_map(|path| Some((*path, fs::read(scratch.path(path)).ok()?)));
+    files.map(|(path, content)| (path.to_owned(), content)).collect()
+}
+
+fn read_tree(scratch: &Scratch, tree: Oid) -> Files {
+    let entries = scratch.ls_tree(tree).into_iter();
+    let files = entries.filter(|(_, (mode, _))| !mode.starts_with("04"));
+    let read = |(path, (_, oid)): (Vec<u8>, (String, String))| {
+        let content = scratch.store.blob(&oid.parse().unwrap()).unwrap();
+        (String::from_utf8(path).unwrap(), content)
+    };
+    files.map(read).collect()
+}
+
+fn requests(numbers: &[usize]) -> Vec<RelPath> {
+    numbers.iter().map(|number| rel(REQUESTS[*number])).collect()
+}
+
+/// Restores a capture and checks its promises.
+fn restore(scratch: &Scratch, capture: &Capture, then: &Files) {
+    let now = read_files(scratch);
+    let captured = read_tree(scratch, capture.tree);
+    let plan = scratch.restore(capture, &[]);
+    let (after, safe) = (read_files(scratch), read_tree(scratch, plan.from));
+    for path in PATHS {
+        let (now, after) = (now.get(path), after.get(path));
+        // What the checkpoint has comes back, unless a guarded file is in its place.
+        if let Some(captured) = captured.get(path) {
+            let is_left = plan.guarded.contains(&rel(path)) && after == now;
+            assert!(after == Some(captured) || is_left, "{path} does not come back");
+        }
+        // Whatever the rules were then: a path that existed is not deleted as a new one.
+        if then.contains_key(path) && now.is_some() {
+            assert!(after.is_some(), "{path} existed then and was deleted");
+        }
+        // What changes is saved first.
+        if now.is_some() && after != now {
+            assert_eq!(safe.get(path), now, "{path} was not saved");
+        }
+    }
+    // A later restore of the state before finds all of it.
+    scratch.restore(&scratch.as_capture(&plan), &[]);
+    let again = read_files(scratch);
+    for (path, content) in &now {
+        let is_left = plan.guarded.contains(&rel(path));
+        assert!(again.get(path) == Some(content) || is_left, "{path} is not as before");
+    }
+}
+
+fn play(actions: &[Action]) {
+    let mut scratch = Scratch::in_memory();
+    (scratch.rules.max_file_size, scratch.rules.max_guarded_size) = (20, 10);
+    let mut captures: Vec<(Capture, Files)> = Vec::new();
+    for action in actions {
+        match action {
+            Action::Write(path, seed) => {
+                scratch.write(PATHS[*path], vec![*seed; usize::from(*seed % 3) * 12 + 1]);
+            }
+            Action::Remove(path) => drop(fs::remove_file(scratch.path(PATHS[*path]))),
+            Action::Ignore(text) => scratch.write(".gitignore", IGNORES[*text]),
+            Action::Rules(exclude, include, budget) => {
+                let pattern = |is_set: &bool, text: &str| is_set.then(|| text.to_owned());
+                scratch.rules.exclude = pattern(exclude, "src/b").into_iter().collect();
+                scratch.rules.include = pattern(include, "/data/sub/").into_iter().collect();
+                scratch.rules.max_named_size = [0, 30, 1000][*budget];
+            }
+            Action::Capture(named, sweep) => {
+                scratch.named = requests(named);
+                scratch.swept = if *sweep { vec![rel("")] } else { Vec::new() };
+                let capture = scratch.capture();
+                assert_eq!(capture, scratch.fresh());
+                scratch.swept.clear();
+                let unsaved = |path: &&str| {
+                    let path = rel(path);
+                    capture.uncovered.iter().any(|found| path.starts_with(&found.path))
+                };
+                // Everything is in the tree, or reported.
+                let (files, captured) = (read_files(&scratch), read_tree(&scratch, capture.tree));
+                for path in PATHS.iter().filter(|path| files.contains_key(**path)) {
+                    assert!(
+                        captured.contains_key(*path) || unsaved(path),
+                        "{path} is not reported"
+                    );
+                }
+                captures.push((capture, files));
+            }
+            Action::Restore(index, named) if !captures.is_empty() => {
+                scratch.named = requests(named);
+                let (capture, then) = index.get(&captures);
+                restore(&scratch, capture, then);
+            }
+            Action::Restore(..) => {}
+        }
+    }
+}
+
+#[test]
+fn random_histories_with_named_paths_and_other_rules_lose_nothing() {
+    let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
+    let actions = prop::collection::vec(any_action(), 1..25);
+    TestRunner::new(config)
+        .run(&actions, |actions| {
+            play(&actions);
+            Ok(())
+        })
+        .unwrap();
 }
