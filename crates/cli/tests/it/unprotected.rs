@@ -284,3 +284,35 @@ fn the_list_names_repositories_inside_the_workspace() {
     let listed = String::from_utf8(session.output(&["list"]).stdout).unwrap();
     assert!(listed.contains("Repositories inside") && listed.contains("  lib"), "{listed}");
 }
+
+#[test]
+fn a_command_that_deletes_something_unknown_is_said() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf \"$DIR\"" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("cannot be told in advance what `rm -rf \"$DIR\"` deletes"), "{said}");
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn files_of_one_directory_outside_are_protected_together() {
+    let session = Session::new();
+    let photos = session.base().join("photos");
+    fs::create_dir(&photos).unwrap();
+    for number in 0..40 {
+        fs::write(photos.join(format!("{number}.jpg")), number.to_string()).unwrap();
+    }
+    fs::write(photos.join("other"), "stays").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.runs("rm ~/photos/*.jpg");
+    agent.is_done();
+    assert_eq!(fs::read_dir(&photos).unwrap().count(), 1);
+    let back = session.json(&["-C", photos.to_str().unwrap(), "rollback", "1"]);
+    assert_eq!(fs::read_dir(&photos).unwrap().count(), 41, "{back}");
+    assert_eq!(fs::read_to_string(photos.join("7.jpg")).unwrap(), "7");
+}
