@@ -126,6 +126,12 @@ pub(crate) struct OpenCall {
     pub(crate) call: String,
     pub(crate) tool: String,
     pub(crate) named: Vec<RelPath>,
+    /// The paths that the call's script writes, as far as they are known.
+    #[serde(default)]
+    pub(crate) writes: Vec<RelPath>,
+    /// True if the call runs a script.
+    #[serde(default)]
+    pub(crate) script: bool,
     /// The state before the call.
     pub(crate) tree: Oid,
     /// The paths that the tree does not cover.
@@ -244,21 +250,6 @@ impl WorkspaceState {
 
     pub(crate) fn set_index(&self, state: &IndexState) -> io::Result<()> {
         write(&self.directory.join("index"), state)
-    }
-
-    /// Returns true if the workspace had more files than this limit when it was last captured.
-    pub(crate) fn is_too_large(&self, limit: u64) -> bool {
-        read::<u64>(&self.directory.join("too_large")) == Some(limit)
-    }
-
-    /// Remembers that the workspace has more files than a limit, or that it has not.
-    pub(crate) fn set_too_large(&self, limit: Option<u64>) {
-        let path = self.directory.join("too_large");
-        match limit {
-            // Without the file, the next capture finds out again.
-            Some(limit) => drop(write(&path, &limit)),
-            None => remove(&path),
-        }
     }
 
     /// The repositories inside the workspace, as they were when its session began.
