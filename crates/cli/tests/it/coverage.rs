@@ -70,8 +70,10 @@ fn a_file_that_was_too_large_before_the_turn_is_not_deleted() {
     let mut agent = Agent::new(&session, "s1");
     agent.hears("shorten it");
     // The command does not name the file, which would be captured then.
-    session.write("shorten", "echo short > large; echo 1 > a\n");
-    agent.runs("sh shorten");
+    let call = agent.begins("Bash", serde_json::json!({ "command": "some-program" }));
+    session.write("large", "short\n");
+    session.write("a", "1\n");
+    agent.finishes(&call);
     agent.is_done();
     let undone = session.json(&["undo"]);
     assert_eq!((session.read("large"), session.read("a")), ("short\n".into(), "0".into()));

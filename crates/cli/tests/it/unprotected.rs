@@ -284,3 +284,83 @@ fn the_list_names_repositories_inside_the_workspace() {
     let listed = String::from_utf8(session.output(&["list"]).stdout).unwrap();
     assert!(listed.contains("Repositories inside") && listed.contains("  lib"), "{listed}");
 }
+
+#[test]
+fn a_command_that_deletes_something_unknown_is_said() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf \"$DIR\"" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("cannot be told in advance what `rm -rf \"$DIR\"` deletes"), "{said}");
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn files_of_one_directory_outside_are_protected_together() {
+    let session = Session::new();
+    let photos = session.base().join("photos");
+    fs::create_dir(&photos).unwrap();
+    for number in 0..40 {
+        fs::write(photos.join(format!("{number}.jpg")), number.to_string()).unwrap();
+    }
+    fs::write(photos.join("other"), "stays").unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.runs("rm ~/photos/*.jpg");
+    agent.is_done();
+    assert_eq!(fs::read_dir(&photos).unwrap().count(), 1);
+    let back = session.json(&["-C", photos.to_str().unwrap(), "rollback", "1"]);
+    assert_eq!(fs::read_dir(&photos).unwrap().count(), 41, "{back}");
+    assert_eq!(fs::read_to_string(photos.join("7.jpg")).unwrap(), "7");
+}
+
+#[test]
+fn the_history_of_a_deleted_repository_comes_back() {
+    let session = Session::new();
+    let places = [session.project(), session.project().join("lib")];
+    let log = |place: &Path| {
+        let mut git = Command::new("git");
+        git.args(["log", "--all", "--format=%H %D"]).current_dir(place);
+        String::from_utf8(git.output().unwrap().stdout).unwrap()
+    };
+    for place in &places {
+        make_repository(place);
+        run_git(place, &["branch", "build/one"]);
+    }
+    let logs = places.each_ref().map(|place| log(place));
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("start again");
+    agent.runs("rm -rf .git lib");
+    agent.is_done();
+    session.json(&["rollback", "1"]);
+    for place in [".git", "lib/.git"] {
+        session.json(&["-C", place, "rollback", "1"]);
+    }
+    assert_eq!(places.each_ref().map(|place| log(place)), logs);
+    for place in &places {
+        run_git(place, &["fsck", "--strict"]);
+    }
+}
+
+#[test]
+fn an_agent_over_rpc_hears_what_is_not_protected() {
+    let session = Session::new();
+    session.write("a", "1");
+    let request = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tool.before", "params": {
+            "agent": "mine", "session": "1", "call": "c", "tool": "bash",
+            "input": { "command": "rm -rf \"$DIR\"" },
+        },
+    });
+    let output = hook(&session.base(), &["rpc"], format!("{request}\n").as_bytes());
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let expected = json!([{
+        "path": session.project(),
+        "reason": "it cannot be told in advance what `rm -rf \"$DIR\"` deletes",
+        "replaceable": false,
+    }]);
+    assert_eq!(answer["result"]["unprotected"], expected, "{answer}");
+}
