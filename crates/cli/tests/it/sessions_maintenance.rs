@@ -288,7 +288,8 @@ fn a_session_is_ended_reopened_archived_and_cleared() {
     assert_eq!(session.json(&["sessions"])["sessions"].as_array().unwrap().len(), 1);
     session.takeback(&["sessions", "clear", "s1"]);
     assert_eq!(session.json(&["sessions", "show", "s1"])["messages"], json!([]));
-    session.assert("$ takeback sessions end s1 --reason merged
+    session.assert(
+        "$ takeback sessions end s1 --reason merged
 Session mine:s1 has ended.
 $ takeback sessions end s1
 Session mine:s1 had already ended (merged).
@@ -300,7 +301,8 @@ $ takeback sessions unarchive s1
 Session mine:s1 is no longer archived.
 $ takeback sessions clear s1
 Deleted 1 message of mine:s1.
-");
+",
+    );
 }
 
 #[test]

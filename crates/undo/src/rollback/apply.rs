@@ -57,11 +57,7 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
     index.map(|()| view)
 }
 
-fn restore_index_copy(
-    store: &Store,
-    git: &GitDirectory,
-    copy: &Oid,
-) -> Result<(), RollbackError> {
+fn restore_index_copy(store: &Store, git: &GitDirectory, copy: &Oid) -> Result<(), RollbackError> {
     let copy = store.attachment(copy).map_err(StoreError::from)?;
     restore_index(git, &copy).map_err(RollbackError::IndexNotRestored)
 }
@@ -95,11 +91,7 @@ fn restore_files(
     // Until the files are restored, the checkpoint says only what is about to happen.
     let attempt = Record { rollback: None, attempt: record.rollback.clone(), ..record.clone() };
     let mut safety = pin_tree(opened, lock, present.from, attempt)?;
-    let done = Record {
-        rollback: record.rollback,
-        attempt: None,
-        ..safety.record.clone()
-    };
+    let done = Record { rollback: record.rollback, attempt: None, ..safety.record.clone() };
     let outcome = match lock.apply_recorded(&present, &safety.pin, &done.message()) {
         Ok(outcome) => outcome,
         // Some files could not be put back. The safety checkpoint has them, so keep it.

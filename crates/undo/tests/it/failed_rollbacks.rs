@@ -93,7 +93,8 @@ fn a_rollback_that_fails_at_any_step_was_not_made() {
 
 #[test]
 fn a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all() {
-    const TEST: &str = "failed_rollbacks::a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all";
+    const TEST: &str =
+        "failed_rollbacks::a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all";
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let base = Path::new(&directory);
         let point = std::env::var(POINT).unwrap().parse().unwrap();
