@@ -58,6 +58,23 @@ fn a_rollback_shows_its_plan_and_asks() {
 }
 
 #[test]
+fn a_rollback_offers_to_skip_what_is_in_the_way() {
+    let session = worked();
+    session.write("thing", "1");
+    session.output(&["checkpoint"]);
+    fs::remove_file(session.project().join("thing")).unwrap();
+    session.write("thing/.git/HEAD", "x");
+    session.write("a", "3");
+    let question = "Skip what cannot be restored, and restore the rest? [y/N]";
+    let Some((seen, code)) = typed(&session, "rollback 1", "n\n") else { return };
+    assert_eq!((session.read("a"), code), ("3".into(), Some(1)), "{seen}");
+    assert!(seen.contains(question), "{seen}");
+    let (seen, code) = typed(&session, "rollback 1", "y\n").unwrap();
+    assert_eq!((session.read("a"), code), ("2".into(), Some(0)), "{seen}");
+    assert!(seen.contains("Skipped, not changed:\n  thing/.git"), "{seen}");
+}
+
+#[test]
 fn an_undo_shows_its_plan_and_asks() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "undo", "\n") else { return };
@@ -66,6 +83,27 @@ fn an_undo_shows_its_plan_and_asks() {
     let (seen, code) = typed(&session, "undo --yes", "").unwrap();
     assert_eq!((session.read("a"), code), ("1".into(), Some(0)), "{seen}");
     assert!(!seen.contains("Go on?"), "{seen}");
+}
+
+#[test]
+fn an_undo_asks_about_each_uncertain_file() {
+    let session = Session::new();
+    for name in ["a", "b", "c"] {
+        session.write(name, "1");
+    }
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("generate");
+    let call = agent.begins("mcp__make__generate", serde_json::json!({ "path": "a" }));
+    for name in ["a", "b", "c"] {
+        session.write(name, "2");
+    }
+    agent.finishes(&call);
+    agent.is_done();
+    let Some((seen, code)) = typed(&session, "undo", "y\nn\ny\n") else { return };
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("b (the call names other files): take this change back"), "{seen}");
+    let contents = ["a", "b", "c"].map(|name| session.read(name));
+    assert_eq!(contents, ["1", "1", "2"], "{seen}");
 }
 
 #[test]

@@ -19,7 +19,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use takeback_ledger::{LedgerError, OpenError};
 use takeback_tree::{
-    CaptureError, EditError, ObjectError, PinError, PlanError, RestoreError, StoreError,
+    BlockedPath, CaptureError, EditError, ObjectError, PinError, PlanError, RelPath, RestoreError,
+    StoreError,
 };
 
 use crate::Opened;
@@ -29,9 +30,9 @@ pub use self::apply::apply;
 pub use self::git_index::IndexError;
 pub use self::notices::{Notice, NoticeFile, take_notices};
 pub use self::plan::{plan, relative_paths};
-pub use self::planned::{ChatView, HeadMoved, Planned, RollbackView};
+pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, RollbackView};
 pub(crate) use self::recovery::finish_recovered;
-pub use self::turn::Conflict;
+pub use self::turn::{Conflict, UncertainPath};
 
 /// A request to take something back: in which workspace, to which state, and how much.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,13 +49,17 @@ pub struct Request {
     pub scope: Scope,
     /// True if the index of the workspace's own repository is restored as well.
     pub index: bool,
+    /// True if paths that cannot be restored are left as they are, and the rest is restored.
+    #[serde(default)]
+    pub skip_blocked: bool,
 }
 
 impl Request {
     /// Makes a request for everything.
     pub fn new(directory: impl Into<PathBuf>, to: Destination) -> Request {
         let (directory, paths) = (directory.into(), Vec::new());
-        Request { directory, to, paths, scope: Scope::Both, index: false }
+        let scope = Scope::Both;
+        Request { directory, to, paths, scope, index: false, skip_blocked: false }
     }
 }
 
@@ -72,7 +77,7 @@ pub enum Destination {
 }
 
 /// The options for undoing a turn.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TurnUndo {
     /// The row of the turn; `None` for the last turn that changed files.
@@ -80,6 +85,9 @@ pub struct TurnUndo {
     pub conflicts: Resolution,
     /// True if changes that others may have made are taken back as well.
     pub uncertain: bool,
+    /// Paths for which changes that others may have made are taken back as well.
+    #[serde(default)]
+    pub taken: Vec<RelPath>,
 }
 
 /// The treatment of a file that was changed since the turn, in the same lines.
@@ -119,7 +127,7 @@ pub enum RollbackError {
     #[error("no undone rollback to redo in this workspace")]
     NothingToRedo,
     #[error("the workspace changed meanwhile; nothing was restored")]
-    Changed,
+    Changed(Vec<BlockedPath>),
     #[error("{} is outside the workspace {}", path.display(), workspace.display())]
     Outside { path: PathBuf, workspace: PathBuf },
     #[error("checkpoint {0} belongs to no conversation")]
@@ -158,6 +166,17 @@ pub enum RollbackError {
     Open(#[from] OpenError),
 }
 
+impl RollbackError {
+    /// The paths that kept the rollback from happening. Without them, the rest can be restored.
+    pub fn blocked_paths(&self) -> Vec<BlockedPath> {
+        match self {
+            RollbackError::Changed(paths) => paths.clone(),
+            RollbackError::Restore(error) => error.blocked_paths(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// Plans and applies at once, for a caller that does not inspect the plan. If the workspace changes
 /// in between, plans again.
 pub fn roll_back(opened: &Opened, request: &Request) -> Result<RollbackView, RollbackError> {
@@ -170,7 +189,7 @@ pub fn roll_back(opened: &Opened, request: &Request) -> Result<RollbackView, Rol
         }
         attempt += 1;
         match apply(opened, planned) {
-            Err(RollbackError::Changed) if attempt < ATTEMPTS => {}
+            Err(RollbackError::Changed(_)) if attempt < ATTEMPTS => {}
             result => return result,
         }
     }

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use takeback_ledger::Time;
 use takeback_tree::{
     AnyPath, BlockedPath, Filter, Head, KeptPath, Oid, Plan, RelPath, RestoreTarget, TreeEdit,
     Uncovered,
 };
 
-use super::turn::Conflict;
+use super::turn::{Conflict, UncertainPath};
 use crate::history::EffectView;
 use crate::history::record::{Action, Chat, Checkpoint};
 
@@ -49,9 +48,16 @@ pub(super) struct Goal {
     /// The safety checkpoint of the rollback that this one reverses, and the state that it led to.
     pub(super) reverses: Option<(Oid, Oid)>,
     pub(super) paths: Vec<RelPath>,
+    /// The paths that the reversed rollback left as they were. They stay.
+    pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured even if the rules exclude them.
     pub(super) named: Vec<RelPath>,
-    pub(super) chat: Option<ChatStep>,
+    /// The conversations that are moved with the files, the checkpoint's own session first.
+    pub(super) chats: Vec<Chat>,
+    /// True if paths that cannot be restored are left as they are.
+    pub(super) skip_blocked: bool,
+    /// The paths that cannot be restored and are left as they are.
+    pub(super) skipped: Vec<BlockedPath>,
     /// True if the checkpoint was imported: its coverage is known less precisely.
     pub(super) imported: bool,
 }
@@ -62,14 +68,8 @@ pub(super) struct TargetState {
     pub(super) tree: Oid,
     pub(super) filter: Filter,
     pub(super) uncovered: Vec<Uncovered>,
-}
-
-/// The part of a conversation that is taken back or restored.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ChatStep {
-    pub(super) chat: Chat,
-    /// The time at which the messages were taken back, if they are restored now.
-    pub(super) redo: Option<Time>,
+    #[serde(default)]
+    pub(super) unsettled: Vec<RelPath>,
 }
 
 /// The summary of what a rollback did, or would do.
@@ -90,7 +90,14 @@ pub struct RollbackView {
     /// The new names of old files that another program wrote to during the rollback.
     pub saved: Vec<RelPath>,
     pub uncovered: Vec<Uncovered>,
+    /// The databases that the checkpoint took while they were being written to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
     pub blocked: Vec<BlockedPath>,
+    /// The paths that could not be restored and were left as they are, because the request asks for
+    /// that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<BlockedPath>,
     /// The restored and deleted files that others changed after the agent.
     pub others: Vec<RelPath>,
     /// The files in which the same lines were changed since the turn.
@@ -99,10 +106,16 @@ pub struct RollbackView {
     /// The files that others may have changed during the turn. They stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncertain: Vec<RelPath>,
+    /// The reasons why these files are uncertain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<UncertainPath>,
     pub effects: Vec<EffectView>,
     /// The conversation that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<ChatView>,
+    /// The conversations that are moved, each with its numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<MovedSession>,
     pub undone_messages: usize,
     /// The number of messages that are part of the conversation again.
     pub redone_messages: usize,
@@ -123,6 +136,17 @@ pub struct ChatView {
     pub prompt: Option<String>,
     /// Instructions for taking back the agent's own copy of the conversation.
     pub resume: Option<String>,
+}
+
+/// A conversation that a rollback moves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
+pub struct MovedSession {
+    pub session: String,
+    /// The number of messages that are taken back.
+    pub undone_messages: usize,
+    /// The number of messages that are part of the conversation again.
+    pub redone_messages: usize,
 }
 
 /// A move of HEAD or of the branch in the workspace's own repository.
@@ -152,7 +176,7 @@ impl Planned {
         // back.
         let goal = &self.work.goal;
         let is_reversal = goal.reverses.is_some();
-        let is_more = goal.chat.is_some() || goal.index.is_some();
+        let is_more = !goal.chats.is_empty() || goal.index.is_some();
         self.view.changes_no_file() && !is_reversal && !is_more
     }
 
@@ -164,7 +188,10 @@ impl Planned {
     /// The id of the plan. Two plans have the same digest exactly if they do the same to the same
     /// state.
     pub fn digest(&self) -> Oid {
-        let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
+        let mut view = self.view.clone();
+        // Which processes write to a file may differ each time.
+        view.blocked.iter_mut().chain(&mut view.skipped).for_each(|path| path.writers.clear());
+        let view = serde_json::to_vec(&view).expect("plain data becomes JSON");
         let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
         let to = self.work.goal.state.tree.to_string();
         Oid::of(takeback_tree::ObjectKind::Blob, &[view, from.into(), to.into()].concat())
@@ -172,8 +199,17 @@ impl Planned {
 }
 
 impl Goal {
+    /// Adds paths to those that are left as they are.
+    pub(super) fn skip(&mut self, blocked: Vec<BlockedPath>) {
+        for path in blocked {
+            if self.skipped.iter().all(|known| known.path != path.path) {
+                self.skipped.push(path);
+            }
+        }
+    }
+
     pub(super) fn target(&self) -> RestoreTarget<'_> {
-        let TargetState { tree, filter, uncovered } = &self.state;
+        let TargetState { tree, filter, uncovered, .. } = &self.state;
         RestoreTarget {
             tree: *tree,
             filter,
@@ -190,6 +226,7 @@ impl TargetState {
             tree: checkpoint.pin.tree,
             filter: checkpoint.record.filter.clone(),
             uncovered: checkpoint.record.uncovered.clone(),
+            unsettled: checkpoint.record.unsettled.clone(),
         }
     }
 }
@@ -207,12 +244,16 @@ impl RollbackView {
             kept: Vec::new(),
             saved: Vec::new(),
             uncovered: goal.state.uncovered.clone(),
+            unsettled: goal.state.unsettled.clone(),
             blocked: Vec::new(),
+            skipped: Vec::new(),
             others: Vec::new(),
             conflicts: Vec::new(),
             uncertain: Vec::new(),
+            doubts: Vec::new(),
             effects: Vec::new(),
             chat: None,
+            sessions: Vec::new(),
             undone_messages: 0,
             redone_messages: 0,
             index: goal.index.is_some(),

@@ -39,7 +39,7 @@ fn roll_back(opened: &Opened, base: &Path) -> Result<(), RollbackError> {
 /// True if the conversation still has its message.
 fn has_message(opened: &Opened) -> bool {
     let ledger = opened.ledger().unwrap().unwrap();
-    ledger.count_messages_from("mine:s", 1).unwrap() == 1
+    ledger.session("mine:s").unwrap().message_count == 1
 }
 
 /// Checks that files, conversation, `undo` and `rollback undo` agree on whether the rollback was
@@ -125,11 +125,12 @@ fn a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all() {
 }
 
 /// The directory in which the user writes meanwhile.
-static MEANWHILE: Mutex<PathBuf> = Mutex::new(PathBuf::new());
+static MEANWHILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Writes into the workspace, as the user could while a restore fails.
 fn edit_a_file() {
-    fs::write(MEANWHILE.lock().unwrap().join("a"), "the user's\n").unwrap();
+    let project = MEANWHILE.lock().unwrap().clone().unwrap();
+    fs::write(project.join("a"), "the user's\n").unwrap();
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn a_rollback_that_failed_while_the_user_wrote_was_not_made() {
     let mut left = 0;
     for point in 0.. {
         let scratch = scratch_after_a_turn();
-        *MEANWHILE.lock().unwrap() = scratch.project();
+        *MEANWHILE.lock().unwrap() = Some(scratch.project());
         fault::arm(point, Fault::Meanwhile(edit_a_file, EIO), false);
         let result = roll_back(&scratch.opened, scratch.base());
         if fault::disarm() <= point {
