@@ -2,7 +2,7 @@
 
 use super::arguments::{last_name, split_operands};
 use super::value::Value;
-use super::{Change, Finder};
+use super::{Change, Finder, literals};
 
 impl Finder<'_> {
     pub(super) fn visit_compression(&mut self, args: &[Vec<Value>], suffix: &str, text: &str) {
@@ -112,7 +112,8 @@ impl Finder<'_> {
         }
         if !has_script && let [script, rest @ ..] = operands {
             for script in script.iter().filter_map(Value::text) {
-                super::literals::visit_code(self, script, text);
+                // `w` writes files.
+                literals::visit_words(self, script, false);
             }
             operands = rest;
         }

@@ -26,7 +26,8 @@ pub(super) fn visit_code(finder: &mut Finder<'_>, code: &str, command: &str) {
     let deletes = DELETING.iter().any(|name| code.contains(name));
     let mut found = false;
     for literal in find_literals(code).into_iter().take(MAX_WORDS) {
-        found |= add_literal(finder, literal, deletes);
+        let is_path = add_literal(finder, literal, deletes);
+        found |= is_path || (literal.contains(['/', '.']) && !literal.contains(['{', '%', '*']));
     }
     if deletes && !found {
         finder.note_unknown(command);

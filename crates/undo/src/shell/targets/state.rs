@@ -26,7 +26,7 @@ pub(super) struct State {
     /// The directories that `popd` returns to.
     pub(super) stack: Vec<Option<Vec<PathBuf>>>,
     /// The values of variables that the script assigns.
-    pub(super) variables: Rc<HashMap<String, Rc<Vec<Value>>>>,
+    variables: Rc<HashMap<String, Rc<Vec<Value>>>>,
     /// The arguments of the script or function, if they are known.
     pub(super) arguments: Option<Rc<Vec<Vec<Value>>>>,
     pub(super) functions: Rc<HashMap<String, Rc<CompoundCommand>>>,
@@ -55,6 +55,19 @@ impl State {
         }
     }
 
+    /// Returns the values of a variable, to restore them later.
+    pub(super) fn saved_variable(&self, name: &str) -> Option<Rc<Vec<Value>>> {
+        self.variables.get(name).cloned()
+    }
+
+    pub(super) fn restore_variable(&mut self, name: &str, values: Option<Rc<Vec<Value>>>) {
+        let variables = Rc::make_mut(&mut self.variables);
+        match values {
+            Some(values) => variables.insert(name.to_owned(), values),
+            None => variables.remove(name),
+        };
+    }
+
     /// Adds to the values that a variable may have.
     pub(super) fn add_values(&mut self, name: &str, values: Vec<Value>) {
         let before = self.variable(name).unwrap_or_default().to_vec();
@@ -66,6 +79,11 @@ impl State {
         if functions.len() < MAX_VARIABLES {
             functions.insert(name.to_owned(), Rc::clone(body));
         }
+    }
+
+    /// Adds directories that the shell may be in.
+    pub(super) fn join_directories(&mut self, directories: Vec<PathBuf>) {
+        self.directories = join_directories(self.directories.take(), &Some(directories));
     }
 
     /// Adds everything that is possible in the other state.

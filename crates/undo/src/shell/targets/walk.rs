@@ -127,8 +127,7 @@ impl Finder<'_> {
         if let Some(failed) = self.failed_cd.take()
             && !exits
         {
-            let stayed = State { directories: Some(failed), ..self.state.clone() };
-            self.state.join(&stayed);
+            self.state.join_directories(failed);
         }
     }
 
@@ -301,8 +300,9 @@ impl Finder<'_> {
             groups.push(values);
         }
         let redirected = self.visit_redirects(&simple.redirects);
-        let before = self.state.clone();
+        let mut before = Vec::new();
         for (assignment, values) in assigned {
+            before.push((&assignment.name, self.state.saved_variable(&assignment.name)));
             if assignment.appends {
                 self.append_values(&assignment.name, &assignment.value, values);
             } else {
@@ -310,14 +310,14 @@ impl Finder<'_> {
             }
         }
         // `$(< file)` prints the file.
-        let Some(first) = groups.first() else { return redirected.unwrap_or_default() };
-        let is_reset = !simple.assignments.is_empty() && !first.is_empty();
+        if groups.is_empty() {
+            return redirected.unwrap_or_default();
+        }
         let input = redirected.as_ref().unwrap_or(input);
         let output = self.visit_call(&groups, &simple.text, input);
-        if is_reset {
-            // These assignments were for one command.
-            let directories = self.state.directories.take();
-            self.state = State { directories, ..before };
+        // These assignments were for one command.
+        for (name, values) in before {
+            self.state.restore_variable(name, values);
         }
         output
     }

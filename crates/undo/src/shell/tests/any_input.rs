@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::{ScriptContext, analyze_script};
 use super::analyze;
 
 #[test]
@@ -55,7 +56,8 @@ const PIECES: &[&str] = &[
     "$'", "${", "$((", "))", "<", ">", "<<E", "\nE\n", "<<'E'", "<(", ">&", "2>", "if ", "then ",
     "fi", "for x in ", "do ", "done", "case ", " in ", "esac", ";;", "f()", "function ", "[[ ",
     " ]]", "!", "\\", "\\\n", "#", "=", "x=", "x=(", "$x", "~", "*", "é", "sudo ", "env ", "xargs ",
-    "find . -exec ", "bash -c ", "eval ", "sed ", "awk ", "s/a/b/", "git ", "curl ",
+    "find . -exec ", "bash -c ", "find d -delete ", " | xargs rm", "cd d", "rm *", "{a,b}", "${x%", "}",
+    "while read x; ", "x+=$x", "$(ls)", "source a.txt", "set -- ", "shift", "$1", "$@", "**/", "[a", "eval ", "sed ", "awk ", "s/a/b/", "git ", "curl ",
 ];
 
 /// Generates random sequences of shell fragments.
@@ -78,6 +80,20 @@ proptest! {
     #[test]
     fn any_pieces_have_an_answer(script in random_pieces()) {
         analyze(&script);
+    }
+
+    #[test]
+    fn any_pieces_have_targets(script in random_pieces()) {
+        let scratch = tempfile::tempdir().unwrap();
+        for file in ["x", "a.txt", "d/e/f"] {
+            let path = scratch.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "rm x\n").unwrap();
+        }
+        let directory = scratch.path();
+        let context = ScriptContext { directory, workspace: directory, home: Some(directory) };
+        let found = analyze_script(&format!("{script}\nrm x"), &context);
+        prop_assert!(found.mutates && found.paths.iter().all(|path| path.is_absolute()));
     }
 
     #[test]
