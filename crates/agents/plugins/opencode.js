@@ -1,4 +1,5 @@
-// Reports to takeback what opencode does, and passes takeback's notices to opencode's model.
+// Reports to takeback what opencode does, passes takeback's notices to opencode's model, and shows
+// its warnings to the user.
 
 import { spawn } from "node:child_process"
 
@@ -32,7 +33,7 @@ function runTakeback(words, directory, input = "") {
   })
 }
 
-/** Finds takeback's answer in its output: {notice} for the model, or {refusal} of a call. */
+/** Finds takeback's answer: {notice} for the model, {warning} for the user, {refusal} of a call. */
 function parseAnswer(output) {
   for (const line of output.split("\n")) {
     try {
@@ -55,7 +56,17 @@ function hiddenPart(message, parts, text) {
   return { id, messageID, sessionID, type: "text", text, synthetic: true }
 }
 
-export const TakebackPlugin = async ({ directory }) => {
+/** Shows a warning to the user. A failure must not stop opencode. */
+async function showWarning(client, message) {
+  try {
+    const body = { title: "takeback", message, variant: "warning", duration: 15_000 }
+    await client.tui.showToast({ body })
+  } catch {
+    // There is no terminal to show it in.
+  }
+}
+
+export const TakebackPlugin = async ({ client, directory }) => {
   const report = (event, payload) => {
     const input = JSON.stringify({ ...payload, cwd: directory })
     return runTakeback(["hook", "opencode", event], directory, input)
@@ -77,7 +88,8 @@ export const TakebackPlugin = async ({ directory }) => {
     },
     "tool.execute.before": async (input, output) => {
       const payload = { input, output: { args: output.args } }
-      const { refusal } = parseAnswer(await report("tool.execute.before", payload))
+      const { refusal, warning } = parseAnswer(await report("tool.execute.before", payload))
+      if (warning) await showWarning(client, warning)
       // Only if takeback's configuration has strict = true.
       if (refusal) throw new Error(refusal)
     },

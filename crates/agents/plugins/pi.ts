@@ -1,4 +1,5 @@
-// Reports to takeback what pi does, and passes takeback's notices to pi's model.
+// Reports to takeback what pi does, passes takeback's notices to pi's model, and shows its warnings
+// to the user.
 
 import { spawn } from "node:child_process"
 import type { ExtensionAPI, ExtensionContext } from "@mariozechner/pi-coding-agent"
@@ -33,8 +34,10 @@ function runTakeback(words: string[], directory: string, input = ""): Promise<st
   })
 }
 
-/** Finds takeback's answer in its output: a notice for the model, or the refusal of a call. */
-function parseAnswer(output: string): { notice?: string; refusal?: string } {
+type Answer = { notice?: string; warning?: string; refusal?: string }
+
+/** Finds takeback's answer: a notice for the model, a warning for the user, a call's refusal. */
+function parseAnswer(output: string): Answer {
   for (const line of output.split("\n")) {
     try {
       const answer = JSON.parse(line)
@@ -61,7 +64,9 @@ export default function takeback(pi: ExtensionAPI) {
   })
   pi.on("tool_call", async ({ toolName, toolCallId, input }, ctx) => {
     const output = await report("tool_call", ctx, { toolName, toolCallId, input })
-    const { refusal } = parseAnswer(output)
+    const { refusal, warning } = parseAnswer(output)
+    if (warning && ctx.hasUI) ctx.ui.notify(warning, "warning")
+    else if (warning) console.error(warning)
     // Only if takeback's configuration has strict = true.
     return refusal ? { block: true, reason: refusal } : undefined
   })

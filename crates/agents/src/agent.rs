@@ -20,6 +20,8 @@ pub struct Agent {
     pub notice_format: NoticeFormat,
     /// The events on which printing a notice is safe.
     pub notice_events: &'static [&'static str],
+    /// The JSON in which a hook shows a warning to the user before a tool runs.
+    pub warning_format: WarningFormat,
     /// Instructions for rewinding the agent's own copy of a conversation. `{}` stands for the
     /// session id.
     pub(crate) resume: Option<&'static str>,
@@ -114,6 +116,23 @@ pub enum NoticeFormat {
     /// `{"notice": …}`, read by takeback's plugin inside the agent
     Plugin,
     /// No format: the agent's hooks cannot reach its model.
+    None,
+}
+
+/// The JSON in which a hook shows a warning to the agent's user, without stopping the tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarningFormat {
+    /// `{"systemMessage": …}`
+    SystemMessage,
+    /// `{"user_message": …, "userMessage": …}`: versions differ in the name.
+    UserMessage,
+    /// `{"additionalContext": …}`: the model is asked to pass it on.
+    AdditionalContext,
+    /// `{"cancel": false, "contextModification": …}`: the model is asked to pass it on.
+    ContextModification,
+    /// `{"warning": …}`, shown by takeback's plugin inside the agent
+    Plugin,
+    /// Standard error only: the agent has no other way.
     None,
 }
 

@@ -1,6 +1,6 @@
 //! The agent table: one row per agent.
 
-use crate::agent::{Agent, NoticeFormat, Refusal, Signal};
+use crate::agent::{Agent, NoticeFormat, Refusal, Signal, WarningFormat};
 use crate::payload::{
     claude, cline, codex, copilot, cursor, droid, gemini, generic, goose, opencode, pi, qwen,
 };
@@ -23,6 +23,7 @@ pub const AGENTS: &[Agent] = &[
         tools: None,
         notice_format: NoticeFormat::None,
         notice_events: &[],
+        warning_format: WarningFormat::None,
         resume: None,
         refusal: Refusal::Code(1),
         answer_events: &[],
@@ -40,6 +41,7 @@ pub const AGENTS: &[Agent] = &[
         notice_format: NoticeFormat::HookSpecificOutput,
         // Never on Stop: output there makes Claude Code call its model again.
         notice_events: &["UserPromptSubmit", "PostToolUse"],
+        warning_format: WarningFormat::SystemMessage,
         resume: Some(
             "`claude --resume {} --fork-session`, then press Esc twice and choose the prompt",
         ),
@@ -58,6 +60,7 @@ pub const AGENTS: &[Agent] = &[
         tools: Some(known_tools::CODEX),
         notice_format: NoticeFormat::HookSpecificOutput,
         notice_events: &["UserPromptSubmit", "PostToolUse"],
+        warning_format: WarningFormat::SystemMessage,
         resume: Some("`codex fork {}`, then press Esc twice and choose the prompt"),
         refusal: Refusal::Code(2),
         answer_events: &["UserPromptSubmit"],
@@ -83,6 +86,7 @@ pub const AGENTS: &[Agent] = &[
         // Not on SessionStart: Gemini would put the text in front of the prompt and then not expand a
         // command in it.
         notice_events: &["BeforeAgent", "AfterTool"],
+        warning_format: WarningFormat::SystemMessage,
         resume: Some(
             "`gemini --resume {}`, then /rewind and choose to rewind only the conversation",
         ),
@@ -103,6 +107,7 @@ pub const AGENTS: &[Agent] = &[
         tools: Some(known_tools::QWEN),
         notice_format: NoticeFormat::HookSpecificOutput,
         notice_events: &["UserPromptSubmit", "PostToolUse"],
+        warning_format: WarningFormat::SystemMessage,
         resume: Some("`qwen --resume {}`, then /rewind and choose to rewind only the conversation"),
         refusal: Refusal::Code(2),
         answer_events: &[],
@@ -127,6 +132,7 @@ pub const AGENTS: &[Agent] = &[
         tools: Some(known_tools::COPILOT),
         notice_format: NoticeFormat::AdditionalContext,
         notice_events: &["sessionStart", "postToolUse"],
+        warning_format: WarningFormat::AdditionalContext,
         resume: None,
         refusal: Refusal::PermissionDecision,
         answer_events: &[],
@@ -146,6 +152,7 @@ pub const AGENTS: &[Agent] = &[
         tools: Some(known_tools::DROID),
         notice_format: NoticeFormat::HookSpecificOutput,
         notice_events: &["SessionStart", "PostToolUse"],
+        warning_format: WarningFormat::SystemMessage,
         resume: Some("`droid --fork {}`, then /rewind-conversation"),
         refusal: Refusal::Code(2),
         answer_events: &[],
@@ -178,6 +185,7 @@ pub const AGENTS: &[Agent] = &[
         tools: Some(known_tools::CLINE),
         notice_format: NoticeFormat::ContextModification,
         notice_events: &["PreToolUse", "PostToolUse", "tool_call", "tool_result"],
+        warning_format: WarningFormat::ContextModification,
         resume: None,
         refusal: Refusal::Cancel,
         answer_events: &[],
@@ -204,6 +212,7 @@ pub const AGENTS: &[Agent] = &[
         tools: Some(known_tools::OPENCODE),
         notice_format: NoticeFormat::Plugin,
         notice_events: &["chat.message"],
+        warning_format: WarningFormat::Plugin,
         resume: Some("`opencode --session {} --fork`, then /timeline and fork from the prompt"),
         refusal: Refusal::Plugin,
         answer_events: &[],
@@ -227,6 +236,7 @@ pub const AGENTS: &[Agent] = &[
         tools: Some(known_tools::PI),
         notice_format: NoticeFormat::Plugin,
         notice_events: &["before_agent_start"],
+        warning_format: WarningFormat::Plugin,
         resume: Some("`pi --session {}`, then /fork and choose the prompt"),
         refusal: Refusal::Plugin,
         answer_events: &[],
@@ -254,6 +264,7 @@ pub const AGENTS: &[Agent] = &[
         tools: Some(known_tools::CURSOR),
         notice_format: NoticeFormat::SnakeContext,
         notice_events: &["sessionStart"],
+        warning_format: WarningFormat::UserMessage,
         resume: None,
         refusal: Refusal::Code(2),
         answer_events: &[],
@@ -278,10 +289,14 @@ pub const AGENTS: &[Agent] = &[
         tools: Some(known_tools::GOOSE),
         notice_format: NoticeFormat::None,
         notice_events: &[],
+        warning_format: WarningFormat::None,
         resume: None,
         refusal: Refusal::Code(2),
         answer_events: &[],
-        limitations: &["its model cannot be told about a rollback"],
+        limitations: &[
+            "its model cannot be told about a rollback",
+            "it does not show what is not protected: see `takeback status`",
+        ],
         wiring: Some(&wiring::goose::WIRING),
         event_keys: &["event"],
         read_payload: goose::read_payload,

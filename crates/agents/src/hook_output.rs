@@ -1,8 +1,9 @@
-//! The output of a hook: notices for the model, refusals of tool calls, and answers to the user.
+//! The output of a hook: notices for the model, warnings for the user, refusals of tool calls, and
+//! answers to the user.
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::agent::{Agent, NoticeFormat, Refusal};
+use crate::agent::{Agent, NoticeFormat, Refusal, WarningFormat};
 
 impl Agent {
     /// Returns true if a hook for this event can pass a notice to the agent's model.
@@ -29,6 +30,47 @@ impl Agent {
             NoticeFormat::None => return None,
         };
         Some(output.to_string())
+    }
+
+    /// Returns the output that shows a warning to the agent's user before a tool runs. The tool is
+    /// not stopped, and no permission is granted. Returns `None` if the agent has no way to show it.
+    pub fn warning_output(&self, text: &str) -> Option<String> {
+        let for_model = || format!("Tell the user about this warning in your next answer. {text}");
+        let output = match self.warning_format {
+            WarningFormat::SystemMessage => json!({ "systemMessage": text }),
+            WarningFormat::UserMessage => json!({ "user_message": text, "userMessage": text }),
+            WarningFormat::AdditionalContext => json!({ "additionalContext": for_model() }),
+            WarningFormat::ContextModification => {
+                json!({ "cancel": false, "contextModification": for_model() })
+            }
+            WarningFormat::Plugin => json!({ "warning": text }),
+            WarningFormat::None => return None,
+        };
+        Some(output.to_string())
+    }
+
+    /// Returns the output that passes on a notice and a warning, both of which may be missing.
+    pub fn combined_output(
+        &self,
+        event: &str,
+        notice: Option<&str>,
+        warning: Option<&str>,
+    ) -> Option<String> {
+        let notice = notice.and_then(|text| self.notice_output(event, text));
+        let warning = warning.and_then(|text| self.warning_output(text));
+        let (Some(notice), Some(warning)) = (&notice, &warning) else { return notice.or(warning) };
+        let parse = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
+        let (mut all, warning) = (parse(notice)?, parse(warning)?);
+        for (key, value) in warning {
+            let joined = match (all.get(&key), &value) {
+                (Some(Value::String(known)), Value::String(new)) => {
+                    json!(format!("{known}\n{new}"))
+                }
+                _ => value,
+            };
+            all.insert(key, joined);
+        }
+        Some(Value::Object(all).to_string())
     }
 
     /// Returns the output and the exit code that stop the agent from running a tool.
@@ -81,6 +123,37 @@ mod tests {
         let context = r#"{"notice":"hi \"there\""}"#;
         assert_eq!(output("opencode", "chat.message").as_deref(), Some(context));
         assert_eq!(output("pi", "before_agent_start").as_deref(), Some(context));
+    }
+
+    #[test]
+    fn each_agent_shows_warnings_in_its_own_way() {
+        let output = |name: &str| find_agent(name).unwrap().warning_output("mind \"this\"");
+        for name in ["claude", "codex", "gemini", "qwen", "droid"] {
+            let expected = r#"{"systemMessage":"mind \"this\""}"#;
+            assert_eq!(output(name).as_deref(), Some(expected), "{name}");
+        }
+        for name in ["opencode", "pi"] {
+            assert_eq!(output(name).as_deref(), Some(r#"{"warning":"mind \"this\""}"#), "{name}");
+        }
+        let expected = r#"{"userMessage":"mind \"this\"","user_message":"mind \"this\""}"#;
+        assert_eq!(output("cursor").as_deref(), Some(expected));
+        for name in ["copilot", "cline"] {
+            let output = output(name).unwrap();
+            assert!(output.contains(r#"Tell the user about this warning"#), "{output}");
+        }
+        for name in ["generic", "goose"] {
+            assert_eq!(output(name), None, "{name}");
+        }
+        let both = find_agent("cline").unwrap().combined_output("PreToolUse", Some("n"), Some("w"));
+        let both = both.unwrap();
+        assert!(both.starts_with(r#"{"cancel":false,"contextModification":"n\nTell"#), "{both}");
+        // A warning neither grants nor refuses a permission.
+        for agent in AGENTS {
+            let output = agent.warning_output("hi").unwrap_or_default();
+            for word in ["permission", "decision", "true", "refusal"] {
+                assert!(!output.contains(word), "{}: {output}", agent.name);
+            }
+        }
     }
 
     #[test]

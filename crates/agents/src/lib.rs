@@ -3,7 +3,7 @@
 //!
 //! Agents are a table, [`AGENTS`]. [`parse_payload`] turns the JSON that an agent passes to its hook
 //! into a report. [`notice_text`] words a notice, and [`Agent::notice_output`] puts it into the form
-//! that the agent's model reads. [`Installer`] adds takeback to an agent's configuration.
+//! that the agent's model reads. [`warning_text`] words a warning for the user. [`Installer`] adds takeback to an agent's configuration.
 //! [`LogFormat::catch_up`] reads an agent's own log into the ledger.
 
 mod agent;
@@ -16,9 +16,12 @@ mod logs;
 mod notice_text;
 mod payload;
 mod slash_command;
+mod warning_text;
 mod wiring;
 
-pub use agent::{Agent, KnownTools, NoticeFormat, Refusal, Signal, find_agent, resume_hint};
+pub use agent::{
+    Agent, KnownTools, NoticeFormat, Refusal, Signal, WarningFormat, find_agent, resume_hint,
+};
 pub use agent_table::AGENTS;
 pub use install::{
     FileChange, HookReview, InstallError, InstallPlan, InstallScope, Installer, PackageFile,
@@ -28,4 +31,5 @@ pub use logs::{CatchUp, LOG_FORMATS, LogError, LogFormat, LogRef, ReadPage, log_
 pub use notice_text::notice_text;
 pub use payload::{ParsedPayload, PayloadError, parse_payload};
 pub use slash_command::{SlashCommand, split_words};
+pub use warning_text::warning_text;
 pub use wiring::Program;

@@ -45,7 +45,7 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
 }
 
 /// Adds one line. Control characters are escaped, so that a file name cannot begin another line.
-fn push_line(text: &mut String, line: &str) {
+pub(crate) fn push_line(text: &mut String, line: &str) {
     for character in line.chars() {
         if character.is_control() {
             write!(text, "{}", character.escape_default()).expect("writing to a string succeeds");

@@ -43,18 +43,28 @@ impl SlashCommand {
 
     /// Returns true if the words cannot be part of a sentence for the model.
     fn is_terse(&self) -> bool {
-        let is_option = |word: &String| word.starts_with('-');
-        let is_number = |word: &String| word.starts_with(|first: char| first.is_ascii_digit());
+        let is_option = |word: &String| word.starts_with('-') && word.len() > 1;
+        let is_number = |word: &String| word.bytes().all(|byte| byte.is_ascii_digit());
         let is_id = |word: &String| word.len() > 5 && word.bytes().all(|b| b.is_ascii_hexdigit());
+        // A word with a space in it was quoted.
+        let is_path = |word: &String| {
+            let inner = word.trim_end_matches(|end: char| end.is_ascii_punctuation());
+            inner.contains([' ', '/', '.'])
+        };
+        let is_argument =
+            |word: &String| is_option(word) || is_number(word) || is_id(word) || is_path(word);
         match (self.command, &self.arguments[..]) {
-            (_, []) => true,
-            ("rollback", [_]) => true,
-            ("rollback", [first, ..]) => {
-                is_number(first)
-                    || is_id(first)
-                    || matches!(first.as_str(), "diff" | "undo" | "redo" | "list")
+            ("rollback", [verb, rest @ ..])
+                if matches!(verb.as_str(), "diff" | "undo" | "redo" | "list") =>
+            {
+                rest.iter().all(is_argument)
             }
-            (_, [first, ..]) => is_option(first),
+            (_, []) => true,
+            ("rollback", [first, rest @ ..]) => {
+                (is_number(first) || is_id(first) || is_option(first))
+                    && rest.iter().all(is_argument)
+            }
+            (_, [first, rest @ ..]) => is_option(first) && rest.iter().all(is_argument),
         }
     }
 
@@ -116,6 +126,17 @@ mod tests {
             parse_to_text("takeback  rollback 2 'a b' c\\ d").as_deref(),
             Some("rollback|2|a b|c d")
         );
+        for (typed, words) in [
+            ("takeback rollback", "rollback"),
+            ("takeback undo", "undo"),
+            ("takeback rollback 2 src/a.rs b.rs", "rollback|2|src/a.rs|b.rs"),
+            ("takeback rollback diff 2 3", "rollback|diff|2|3"),
+            ("takeback rollback redo", "rollback|redo"),
+            ("takeback rollback 1a2b3c4", "rollback|1a2b3c4"),
+            ("takeback undo --turn 3", "undo|--turn|3"),
+        ] {
+            assert_eq!(parse_to_text(typed).as_deref(), Some(words), "{typed}");
+        }
     }
 
     #[test]
@@ -130,6 +151,12 @@ mod tests {
             "takeback is a tool",
             "takeback undo is what I want explained",
             "takeback rollback works how exactly?",
+            "takeback rollback please",
+            "takeback rollback please?",
+            "takeback rollback 2 times is too much",
+            "takeback rollback diff is broken",
+            "takeback undo - please",
+            "takeback rollback undo the last thing.",
             "/rollback 2\nand then write a test",
         ] {
             assert_eq!(parse_to_text(prompt), None, "{prompt}");

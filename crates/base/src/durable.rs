@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
@@ -208,13 +209,20 @@ pub fn sync_files(files: &[&File]) -> io::Result<()> {
     let share = files.len().div_ceil(THREADS).max(1);
     let (own, others) = files.split_at(share.min(files.len()));
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            others.chunks(share).map(|share| scope.spawn(move || sync(share))).collect();
-        let own = sync(own);
+        let mut threads = Vec::new();
+        let mut result = Ok(());
+        for share in others.chunks(share) {
+            // If no thread can be started, this one does its work.
+            match Builder::new().spawn_scoped(scope, move || sync(share)) {
+                Ok(thread) => threads.push(thread),
+                Err(_) => result = result.and(sync(share)),
+            }
+        }
+        let result = result.and(sync(own));
         threads
             .into_iter()
             .map(|thread| thread.join().expect("fdatasync does not panic"))
-            .fold(own, Result::and)
+            .fold(result, Result::and)
     })
 }
 

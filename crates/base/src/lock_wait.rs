@@ -40,7 +40,7 @@ impl FileLock {
         // for it. A thread that gets the lock too late finds no receiver and drops it.
         let (sender, receiver) = mpsc::channel();
         let waiting = path.to_owned();
-        thread::spawn(move || sender.send(FileLock::exclusive(&waiting)));
+        thread::Builder::new().spawn(move || sender.send(FileLock::exclusive(&waiting)))?;
         let first = wait.limit.min(NOTICE_AFTER);
         let mut received = receiver.recv_timeout(first);
         if received.is_err() && wait.limit > first {

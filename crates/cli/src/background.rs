@@ -71,10 +71,10 @@ pub(crate) fn spawn_follow_up(
     let _ = spawn_takeback(context, workspace, words, None);
 }
 
-/// Starts merging packs and enforcing limits, if one of them is due.
-pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
+/// Starts merging packs and enforcing limits, if one of them is due or `is_over_cap` is true.
+pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened, is_over_cap: bool) {
     let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
-    if needs_merge || is_prune_due(opened) {
+    if needs_merge || is_over_cap || is_prune_due(opened) {
         let _ = spawn_takeback(context, Path::new("/"), ["checkpoints", "upkeep"], None);
     }
 }

@@ -81,8 +81,11 @@ pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
 const LOCK_WAIT: LockWait =
     LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
 
-/// The variable that switches all checkpoints off if it is `0`.
+/// The variable that switches all checkpoints off if it is one of [`OFF`].
 const SWITCH: &str = "TAKEBACK_CHECKPOINTS";
+
+/// The values that mean no, in any case of letters.
+const OFF: [&str; 4] = ["0", "false", "off", "no"];
 
 /// The kind of caller that runs a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,7 +189,8 @@ impl Context {
 
     /// True if the environment switches checkpoints off.
     pub(crate) fn is_switched_off(&self) -> bool {
-        env::var_os(SWITCH).is_some_and(|value| value == "0")
+        let value = env::var_os(SWITCH).unwrap_or_default();
+        OFF.iter().any(|off| value.eq_ignore_ascii_case(off))
     }
 
     /// Opens takeback's home as configured. The configuration is read once.
@@ -256,6 +260,14 @@ impl Context {
     /// Returns the home directory of the user.
     pub(crate) fn user_home(&self) -> Option<&Path> {
         self.places.home()
+    }
+
+    /// Returns the directory of Hermes: `HERMES_HOME`, or `~/.hermes`.
+    pub(crate) fn hermes_home(&self) -> Option<PathBuf> {
+        match self.variable("HERMES_HOME") {
+            Some(set) => Some(self.directory.join(set)),
+            None => Some(self.user_home()?.join(".hermes")),
+        }
     }
 
     /// Returns the root of the workspace that contains a directory, or the directory itself if it is

@@ -11,6 +11,7 @@ mod background;
 mod commands;
 mod config;
 mod context;
+mod event_input;
 mod failure;
 mod fired;
 mod logs;
@@ -19,12 +20,15 @@ mod reference;
 mod reporting;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use crate::arguments::Arguments;
 use crate::commands::Command;
 use crate::context::Context;
 
 fn main() -> ExitCode {
+    // Without a handler, a write beyond RLIMIT_FSIZE would end the process instead of failing.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let Arguments { globals, command, .. } =
         match Arguments::parse_words(std::env::args_os().collect()) {
             Ok(arguments) => arguments,

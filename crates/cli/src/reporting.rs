@@ -1,12 +1,14 @@
 //! Handles the reports of agents, for as long as the agent waits.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use takeback_undo::{Deadline, Handled, Opened, Report, ReportedEvent, hook};
+use serde::Serialize;
+use takeback_tree::Oid;
+use takeback_undo::{Deadline, Handled, Opened, Report, ReportedEvent, Unprotected, hook};
 
 use crate::background;
 use crate::config::{self, Config};
@@ -14,6 +16,38 @@ use crate::context::Context;
 
 /// The failure that is remembered until the background is done, if a capture takes too long.
 const LATE: &str = "not done within timeout_ms, so it went on in the background";
+
+/// The answer to a report, in JSON.
+#[derive(Default, Serialize)]
+pub(crate) struct ReportView {
+    /// The id of the session in the ledger.
+    pub(crate) session: String,
+    /// False if checkpoints are switched off.
+    pub(crate) enabled: bool,
+    pub(crate) checkpoints: Vec<Oid>,
+    /// True if something is not protected because of a failure.
+    pub(crate) missed: bool,
+    /// True if the capture is not complete yet and goes on.
+    pub(crate) late: bool,
+    pub(crate) failures: Vec<String>,
+    pub(crate) unprotected: Vec<UnprotectedView>,
+}
+
+/// Something that a call may change and that no checkpoint brings back.
+#[derive(Serialize)]
+pub(crate) struct UnprotectedView {
+    path: String,
+    reason: String,
+    replaceable: bool,
+}
+
+impl From<&Unprotected> for UnprotectedView {
+    fn from(lost: &Unprotected) -> UnprotectedView {
+        let path = lost.path.to_string_lossy().into_owned();
+        let (reason, replaceable) = (lost.reason.clone(), lost.is_replaceable);
+        UnprotectedView { path, reason, replaceable }
+    }
+}
 
 /// Opens takeback's home for an agent. Also returns the errors of the configuration, in which case
 /// the defaults are in force. Returns `None` if checkpoints are switched off.
@@ -62,6 +96,12 @@ pub(crate) enum Waited {
     },
 }
 
+/// Runs a function unless it was run before.
+fn run_once(work: &Mutex<Option<impl FnOnce()>>) {
+    let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    work.into_iter().for_each(|work| work());
+}
+
 impl PendingReport {
     /// Starts to handle a report.
     pub(crate) fn start(
@@ -76,10 +116,17 @@ impl PendingReport {
         let deadline = Arc::new(deadline);
         let (sender, handled) = mpsc::channel();
         let (worker, work, until) = (opened.clone(), report.clone(), deadline.clone());
-        thread::spawn(move || {
+        let work = move || {
             // The receiver is gone if this took too long and the process is ending.
             let _ = sender.send(hook::handle(&worker, &work, &until));
-        });
+        };
+        let work = Arc::new(Mutex::new(Some(work)));
+        let in_thread = work.clone();
+        let started = thread::Builder::new().spawn(move || run_once(&in_thread));
+        if started.is_err() {
+            // No thread can be started, so this one does the work, and the agent waits for it.
+            run_once(&work);
+        }
         let (session, directory) = (report.session_id(), report.directory.clone());
         PendingReport { opened: opened.clone(), session, directory, limit, deadline, handled }
     }
@@ -125,7 +172,7 @@ impl PendingReport {
             Some(follow_up) => {
                 background::spawn_follow_up(context, follow_up, &self.session, log);
             }
-            None => background::spawn_upkeep(context, &self.opened),
+            None => background::spawn_upkeep(context, &self.opened, false),
         }
     }
 

@@ -46,6 +46,13 @@ impl Ledger {
                 let sql = format!("UPDATE {table} SET workspace = ?2 WHERE workspace = ?1");
                 transaction.execute(&sql, params![from, to])?;
             }
+            // A notice that was delivered says where the agent was told to look.
+            transaction.execute(
+                "UPDATE notices SET body = json_set(body, '$.workspace', ?2)
+                 WHERE delivered_at IS NULL AND json_valid(body)
+                   AND json_extract(body, '$.workspace') = ?1",
+                params![from, to],
+            )?;
             Ok(())
         })
     }

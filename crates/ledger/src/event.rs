@@ -29,6 +29,8 @@ pub enum Event {
     TurnEnd { session: String },
     /// The session is over.
     SessionEnd { session: String, reason: String },
+    /// The session goes on although it was over.
+    SessionResumed { session: String },
     /// A tool was called, or more is known about a call.
     Call { session: String, call: CallRecord },
     /// A command did something that no rollback reverses.
@@ -143,6 +145,7 @@ pub(crate) fn apply_events(
             Event::SessionEnd { session, reason } => {
                 sessions::end_session(transaction, session, reason, now)?;
             }
+            Event::SessionResumed { session } => sessions::reopen_session(transaction, session)?,
             Event::Call { session, call } => calls::record_call(transaction, session, call)?,
             Event::Effect { session, effect } => {
                 calls::record_effect(transaction, session, effect, now)?;
@@ -172,7 +175,10 @@ impl Event {
             Event::Call { call, .. } => mask::mask_call(call),
             Event::Effect { effect, .. } => mask::mask_effect(effect),
             Event::Notice { body, .. } => Redactor::shared().mask_json(body),
-            Event::TurnEnd { .. } | Event::SessionEnd { .. } | Event::Usage { .. } => {}
+            Event::TurnEnd { .. }
+            | Event::SessionEnd { .. }
+            | Event::SessionResumed { .. }
+            | Event::Usage { .. } => {}
         }
         event
     }

@@ -42,7 +42,7 @@ pub use records::{
 pub use redact::Redactor;
 pub use repair::{RepairError, RepairReport, repair_ledger};
 pub use search::{SearchHit, SearchOptions, SearchResults, matches};
-pub use sessions::{ListOptions, PruneOptions, SessionState, SessionSummary};
+pub use sessions::{ListOptions, PruneOptions, SessionSettings, SessionState, SessionSummary};
 pub use time::Time;
 pub use titles::TitleError;
 pub use turns::{RewindOutcome, Turn};

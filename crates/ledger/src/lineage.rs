@@ -1,8 +1,8 @@
 //! Lineage: the ancestors and descendants of sessions, and forking a session.
 
-use rusqlite::params;
+use rusqlite::{Transaction, params};
 
-use crate::sessions::{SELECT_SESSION, head, read_session, upsert_session};
+use crate::sessions::{SELECT_SESSION, end_session, head, read_session, upsert_session};
 use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time, messages, titles};
 
 /// A descendant of a session.
@@ -63,6 +63,25 @@ impl Ledger {
         })
     }
 
+    /// Continues a session under a new id after its conversation was summarised: ends it as
+    /// `compacted`, and creates a child with the same settings and the next title of the series.
+    pub fn continue_session(
+        &mut self,
+        id: &str,
+        new_id: &str,
+        now: Time,
+    ) -> Result<SessionRecord, LedgerError> {
+        let parent = self.session(id)?;
+        self.database.write(|transaction| {
+            if head(transaction, new_id).is_ok() {
+                return Err(LedgerError::Exists(new_id.to_owned()));
+            }
+            end_session(transaction, id, "compacted", now)?;
+            create_child(transaction, &parent, new_id, ParentKind::Compaction, now)
+        })?;
+        self.session(new_id)
+    }
+
     /// Copies a session up to and including message `at`, under a new id. The copy has the same
     /// settings, the next title of the series, and no cost of its own.
     pub fn fork(
@@ -82,33 +101,42 @@ impl Ledger {
             if !stored.iter().any(|stored| stored.message.seq == at && !stored.message.undone) {
                 return Err(LedgerError::NoSuchMessage { session: id.to_owned(), seq: at });
             }
-            let fork = SessionRecord {
-                id: new_id.to_owned(),
-                source: parent.source.clone(),
-                user_id: parent.user_id.clone(),
-                model: parent.model.clone(),
-                model_config: parent.model_config.clone(),
-                system_prompt: parent.system_prompt.clone(),
-                parent_session_id: Some(id.to_owned()),
-                parent_kind: Some(ParentKind::Fork),
-                started_at: Some(now),
-                workspace: parent.workspace.clone(),
-                git_branch: parent.git_branch.clone(),
-                ..SessionRecord::default()
-            };
-            upsert_session(transaction, &fork, now)?;
+            create_child(transaction, &parent, new_id, ParentKind::Fork, now)?;
             let head = head(transaction, new_id)?;
-            if let Some(title) = &parent.title {
-                let title = titles::find_next_title(transaction, title)?;
-                transaction.execute(
-                    "UPDATE sessions SET title = ?2 WHERE key = ?1",
-                    params![head.key, title],
-                )?;
-            }
             let kept = stored.into_iter().filter(|stored| stored.message.seq <= at);
             messages::copy_messages(transaction, head, kept, now)
         })?;
         self.index_after_bulk(appended);
         self.session(new_id)
     }
+}
+
+/// Creates a session with the settings of its parent and the next title of the series.
+fn create_child(
+    transaction: &Transaction<'_>,
+    parent: &SessionRecord,
+    id: &str,
+    kind: ParentKind,
+    now: Time,
+) -> Result<(), LedgerError> {
+    let child = SessionRecord {
+        id: id.to_owned(),
+        source: parent.source.clone(),
+        user_id: parent.user_id.clone(),
+        model: parent.model.clone(),
+        model_config: parent.model_config.clone(),
+        system_prompt: parent.system_prompt.clone(),
+        parent_session_id: Some(parent.id.clone()),
+        parent_kind: Some(kind),
+        started_at: Some(now),
+        workspace: parent.workspace.clone(),
+        git_branch: parent.git_branch.clone(),
+        ..SessionRecord::default()
+    };
+    upsert_session(transaction, &child, now)?;
+    if let Some(title) = &parent.title {
+        let title = titles::find_next_title(transaction, title)?;
+        transaction.execute("UPDATE sessions SET title = ?2 WHERE id = ?1", params![id, title])?;
+    }
+    Ok(())
 }

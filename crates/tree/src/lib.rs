@@ -35,10 +35,12 @@ mod repair;
 mod restore;
 mod rules;
 mod salvage;
+mod scrub;
 mod source_packs;
 mod store;
 #[cfg(test)]
 mod testing;
+mod threads;
 mod verify;
 mod weigh;
 mod workspace;

@@ -1,5 +1,6 @@
 //! The lock that all work on a workspace goes through: captures, pins and restores.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -90,8 +91,46 @@ impl<'w> Lock<'w> {
 
     /// Captures the present state of the workspace.
     pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
+        self.capture_with(options, None)
+    }
+
+    /// Forgets that the workspace had too many files, so that the next capture tries again at once
+    /// and not only after an hour.
+    pub fn forget_limit(&mut self) {
+        capture::limit::forget(&self.directory);
+    }
+
+    /// Captures the present state of the workspace before a way back. Limits on the number of files
+    /// do not apply.
+    pub fn capture_present(
+        &mut self,
+        options: &CaptureOptions<'_>,
+    ) -> Result<Capture, CaptureError> {
+        self.capture_for_restore(options, &[])
+    }
+
+    /// Captures the present state of the workspace before a restore, with everything at these paths
+    /// that it will replace, and writes it so that its trees can be read at once.
+    pub(crate) fn capture_for_restore(
+        &mut self,
+        options: &CaptureOptions<'_>,
+        in_the_way: &[RelPath],
+    ) -> Result<Capture, CaptureError> {
+        let capture = self.capture_with(options, Some(in_the_way))?;
+        self.seal_capture()?;
+        Ok(capture)
+    }
+
+    fn capture_with(
+        &mut self,
+        options: &CaptureOptions<'_>,
+        in_the_way: Option<&[RelPath]>,
+    ) -> Result<Capture, CaptureError> {
         self.captured = None;
-        let known = self.state.take().or_else(|| WorkspaceState::load(&self.directory));
+        let is_in_memory = self.state.is_some();
+        let store = self.store();
+        let suspects = if is_in_memory { None } else { store.find_suspects(&self.directory) };
+        let directory = &self.directory;
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.new_pack());
         let context = CaptureContext {
             store: self.workspace.store,
@@ -99,9 +138,19 @@ impl<'w> Lock<'w> {
             path: &self.workspace.path,
             own: self.workspace.own.clone(),
             only: self.workspace.only.as_deref(),
+            in_the_way,
             writer,
+            suspects,
+            damaged: RefCell::default(),
         };
+        if in_the_way.is_none() && capture::limit::is_known(directory, &context, options) {
+            return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
+        }
+        let known = self.state.take().or_else(|| WorkspaceState::load(directory));
         let result = capture::capture_workspace(&context, known, options);
+        if let Err(CaptureError::TooManyFiles { .. }) = result {
+            capture::limit::note(directory, &context, options);
+        }
         if let Err(CaptureError::Write { .. }) = result {
             self.forget_unwritten();
         }
@@ -117,9 +166,13 @@ impl<'w> Lock<'w> {
         options: &CaptureOptions<'_>,
     ) -> Result<Capture, CaptureError> {
         let capture = self.capture(options)?;
-        let path = self.store().directory().to_owned();
-        self.seal().map_err(|source| CaptureError::Write { path, source })?;
+        self.seal_capture()?;
         Ok(capture)
+    }
+
+    fn seal_capture(&mut self) -> Result<(), CaptureError> {
+        let path = self.store().directory().to_owned();
+        self.seal().map_err(|source| CaptureError::Write { path, source })
     }
 
     /// The stat of a path when the last capture read it.
@@ -281,6 +334,9 @@ impl<'w> Lock<'w> {
     fn save_cache(&self) -> io::Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
         fault::point("stat cache")?;
+        if state.unsaved != Unsaved::Nothing {
+            self.store().note_packs(&self.directory)?;
+        }
         let appended = match &state.unsaved {
             Unsaved::Nothing => return Ok(()),
             Unsaved::Entries(entries) => {

@@ -74,6 +74,10 @@ impl Store {
         for name in &damaged {
             self.quarantine_pack(name)?;
         }
+        // Captures must not rely on objects that are gone: they store what is still on disk again.
+        if !examination.lost.is_empty() {
+            self.bump_generation()?;
+        }
         self.index_packs(&HashSet::new())?;
         self.forget_packs();
         drop(lock);

@@ -10,38 +10,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::{RelPath, is_within, split};
 
-/// Build output, downloads and noise. This is version 1; a filter that was stored with it keeps it.
-const BUILT_IN: &str = "\
-node_modules/
-bower_components/
-dist/
-build/
-target/
-__pycache__/
-*.pyc
-*.pyo
-.DS_Store
-Thumbs.db
-*.log
-.cache/
-.venv/
-venv/
-.tox/
-.nox/
-.mypy_cache/
-.pytest_cache/
-.ruff_cache/
-.gradle/
-.next/
-.nuxt/
-.svelte-kit/
-.turbo/
-.parcel-cache/
-.terraform/
-";
+// The built-in excludes. This is version 1; a filter that was stored with it keeps it.
+
+/// Directories that a tool makes again on demand: dependencies, caches, environments.
+const REMADE: [&str; 19] = [
+    "node_modules",
+    "bower_components",
+    "target",
+    "__pycache__",
+    ".cache",
+    ".venv",
+    "venv",
+    ".tox",
+    ".nox",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".gradle",
+    ".next",
+    ".nuxt",
+    ".svelte-kit",
+    ".turbo",
+    ".parcel-cache",
+    ".terraform",
+];
+/// Directories that hold build output as a rule, but sometimes files that no tool makes.
+const OUTPUT: [&str; 2] = ["dist", "build"];
+/// Files that are noise.
+const NOISE: [&str; 5] = ["*.pyc", "*.pyo", ".DS_Store", "Thumbs.db", "*.log"];
+
+/// True if a directory of this name can be made again, so that it is not copied even if a call names
+/// it. If the call only sweeps over it, the usual names of build output count, too.
+pub(crate) fn can_be_made_again(name: &[u8], is_swept: bool) -> bool {
+    let is_in = |names: &[&str]| names.iter().any(|other| other.as_bytes() == name);
+    is_in(&REMADE) || (is_swept && is_in(&OUTPUT))
+}
 
 /// The names of files that usually hold secrets.
 const PRIVATE: [&str; 3] = [".env*", "*.pem", "id_*"];
+
+/// The default of [`CaptureRules::max_named_size`].
+const DEFAULT_BUDGET: u64 = 512 << 20;
+
+/// True if the budget is the default one. It is left out of records then, which versions without
+/// it can still read.
+fn is_default_budget(budget: &u64) -> bool {
+    *budget == DEFAULT_BUDGET
+}
 
 /// The configured rules of a capture. They are stored with every checkpoint, so that a restore uses
 /// the rules of its capture.
@@ -60,15 +75,11 @@ pub struct CaptureRules {
     pub max_file_size: u64,
     /// The size in bytes above which an ignored file is not guarded.
     pub max_guarded_size: u64,
+    /// The number of bytes that a capture takes only because paths are named or swept.
+    #[serde(skip_serializing_if = "is_default_budget")]
+    pub max_named_size: u64,
     /// The number of files above which a workspace is refused.
     pub max_files: u64,
-}
-
-impl CaptureRules {
-    /// Returns these rules without the limits that could keep a restore from saving the present.
-    pub fn without_limits(&self) -> CaptureRules {
-        CaptureRules { max_files: u64::MAX, ..self.clone() }
-    }
 }
 
 impl Default for CaptureRules {
@@ -80,6 +91,7 @@ impl Default for CaptureRules {
             skip_private: false,
             max_file_size: 10 << 20,
             max_guarded_size: 1 << 20,
+            max_named_size: DEFAULT_BUDGET,
             max_files: 50_000,
         }
     }
@@ -238,8 +250,10 @@ pub(crate) struct Matcher {
 impl Matcher {
     pub(crate) fn new(rules: &CaptureRules) -> Matcher {
         let patterns = |lines: &[String]| Patterns::parse(lines.join("\n").as_bytes());
+        let directories = REMADE.iter().chain(&OUTPUT).map(|name| format!("{name}/"));
+        let built_in: Vec<String> = directories.chain(NOISE.map(str::to_owned)).collect();
         Matcher {
-            built_in: Patterns::parse(BUILT_IN.as_bytes()),
+            built_in: patterns(&built_in),
             exclude: patterns(&rules.exclude),
             include: patterns(&rules.include),
             private: patterns(&rules.private),

@@ -20,14 +20,17 @@ pub use history::record::{
 };
 pub use history::{
     ChangeCounts, CheckpointOptions, CompareError, EffectView, FindError, FoundCheckpoint, History,
-    List, NameError, OtherWorkspace, Row, RowView, StepView, TakeError, UncoveredView,
+    List, NameError, OtherWorkspace, Row, RowView, StepView, TakeError, TakenCheckpoint,
+    UncoveredView,
 };
-pub use hook::{Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn};
+pub use hook::{
+    Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn, Unprotected,
+};
 pub use move_history::{MoveHistoryError, MovedHistory, move_history};
 pub use open::{LedgerGuard, OpenOptions, Opened};
 pub use retention::{
-    ClearedCheckpoints, DirectoryState, Failure, LegacyArchive, PruneError, PruneOptions,
-    PruneReport, PrunedWorkspace, Status, StatusError, WorkspaceStatus,
+    ClearedCheckpoints, ClockJump, DirectoryState, Failure, LegacyArchive, PruneError,
+    PruneOptions, PruneReport, PrunedWorkspace, Status, StatusError, WorkspaceStatus,
 };
 pub use rollback::{
     ChatView, Conflict, Destination, HeadMoved, IndexError, Notice, NoticeFile, Planned, Request,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use takeback_ledger::{LedgerError, OpenError};
-use takeback_tree::{MoveError, PinError, StoreError, WorkspaceError};
+use takeback_tree::{MoveError, PinError, StoreError, Workspace, WorkspaceError};
 
 use crate::Opened;
 use crate::history::workspace::find_known_path;
@@ -27,6 +27,8 @@ pub enum MoveHistoryError {
     NoHistory(PathBuf),
     #[error("the history is already at {}", .0.display())]
     SamePlace(PathBuf),
+    #[error("the history of a single file cannot be given to {}: the name is another", .0.display())]
+    OtherName(PathBuf),
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     #[error(transparent)]
@@ -49,12 +51,10 @@ pub fn move_history(
     new: &Path,
 ) -> Result<MovedHistory, MoveHistoryError> {
     let store = opened.store()?;
-    let failed = |source: io::Error| WorkspaceError::Open { path: new.to_owned(), source };
-    let root = opened.find_root(new).map_err(failed)?;
-    let to = store.workspace(&root, &opened.forbidden)?;
     let from =
         find_known_path(store, old)?.ok_or_else(|| MoveHistoryError::NoHistory(old.to_owned()))?;
-    if from == to.path() {
+    let to = open_new_place(opened, &from, new)?;
+    if from == to.subject() {
         return Err(MoveHistoryError::SamePlace(from));
     }
     // The store must know the new path before it has pins: a workspace that it knows only by its old
@@ -62,8 +62,30 @@ pub fn move_history(
     opened.lock(&to)?.finish(opened.system_time())?;
     let checkpoints = store.move_workspace(&store.workspace_id(&from), &to)?;
     if let Some(mut ledger) = opened.ledger().map_err(MoveHistoryError::Open)? {
-        let (from, to) = (from.display().to_string(), to.path().display().to_string());
+        let (from, to) = (from.display().to_string(), to.subject().display().to_string());
         ledger.move_workspace(&from, &to).map_err(MoveHistoryError::Ledger)?;
     }
-    Ok(MovedHistory { from, to: to.path().to_owned(), checkpoints })
+    Ok(MovedHistory { from, to: to.subject(), checkpoints })
+}
+
+/// Opens the workspace that a history moves to: a single file for that of a single file.
+fn open_new_place<'o>(
+    opened: &'o Opened,
+    from: &Path,
+    new: &Path,
+) -> Result<Workspace<'o>, MoveHistoryError> {
+    let store = opened.store()?;
+    let info = store.workspace_info(&store.workspace_id(from)).ok().flatten();
+    if info.is_some_and(|info| info.single_file) {
+        // The trees of a single file have its name in them.
+        let name = from.file_name().unwrap_or_default();
+        let file = if new.is_dir() { new.join(name) } else { new.to_owned() };
+        if file.file_name() != Some(name) {
+            return Err(MoveHistoryError::OtherName(file));
+        }
+        return Ok(store.single_file(&file, &opened.forbidden)?);
+    }
+    let failed = |source: io::Error| WorkspaceError::Open { path: new.to_owned(), source };
+    let root = opened.find_root(new).map_err(failed)?;
+    Ok(store.workspace(&root, &opened.forbidden)?)
 }

@@ -26,9 +26,6 @@ pub struct Opened {
     pub(crate) forbidden: ForbiddenRoots,
     pub(crate) settings: Settings,
     pub(crate) rules: CaptureRules,
-    /// The rules without limits. Captures for a way back follow them: what is about to be replaced
-    /// is saved, however much it is.
-    pub(crate) rules_for_return: CaptureRules,
     redact: bool,
     clock: fn() -> SystemTime,
     on_recovery: fn(&Recovery),
@@ -82,14 +79,12 @@ impl Opened {
         let OpenOptions { home, forbidden, settings, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, lock_wait, .. } = options;
         let rules = settings.rules();
-        let rules_for_return = rules.without_limits();
         let (store, ledger) = (OnceLock::new(), Mutex::new(None));
         Opened {
             home,
             forbidden,
             settings,
             rules,
-            rules_for_return,
             redact,
             clock,
             on_recovery,
@@ -255,7 +250,7 @@ impl Opened {
         rules: &'a CaptureRules,
         named: &'a [RelPath],
     ) -> CaptureOptions<'a> {
-        CaptureOptions { rules, named, now: (self.clock)() }
+        CaptureOptions { rules, named, swept: &[], now: (self.clock)() }
     }
 
     /// Locks a workspace. An interrupted restore is finished or reverted first, and reported.
@@ -288,6 +283,11 @@ impl Opened {
         let _ = self.failure_log().withdraw(workspace, message);
     }
 
+    /// Forgets all failures.
+    pub fn forget_failures(&self) -> io::Result<()> {
+        self.failure_log().forget_failures(None)
+    }
+
     /// The log of failures.
     pub fn failures(&self) -> Vec<Failure> {
         self.failure_log().all()
@@ -296,6 +296,11 @@ impl Opened {
     /// The file with the time of the last prune.
     pub(crate) fn last_prune(&self) -> PathBuf {
         self.checkpoints_directory().join(".last_prune")
+    }
+
+    /// The file with the size of the store after the last prune.
+    pub(crate) fn last_size(&self) -> PathBuf {
+        self.checkpoints_directory().join(".last_size")
     }
 
     fn session_path(&self, session: &str) -> PathBuf {

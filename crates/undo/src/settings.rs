@@ -1,7 +1,5 @@
 //! The user's settings for checkpoints: the table `[checkpoints]` of config.toml.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use takeback_tree::CaptureRules;
 
@@ -21,6 +19,8 @@ pub struct Settings {
     pub max_file_size_mb: u64,
     /// The size up to which an ignored file is guarded.
     pub max_guarded_kb: u64,
+    /// The size up to which a capture takes files only because a call names or sweeps them.
+    pub max_named_mb: u64,
     /// The number of files up to which a workspace is captured.
     pub max_files: u64,
     /// The longest time that an agent waits for a checkpoint.
@@ -80,8 +80,9 @@ impl Default for Settings {
             max_total_size_mb: 2048,
             max_file_size_mb: 10,
             max_guarded_kb: 1024,
+            max_named_mb: 512,
             max_files: 50_000,
-            timeout_ms: 5000,
+            timeout_ms: 3000,
             strict: false,
             exclude: Vec::new(),
             include: Vec::new(),
@@ -107,6 +108,7 @@ impl Settings {
             private,
             skip_private,
             max_file_size: self.max_file_size_mb.saturating_mul(1 << 20),
+            max_named_size: self.max_named_mb.saturating_mul(1 << 20),
             max_guarded_size: self.max_guarded_kb.saturating_mul(1 << 10),
             max_files: self.max_files,
         }
@@ -115,10 +117,5 @@ impl Settings {
     /// The size up to which the store may grow, in bytes.
     pub fn max_total_size(&self) -> u64 {
         self.max_total_size_mb.saturating_mul(1 << 20)
-    }
-
-    /// The time for which an unused workspace keeps its history.
-    pub fn retention(&self) -> Duration {
-        Duration::from_secs(self.retention_days.saturating_mul(86_400))
     }
 }

@@ -2,11 +2,13 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to its terminal")]
 
+mod adversary;
 mod agents;
 mod bench;
 mod nextest;
 mod plugins;
 mod prose;
+mod random;
 mod results;
 mod run;
 mod soak;
@@ -23,6 +25,8 @@ usage: cargo xtask <task>
   soak          Run the test suite again and again, and count the failures of each test
                   [--times N] how often, 10 by default   [--load] beside a load on all cores,
                   every second time   [filter…] only tests whose name contains one of these
+  adversary     Live through random days of agents and users, and check that nothing is lost
+                  [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
   prose         Count habits that make comments and names hard to read
                   [--list] also list the places   [PATH…] only below these paths
   plugins       Make packages for agents that have plugins, in target/plugins
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test_everything(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
+        ["adversary", ref options @ ..] => adversary::run_adversary(options),
         ["soak", ref options @ ..] => soak::soak_tests(options),
         ["plugins"] => plugins::write_plugins(),
         ["prose", ref options @ ..] => prose::report_prose(options),

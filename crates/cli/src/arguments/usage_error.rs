@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::ValueEnum;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::context::find_pager;
+use crate::context::{Color, find_pager};
 use crate::failure::Failure;
 use crate::output::{self, Style, paint};
 
@@ -30,6 +31,7 @@ impl UsageError {
 
     /// Prints the help, or reports the error in the command line.
     pub(crate) fn report(&self) -> ExitCode {
+        self.color().into_iter().for_each(output::set_colors);
         let has_option = |option: &str| self.words.iter().any(|word| word == option);
         let json = has_option("--json");
         if self.is_help() {
@@ -60,6 +62,19 @@ impl UsageError {
             eprintln!("{}", usage.replacen("Usage:", &paint(Style::Label, "Usage:"), 1));
         }
         ExitCode::from(u8::try_from(self.error.exit_code()).unwrap_or(2))
+    }
+
+    /// Finds the value of `--color`, although the command line as a whole is wrong.
+    fn color(&self) -> Option<Color> {
+        let values = self.words.iter().enumerate().filter_map(|(index, word)| {
+            let value = word.to_str()?.strip_prefix("--color")?;
+            match value.strip_prefix('=') {
+                Some(value) => Some(value),
+                None if value.is_empty() => self.words.get(index + 1)?.to_str(),
+                None => None,
+            }
+        });
+        values.filter_map(|value| Color::from_str(value, false).ok()).last()
     }
 
     /// Suggests what to type instead, where takeback knows more than clap.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use takeback_tree::{Oid, Uncovered};
-use takeback_undo::CheckpointOptions;
+use takeback_undo::{CheckpointOptions, retention};
 
 use crate::background;
 use crate::context::Context;
@@ -14,21 +14,22 @@ use crate::output::{self, Progress};
 
 /// Take a checkpoint of this workspace now
 ///
-/// Saves every file of the workspace, so that `takeback rollback` can return to it.
+/// Saves every file of the workspace, so that `takeback rollback` can return to it. If nothing has
+/// changed since the newest checkpoint, it takes a new one only with a reason, a name or a pin.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback checkpoint
   takeback checkpoint --reason 'before the big refactoring'
-  takeback checkpoint --name good --pin      `takeback rollback good` returns to it; never pruned")]
+  takeback checkpoint --name good    `takeback rollback good` returns to it; never pruned")]
 pub(crate) struct Arguments {
     /// The reason, for the list
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// The name, for `takeback rollback NAME`
+    /// The name, for `takeback rollback NAME`. A checkpoint with a name is never pruned
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Never prune it
+    /// Never prune it, without a name
     #[arg(long)]
     pin: bool,
 }
@@ -42,6 +43,8 @@ pub(crate) struct CheckpointView {
     name: Option<String>,
     pinned: bool,
     files: u64,
+    /// False if nothing has changed since this checkpoint, so that no new one was taken.
+    new: bool,
     uncovered: Vec<Uncovered>,
 }
 
@@ -59,6 +62,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         return Ok(ExitCode::SUCCESS);
     }
     let id = &view.id.to_string()[..7];
+    if !view.new {
+        println!("Nothing has changed since checkpoint {id}: no new one was taken.");
+        println!("hint: `takeback checkpoint --reason TEXT` takes one anyway");
+        return Ok(ExitCode::SUCCESS);
+    }
     println!("Checkpoint {id} of {}.", output::count(view.files as usize, "file"));
     let lines = view.uncovered.iter().map(output::uncovered_line);
     output::print_section("Not covered", lines, context);
@@ -74,8 +82,14 @@ pub(crate) fn take_checkpoint(
     super::refuse_if_off(opened, context)?;
     let workspace = takeback_undo::history::open_workspace(opened, &context.directory)?;
     let taken = takeback_undo::history::take_checkpoint(opened, &workspace, wish)?;
-    background::spawn_upkeep(context, opened);
+    if taken.is_new {
+        // The checkpoint is taken; what cannot be deleted now is deleted after the next one.
+        let _ = retention::limit_rows(opened, workspace.id());
+        background::spawn_upkeep(context, opened, retention::is_size_cap_exceeded(opened));
+    }
+    let (taken, new) = (taken.checkpoint, taken.is_new);
     Ok(CheckpointView {
+        new,
         id: taken.pin.id,
         number: 1,
         created: taken.record.time,

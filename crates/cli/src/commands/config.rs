@@ -62,7 +62,7 @@ pub(crate) fn collect_settings(context: &Context) -> Result<SettingsView, Failur
         && let Some(enabled) = settings.iter_mut().find(|item| item.key == "checkpoints.enabled")
     {
         enabled.value = Value::Bool(false);
-        enabled.source = "environment, TAKEBACK_CHECKPOINTS=0".into();
+        enabled.source = "environment, TAKEBACK_CHECKPOINTS".into();
     }
     let file = config::config_path(&context.home).display().to_string();
     Ok(SettingsView { file, settings })

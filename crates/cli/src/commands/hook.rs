@@ -1,22 +1,27 @@
 //! `takeback hook`: handles an event that an agent reports.
 //!
 //! No failure may disturb the agent: the exit code is 0, and standard output has nothing but
-//! messages for the model.
+//! messages for the model and for the user.
 
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
-use takeback_agents::{AGENTS, Agent, ParsedPayload, find_agent, notice_text, parse_payload};
+use takeback_agents::{
+    AGENTS, Agent, ParsedPayload, find_agent, notice_text, parse_payload, warning_text,
+};
 use takeback_undo::rollback::take_notices;
-use takeback_undo::{Deadline, Opened, ReportedEvent, Turn, TurnId, hook};
+use takeback_undo::{Deadline, Opened, Report, ReportedEvent, Turn, TurnId, Unprotected, hook};
 
 use super::slash;
 use crate::background;
 use crate::context::Context;
+use crate::event_input::read_event;
 use crate::fired;
 use crate::output;
-use crate::reporting::{self, PendingReport, Waited, workspace_of};
+use crate::reporting::{self, PendingReport, ReportView, Waited, workspace_of};
 
 /// Report what an agent does: one JSON object on standard input
 ///
@@ -45,12 +50,41 @@ pub(crate) struct Arguments {
 const MAX_INPUT: u64 = 256 << 20;
 
 /// The result of handling an event.
+#[derive(Default)]
 struct EventOutcome {
     failures: Vec<String>,
+    unprotected: Vec<Unprotected>,
     /// True if the user prefers a refused call to an unprotected one.
     is_strict: bool,
     /// True if the event is a call that can still be refused.
     is_refusable: bool,
+    /// The answer in JSON.
+    view: ReportView,
+}
+
+impl EventOutcome {
+    /// True if the agent is told not to run the tool.
+    fn is_refused(&self) -> bool {
+        let is_unsafe = self.unprotected.iter().any(|lost| !lost.is_replaceable);
+        self.is_strict && self.is_refusable && (!self.failures.is_empty() || is_unsafe)
+    }
+
+    /// Lists everything that went wrong. What stays unprotected is listed if it is news, or if it
+    /// is the reason of a refusal.
+    fn problems(&self) -> Vec<String> {
+        let is_refused = self.is_refused();
+        let is_listed = |lost: &&Unprotected| match is_refused {
+            true => !lost.is_replaceable,
+            false => lost.is_new,
+        };
+        let mut problems = self.failures.clone();
+        for lost in self.unprotected.iter().filter(is_listed).map(ToString::to_string) {
+            if !problems.contains(&lost) {
+                problems.push(lost);
+            }
+        }
+        problems
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
@@ -58,13 +92,18 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
         let message = format!("unknown agent {:?}: use {}", arguments.agent, agent_names());
         return give_up(&message);
     };
-    let EventOutcome { failures, is_strict, is_refusable } =
-        handle_event(agent, arguments, context);
-    failures.iter().for_each(|failure| eprintln!("takeback: {}", output::disarm(failure)));
-    if failures.is_empty() || !is_strict || !is_refusable {
+    let mut outcome = handle_event(agent, arguments, context);
+    let problems = outcome.problems();
+    problems.iter().for_each(|problem| eprintln!("takeback: {}", output::disarm(problem)));
+    if agent.name == "generic" && context.globals.json {
+        outcome.view.unprotected = outcome.unprotected.iter().map(Into::into).collect();
+        outcome.view.failures = outcome.failures.clone();
+        output::print_json(&outcome.view);
+    }
+    if !outcome.is_refused() {
         return ExitCode::SUCCESS;
     }
-    let (answer, code) = agent.refusal_output(&failures.join("; "));
+    let (answer, code) = agent.refusal_output(&problems.join("; "));
     // An agent that does not read the answer still sees the exit code.
     answer.iter().for_each(|answer| drop(print_answer(answer)));
     ExitCode::from(code)
@@ -96,15 +135,8 @@ pub(crate) fn give_up(message: &str) -> ExitCode {
 }
 
 fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutcome {
-    let mut outcome =
-        EventOutcome { failures: Vec::new(), is_strict: arguments.strict, is_refusable: false };
-    let mut input = Vec::new();
-    let read = std::io::stdin().lock().take(MAX_INPUT).read_to_end(&mut input);
-    let heard = match read {
-        Ok(_) => parse_payload(agent, arguments.event.as_deref(), &input, &context.directory)
-            .map_err(|error| error.to_string()),
-        Err(error) => Err(format!("cannot read the event: {error}")),
-    };
+    let mut outcome = EventOutcome { is_strict: arguments.strict, ..EventOutcome::default() };
+    let (input, heard) = hear_event(agent, arguments, context);
     // A rollback works even if checkpoints are switched off.
     if let Ok(Some(ParsedPayload::Slash { command: slash, directory })) = &heard {
         let text = slash::run_slash_command(slash, directory, context);
@@ -113,6 +145,7 @@ fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> Even
     }
     let Some((opened, failures)) = reporting::open(context) else { return outcome };
     outcome.failures = failures;
+    outcome.view.enabled = true;
     outcome.is_strict |= opened.settings().strict;
     // An unreadable event counts as a call only if its name says so. `generic` exits with
     // 1 after any failure.
@@ -127,67 +160,141 @@ fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> Even
         Some(ParsedPayload::Report { report, .. }) => report.directory.clone(),
         _ => context.directory.clone(),
     };
-    let note = |failure: &String| {
+    for failure in &outcome.failures {
         opened.note_failure(&workspace_of(&opened, &directory), failure);
-    };
-    outcome.failures.iter().for_each(note);
+    }
     // There is no report if the event is unreadable or unknown to this version.
     let Some(ParsedPayload::Report { report, event, log }) = heard else { return outcome };
     outcome.is_refusable |= matches!(report.event, ReportedEvent::BeforeTool(_));
-    let unknown = || Turn { id: TurnId::Number(0), number: 0 };
-    let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown());
-    let is_late = arguments.late.is_some();
-    let deadline = match arguments.late.as_ref().map(turn) {
-        Some(turn) => {
-            background::detach_from_terminal();
-            Deadline::passed_in(turn)
-        }
-        None => Deadline::open(),
-    };
-    let pending = PendingReport::start(&opened, &report, deadline);
-    match pending.wait() {
-        Waited::Done(handled) => {
-            pending.spawn_follow_up(context, &handled, log.as_deref());
-            outcome.failures.extend(handled.failures);
-        }
-        Waited::TooLong { message } => {
-            // The work ends with this process. Another process repeats it and withdraws the failure
-            // when it is done.
-            let turn = hook::current_turn(&opened, &report).unwrap_or_else(unknown);
-            let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
-            let mut words = vec!["hook", agent.name];
-            words.extend(arguments.event.as_deref());
-            words.extend(["--late", turn.as_str()]);
-            outcome.failures.push(
-                match background::spawn_takeback(context, &context.directory, words, Some(&input)) {
-                    Ok(()) => message,
-                    Err(error) => format!("{message}, but it could not be started: {error}"),
-                },
-            );
-        }
-        Waited::Broken { message } => outcome.failures.push(message.into()),
-    }
+    outcome.view.session = report.session_id();
+    let hook = HookRun { agent, arguments, context, opened: &opened, report: &report };
+    hook.handle_report(&input, log.as_deref(), &mut outcome);
     // An agent does not read the output of a hook that fails.
-    let fails = outcome.is_strict && outcome.is_refusable && !outcome.failures.is_empty();
-    if !is_late && !fails && agent.can_notify_on(event) {
+    if arguments.late.is_none() && !outcome.is_refused() {
         // Notices that cannot be read now wait for the next event.
-        if let Err(failure) = print_notices(agent, event, &opened, &report.session_id()) {
-            note(&failure);
+        if let Err(failure) = hook.print_output(event, &outcome) {
+            opened.note_failure(&workspace_of(&opened, &directory), &failure);
             outcome.failures.push(failure);
         }
     }
     outcome
 }
 
-/// Takes the notices that wait for a session, and prints them for the model.
-fn print_notices(agent: &Agent, event: &str, opened: &Opened, session: &str) -> Result<(), String> {
-    let notices = take_notices(opened, session)?;
-    let answer = notice_text(&notices).and_then(|text| agent.notice_output(event, &text));
-    if let Some(answer) = answer {
-        let lost = |error| format!("cannot tell the model which files were restored: {error}");
-        print_answer(&answer).map_err(lost)?;
+/// Reads the event. Returns its text, too, for the process that may have to repeat the work.
+#[allow(clippy::type_complexity, reason = "the parts are taken apart at once")]
+fn hear_event(
+    agent: &Agent,
+    arguments: &Arguments,
+    context: &Context,
+) -> (Vec<u8>, Result<Option<ParsedPayload>, String>) {
+    let input = match read_event(std::io::stdin().lock().take(MAX_INPUT)) {
+        Ok(input) => input,
+        Err(error) => return (Vec::new(), Err(format!("cannot read the event: {error}"))),
+    };
+    let heard = parse_payload(agent, arguments.event.as_deref(), &input, &context.directory);
+    let heard = match heard {
+        // Other agents have events that takeback does not need.
+        Ok(None) if agent.name == "generic" => {
+            let names: Vec<&str> = agent.events.iter().map(|(name, _)| *name).collect();
+            Err(format!("unknown event: use {}", names.join(", ")))
+        }
+        heard => heard.map_err(|error| error.to_string()),
+    };
+    (input, heard)
+}
+
+/// A report that this process handles.
+struct HookRun<'a> {
+    agent: &'a Agent,
+    arguments: &'a Arguments,
+    context: &'a Context,
+    opened: &'a Arc<Opened>,
+    report: &'a Report,
+}
+
+impl HookRun<'_> {
+    /// Handles the report for as long as the agent waits.
+    fn handle_report(&self, input: &[u8], log: Option<&Path>, outcome: &mut EventOutcome) {
+        let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown_turn());
+        let deadline = match self.arguments.late.as_ref().map(turn) {
+            Some(turn) => {
+                background::detach_from_terminal();
+                Deadline::passed_in(turn)
+            }
+            None => Deadline::open(),
+        };
+        let pending = PendingReport::start(self.opened, self.report, deadline);
+        match pending.wait() {
+            Waited::Done(handled) => {
+                pending.spawn_follow_up(self.context, &handled, log);
+                outcome.failures.extend(handled.failures);
+                outcome.unprotected = handled.unprotected;
+                (outcome.view.checkpoints, outcome.view.missed) =
+                    (handled.checkpoints, handled.missed);
+            }
+            Waited::TooLong { message } => {
+                (outcome.view.late, outcome.view.missed) = (true, true);
+                outcome.failures.push(self.repeat_later(input, message));
+            }
+            Waited::Broken { message } => {
+                outcome.view.missed = true;
+                outcome.failures.push(message.into());
+            }
+        }
     }
-    Ok(())
+
+    /// Starts a process that repeats the work, which ends with this process, and withdraws the
+    /// failure when it is done. Returns the failure.
+    fn repeat_later(&self, input: &[u8], message: String) -> String {
+        let turn = hook::current_turn(self.opened, self.report).unwrap_or_else(unknown_turn);
+        let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
+        let mut words = vec!["hook", self.agent.name];
+        words.extend(self.arguments.event.as_deref());
+        words.extend(["--late", turn.as_str()]);
+        let directory = &self.context.directory;
+        match background::spawn_takeback(self.context, directory, words, Some(input)) {
+            Ok(()) => message,
+            Err(error) => format!("{message}, but it could not be started: {error}"),
+        }
+    }
+
+    /// Prints the notices that wait for the session, for the model, and a warning about what is not
+    /// protected, for the user.
+    fn print_output(&self, event: &str, outcome: &EventOutcome) -> Result<(), String> {
+        let session = self.report.session_id();
+        let mut notice = None;
+        if self.agent.can_notify_on(event) {
+            notice = notice_text(&take_notices(self.opened, &session)?);
+        }
+        let is_call = matches!(self.report.event, ReportedEvent::BeforeTool(_));
+        let warning = is_call.then(|| self.word_warning(outcome)).flatten();
+        let output = self.agent.combined_output(event, notice.as_deref(), warning.as_deref());
+        let lost = |error| format!("cannot tell the model which files were restored: {error}");
+        output.map_or(Ok(()), |output| print_answer(&output).map_err(lost))
+    }
+
+    /// Words a warning about what the user does not know yet.
+    fn word_warning(&self, outcome: &EventOutcome) -> Option<String> {
+        let new: Vec<&Unprotected> =
+            outcome.unprotected.iter().filter(|lost| lost.is_new).collect();
+        let is_told = |failure: &&String| {
+            outcome.unprotected.iter().any(|lost| lost.to_string() == **failure)
+        };
+        let others = outcome.failures.iter().filter(|failure| !is_told(failure));
+        let others: Vec<String> = others.filter(|_| outcome.view.missed).cloned().collect();
+        let is_new = hook::remember_causes(self.opened, &self.report.session_id(), &others);
+        let others: Vec<String> = others
+            .into_iter()
+            .zip(is_new)
+            .filter(|(_, is_new)| *is_new)
+            .map(|(text, _)| text)
+            .collect();
+        warning_text(&new, &others)
+    }
+}
+
+fn unknown_turn() -> Turn {
+    Turn { id: TurnId::Number(0), number: 0 }
 }
 
 fn print_answer(answer: &str) -> Result<(), String> {

@@ -79,6 +79,10 @@ pub(crate) fn print_list(with_steps: bool, context: &Context) -> Result<ExitCode
     print_rows(&list, with_steps);
     list.failures.iter().for_each(|missed| output::warn(&describe_failure(missed)));
     list.unreadable.iter().for_each(|reason| output::warn(reason));
+    if let Some(error) = &list.ledger_error {
+        output::warn(&format!("prompts and effects are missing: {error}"));
+        output::warn("the checkpoints are safe; run `takeback sessions verify` for details");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

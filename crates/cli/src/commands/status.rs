@@ -8,6 +8,7 @@ use takeback_tree::AnyPath;
 use takeback_undo::{Failure as Missed, RowView, retention};
 
 use super::doctor::agents::{self, AgentView};
+use super::doctor::checks;
 use super::list;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -39,7 +40,8 @@ struct StatusView {
     workspaces: usize,
     agents: Vec<AgentView>,
     failures: Vec<Missed>,
-    /// The number of problems that `takeback doctor` explains.
+    /// The number of problems that a quick look finds. `takeback doctor` explains them, and reads
+    /// everything.
     problems: usize,
 }
 
@@ -60,6 +62,8 @@ fn read_status(context: &Context) -> Result<StatusView, Failure> {
     let list = list::make_list(context).ok();
     let mut problems = Vec::new();
     let agents = agents::check_agents(&[], context, &mut problems)?;
+    checks::check_store(opened, context, &mut problems);
+    checks::check_ledger(context, &mut problems);
     let workspace = list.as_ref().map(|list| list.workspace.clone());
     let rows = list.map(|list| list.checkpoints).unwrap_or_default();
     Ok(StatusView {
@@ -111,7 +115,8 @@ fn print_status(view: &StatusView, context: &Context) {
     }
     table.print();
     if view.problems > 0 {
-        println!("`takeback doctor` explains {}.", output::count(view.problems, "problem"));
+        let problems = output::count(view.problems, "problem");
+        println!("{problems}: `takeback doctor` explains what to do, and checks more.");
     }
 }
 
@@ -125,9 +130,11 @@ fn describe_row(row: &RowView) -> String {
 fn describe_agent(agent: &AgentView) -> Cell {
     let state = match (agent.user, agent.project) {
         ("absent", "absent") => {
-            let text =
-                format!("{}: not installed (`takeback install {}`)", agent.title, agent.agent);
-            return Cell::new(text);
+            let text = format!(
+                "{}: hooks not installed (`takeback install {}`)",
+                agent.title, agent.agent
+            );
+            return Cell::styled(Style::Warning, text);
         }
         ("absent", project) => format!("{project} in this project"),
         (user, _) => user.to_owned(),

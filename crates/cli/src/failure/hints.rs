@@ -250,6 +250,9 @@ impl From<MoveHistoryError> for Failure {
             MoveHistoryError::Ledger(_) | MoveHistoryError::Open(_) => {
                 failure.hint("fix the problem, then run the command again")
             }
+            MoveHistoryError::OtherName(_) => {
+                failure.hint("name the file by its old name; only its directory may differ")
+            }
             MoveHistoryError::SamePlace(_) | MoveHistoryError::Move(_) => failure,
         }
     }

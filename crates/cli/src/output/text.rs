@@ -143,6 +143,9 @@ pub(crate) fn blocked_line(blocked: &BlockedPath) -> String {
 fn reason(reason: &UncoveredReason) -> String {
     match reason {
         UncoveredReason::TooLarge { size } => format!("too large ({})", bytes(*size)),
+        UncoveredReason::OverBudget { size } => {
+            format!("over the budget max_named_mb ({})", bytes(*size))
+        }
         UncoveredReason::Excluded => "excluded".into(),
         UncoveredReason::Ignored => "ignored".into(),
         UncoveredReason::Unreadable { error } => format!("unreadable: {error}"),

@@ -540,6 +540,19 @@ fn strict_mode_refuses_unprotected_calls_in_the_form_of_each_agent() {
         // Without strict mode the call goes on.
         configure(&scene.session, "");
         let output = run(story.write[0]);
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0), "{}", story.agent);
+        assert_eq!(output.status.code(), Some(0), "{}", story.agent);
+        // The user is told.
+        let said = String::from_utf8(output.stdout).unwrap();
+        let answer: Value = serde_json::from_str(&said).unwrap_or_default();
+        let shown = match story.agent {
+            "copilot" => &answer["additionalContext"],
+            "cline" => &answer["contextModification"],
+            "opencode" | "pi" => &answer["warning"],
+            "cursor" => &answer["user_message"],
+            "goose" => &json!("takeback cannot take back everything"),
+            _ => &answer["systemMessage"],
+        };
+        let shown = shown.as_str().unwrap();
+        assert!(shown.contains("takeback cannot take back everything"), "{}", story.agent);
     }
 }

@@ -350,3 +350,36 @@ fn wrong_usage_is_reported_in_json_if_asked_for() {
     let seen: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(seen["error"]["message"], "unknown command 'nonsense'");
 }
+
+#[test]
+fn a_checkpoint_of_an_unchanged_workspace_adds_no_row() {
+    let session = Session::new();
+    session.write("a", "1");
+    let first = session.json(&["checkpoint"]);
+    assert_eq!(first["new"], true);
+    let second = session.json(&["checkpoint"]);
+    assert_eq!((&second["new"], &second["id"]), (&serde_json::json!(false), &first["id"]));
+    let text = String::from_utf8(session.output(&["checkpoint"]).stdout).unwrap();
+    assert!(text.contains("Nothing has changed since checkpoint"), "{text}");
+    assert_eq!(crate::agent::rows(&session).len(), 1);
+    for wish in [["--reason", "x"], ["--name", "n"]] {
+        assert_eq!(session.json(&[&["checkpoint"], &wish[..]].concat())["new"], true);
+    }
+    assert_eq!(session.json(&["checkpoint", "--pin"])["new"], true);
+    session.write("a", "2");
+    assert_eq!(session.json(&["checkpoint"])["new"], true);
+    assert_eq!(crate::agent::rows(&session).len(), 5);
+}
+
+#[test]
+fn colours_of_usage_errors_follow_the_option() {
+    let session = Session::new();
+    let colored = |arguments: &[&str]| {
+        let output = session.command(arguments).env("NO_COLOR", "1").output().unwrap();
+        output.stderr.contains(&0x1b)
+    };
+    assert!(!colored(&["--wrong"]));
+    assert!(colored(&["--color", "always", "--wrong"]));
+    assert!(colored(&["--color=always", "--wrong"]));
+    assert!(!colored(&["--color=never", "--wrong"]));
+}

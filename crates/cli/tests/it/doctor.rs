@@ -34,6 +34,10 @@ fn an_installed_agent_is_checked() {
     fs::create_dir(session.base().join(".claude")).unwrap();
     let view = session.json(&["doctor"]);
     assert_eq!(find_agent(&view, "claude").unwrap()["user"], "absent");
+    assert_eq!(problem_messages(&view), ["Claude Code: hooks not installed"]);
+    assert_eq!(view["problems"][0]["hint"], "`takeback install claude` installs them");
+    assert_eq!(session.output(&["doctor"]).status.code(), Some(1));
+    assert_eq!(session.json(&["status"])["problems"], 1);
     assert!(find_agent(&view, "codex").is_none());
     session.output(&["install", "claude"]);
     let view = session.json(&["doctor"]);
@@ -179,4 +183,76 @@ fn a_bundle_masks_names_paths_and_secrets() {
     let again = session.output(&["doctor", "--bundle", "report.json"]);
     assert_eq!(again.status.code(), Some(1));
     assert_eq!(session.read("report.json"), report);
+}
+
+#[test]
+fn a_damaged_store_and_a_damaged_ledger_are_reported() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "2");
+    let verified = session.json(&["checkpoints", "verify"]);
+    let counted = session.json(&["doctor"])["store"]["checkpoints"].clone();
+    assert_eq!((&verified["rows"], &verified["whole"]), (&counted, &json!(true)));
+    let connection = crate::agent::ledger(&session);
+    connection.execute("UPDATE sessions SET message_count = 77", []).unwrap();
+    let packs = session.base().join(".takeback/checkpoints/store/objects/pack");
+    for entry in fs::read_dir(packs).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "pack") {
+            let mut bytes = fs::read(&path).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 0xff;
+            let mut permissions = fs::metadata(&path).unwrap().permissions();
+            std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+            fs::set_permissions(&path, permissions).unwrap();
+            fs::write(&path, bytes).unwrap();
+        }
+    }
+    let view = session.json(&["doctor"]);
+    let messages = problem_messages(&view).join("\n");
+    assert!(messages.contains("checkpoints and steps are damaged"), "{messages}");
+    assert!(messages.contains("the ledger has 1 problem"), "{messages}");
+    assert_eq!(session.output(&["doctor"]).status.code(), Some(1));
+}
+
+#[test]
+fn what_doctor_says_clears_a_failure() {
+    let session = Session::new();
+    let agent = Agent::new(&session, "s1");
+    let fail = || {
+        configure(&session, "[checkpoints]\nmax_files = 1\n");
+        agent.report(json!({ "event": "turn_start", "prompt": "x" }));
+        agent.report(json!({ "event": "before_tool", "tool": "Bash", "call": "c",
+                             "input": { "command": "make" } }));
+        configure(&session, "");
+        let view = session.json(&["doctor"]);
+        let hint = view["problems"][0]["hint"].as_str().unwrap().to_owned();
+        assert!(hint.contains("`takeback checkpoint` there"), "{view}");
+        assert!(hint.contains("`takeback doctor --clear`"), "{view}");
+    };
+    for name in ["a", "b", "c"] {
+        session.write(name, "1");
+    }
+    fail();
+    assert!(session.output(&["checkpoint"]).status.success());
+    assert!(problem_messages(&session.json(&["doctor"])).is_empty());
+    session.write("a", "2");
+    fail();
+    assert_eq!(session.output(&["doctor", "--clear"]).status.code(), Some(0));
+    assert!(problem_messages(&session.json(&["doctor"])).is_empty());
+}
+
+#[test]
+fn a_list_with_a_damaged_ledger_warns() {
+    let session = Session::new();
+    session.write("a", "1");
+    Agent::new(&session, "s1").turn("one", "a", "2");
+    fs::write(session.base().join(".takeback/state.db"), "no database").unwrap();
+    let _ = fs::remove_file(session.base().join(".takeback/state.db-wal"));
+    let output = session.output(&["list"]);
+    assert!(output.status.success());
+    let said = crate::session::said(&output);
+    assert!(said.contains("prompts and effects are missing"), "{said}");
+    assert!(session.json(&["list"])["ledger_error"].is_string());
 }

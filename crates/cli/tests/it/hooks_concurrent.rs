@@ -306,6 +306,26 @@ fn a_session_that_goes_on_after_its_end_has_new_turns() {
 
 /// Only the ends of turns are reported, so the ledger has no turn numbers.
 #[test]
+fn a_session_that_goes_on_has_not_ended() {
+    let session = Session::new();
+    let ended = || -> bool {
+        let sql = "SELECT ended_at IS NOT NULL FROM sessions WHERE id = 'mine:s1'";
+        ledger(&session).query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "a", "1");
+    agent.tell(json!({ "event": "session_end" }));
+    assert!(ended());
+    agent.hears("two");
+    assert!(!ended());
+    agent.tell(json!({ "event": "session_end" }));
+    assert!(ended());
+    // Not every agent reports prompts.
+    agent.writes("a", "2");
+    assert!(!ended());
+}
+
+#[test]
 fn a_session_without_prompts_that_goes_on_after_its_end_has_new_turns() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");

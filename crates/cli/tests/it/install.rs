@@ -378,6 +378,22 @@ fn options_for_agents_need_an_agent() {
     }
 }
 
+/// Hooks there would be in force in every directory below.
+#[test]
+fn a_directory_that_is_no_project_gets_no_project_hooks() {
+    let session = Session::new();
+    for (directory, reason) in [("/", "the root of the file system"), ("..", "the home directory")]
+    {
+        for arguments in [&["install", "--project", "claude"][..], &["install", "--project"]] {
+            let output = session.output(&[&["-C", directory, "-y"], arguments].concat());
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(said.contains(&format!("is no project: it is {reason}")), "{said}");
+        }
+    }
+    assert!(!session.base().join(".claude").exists());
+}
+
 #[test]
 fn project_hooks_do_nothing_without_takeback() {
     let session = Session::new();

@@ -42,6 +42,25 @@ fn a_session_in_a_directory_that_is_too_large_is_protected_in_its_projects() {
     assert_eq!(session.read("inner/a"), "mine");
 }
 
+/// Each of two places would stand in for the other, forever.
+#[test]
+fn a_place_that_is_too_large_is_tried_once() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 10\n");
+    for number in 0..12 {
+        session.write(&format!("f{number}"), "");
+        session.write(&format!("inner/f{number}"), "");
+    }
+    session.write("Makefile", "");
+    session.write("inner/Makefile", "");
+    let mut agent = Agent::new(&session, "s1");
+    agent.report(json!({ "event": "session_start" }));
+    agent.cwd = session.project().join("inner");
+    let call = agent.call("Bash", json!({ "command": "rm ../a a" }));
+    let said = agent.report(call.event("before_tool"));
+    assert_eq!(said.matches("more than 10 files").count(), 2, "{said}");
+}
+
 #[test]
 fn a_write_through_a_link_protects_its_target() {
     let session = Session::new();

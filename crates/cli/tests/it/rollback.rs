@@ -277,10 +277,10 @@ fn an_interrupted_restore_is_reported() {
     let root = (root.dev(), root.ino());
     let journal = serde_json::json!({"version": 1, "root": root, "id": "deadbeef", "steps": [], "loosened": []});
     fs::write(workspace.join("journal"), journal.to_string()).unwrap();
-    session.takeback(&["checkpoint"]);
+    session.takeback(&["checkpoint", "--reason", "after"]);
     session.assert(
         "
-$ takeback checkpoint
+$ takeback checkpoint --reason after
 Checkpoint <id> of 1 file.
 ! note: a restore was interrupted and has been finished
 ",

@@ -39,7 +39,7 @@ fn a_session_is_served_from_start_to_end() {
         began,
         json!({
             "session": "mine:one", "enabled": true, "checkpoints": [], "missed": false,
-            "late": false, "failures": [],
+            "late": false, "failures": [], "unprotected": [],
         })
     );
     let call = json!({
@@ -322,4 +322,56 @@ fn the_ledger_is_repaired_while_a_server_rests() {
     eventually("the repair", || session.output(&["sessions", "repair"]).status.success());
     let found = client.call("sessions.search", json!({ "query": "gizmo" }));
     assert_eq!(found["results"][0]["session"], "mine:s", "{found}");
+}
+
+#[test]
+fn an_agent_sets_ends_and_continues_its_session() {
+    let session = Session::new();
+    let mut client = Client::new(&session);
+    let me = |more: Value| {
+        let mut params = json!({ "agent": "mine", "session": "s" });
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params
+    };
+    for (model, prompt) in [("one", "be kind"), ("two", "be brief")] {
+        let set = json!({ "user": "ann", "model": model, "model_config": { "t": 1 },
+                          "system_prompt": prompt });
+        assert_eq!(client.call("session.set", me(set)), json!({ "session": "mine:s" }));
+    }
+    let record = client.call("sessions.get", json!({ "session": "mine:s" }));
+    assert_eq!((&record["user_id"], &record["model"]), (&json!("ann"), &json!("two")));
+    assert_eq!(record["system_prompt"], "be brief");
+    assert_eq!(record["model_config"], json!({ "t": 1 }));
+
+    client.call("turn.start", me(json!({ "prompt": "hello" })));
+    let summary = json!({ "role": "assistant", "content": "in short", "summarizes": 2 });
+    let messages = json!([{ "role": "assistant", "content": "hi" }, summary, { "role": "assistant", "content": "on" }]);
+    let appended = client.call("messages.append", me(json!({ "messages": messages })));
+    assert_eq!(appended["messages"], json!([2, 3, 4]));
+    let record = client.call("sessions.get", json!({ "session": "mine:s" }));
+    let compacted: Vec<_> =
+        record["messages"].as_array().unwrap().iter().map(|one| one["compacted"] == true).collect();
+    assert_eq!(compacted, [true, true, false, false]);
+
+    client.call("sessions.title", json!({ "session": "mine:s", "title": "Fix it" }));
+    let next = client.call("session.compress", me(json!({ "to": "s-2" })));
+    assert_eq!(next, json!({ "session": "mine:s-2", "parent": "mine:s", "title": "Fix it #2" }));
+    let record = client.call("sessions.get", json!({ "session": "mine:s" }));
+    assert_eq!(record["end_reason"], "compacted");
+    let record = client.call("sessions.get", json!({ "session": "mine:s-2" }));
+    assert_eq!(record["parent_kind"], "compaction");
+    assert_eq!(record["system_prompt"], "be brief");
+
+    let end = json!({ "agent": "mine", "session": "s-2", "reason": "crashed" });
+    client.call("session.end", end);
+    let record = client.call("sessions.get", json!({ "session": "mine:s-2" }));
+    assert_eq!(record["end_reason"], "crashed");
+    let reopened = client.call("sessions.reopen", json!({ "session": "mine:s-2" }));
+    assert_eq!(reopened["ended_at"], json!(null));
+    let ended = client.call("sessions.end", json!({ "session": "mine:s-2", "reason": "over" }));
+    assert_eq!(ended["end_reason"], "over");
+    let archived = client.call("sessions.archive", json!({ "session": "mine:s-2" }));
+    assert_eq!(archived["archived"], true);
+    let cleared = client.call("sessions.clear", json!({ "session": "mine:s" }));
+    assert_eq!(cleared, json!({ "session": "mine:s", "messages": 4 }));
 }

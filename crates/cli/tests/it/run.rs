@@ -222,8 +222,9 @@ fn config_says_where_each_value_comes_from() {
         ("max_total_size_mb", json!(2048)),
         ("max_file_size_mb", json!(10)),
         ("max_guarded_kb", json!(1024)),
+        ("max_named_mb", json!(512)),
         ("max_files", json!(50_000)),
-        ("timeout_ms", json!(5000)),
+        ("timeout_ms", json!(3000)),
         ("exclude", json!([])),
         ("include", json!([])),
         ("auto_prune", json!(true)),
@@ -269,7 +270,7 @@ fn errors_in_the_configuration_name_the_line() {
     session.assert(
         "
 $ takeback config
-! error: ~/.takeback/config.toml, line 3: unknown field `unknown`, expected one of `enabled`, `granularity`, `max_snapshots`, `max_total_size_mb`, `max_file_size_mb`, `max_guarded_kb`, `max_files`, `timeout_ms`, `strict`, `exclude`, `include`, `private`, `auto_prune`, `retention_days`, `delete_orphans`, `min_interval_hours`
+! error: ~/.takeback/config.toml, line 3: unknown field `unknown`, expected one of `enabled`, `granularity`, `max_snapshots`, `max_total_size_mb`, `max_file_size_mb`, `max_guarded_kb`, `max_named_mb`, `max_files`, `timeout_ms`, `strict`, `exclude`, `include`, `private`, `auto_prune`, `retention_days`, `delete_orphans`, `min_interval_hours`
 ! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config

@@ -245,3 +245,77 @@ $ takeback sessions
 ",
     );
 }
+
+#[test]
+fn pruning_spares_recent_sessions_that_never_ended() {
+    let session = Session::new();
+    for name in ["open", "ended"] {
+        let mut agent = crate::agent::Agent::new(&session, name);
+        agent.turn("hello", "a", name);
+    }
+    crate::agent::Agent::new(&session, "ended").tell(json!({ "event": "session_end" }));
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let soon = jiff::Timestamp::from_second(now as i64 + 3_600).unwrap().to_string();
+    let pruned = session.json(&["sessions", "prune", "--older-than", &soon, "--dry-run"]);
+    assert_eq!(pruned["sessions"], json!(["mine:ended"]));
+    assert_eq!(pruned["open"], json!(["mine:open"]));
+    // It is ended by hand, or inactive for a week.
+    session.output(&["sessions", "end", "open"]);
+    let pruned = session.json(&["sessions", "prune", "--older-than", &soon, "--dry-run"]);
+    assert_eq!(pruned["sessions"].as_array().unwrap().len(), 2);
+    session.output(&["sessions", "reopen", "open"]);
+    let week_ago = (now as i64 - 8 * 86_400) * 1_000;
+    let ledger = crate::agent::ledger(&session);
+    ledger.execute("UPDATE sessions SET last_activity = ?1", [week_ago]).unwrap();
+    let pruned = session.json(&["sessions", "prune", "--older-than", "1d", "--dry-run"]);
+    assert!(pruned["sessions"].as_array().unwrap().contains(&json!("mine:open")), "{pruned}");
+}
+
+#[test]
+fn a_session_is_ended_reopened_archived_and_cleared() {
+    let mut session = Session::new();
+    crate::agent::Agent::new(&session, "s1").turn("hello", "a", "1");
+    session.takeback(&["sessions", "end", "s1", "--reason", "merged"]);
+    session.takeback(&["sessions", "end", "s1"]);
+    let record = session.json(&["sessions", "show", "s1"]);
+    assert_eq!(record["end_reason"], "merged");
+    session.takeback(&["sessions", "reopen", "s1"]);
+    let reopened = session.json(&["sessions", "reopen", "s1"]);
+    assert_eq!((&reopened["ended_at"], &reopened["archived"]), (&json!(null), &json!(false)));
+    session.takeback(&["sessions", "archive", "s1"]);
+    assert_eq!(session.json(&["sessions"])["sessions"], json!([]));
+    session.takeback(&["sessions", "unarchive", "s1"]);
+    assert_eq!(session.json(&["sessions"])["sessions"].as_array().unwrap().len(), 1);
+    session.takeback(&["sessions", "clear", "s1"]);
+    assert_eq!(session.json(&["sessions", "show", "s1"])["messages"], json!([]));
+    session.assert(
+        "$ takeback sessions end s1 --reason merged
+Session mine:s1 has ended.
+$ takeback sessions end s1
+Session mine:s1 had already ended (merged).
+$ takeback sessions reopen s1
+Session mine:s1 is open.
+$ takeback sessions archive s1
+Session mine:s1 is archived.
+$ takeback sessions unarchive s1
+Session mine:s1 is no longer archived.
+$ takeback sessions clear s1
+Deleted 1 message of mine:s1.
+",
+    );
+}
+
+#[test]
+fn a_taken_title_gets_the_next_number_if_asked() {
+    let session = Session::new();
+    for name in ["s1", "s2"] {
+        crate::agent::Agent::new(&session, name).turn("hello", "a", name);
+    }
+    let title = |name: &str, more: &[&str]| {
+        session.json(&[&["sessions", "title", name, "Fix it"], more].concat())
+    };
+    assert_eq!(title("s1", &["--next"])["title"], "Fix it");
+    assert!(title("s2", &[])["error"]["message"].is_string());
+    assert_eq!(title("s2", &["--next"])["title"], "Fix it #2");
+    assert_eq!(title("s1", &["--next"])["title"], "Fix it", "it has the title itself");
+}

@@ -25,11 +25,11 @@ fn a_whole_store_passes_verification() {
     session.assert(
         "
 $ takeback checkpoints verify
-No problems in 0 checkpoints, 0 objects.
+No problems in 0 checkpoints and 0 steps, 0 objects.
 $ takeback checkpoints verify
-No problems in 1 checkpoint, 3 objects.
+No problems in 1 checkpoint and 0 steps, 3 objects.
 $ takeback checkpoints repair
-No problems in 1 checkpoint, 3 objects.
+No problems in 1 checkpoint and 0 steps, 3 objects.
 ",
     );
 }
@@ -93,6 +93,7 @@ $ takeback rollback 2 dir/large
 #[test]
 fn many_checkpoints_leave_few_packs() {
     let session = Session::new();
+    crate::agent::configure(&session, "[checkpoints]\nmax_snapshots = 500\n");
     for number in 0..120 {
         session.write("file", &number.to_string());
         assert!(session.output(&["checkpoint"]).status.success());

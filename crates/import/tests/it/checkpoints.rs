@@ -350,7 +350,7 @@ fn our_own_checkpoints_stay_the_newest() {
         let workspace = fixture.store.workspace(&project, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let (rules, now) = (CaptureRules::default(), SystemTime::now());
-        let options = CaptureOptions { rules: &rules, named: &[], now };
+        let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
         let capture = lock.capture(&options).unwrap();
         lock.pin(capture.tree, now, message).unwrap();
         lock.finish(now).unwrap();

@@ -99,11 +99,13 @@ pub struct SearchHit {
 /// Case, accents, width and the amount of white space do not matter. A term matches between word
 /// boundaries; characters of scripts without spaces have one on either side, and so has all
 /// punctuation. `x*` needs none behind it, `*x*` none at all. All terms must match, `OR` separates
-/// alternatives, `NOT` excludes the next term, `"…"` is one term.
+/// alternatives, `NOT` excludes the next term or group, `(…)` is a group, `"…"` is one term.
+/// Punctuation by itself, and brackets, quotes and the marks of sentences around a word, are ignored
+/// as long as there is a word.
 pub fn matches(query: &str, texts: &[&str]) -> bool {
     let query = Query::parse(query);
     let text: Vec<String> = texts.iter().map(|text| fold::fold(text)).collect();
-    !query.clauses.is_empty() && query.matches(&text.join("\n"))
+    query.matches(&text.join("\n"))
 }
 
 impl Ledger {
@@ -115,7 +117,7 @@ impl Ledger {
     ) -> Result<SearchResults, LedgerError> {
         self.shorten_tail_for_search();
         let query = Query::parse(query);
-        if query.clauses.is_empty() {
+        if query.is_empty() {
             return Ok(SearchResults::default());
         }
         self.database.snapshot(|connection| Search { connection, query: &query, options }.run())

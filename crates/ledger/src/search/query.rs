@@ -3,17 +3,19 @@
 use crate::search::fold::fold;
 use crate::search::tokens::{Piece, cut_word, is_word, pairs, pieces};
 
-/// A query: a message matches if it matches one of the clauses.
+/// A query; `None` matches nothing, because nothing was typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Query {
-    pub(crate) clauses: Vec<Clause>,
+    root: Option<Node>,
 }
 
-/// A clause: all terms of `with` and none of `without`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Clause {
-    pub(crate) with: Vec<Term>,
-    pub(crate) without: Vec<Term>,
+/// A part of a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Node {
+    Term(Term),
+    All(Vec<Node>),
+    Any(Vec<Node>),
+    Not(Box<Node>),
 }
 
 /// A term: folded text that occurs between word boundaries.
@@ -27,87 +29,174 @@ pub(crate) struct Term {
 }
 
 /// A part of the typed text, before operators are interpreted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TypedPart<'q> {
     Word(&'q str),
     Phrase { text: &'q str, open: bool },
+    Open,
+    Close,
 }
 
+/// The number of groups that may be nested. The parentheses of deeper ones are ignored.
+const MAX_DEPTH: usize = 16;
+
 impl Query {
-    /// Parses a query; never fails. Operators without operands are ignored. If nothing else is
-    /// left, they are words. If still nothing is left, the whole text is one term.
+    /// Parses a query; never fails. Operators without operands and punctuation around words are
+    /// ignored. If nothing else is left, operators are words. If still nothing is left, the whole
+    /// text is one term.
     pub(crate) fn parse(typed: &str) -> Query {
-        let parts = split_parts(typed);
-        let mut query = Query::from_parts(&parts, true);
-        if query.clauses.is_empty() {
-            query = Query::from_parts(&parts, false);
-        }
-        if query.clauses.is_empty()
-            && let Some(term) = Term::new(typed.trim(), false, false)
-        {
-            query.clauses.push(Clause { with: vec![term], without: Vec::new() });
-        }
-        query
+        let parts = drop_unpaired(split_parts(typed));
+        let root = parse_parts(&parts, true)
+            .or_else(|| parse_parts(&parts, false))
+            .or_else(|| Term::new(typed.trim(), false, false).map(Node::Term));
+        Query { root }
     }
 
-    fn from_parts(parts: &[TypedPart<'_>], operators: bool) -> Query {
-        let mut clauses = vec![Clause::default()];
-        let mut negated = false;
-        for part in parts {
-            let term = match part {
-                TypedPart::Word("OR") if operators => {
-                    negated = false;
-                    if clauses.last() != Some(&Clause::default()) {
-                        clauses.push(Clause::default());
-                    }
-                    continue;
-                }
-                TypedPart::Word("AND") if operators => continue,
-                TypedPart::Word("NOT") if operators => {
-                    negated = true;
-                    continue;
-                }
-                TypedPart::Word(word) => Term::from_word(word),
-                TypedPart::Phrase { text, open } => Term::new(text, true, !open),
-            };
-            if let (Some(term), Some(clause)) = (term, clauses.last_mut()) {
-                if negated { clause.without.push(term) } else { clause.with.push(term) }
-            }
-            negated = false;
-        }
-        clauses.retain(|clause| *clause != Clause::default());
-        Query { clauses }
+    /// True if nothing was typed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.root.is_none()
     }
 
     /// True if a message with this folded text matches.
     pub(crate) fn matches(&self, text: &str) -> bool {
-        self.clauses.iter().any(|clause| {
-            clause.with.iter().all(|term| term.find(text, 0).is_some())
-                && clause.without.iter().all(|term| term.find(text, 0).is_none())
-        })
+        self.root.as_ref().is_some_and(|root| root.matches(text))
     }
 
     /// The terms that a match may contain.
     pub(crate) fn terms(&self) -> impl Iterator<Item = &Term> {
-        self.clauses.iter().flat_map(|clause| &clause.with)
+        let mut terms = Vec::new();
+        if let Some(root) = &self.root {
+            root.collect_terms(&mut terms);
+        }
+        terms.into_iter()
     }
 
     /// The query for the index. Its answers include all matches. `None` if the index cannot help.
     pub(crate) fn index_query(&self) -> Option<String> {
-        let clauses: Option<Vec<String>> = self.clauses.iter().map(Clause::index_query).collect();
-        Some(clauses?.join(" OR ")).filter(|query| !query.is_empty())
+        self.root.as_ref()?.index_query()
     }
 }
 
-impl Clause {
-    fn index_query(&self) -> Option<String> {
-        /// The longest tokens are the rarest; the check of each message does the rest.
-        const MOST: usize = 12;
-        let mut tokens: Vec<Token<'_>> = self.with.iter().flat_map(Term::index_tokens).collect();
-        tokens.sort_by_key(|token| (token.is_prefix, std::cmp::Reverse(token.text.len())));
-        tokens.dedup();
-        let parts: Vec<String> = tokens.iter().take(MOST).map(Token::index_query).collect();
-        (!parts.is_empty()).then(|| format!("({})", parts.join(" AND ")))
+impl Node {
+    fn matches(&self, text: &str) -> bool {
+        match self {
+            Node::Term(term) => term.find(text, 0).is_some(),
+            Node::All(nodes) => nodes.iter().all(|node| node.matches(text)),
+            Node::Any(nodes) => nodes.iter().any(|node| node.matches(text)),
+            Node::Not(node) => !node.matches(text),
+        }
     }
+
+    fn collect_terms<'n>(&'n self, terms: &mut Vec<&'n Term>) {
+        match self {
+            Node::Term(term) => terms.push(term),
+            Node::All(nodes) | Node::Any(nodes) => {
+                nodes.iter().for_each(|node| node.collect_terms(terms));
+            }
+            Node::Not(_) => {}
+        }
+    }
+
+    fn index_query(&self) -> Option<String> {
+        /// The index is no faster than a scan with more alternatives than this.
+        const MAX_ALTERNATIVES: usize = 200;
+        match self {
+            Node::Term(_) => require_all(std::slice::from_ref(self)),
+            Node::All(nodes) => require_all(nodes),
+            Node::Any(nodes) if nodes.len() > MAX_ALTERNATIVES => None,
+            Node::Any(nodes) => {
+                let parts: Option<Vec<String>> = nodes.iter().map(Node::index_query).collect();
+                Some(format!("({})", parts?.join(" OR ")))
+            }
+            Node::Not(_) => None,
+        }
+    }
+}
+
+/// Makes the query for the index of nodes that must all match. `None` if the index cannot help.
+fn require_all(nodes: &[Node]) -> Option<String> {
+    /// The longest tokens are the rarest; the check of each message does the rest.
+    const MOST: usize = 12;
+    let terms = nodes.iter().filter_map(|node| match node {
+        Node::Term(term) => Some(term),
+        _ => None,
+    });
+    let mut tokens: Vec<Token<'_>> = terms.flat_map(Term::index_tokens).collect();
+    tokens.sort_by_key(|token| (token.is_prefix, std::cmp::Reverse(token.text.len())));
+    tokens.dedup();
+    let tokens = tokens.iter().take(MOST).map(Token::index_query);
+    let groups = nodes.iter().filter(|node| !matches!(node, Node::Term(_)));
+    let groups = groups.filter_map(Node::index_query).take(MOST);
+    let parts: Vec<String> = tokens.chain(groups).collect();
+    (!parts.is_empty()).then(|| format!("({})", parts.join(" AND ")))
+}
+
+/// A group whose end was not reached yet.
+#[derive(Default)]
+struct Group {
+    /// The alternatives, each with the nodes that must all match.
+    alternatives: Vec<Vec<Node>>,
+    /// True if the next node is excluded.
+    is_next_negated: bool,
+}
+
+impl Group {
+    fn add(&mut self, node: Option<Node>) {
+        let Some(node) = node else { return };
+        let node = match std::mem::take(&mut self.is_next_negated) {
+            true => Node::Not(Box::new(node)),
+            false => node,
+        };
+        match self.alternatives.last_mut() {
+            Some(nodes) => nodes.push(node),
+            None => self.alternatives.push(vec![node]),
+        }
+    }
+
+    fn begin_alternative(&mut self) {
+        self.is_next_negated = false;
+        self.alternatives.push(Vec::new());
+    }
+
+    fn finish(self) -> Option<Node> {
+        let alternatives = self.alternatives.into_iter();
+        let mut any: Vec<Node> = alternatives.filter_map(|all| unwrap_or(all, Node::All)).collect();
+        any.dedup();
+        unwrap_or(any, Node::Any)
+    }
+}
+
+/// Returns a single node as it is, and combines several.
+fn unwrap_or(mut nodes: Vec<Node>, combine: fn(Vec<Node>) -> Node) -> Option<Node> {
+    match nodes.len() {
+        0 | 1 => nodes.pop(),
+        _ => Some(combine(nodes)),
+    }
+}
+
+/// Interprets the parts of a query. Returns `None` if they have no term.
+fn parse_parts(parts: &[TypedPart<'_>], operators: bool) -> Option<Node> {
+    let mut group = Group::default();
+    let mut outer: Vec<Group> = Vec::new();
+    for part in parts {
+        match part {
+            TypedPart::Open => outer.push(std::mem::take(&mut group)),
+            TypedPart::Close => {
+                if let Some(before) = outer.pop() {
+                    let inner = std::mem::replace(&mut group, before).finish();
+                    group.add(inner);
+                }
+            }
+            TypedPart::Word("OR") if operators => group.begin_alternative(),
+            TypedPart::Word("AND") if operators => {}
+            TypedPart::Word("NOT") if operators => group.is_next_negated = true,
+            TypedPart::Word(word) => group.add(Term::from_word(word).map(Node::Term)),
+            TypedPart::Phrase { text, open } => {
+                group.add(Term::new(text, true, !open).map(Node::Term));
+            }
+        }
+    }
+    group.finish()
 }
 
 impl Term {
@@ -116,14 +205,15 @@ impl Term {
         (!text.is_empty()).then_some(Term { text, left, right })
     }
 
-    /// Parses `x`, `x*` or `*x*`. Stars by themselves are stars.
+    /// Parses `x`, `x*` or `*x*`. Returns `None` for punctuation by itself.
     fn from_word(word: &str) -> Option<Term> {
-        if word.bytes().all(|byte| byte == b'*') {
-            return Term::new(word, true, true);
+        let word = trim_stray(word);
+        if word.chars().all(|c| c.is_ascii_punctuation()) {
+            return None;
         }
         let (word, right) = word.strip_suffix('*').map_or((word, true), |word| (word, false));
         let (word, left) = word.strip_prefix('*').map_or((word, true), |word| (word, false));
-        Term::new(word, left, right)
+        Term::new(trim_stray(word), left, right)
     }
 
     /// Finds the first occurrence at or after `from`, as a range of bytes of the folded text.
@@ -192,29 +282,131 @@ impl<'t> Token<'t> {
     }
 }
 
-/// Splits a query into words at white space and phrases in quotes. A quote inside of a word is part
-/// of it; a quote that is never closed is left out.
+/// Splits a query into words at white space, phrases in quotes, and parentheses around them. A
+/// quote inside of a word is part of it, and so is a pair of parentheses: `f(x)`. A quote that is
+/// never closed is left out.
 fn split_parts(typed: &str) -> Vec<TypedPart<'_>> {
     let mut parts = Vec::new();
     let mut rest = typed.trim_start();
-    while !rest.is_empty() {
-        if let Some(quoted) = rest.strip_prefix('"') {
-            match quoted.split_once('"') {
+    while let Some(first) = rest.chars().next() {
+        match first {
+            '(' | ')' => {
+                parts.push(if first == '(' { TypedPart::Open } else { TypedPart::Close });
+                rest = &rest[1..];
+            }
+            '"' => match rest[1..].split_once('"') {
                 Some((text, after)) => {
                     let open = after.starts_with('*');
                     parts.push(TypedPart::Phrase { text, open });
                     rest = if open { &after[1..] } else { after };
                 }
-                None => rest = quoted,
+                None => rest = &rest[1..],
+            },
+            // Punctuation before a parenthesis or a quote does not hide it.
+            c if is_stray(c) => rest = &rest[c.len_utf8()..],
+            _ => {
+                let end = find_word_end(rest);
+                parts.push(TypedPart::Word(&rest[..end]));
+                rest = &rest[end..];
             }
-        } else {
-            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-            parts.push(TypedPart::Word(&rest[..end]));
-            rest = &rest[end..];
         }
         rest = rest.trim_start();
     }
     parts
+}
+
+/// Finds the end of the word at the start of a text: white space, or a parenthesis that closes none
+/// of the word.
+fn find_word_end(text: &str) -> usize {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 0 => return at,
+            ')' => depth -= 1,
+            c if c.is_whitespace() => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Drops the parentheses that have no partner, and those that are nested too deeply.
+fn drop_unpaired(parts: Vec<TypedPart<'_>>) -> Vec<TypedPart<'_>> {
+    let mut open = Vec::new();
+    let mut pairs = vec![false; parts.len()];
+    for (index, part) in parts.iter().enumerate() {
+        match part {
+            TypedPart::Open => open.push(index),
+            TypedPart::Close => {
+                if let Some(start) = open.pop()
+                    && open.len() < MAX_DEPTH
+                {
+                    (pairs[start], pairs[index]) = (true, true);
+                }
+            }
+            _ => {}
+        }
+    }
+    let is_parenthesis = |part| matches!(part, TypedPart::Open | TypedPart::Close);
+    let kept = parts.into_iter().zip(pairs);
+    kept.filter(|(part, is_pair)| *is_pair || !is_parenthesis(*part))
+        .map(|(part, _)| part)
+        .collect()
+}
+
+/// True for punctuation that means nothing around a word: brackets, quotes, and the marks of
+/// sentences and of other query languages.
+fn is_stray(c: char) -> bool {
+    matches!(
+        c,
+        '(' | ')'
+            | '['
+            | ']'
+            | '{'
+            | '}'
+            | '<'
+            | '>'
+            | '^'
+            | '~'
+            | '!'
+            | '?'
+            | ','
+            | ';'
+            | ':'
+            | '\''
+            | '"'
+            | '`'
+            | '|'
+            | '\\'
+    )
+}
+
+/// Removes stray punctuation from both ends of a word. A bracket at the end stays if its partner is
+/// in the word and something is between them, and so does a dot at the beginning.
+fn trim_stray(word: &str) -> &str {
+    let mut word = word.trim_start_matches(is_stray);
+    while let Some(last) = word.chars().next_back() {
+        let rest = &word[..word.len() - last.len_utf8()];
+        if closes_part(rest, last) || !(is_stray(last) || last == '.') {
+            break;
+        }
+        word = rest;
+    }
+    word
+}
+
+/// True if a character closes a bracket of the text before it that has more than punctuation in it.
+fn closes_part(before: &str, last: char) -> bool {
+    let opening = match last {
+        ')' => '(',
+        ']' => '[',
+        '}' => '{',
+        '>' => '<',
+        _ => return false,
+    };
+    before.matches(last).count() < before.matches(opening).count()
+        && before.rsplit_once(opening).is_some_and(|(_, inside)| !inside.chars().all(is_stray))
 }
 
 #[cfg(test)]
@@ -288,6 +480,48 @@ mod tests {
         assert_matches("\"", &["say \"hi\""], &["hi"]);
         assert_matches("\"\"", &["x = \"\""], &["x = \""]);
         assert_eq!(Query::parse("  \n "), Query::default());
-        assert!(!Query::parse(&"a\"( ".repeat(1000)).clauses.is_empty());
+        assert!(!Query::parse(&"a\"( ".repeat(1000)).is_empty());
+    }
+
+    #[test]
+    fn parentheses_group() {
+        assert_matches("(docker OR kubernetes)", &["docker", "kubernetes"], &["podman"]);
+        assert_matches("(red OR blue) car", &["red car", "car, blue"], &["red", "car"]);
+        assert_matches("red OR (blue car)", &["red", "blue car"], &["blue"]);
+        assert_matches("car NOT (red OR blue)", &["car"], &["red car", "blue car"]);
+        assert_matches("NOT (red blue)", &["red", "blue"], &["red blue"]);
+        assert_matches("((red) AND (\"blue car\" OR f(x)))", &["red f(x)"], &["f(x)", "red f x"]);
+        let deep = format!("{}red{} OR blue", "(".repeat(100_000), ")".repeat(100_000));
+        assert_matches(&deep, &["red", "blue"], &["green"]);
+    }
+
+    #[test]
+    fn punctuation_around_words_is_ignored() {
+        for query in [
+            "{docker}",
+            "^docker",
+            "docker)",
+            "(docker",
+            "docker,",
+            "[docker]",
+            "docker.",
+            "'docker'",
+            "<docker>",
+            "docker !",
+            "- docker",
+            "docker && \"",
+            "docker:",
+            ":(docker",
+        ] {
+            assert_matches(query, &["about docker"], &["podman"]);
+        }
+        assert_matches("red ( OR blue", &["red", "blue"], &["green"]);
+        assert_matches("a ( b OR c", &["a b", "c"], &["a"]);
+        assert_matches("red NOT , blue", &["red"], &["red blue"]);
+        assert_matches(":)", &["well :)"], &["well"]);
+        assert_matches("()", &["f()"], &["f"]);
+        assert_matches("Vec<T>", &["a Vec<T>"], &["Vec T"]);
+        assert_matches(".gitignore", &["the .gitignore"], &["gitignore"]);
+        assert_matches("--force", &["rm --force"], &["force"]);
     }
 }

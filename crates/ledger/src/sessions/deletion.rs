@@ -15,6 +15,8 @@ pub struct PruneOptions {
     pub sources: Vec<String>,
     /// Only sessions in this state.
     pub state: Option<SessionState>,
+    /// No sessions that have not ended and were active since then: they may be going on.
+    pub open_since: Option<Time>,
 }
 
 /// The state of a session.
@@ -73,7 +75,7 @@ impl Ledger {
         let mut prunable = Vec::new();
         for id in rows {
             let id: String = id?;
-            if !has_activity(&find_doomed(connection, &id)?, options.inactive_since) {
+            if !options.spare(&find_doomed(connection, &id)?) {
                 prunable.push(id);
             }
         }
@@ -88,7 +90,7 @@ impl Ledger {
             gone.extend(self.database.erase(|transaction| {
                 // It may have been deleted with a session before it, or have gone on meanwhile.
                 let doomed = find_doomed(transaction, &id)?;
-                match has_activity(&doomed, options.inactive_since) {
+                match options.spare(&doomed) {
                     true => Ok(Vec::new()),
                     false => delete_sessions(transaction, &doomed),
                 }
@@ -103,11 +105,18 @@ struct DoomedSession {
     key: i64,
     id: String,
     last_activity: Time,
+    is_open: bool,
 }
 
-/// True if one of the sessions was active since a time.
-fn has_activity(doomed: &[DoomedSession], since: Time) -> bool {
-    doomed.iter().any(|session| session.last_activity >= since)
+impl PruneOptions {
+    /// Returns true if one of the sessions is too young to be deleted, or may be going on.
+    fn spare(&self, doomed: &[DoomedSession]) -> bool {
+        let open_since = self.open_since.unwrap_or(Time(i64::MAX));
+        doomed.iter().any(|session| {
+            session.last_activity >= self.inactive_since
+                || (session.is_open && session.last_activity >= open_since)
+        })
+    }
 }
 
 /// Finds a session and its subagents, theirs included.
@@ -118,11 +127,12 @@ fn find_doomed(connection: &Connection, id: &str) -> Result<Vec<DoomedSession>, 
              UNION
              SELECT s.key, s.id FROM sessions s JOIN doomed d ON s.parent_session_id = d.id
              WHERE s.parent_kind = 'subagent')
-         SELECT d.key, d.id, max(s.last_activity, ifnull(s.ended_at, 0))
+         SELECT d.key, d.id, max(s.last_activity, ifnull(s.ended_at, 0)), s.ended_at IS NULL
          FROM doomed d JOIN sessions s ON s.key = d.key",
     )?;
     let rows = statement.query_map([id], |row| {
-        Ok(DoomedSession { key: row.get(0)?, id: row.get(1)?, last_activity: row.get(2)? })
+        let (key, id) = (row.get(0)?, row.get(1)?);
+        Ok(DoomedSession { key, id, last_activity: row.get(2)?, is_open: row.get(3)? })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

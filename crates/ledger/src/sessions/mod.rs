@@ -23,6 +23,16 @@ pub struct ListOptions {
     pub limit: Option<usize>,
 }
 
+/// New values for the fields of a session that its agent sets. `None` leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct SessionSettings {
+    pub user_id: Option<String>,
+    pub model: Option<String>,
+    pub model_config: Option<Value>,
+    pub system_prompt: Option<String>,
+}
+
 /// A session in a list.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -65,6 +75,45 @@ impl Ledger {
         self.database.write(|transaction| upsert_session(transaction, &session, now).map(|_| ()))
     }
 
+    /// Replaces fields of a session.
+    pub fn update_session(
+        &mut self,
+        id: &str,
+        settings: &SessionSettings,
+    ) -> Result<(), LedgerError> {
+        let mut masked = SessionRecord {
+            user_id: settings.user_id.clone(),
+            model: settings.model.clone(),
+            model_config: settings.model_config.clone(),
+            system_prompt: settings.system_prompt.clone(),
+            ..SessionRecord::default()
+        };
+        if self.redact {
+            mask::mask_session(&mut masked);
+        }
+        let SessionRecord { user_id, model, model_config, system_prompt, .. } = masked;
+        self.database.write(|transaction| {
+            let key = head(transaction, id)?.key;
+            transaction.execute(
+                "UPDATE sessions SET user_id = ifnull(?2, user_id), model = ifnull(?3, model)
+                 WHERE key = ?1",
+                params![key, user_id, model],
+            )?;
+            let model_config = model_config.as_ref().map(Value::to_string);
+            if system_prompt.is_some() || model_config.is_some() {
+                transaction.execute(
+                    "INSERT INTO session_texts (session, system_prompt, model_config)
+                     VALUES (?1, ?2, ?3)
+                     ON CONFLICT (session) DO UPDATE SET
+                         system_prompt = ifnull(excluded.system_prompt, system_prompt),
+                         model_config = ifnull(excluded.model_config, model_config)",
+                    params![key, system_prompt, model_config],
+                )?;
+            }
+            Ok(())
+        })
+    }
+
     /// Ends a session. The first reason counts: returns false if it had ended before.
     pub fn end_session(&mut self, id: &str, reason: &str, now: Time) -> Result<bool, LedgerError> {
         self.database.write(|transaction| end_session(transaction, id, reason, now))
@@ -72,14 +121,7 @@ impl Ledger {
 
     /// Reopens a session that had ended.
     pub fn reopen_session(&mut self, id: &str) -> Result<(), LedgerError> {
-        self.database.write(|transaction| {
-            head(transaction, id)?;
-            transaction.execute(
-                "UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1",
-                [id],
-            )?;
-            Ok(())
-        })
+        self.database.write(|transaction| reopen_session(transaction, id))
     }
 
     /// Archives a session, or takes it out of the archive.
@@ -186,6 +228,17 @@ pub(crate) fn end_session(
         params![id, now, reason],
     )?;
     Ok(changed == 1)
+}
+
+/// Reopens a session if it had ended.
+pub(crate) fn reopen_session(transaction: &Transaction<'_>, id: &str) -> Result<(), LedgerError> {
+    head(transaction, id)?;
+    transaction.execute(
+        "UPDATE sessions SET ended_at = NULL, end_reason = NULL
+         WHERE id = ?1 AND ended_at IS NOT NULL",
+        [id],
+    )?;
+    Ok(())
 }
 
 /// Reads the beginning of the first prompt.

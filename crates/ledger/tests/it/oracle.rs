@@ -79,7 +79,8 @@ const PARTS: &[&str] = &[
 
 const GLUE: &[&str] = &["", " ", "\n", "  ", ".", "\t"];
 
-const OPERATORS: &[&str] = &["OR", "NOT", "AND", "\"", "*", "\" \"", "\"a", "b\"", "*a*", "a*"];
+const OPERATORS: &[&str] =
+    &["OR", "NOT", "AND", "\"", "*", "\" \"", "\"a", "b\"", "*a*", "a*", "(", ")", "{"];
 
 fn any_text() -> impl Strategy<Value = String> {
     proptest::collection::vec((select(PARTS), select(GLUE)), 0..8)
@@ -190,6 +191,50 @@ proptest! {
         for query in &queries {
             let expected = find_by_definition(&messages, query);
             prop_assert_eq!(find_by_search(&mut fixture, query), expected, "{:?}", query);
+        }
+    }
+
+    #[test]
+    fn stray_punctuation_loses_no_hit(
+        words in proptest::collection::vec((stray(), select(WORDS), stray(), stray()), 1..5),
+        text in any_text(),
+    ) {
+        let plain: Vec<&str> = words.iter().map(|(_, word, ..)| *word).collect();
+        let plain = plain.join(" ");
+        let decorated: Vec<String> = words
+            .iter()
+            .map(|(before, word, after, between)| format!("{before}{word}{after} {between}"))
+            .collect();
+        let decorated = decorated.join(" ");
+        for text in [&text, &plain] {
+            if matches(&plain, &[text]) {
+                prop_assert!(matches(&decorated, &[text]), "{decorated:?} in {text:?}");
+            }
+        }
+    }
+}
+
+const WORDS: &[&str] = &["a", "b", "cat", "Cat", "cafe", "main.rs", "chat-send", "中文", "v2"];
+
+/// Punctuation that means nothing around a word.
+fn stray() -> impl Strategy<Value = String> {
+    "[(){}<>^~!?,;:'`|\\[\\]]{0,3}"
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10))]
+
+    #[test]
+    fn any_text_is_a_query(
+        anything in proptest::collection::vec(any::<String>(), 20),
+        pieces in proptest::collection::vec(r#"[ ()"*NOTRAD{}^~a-c.-]{0,60}"#, 100),
+    ) {
+        let mut fixture = Fixture::new();
+        fixture.create_session("s");
+        fixture.say("s", "user", "a b c");
+        fixture.ledger.optimize(&|_| {}).unwrap();
+        for query in anything.iter().chain(&pieces) {
+            prop_assert!(fixture.ledger.search(query, &SearchOptions::default()).is_ok());
         }
     }
 }

@@ -506,7 +506,7 @@ fn a_captured_workspace_gets_older_history() {
         let mut lock = workspace.lock().unwrap();
         let rules = crate::rules::CaptureRules::default();
         let now = SystemTime::now();
-        let options = crate::capture::CaptureOptions { rules: &rules, named: &[], now };
+        let options = crate::capture::CaptureOptions { rules: &rules, named: &[], swept: &[], now };
         let capture = lock.capture(&options).unwrap();
         lock.pin(capture.tree, now, message).unwrap();
         lock.finish(now).unwrap();

@@ -45,7 +45,7 @@ pub(crate) enum FileClass {
     Guarded = 1,
     /// Captured against the rules because git tracks it.
     Tracked = 2,
-    /// Captured against the rules because the caller named it.
+    /// Captured only because the caller names or sweeps it.
     Named = 3,
 }
 
@@ -60,7 +60,8 @@ pub(crate) enum Reach {
     Partial = 1,
     /// The configuration includes the directory with everything in it.
     Included = 2,
-    /// The caller names the directory with everything in it.
+    /// The rules leave the directory out, but the caller names or sweeps it with everything in it
+    /// that cannot be made again.
     Named = 3,
 }
 
@@ -76,6 +77,7 @@ pub(crate) enum Cause {
     Special = 5,
     Changing = 6,
     Private = 7,
+    OverBudget = 8,
 }
 
 /// One file or directory of the workspace.
@@ -166,7 +168,7 @@ pub(crate) struct CacheHead {
     pub(crate) cutoff: Cutoff,
     /// The stat of the workspace's git index; zeros if there is none.
     pub(crate) index: Stat,
-    /// True if the caller named paths.
+    /// True if the caller asked for paths that the rules leave out.
     pub(crate) named: bool,
 }
 

@@ -92,12 +92,12 @@ fn check_directory(
 }
 
 /// True if a changed file can be read again without listing its directory. Something that became a
-/// directory, or was one, needs a listing. So does a file that was captured because git tracks it:
-/// its size may be the reason.
+/// directory, or was one, needs a listing. So does a file that was captured because git tracks it
+/// or the caller named it: its size may be the reason.
 fn can_be_refreshed(known: &CachedEntry, stat: &Stat) -> bool {
     stat.mode >> 12 == known.stat.mode >> 12
         && !stat.is_directory()
-        && known.class != FileClass::Tracked
+        && !matches!(known.class, FileClass::Tracked | FileClass::Named)
 }
 
 /// Stats a directory. Its size means nothing and is left out.

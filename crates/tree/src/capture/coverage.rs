@@ -9,20 +9,75 @@ use crate::capture::{CaptureContext, CaptureOptions};
 use crate::git::index::TrackedPaths;
 use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, is_within, split};
-use crate::rules::{CaptureRules, Matcher, Scope, Verdict};
+use crate::rules::{self, CaptureRules, Matcher, Scope, Verdict};
 
 /// Everything besides the `.gitignore` files that decides what a capture covers.
 pub(crate) struct Coverage {
     pub(crate) rules: CaptureRules,
     pub(crate) matcher: Matcher,
-    /// The paths that the caller names, sorted.
-    named: Vec<RelPath>,
+    /// The number of files above which the workspace is refused.
+    pub(crate) max_files: u64,
+    /// The paths that a restore will replace. They are captured regardless of everything.
+    in_the_way: PathSet,
+    /// The paths that the caller names.
+    named: PathSet,
+    /// The directories that the caller sweeps.
+    swept: PathSet,
     /// Takeback's own directory, if it is inside the workspace.
     own: Option<RelPath>,
     /// The single file of the workspace, which is captured regardless of the rules.
     only: Option<Vec<u8>>,
     index: Option<PathBuf>,
     tracked: OnceLock<TrackedPaths>,
+}
+
+/// The reason why a path is captured although the rules leave it out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Request {
+    InTheWay,
+    Named,
+    Swept,
+}
+
+/// Paths of files and directories, sorted.
+struct PathSet {
+    paths: Vec<RelPath>,
+    has_root: bool,
+}
+
+impl PathSet {
+    fn new(paths: &[RelPath]) -> PathSet {
+        let mut sorted: Vec<RelPath> =
+            paths.iter().filter(|path| !path.is_root()).cloned().collect();
+        sorted.sort();
+        PathSet { has_root: paths.iter().any(RelPath::is_root), paths: sorted }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.paths.is_empty() && !self.has_root
+    }
+
+    fn contains(&self, path: &[u8]) -> bool {
+        self.paths.binary_search_by(|other| other.as_bytes().cmp(path)).is_ok()
+    }
+
+    /// True if the set has this path or a directory that it is in.
+    fn covers(&self, path: &[u8]) -> bool {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        self.has_root
+            || (!self.paths.is_empty()
+                && (self.contains(path) || ends.into_iter().any(|end| self.contains(&path[..end]))))
+    }
+
+    /// True if the set has something below this path.
+    fn has_any_below(&self, path: &[u8]) -> bool {
+        if self.paths.is_empty() {
+            return false;
+        }
+        let below = [path, b"/"].concat();
+        let at = self.paths.partition_point(|other| other.as_bytes() < &below[..]);
+        self.paths.get(at).is_some_and(|other| is_within(other.as_bytes(), path))
+    }
 }
 
 /// The decision about a file or directory.
@@ -45,13 +100,16 @@ impl Coverage {
         context: &CaptureContext<'_>,
         index: Option<PathBuf>,
     ) -> Coverage {
-        let named = options.named.iter().filter(|path| !path.is_root());
-        let mut named: Vec<RelPath> = named.cloned().collect();
-        named.sort();
+        // A call that names the whole workspace says nothing about what it does there.
+        let named: Vec<RelPath> =
+            options.named.iter().filter(|path| !path.is_root()).cloned().collect();
         Coverage {
             rules: options.rules.clone(),
             matcher: Matcher::new(options.rules),
-            named,
+            max_files: context.in_the_way.map_or(options.rules.max_files, |_| u64::MAX),
+            in_the_way: PathSet::new(context.in_the_way.unwrap_or_default()),
+            named: PathSet::new(&named),
+            swept: PathSet::new(options.swept),
             own: context.own.clone(),
             only: context.only.map(<[u8]>::to_vec),
             index,
@@ -59,33 +117,36 @@ impl Coverage {
         }
     }
 
-    pub(crate) fn has_named_paths(&self) -> bool {
-        !self.named.is_empty()
+    /// True if paths are captured that the rules leave out, because the caller asks for them.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.sets().iter().any(|(_, set)| !set.is_empty())
+    }
+
+    fn sets(&self) -> [(Request, &PathSet); 3] {
+        let (in_the_way, named, swept) = (&self.in_the_way, &self.named, &self.swept);
+        [(Request::InTheWay, in_the_way), (Request::Named, named), (Request::Swept, swept)]
+    }
+
+    /// Returns the strongest request that covers a path.
+    pub(crate) fn request(&self, path: &[u8]) -> Option<Request> {
+        let mut sets = self.sets().into_iter();
+        sets.find(|(_, set)| set.covers(path)).map(|(request, _)| request)
+    }
+
+    /// True if the caller asks for something below this path.
+    pub(crate) fn has_requests_below(&self, path: &[u8]) -> bool {
+        self.sets().iter().any(|(_, set)| set.has_any_below(path))
+    }
+
+    /// True if the caller asks for exactly this path.
+    fn is_asked_for_itself(&self, path: &[u8]) -> bool {
+        self.in_the_way.contains(path) || self.named.contains(path)
     }
 
     /// The paths that git tracks in the workspace, read on first use.
     pub(crate) fn tracked(&self) -> &TrackedPaths {
         self.tracked
             .get_or_init(|| self.index.as_deref().map(TrackedPaths::read).unwrap_or_default())
-    }
-
-    /// True if the caller names this path or a directory that it is in.
-    pub(crate) fn is_named(&self, path: &[u8]) -> bool {
-        let is_named =
-            |path: &[u8]| self.named.binary_search_by(|named| named.as_bytes().cmp(path)).is_ok();
-        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        !self.named.is_empty()
-            && (is_named(path) || ends.into_iter().any(|end| is_named(&path[..end])))
-    }
-
-    /// True if the caller names this path or something below it.
-    pub(crate) fn has_named_under(&self, path: &[u8]) -> bool {
-        // Paths below this one sort behind it, but not directly: `a!` stands before `a/b`.
-        let below = [path, b"/"].concat();
-        let at = |path: &[u8]| self.named.partition_point(|named| named.as_bytes() < path);
-        let begins =
-            |at: usize| self.named.get(at).is_some_and(|named| is_within(named.as_bytes(), path));
-        !self.named.is_empty() && (begins(at(path)) || begins(at(&below)))
     }
 
     /// Decides about `path`, which is in a directory of this reach and scope.
@@ -102,69 +163,90 @@ impl Coverage {
         }
         if let Some(only) = &self.only {
             let is_it = path == only && (stat.is_file() || stat.is_symlink());
-            return if is_it { Decision::Capture(FileClass::Named) } else { Decision::Pass };
+            let is_large = stat.size > self.size_limit(FileClass::Plain, path);
+            let class = if is_large { FileClass::Named } else { FileClass::Plain };
+            return if is_it { Decision::Capture(class) } else { Decision::Pass };
         }
         if self.own.as_ref().is_some_and(|own| own.as_bytes() == path) {
             return Decision::Leave(Cause::Excluded);
         }
         if !is_directory && !stat.is_file() && !stat.is_symlink() {
-            return if reach == Reach::Partial && !self.is_named(path) {
+            return if reach == Reach::Partial && !self.is_asked_for_itself(path) {
                 Decision::Pass
             } else {
                 Decision::Leave(Cause::Special)
             };
         }
-        let verdict = match reach {
-            Reach::Normal => self.matcher.judge(scope, path, is_directory),
-            Reach::Included | Reach::Named => Verdict::Include,
-            Reach::Partial => match self.matcher.judge(scope, path, is_directory) {
-                Verdict::Include => Verdict::Include,
-                _ => Verdict::Exclude,
-            },
+        let verdict = match (reach, self.matcher.judge(scope, path, is_directory)) {
+            (Reach::Normal, verdict) => verdict,
+            (Reach::Included, _) | (_, Verdict::Include) => Verdict::Include,
+            (Reach::Named, _) => Verdict::Ignore,
+            (Reach::Partial, _) => Verdict::Exclude,
         };
         if is_directory {
             self.decide_directory(reach, path, verdict)
         } else {
-            self.decide_file(reach, path, verdict)
+            self.decide_file(reach, path, verdict, stat)
         }
     }
 
     fn decide_directory(&self, reach: Reach, path: &[u8], verdict: Verdict) -> Decision {
-        if reach == Reach::Named || self.is_named(path) {
-            return Decision::Enter(Reach::Named, cause_of(verdict));
+        let cause = match verdict {
+            Verdict::Capture => return Decision::Enter(Reach::Normal, Cause::None),
+            Verdict::Include => return Decision::Enter(Reach::Included, Cause::None),
+            Verdict::Ignore => Cause::Ignored,
+            Verdict::Exclude => Cause::Excluded,
+        };
+        if self.request(path).is_some_and(|request| !can_be_made_again(request, reach, path)) {
+            return Decision::Enter(Reach::Named, cause);
         }
-        match verdict {
-            Verdict::Capture => Decision::Enter(Reach::Normal, Cause::None),
-            Verdict::Include => Decision::Enter(Reach::Included, Cause::None),
-            Verdict::Ignore | Verdict::Exclude => {
-                let leads_somewhere = self.has_named_under(path)
-                    || self.matcher.has_include_under(path)
-                    || self.tracked().has_any_under(path);
-                match (leads_somewhere, reach) {
-                    (true, _) => Decision::Enter(Reach::Partial, cause_of(verdict)),
-                    (false, Reach::Partial) => Decision::Pass,
-                    (false, _) => Decision::Leave(cause_of(verdict)),
-                }
-            }
+        let leads_somewhere = self.has_requests_below(path)
+            || self.matcher.has_include_under(path)
+            || self.tracked().has_any_under(path);
+        match (leads_somewhere, reach) {
+            (true, _) => Decision::Enter(Reach::Partial, cause),
+            (false, Reach::Partial) => Decision::Pass,
+            (false, _) => Decision::Leave(cause),
         }
     }
 
-    fn decide_file(&self, reach: Reach, path: &[u8], verdict: Verdict) -> Decision {
-        let is_skipped = || self.rules.skip_private && self.matcher.is_private(path);
-        match verdict {
-            // Secrets that the user wants left out stay out even if a tool call names them.
-            Verdict::Ignore if is_skipped() && !self.tracked().contains(path) => {
-                Decision::Leave(Cause::Private)
-            }
-            _ if reach == Reach::Named || self.is_named(path) => {
-                Decision::Capture(FileClass::Named)
-            }
-            Verdict::Capture | Verdict::Include => Decision::Capture(FileClass::Plain),
-            _ if self.tracked().contains(path) => Decision::Capture(FileClass::Tracked),
-            Verdict::Ignore => Decision::Capture(FileClass::Guarded),
-            Verdict::Exclude if reach == Reach::Partial => Decision::Pass,
-            Verdict::Exclude => Decision::Leave(Cause::Excluded),
+    fn decide_file(&self, reach: Reach, path: &[u8], verdict: Verdict, stat: &Stat) -> Decision {
+        let is_left_out = matches!(verdict, Verdict::Ignore | Verdict::Exclude);
+        let is_tracked = || self.tracked().contains(path);
+        // A directory that is entered only for some paths may be named and yet not be copied.
+        let is_requested = match reach {
+            Reach::Partial => self.is_asked_for_itself(path),
+            _ => self.has_requests() && self.request(path).is_some(),
+        };
+        // Secrets that the user wants left out stay out even if a tool call names them.
+        let is_skipped = self.rules.skip_private
+            && (verdict == Verdict::Ignore || (is_left_out && is_requested))
+            && self.matcher.is_private(path);
+        if is_skipped && !is_tracked() {
+            return Decision::Leave(Cause::Private);
         }
+        let class = match verdict {
+            Verdict::Capture | Verdict::Include => Some(FileClass::Plain),
+            _ if is_tracked() => Some(FileClass::Tracked),
+            Verdict::Ignore if reach != Reach::Named => Some(FileClass::Guarded),
+            _ => None,
+        };
+        match class {
+            Some(class) if !is_requested => Decision::Capture(class),
+            Some(class) if stat.is_symlink() || stat.size <= self.size_limit(class, path) => {
+                Decision::Capture(class)
+            }
+            // The scan finds that it is too large, and that git tracks it.
+            Some(class) if is_tracked() => Decision::Capture(class),
+            _ if is_requested => Decision::Capture(FileClass::Named),
+            _ if reach == Reach::Partial => Decision::Pass,
+            _ => Decision::Leave(Cause::Excluded),
+        }
+    }
+
+    /// True if the budget for named paths applies to a file of this class.
+    pub(crate) fn is_budgeted(&self, class: FileClass, path: &[u8]) -> bool {
+        class == FileClass::Named && self.request(path) != Some(Request::InTheWay)
     }
 
     /// Returns the largest size of a file of this class that is captured.
@@ -180,10 +262,14 @@ impl Coverage {
     }
 }
 
-fn cause_of(verdict: Verdict) -> Cause {
-    match verdict {
-        Verdict::Capture | Verdict::Include => Cause::None,
-        Verdict::Ignore => Cause::Ignored,
-        Verdict::Exclude => Cause::Excluded,
+/// True if a directory that is asked for can be made again, or is in one that can be.
+fn can_be_made_again(request: Request, reach: Reach, path: &[u8]) -> bool {
+    let is_swept = request == Request::Swept;
+    match (request, reach) {
+        (Request::InTheWay, _) => false,
+        (_, Reach::Partial) => {
+            path.split(|byte| *byte == b'/').any(|name| rules::can_be_made_again(name, is_swept))
+        }
+        _ => rules::can_be_made_again(split(path).1, is_swept),
     }
 }

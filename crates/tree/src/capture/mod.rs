@@ -6,17 +6,20 @@
 //!
 //! Paths that could not be captured are part of the result.
 
+mod budget;
 pub(crate) mod cache;
 mod check;
 mod coverage;
 mod gitignore;
 mod known;
+pub(crate) mod limit;
 mod read;
 mod scan;
 mod sink;
 mod state;
 mod summary;
 
+use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -31,6 +34,7 @@ use crate::pack::write::PackWriter;
 use crate::path::RelPath;
 use crate::rules::{CaptureRules, Filter};
 use crate::store::{Store, StoreError};
+use crate::threads::prepare_threads;
 use cache::{CacheHead, Cause, Cutoff, FileClass, Reach, StatCache};
 use check::DirectoryTask;
 use coverage::Coverage;
@@ -45,6 +49,9 @@ pub struct CaptureOptions<'a> {
     pub rules: &'a CaptureRules,
     /// Files and directories that are captured regardless of the rules.
     pub named: &'a [RelPath],
+    /// Directories in which everything that is ignored is captured, too, except what the built-in
+    /// excludes say can be made again.
+    pub swept: &'a [RelPath],
     /// The time, taken before the capture begins. The next capture reads all files again that are
     /// as new as this.
     pub now: SystemTime,
@@ -59,6 +66,12 @@ pub struct Capture {
     pub files: u64,
     /// The topmost paths that are not in the tree, sorted.
     pub uncovered: Vec<Uncovered>,
+    /// The databases that were being written to each time they were read, so that what the tree has
+    /// of them may not fit together. Sorted.
+    pub unsettled: Vec<RelPath>,
+    /// The packs that were found to be lost or damaged. Everything that this state needs of them was
+    /// stored again.
+    pub damaged: Vec<String>,
     /// The filter that a restore needs.
     pub filter: Filter,
 }
@@ -79,6 +92,8 @@ pub struct Uncovered {
 pub enum UncoveredReason {
     /// The file is larger than the limit for its class.
     TooLarge { size: u64 },
+    /// It is named or swept, and does not fit into the budget for such paths.
+    OverBudget { size: u64 },
     /// A configured or built-in rule excludes it.
     Excluded,
     /// A `.gitignore` ignores the directory.
@@ -120,7 +135,14 @@ pub(crate) struct CaptureContext<'a> {
     pub(crate) own: Option<RelPath>,
     /// The name of the single file, if the workspace is one.
     pub(crate) only: Option<&'a [u8]>,
+    /// The paths that a restore will replace; `None` if the capture is not for a restore. No limits
+    /// apply on the way back.
+    pub(crate) in_the_way: Option<&'a [RelPath]>,
     pub(crate) writer: &'a PackWriter,
+    /// The packs that are gone or changed since the known state was saved; `None` if there are none.
+    pub(crate) suspects: Option<Vec<String>>,
+    /// The packs that turn out to be lost or damaged.
+    pub(crate) damaged: RefCell<Vec<String>>,
 }
 
 /// The state of a workspace in memory, and the part of it that the cache on disk lacks.
@@ -169,6 +191,7 @@ pub(crate) fn capture_workspace(
     known: Option<WorkspaceState>,
     options: &CaptureOptions<'_>,
 ) -> Result<(Capture, WorkspaceState), CaptureError> {
+    prepare_threads();
     let git = if context.only.is_none() { GitDirectory::find(context.path) } else { None };
     let index = git.map(|git| git.index_path());
     let mut head = CacheHead {
@@ -176,15 +199,19 @@ pub(crate) fn capture_workspace(
         generation: context.store.generation(),
         cutoff: Cutoff { scan: to_nanoseconds(options.now) },
         index: index.as_deref().map(stat_index).unwrap_or_default(),
-        named: !options.named.is_empty(),
+        named: false,
     };
     let coverage = Coverage::new(options, context, index);
+    head.named = coverage.has_requests();
     let mut state = match known {
         Some(state) => update_state(context, &coverage, &mut head, state)?,
         None => make_first_state(context, &coverage, &mut head)?,
     };
-    let capture = summary::summarize(&state.known, options.rules);
-    if capture.files > options.rules.max_files {
+    let (mut capture, extra) = summary::summarize(&state.known, options.rules);
+    capture.damaged = context.damaged.take();
+    capture.damaged.sort();
+    capture.damaged.dedup();
+    if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
     // With no entries to save, the head is worth saving only if more changed than its cutoff.
@@ -204,7 +231,7 @@ fn make_first_state(
     coverage: &Coverage,
     head: &mut CacheHead,
 ) -> Result<WorkspaceState, CaptureError> {
-    context.store.set_aside_broken()?;
+    context.damaged.borrow_mut().extend(context.store.set_aside_broken()?);
     let sink = ObjectSink::new(context);
     let results = scan_changes(context, coverage, &sink, None, head)?;
     let mut assembled = state::assemble(None, *head, results, ContentSource::New(0))?;
@@ -218,13 +245,19 @@ fn update_state(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
     head: &mut CacheHead,
-    WorkspaceState { mut known, unsaved }: WorkspaceState,
+    WorkspaceState { mut known, mut unsaved }: WorkspaceState,
 ) -> Result<WorkspaceState, CaptureError> {
     let known_head = known.cache.head;
     let mut rebuild_trees = false;
-    if known_head.generation != head.generation {
-        context.store.set_aside_broken()?;
+    if known_head.generation != head.generation || context.suspects.is_some() {
+        context.damaged.borrow_mut().extend(context.store.set_aside_broken()?);
         rebuild_trees = state::distrust_missing_objects(&mut known.cache, context);
+        // In the same generation, no object was deleted on purpose.
+        if rebuild_trees && known_head.generation == head.generation {
+            context.damaged.borrow_mut().extend(context.suspects.iter().flatten().cloned());
+        }
+        // The packs are noted with the state.
+        unsaved = unsaved.merge(Unsaved::Entries(Vec::new()));
     }
     let mut tasks = check::find_changes(context.root, &known, known_head.cutoff);
     if known_head.rules != head.rules {
@@ -236,7 +269,9 @@ fn update_state(
     if tasks.is_empty() && !rebuild_trees {
         return Ok(WorkspaceState { known, unsaved });
     }
-    if !context.store.set_aside_broken()?.is_empty() {
+    let set_aside = context.store.set_aside_broken()?;
+    if !set_aside.is_empty() {
+        context.damaged.borrow_mut().extend(set_aside);
         // Objects of the known state may have been in the broken packs. The store has a new
         // generation now, so that the next round looks for them.
         head.generation = context.store.generation();
@@ -271,9 +306,10 @@ fn scan_changes(
         Some((_, tasks)) => scanner.scan_tasks(tasks),
         None => scanner.scan_everything(),
     }
+    scanner.read_budgeted_files();
     sink.check_written(context)?;
     if scanner.has_too_many_files() {
-        return Err(CaptureError::TooManyFiles { limit: coverage.rules.max_files });
+        return Err(CaptureError::TooManyFiles { limit: coverage.max_files });
     }
     // If a `.gitignore` changed while it was applied, the next capture must decide about everything
     // again. Other rules in the head make it do so.
@@ -311,8 +347,8 @@ fn find_redecided_directories(
             let was_forced = child.class == FileClass::Named
                 || child.class == FileClass::Tracked
                 || matches!(child.reach, Reach::Partial | Reach::Named);
-            let is_named = coverage.has_named_paths()
-                && (coverage.is_named(&path) || coverage.has_named_under(&path));
+            let is_named = head.named
+                && (coverage.request(&path).is_some() || coverage.has_requests_below(&path));
             let is_tracked = || {
                 let tracked = coverage.tracked();
                 tracked.contains(&path) || tracked.has_any_under(&path)
@@ -331,8 +367,7 @@ fn find_redecided_directories(
 
 /// Hashes everything that coverage depends on besides files of the workspace.
 fn fingerprint(rules: &CaptureRules, own: Option<&RelPath>) -> u64 {
-    // Limits decide about a capture as a whole, not about single paths.
-    let text = serde_json::to_vec(&(rules.without_limits(), own)).expect("plain data becomes JSON");
+    let text = serde_json::to_vec(&(rules, own)).expect("plain data becomes JSON");
     let hash = Oid::of(crate::object::ObjectKind::Blob, &text);
     u64::from_le_bytes(hash.0[..8].try_into().expect("eight bytes"))
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rayon::prelude::*;
 use rustix::io::Errno;
 
+use super::budget::BudgetedFile;
 use super::cache::{CachedEntry, Cause, Cutoff, EntryKind, FileClass, Reach};
 use super::check::{DirectoryTask, stat_directory};
 use super::coverage::{Coverage, Decision};
@@ -18,6 +19,7 @@ use super::read::{ReadFailure, read_stable_content};
 use super::sink::ObjectSink;
 use crate::beneath::{self, Root, Stat};
 use crate::object;
+use crate::pack::MAX_OBJECT;
 use crate::path::join;
 use crate::rules::Scope;
 
@@ -55,6 +57,25 @@ pub(crate) enum ContentSource {
     New(usize),
 }
 
+impl ScanResults {
+    /// Finds a child in the listing of a directory.
+    pub(super) fn child_mut(
+        &mut self,
+        directory: ContentSource,
+        position: usize,
+    ) -> Option<&mut ListedChild> {
+        let scanned = match directory {
+            ContentSource::Known(number) => self.known.get_mut(&number)?,
+            ContentSource::New(at) => self.new[at].as_mut()?,
+            ContentSource::Nothing => return None,
+        };
+        match scanned {
+            ScannedDirectory::Listed(listing) => listing.children.get_mut(position),
+            _ => None,
+        }
+    }
+}
+
 /// The directories that a scan looked into.
 #[derive(Default)]
 pub(crate) struct ScanResults {
@@ -65,8 +86,8 @@ pub(crate) struct ScanResults {
 
 /// A scan under way, shared by many threads.
 pub(crate) struct Scanner<'a> {
-    root: &'a Root,
-    coverage: &'a Coverage,
+    pub(super) root: &'a Root,
+    pub(super) coverage: &'a Coverage,
     sink: &'a ObjectSink<'a>,
     known: Option<&'a KnownState>,
     /// The cutoff of the known state: nothing that is newer is trusted.
@@ -77,6 +98,8 @@ pub(crate) struct Scanner<'a> {
     gitignores: AppliedGitignores,
     /// The number of files that were found and not known before.
     new_files: AtomicU64,
+    /// The files that are captured only because the caller asks for them.
+    pub(super) budgeted: Mutex<Vec<BudgetedFile>>,
 }
 
 impl<'a> Scanner<'a> {
@@ -97,6 +120,7 @@ impl<'a> Scanner<'a> {
             results: Mutex::default(),
             gitignores: AppliedGitignores::default(),
             new_files: AtomicU64::new(0),
+            budgeted: Mutex::default(),
         }
     }
 
@@ -112,11 +136,11 @@ impl<'a> Scanner<'a> {
 
     /// True if there are more files than may be captured.
     pub(crate) fn has_too_many_files(&self) -> bool {
-        self.new_files.load(Ordering::Relaxed) > self.coverage.rules.max_files
+        self.new_files.load(Ordering::Relaxed) > self.coverage.max_files
     }
 
     /// True if there is no point in going on.
-    fn is_hopeless(&self) -> bool {
+    pub(super) fn is_hopeless(&self) -> bool {
         self.has_too_many_files() || self.sink.has_failed()
     }
 
@@ -124,7 +148,7 @@ impl<'a> Scanner<'a> {
         self.known.expect("only a scan that knows a state finds known entries")
     }
 
-    fn lock_results(&self) -> MutexGuard<'_, ScanResults> {
+    pub(super) fn lock_results(&self) -> MutexGuard<'_, ScanResults> {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,22 +179,28 @@ impl<'a> Scanner<'a> {
     ) {
         let directory = &self.known().directories[task.number as usize];
         let entry = self.known().directory_entry(task.number);
-        let scanned = if task.list {
+        let refreshed = || self.refresh_files(&directory.path, entry, &task.changed);
+        let scanned = (!task.list).then(refreshed).flatten().unwrap_or_else(|| {
             // The listing finds them in `gitignores`.
             self.gitignores.apply_up_to(self.root, self.known(), task.number, new_rules);
-            self.list_directory(scope, &directory.path, None, entry.reach, Some(entry))
-        } else {
-            self.refresh_files(&directory.path, entry, &task.changed)
-        };
+            let slot = ContentSource::Known(task.number);
+            self.list_directory(scope, &directory.path, None, entry.reach, Some(entry), slot)
+        });
         self.lock_results().known.insert(task.number, scanned);
     }
 
-    /// Reads those files of a known directory again that changed.
-    fn refresh_files(&self, path: &[u8], entry: &CachedEntry, changed: &[u32]) -> ScannedDirectory {
+    /// Reads those files of a known directory again that changed. Returns `None` if the directory has
+    /// to be listed, because the decision about a file may differ.
+    fn refresh_files(
+        &self,
+        path: &[u8],
+        entry: &CachedEntry,
+        changed: &[u32],
+    ) -> Option<ScannedDirectory> {
         let known = self.known();
         let fd = match self.root.open_directory(path) {
             Ok(fd) => fd,
-            Err(error) => return unopened_directory(&error),
+            Err(error) => return Some(unopened_directory(&error)),
         };
         let mut children: Vec<ListedChild> = list_known_children(known, entry);
         let mut gone = Vec::new();
@@ -180,6 +210,11 @@ impl<'a> Scanner<'a> {
             match beneath::stat_at(&fd, &child.name) {
                 Ok(stat) => {
                     let class = child.entry.class;
+                    if stat.size > self.coverage.size_limit(class, &path)
+                        && self.coverage.request(&path).is_some()
+                    {
+                        return None;
+                    }
                     let entry = self.read_entry(fd.as_fd(), &path, &child.name, stat, class);
                     if child.name == b".gitignore" && entry.oid != child.entry.oid {
                         self.gitignores.note_unsettled();
@@ -191,7 +226,7 @@ impl<'a> Scanner<'a> {
             }
         }
         gone.into_iter().rev().for_each(|position| drop(children.remove(position)));
-        ScannedDirectory::Listed(DirectoryListing { stat: entry.stat, children })
+        Some(ScannedDirectory::Listed(DirectoryListing { stat: entry.stat, children }))
     }
 
     /// Lists a directory in another thread. Returns the index at which its result will be.
@@ -209,7 +244,8 @@ impl<'a> Scanner<'a> {
             results.new.len() - 1
         };
         scope.spawn(move |scope| {
-            let scanned = self.list_directory(scope, &path, above.as_ref(), reach, known);
+            let slot = ContentSource::New(index);
+            let scanned = self.list_directory(scope, &path, above.as_ref(), reach, known, slot);
             self.lock_results().new[index] = Some(scanned);
         });
         index
@@ -222,6 +258,7 @@ impl<'a> Scanner<'a> {
         above: Option<&Arc<Scope>>,
         reach: Reach,
         known: Option<&'s CachedEntry>,
+        slot: ContentSource,
     ) -> ScannedDirectory {
         let fd = match self.root.open_directory(path) {
             Ok(fd) => fd,
@@ -244,12 +281,24 @@ impl<'a> Scanner<'a> {
             let child = match beneath::stat_at(fd, &name) {
                 Ok(stat) => {
                     let known_at = known.and_then(|entry| self.known?.find_child(entry, &name));
-                    self.decide_child(scope, child_path, name, stat, reach, &patterns, known_at)
+                    self.decide_child(
+                        scope,
+                        child_path.clone(),
+                        name,
+                        stat,
+                        reach,
+                        &patterns,
+                        known_at,
+                    )
                 }
                 Err(error) => self.unseen_child(reach, &child_path, name, &error),
             };
             let Some((child, is_unread)) = child else { continue };
-            if is_unread {
+            if self.coverage.is_budgeted(child.entry.class, &child_path)
+                && child.entry.stat.size <= MAX_OBJECT
+            {
+                self.defer_file(slot, children.len(), child_path, &child.entry, is_unread);
+            } else if is_unread {
                 to_read.push(children.len());
             }
             children.push(child);
@@ -292,7 +341,9 @@ impl<'a> Scanner<'a> {
                 source = self.enter_directory(scope, path, patterns, reach, known_at, &mut entry);
             }
             Decision::Capture(class) => {
-                self.new_files.fetch_add(1, Ordering::Relaxed);
+                if class != FileClass::Named {
+                    self.new_files.fetch_add(1, Ordering::Relaxed);
+                }
                 let known = known_at.map(|at| &self.known().cache.entries[at as usize]);
                 match known {
                     Some(known) if self.is_still_valid(known, &stat, class, &path) => {
@@ -318,7 +369,9 @@ impl<'a> Scanner<'a> {
         error: &io::Error,
     ) -> Option<(ListedChild, bool)> {
         let is_silent = name == b".git" || reach == Reach::Partial;
-        if is_gone(error) || (is_silent && !self.coverage.has_named_under(path)) {
+        let is_requested =
+            || self.coverage.request(path).is_some() || self.coverage.has_requests_below(path);
+        if is_gone(error) || (is_silent && !is_requested()) {
             return None;
         }
         let entry = unknown_entry(error);
@@ -388,7 +441,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a file or symlink into the store.
-    fn read_entry(
+    pub(super) fn read_entry(
         &self,
         fd: BorrowedFd<'_>,
         path: &[u8],
@@ -478,7 +531,7 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// Returns the entry of a name that cannot even be looked at.
-fn unknown_entry(error: &io::Error) -> CachedEntry {
+pub(super) fn unknown_entry(error: &io::Error) -> CachedEntry {
     let entry = CachedEntry::new(EntryKind::Uncovered, Stat::default());
     mark_unreadable(CachedEntry { cause: Cause::Unreadable, ..entry }, error)
 }

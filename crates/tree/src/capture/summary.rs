@@ -9,12 +9,16 @@ use crate::path::RelPath;
 use crate::rules::{CaptureRules, Filter};
 
 /// Summarises a state for the caller.
-pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> Capture {
+/// Returns the number of files, too, that are captured only because the caller asked for them.
+pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u64) {
+    let mut extra = 0;
     let cache = &known.cache;
     let mut capture = Capture {
         tree: cache.entries[0].oid,
         files: 0,
         uncovered: Vec::new(),
+        unsettled: Vec::new(),
+        damaged: Vec::new(),
         filter: Filter { rules: rules.clone(), tracked: Vec::new() },
     };
     for directory in &known.directories {
@@ -27,6 +31,7 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> Capture {
             match child.kind {
                 EntryKind::File | EntryKind::Symlink => {
                     capture.files += 1;
+                    extra += u64::from(child.class == FileClass::Named);
                     if child.class == FileClass::Tracked && entry.reach == Reach::Normal {
                         capture.filter.tracked.push(path());
                     }
@@ -43,8 +48,79 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> Capture {
             }
         }
     }
+    collapse_over_budget(known, &mut capture.uncovered);
     capture.uncovered.sort_by(|a, b| a.path.cmp(&b.path));
-    capture
+    (capture, extra)
+}
+
+/// The number of files over the budget above which they are reported by their topmost directory.
+const MAX_REPORTED: usize = 1000;
+
+/// Reports directories instead of the files in them that are over the budget, if none of their files
+/// is captured or there are too many to report.
+fn collapse_over_budget(known: &KnownState, uncovered: &mut Vec<Uncovered>) {
+    let is_over = |found: &Uncovered| matches!(found.reason, UncoveredReason::OverBudget { .. });
+    if !uncovered.iter().any(is_over) {
+        return;
+    }
+    let mut collapse = |is_collapsed: &dyn Fn(&Content) -> bool| {
+        for directory in find_over_budget(known, is_collapsed) {
+            uncovered.retain(|found| !found.path.starts_with(&directory.path));
+            uncovered.push(directory);
+        }
+        uncovered.iter().filter(|found| is_over(found)).count()
+    };
+    if collapse(&|content| content.captured == 0) > MAX_REPORTED {
+        collapse(&|_| true);
+    }
+}
+
+/// The content of a directory and of those below it.
+#[derive(Clone, Copy, Default)]
+struct Content {
+    /// The number of captured files.
+    captured: u64,
+    /// The number of bytes that are over the budget.
+    over_budget: u64,
+}
+
+/// Finds the topmost directories with files over the budget for which `is_collapsed` holds, among
+/// those that are captured only because the caller asked for them.
+fn find_over_budget(known: &KnownState, is_collapsed: &dyn Fn(&Content) -> bool) -> Vec<Uncovered> {
+    let cache = &known.cache;
+    let mut contents = vec![Content::default(); known.directories.len()];
+    // Each directory comes after its parent.
+    for (number, directory) in known.directories.iter().enumerate().rev() {
+        for child in cache.children(&cache.entries[directory.entry as usize]) {
+            match child.kind {
+                EntryKind::File | EntryKind::Symlink => contents[number].captured += 1,
+                EntryKind::Uncovered if child.cause == Cause::OverBudget => {
+                    contents[number].over_budget += child.stat.size;
+                }
+                _ => {}
+            }
+        }
+        if number != 0 {
+            let Content { captured, over_budget } = contents[number];
+            let parent = &mut contents[directory.parent as usize];
+            parent.captured += captured;
+            parent.over_budget += over_budget;
+        }
+    }
+    let is_reported = |number: usize| {
+        let content = &contents[number];
+        known.directory_entry(number as u32).reach == Reach::Named
+            && content.over_budget > 0
+            && is_collapsed(content)
+    };
+    let topmost = (1..contents.len())
+        .filter(|number| is_reported(*number))
+        .filter(|number| !is_reported(known.directories[*number].parent as usize));
+    let report = |number: usize| Uncovered {
+        path: RelPath::new(known.directories[number].path.clone()).expect("not the root"),
+        reason: UncoveredReason::OverBudget { size: contents[number].over_budget },
+    };
+    topmost.map(report).collect()
 }
 
 fn reason_of(entry: &CachedEntry) -> UncoveredReason {
@@ -58,6 +134,7 @@ fn reason_of(entry: &CachedEntry) -> UncoveredReason {
         }
         Cause::Special => UncoveredReason::Special,
         Cause::Changing => UncoveredReason::Changing,
+        Cause::OverBudget => UncoveredReason::OverBudget { size: entry.stat.size },
         Cause::Private => UncoveredReason::Private,
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod read;
 pub(crate) mod write;
 
 use std::cell::RefCell;
+use std::io;
 
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
@@ -41,6 +42,44 @@ pub(crate) fn deflate(content: &[u8], out: &mut Vec<u8>) {
             .expect("the output has the size that the compressor asked for");
         out.truncate(start + written);
     });
+}
+
+/// The size from which on content is compressed only if that pays off.
+const MIN_TRIED: usize = 1 << 20;
+/// The size of a piece of large content that is compressed to try it.
+const TRIED_PIECE: usize = 32 << 10;
+
+/// True if large content is hardly smaller when it is compressed, as images, archives and models
+/// are. It is judged by pieces of it.
+pub(crate) fn is_incompressible(content: &[u8]) -> bool {
+    if content.len() < MIN_TRIED {
+        return false;
+    }
+    let mut tried = Vec::with_capacity(4 * TRIED_PIECE);
+    let last = content.len() - TRIED_PIECE;
+    for at in [0, last / 3, last / 3 * 2, last] {
+        tried.extend_from_slice(&content[at..at + TRIED_PIECE]);
+    }
+    let mut compressed = Vec::new();
+    deflate(&tried, &mut compressed);
+    compressed.len() > tried.len() / 10 * 9
+}
+
+/// Passes `content` on as a zlib stream that is not compressed, piece by piece.
+pub(crate) fn store_uncompressed(
+    content: &[u8],
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    const MAX_BLOCK: usize = u16::MAX as usize;
+    write(&[0x78, 0x01])?;
+    let count = content.len().div_ceil(MAX_BLOCK);
+    for (number, block) in content.chunks(MAX_BLOCK).enumerate() {
+        let length = (block.len() as u16).to_le_bytes();
+        let is_last = u8::from(number + 1 == count);
+        write(&[is_last, length[0], length[1], !length[0], !length[1]])?;
+        write(block)?;
+    }
+    write(&libdeflater::adler32(content).to_be_bytes())
 }
 
 /// Decompresses the zlib stream at the start of `compressed`. Returns `None` unless it has exactly
@@ -122,6 +161,20 @@ mod tests {
     fn endless_numbers_are_refused() {
         assert_eq!(parse_distance(&[0xff; 32]), None);
         assert_eq!(parse_entry_head(&[0xff; 8]), None);
+    }
+
+    #[test]
+    fn content_that_is_stored_uncompressed_is_a_zlib_stream() {
+        for size in [1, 65_535, 65_536, 200_000] {
+            let content: Vec<u8> = (0..size).map(|at: usize| (at * at >> 7) as u8).collect();
+            let mut stream = Vec::new();
+            let write = |piece: &[u8]| {
+                stream.extend_from_slice(piece);
+                Ok(())
+            };
+            store_uncompressed(&content, write).unwrap();
+            assert_eq!(inflate(&stream, size), Some(content));
+        }
     }
 
     #[test]

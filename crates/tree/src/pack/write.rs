@@ -16,7 +16,9 @@ use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::pack::index::{self, IndexedObject, corrupt};
 use crate::pack::read::PackFile;
-use crate::pack::{OFS_DELTA, deflate, push_distance, push_entry_head};
+use crate::pack::{
+    OFS_DELTA, deflate, is_incompressible, push_distance, push_entry_head, store_uncompressed,
+};
 
 /// The size up to which a pack stays in memory until it is complete.
 const MAX_IN_MEMORY: usize = 4 << 20;
@@ -79,10 +81,35 @@ impl PackWriter {
 
     /// Adds an object and returns its offset.
     pub(crate) fn add_whole(&self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<u64> {
+        if is_incompressible(content) {
+            return self.add_uncompressed(kind, oid, content);
+        }
         let mut entry = Vec::with_capacity(content.len() / 2 + 64);
         push_entry_head(&mut entry, kind as u8, content.len() as u64);
         deflate(content, &mut entry);
         self.append_entry(oid, &entry)
+    }
+
+    /// Adds an object without compressing it, piece by piece, and returns its offset.
+    fn add_uncompressed(&self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<u64> {
+        let mut head = Vec::new();
+        push_entry_head(&mut head, kind as u8, content.len() as u64);
+        let mut inner = self.lock();
+        let offset = inner.end();
+        if inner.known.contains(&oid) {
+            return Ok(offset);
+        }
+        let mut crc = crc32fast::Hasher::new();
+        let mut write = |piece: &[u8]| {
+            crc.update(piece);
+            inner.tail.extend_from_slice(piece);
+            inner.spill_if_full(&self.temporary)
+        };
+        write(&head)?;
+        store_uncompressed(content, write)?;
+        inner.known.insert(oid);
+        inner.objects.push(IndexedObject { oid, crc: crc.finalize(), offset });
+        Ok(offset)
     }
 
     /// Adds an object as a delta from the one at the offset `base` in this pack.

@@ -40,22 +40,18 @@ impl Lock<'_> {
         if matches!(self.recovery, Some(Recovery::Failed(_))) {
             return Err(PlanError::Unfinished);
         }
-        let rules = options.rules.without_limits();
-        let options = CaptureOptions { rules: &rules, ..options.clone() };
-        let mut named = options.named.to_vec();
-        let mut present =
-            self.capture_readable(&CaptureOptions { named: &named, ..options.clone() })?;
+        let mut in_the_way = Vec::new();
+        let mut present = self.capture_for_restore(options, &in_the_way)?;
         loop {
             let planner = Planner { lock: self, target, paths, skipped, present: &present };
             let differences = planner.find_differences()?;
-            let mut in_the_way = planner.find_uncaptured_in_the_way(&differences)?;
-            in_the_way.retain(|path| !named.contains(path));
-            if in_the_way.is_empty() {
+            let mut uncaptured = planner.find_uncaptured_in_the_way(&differences)?;
+            uncaptured.retain(|path| !in_the_way.contains(path));
+            if uncaptured.is_empty() {
                 return planner.make_plan(differences);
             }
-            named.extend(in_the_way);
-            present =
-                self.capture_readable(&CaptureOptions { named: &named, ..options.clone() })?;
+            in_the_way.extend(uncaptured);
+            present = self.capture_for_restore(options, &in_the_way)?;
         }
     }
 }

@@ -15,7 +15,7 @@ fn capture(scratch: &Scratch, content: &[u8]) -> Pin {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = SystemTime::now();
-    let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
+    let options = CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now };
     let tree = lock.capture(&options).unwrap().tree;
     let attachment = lock.add_attachment(content).unwrap();
     let pin =

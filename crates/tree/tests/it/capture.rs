@@ -391,6 +391,66 @@ fn too_many_files_are_refused_early() {
 }
 
 #[test]
+fn too_many_files_are_remembered() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_files = 3;
+    for path in ["a", "b", "c", "d", "data/x"] {
+        scratch.write(path, "1");
+    }
+    let is_refused =
+        |scratch: &Scratch| matches!(scratch.try_capture(), Err(CaptureError::TooManyFiles { .. }));
+    assert!(is_refused(&scratch));
+    // Only a look at the files would show that there are few enough now.
+    let make_few = |scratch: &Scratch| {
+        for path in ["c", "d"] {
+            scratch.remove(path);
+            scratch.mkdir(path);
+        }
+    };
+    make_few(&scratch);
+    assert!(is_refused(&scratch));
+    // It is tried again when the rules change, a name goes, the `.gitignore` changes, the user asks
+    // for it, or an hour has passed.
+    let tries: [(&str, fn(&mut Scratch)); 5] = [
+        ("rules", |scratch| scratch.rules.max_files = 4),
+        ("name", |scratch| scratch.remove("d")),
+        (".gitignore", |scratch| scratch.write(".gitignore", "data/\n")),
+        ("asked", |scratch| {
+            let workspace =
+                scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
+            workspace.lock().unwrap().forget_limit();
+        }),
+        ("hour", |scratch| scratch.ahead = std::time::Duration::from_secs(3700)),
+    ];
+    for (what, change) in tries {
+        let mut scratch = Scratch::new();
+        scratch.rules.max_files = 3;
+        for path in ["a", "b", "c", "d", "data/x"] {
+            scratch.write(path, "1");
+        }
+        assert!(is_refused(&scratch));
+        make_few(&scratch);
+        assert!(is_refused(&scratch), "{what}");
+        change(&mut scratch);
+        assert!(scratch.capture().files <= 3, "{what}");
+        assert!(scratch.capture().files <= 3, "{what}");
+    }
+}
+
+#[test]
+fn the_way_back_does_not_ask_how_many_files_there_are() {
+    let mut scratch = Scratch::new();
+    scratch.write("a", "1");
+    let capture = scratch.capture();
+    scratch.rules.max_files = 1;
+    scratch.write("a", "2");
+    scratch.write("b", "1");
+    assert!(scratch.try_capture().is_err());
+    scratch.restore(&capture, &[]);
+    assert_eq!(scratch.read("a"), "1");
+}
+
+#[test]
 fn forbidden_roots_are_refused() {
     let scratch = Scratch::new();
     let base = scratch.root.parent().unwrap().to_owned();
@@ -431,6 +491,7 @@ fn takeback_itself_is_not_captured() {
     let options = takeback_tree::CaptureOptions {
         rules: &scratch.rules,
         named: &[rel("deep")],
+        swept: &[],
         now: scratch.now(),
     };
     let capture = lock.capture(&options).unwrap();
@@ -455,8 +516,12 @@ fn identical_content_is_stored_once_across_workspaces() {
     let before = size(&scratch.store);
     let workspace = scratch.store.workspace(&other, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let options =
-        takeback_tree::CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+    let options = takeback_tree::CaptureOptions {
+        rules: &scratch.rules,
+        named: &[],
+        swept: &[],
+        now: scratch.now(),
+    };
     let capture = lock.capture(&options).unwrap();
     lock.pin(capture.tree, scratch.now(), "x").unwrap();
     lock.finish(scratch.now()).unwrap();

@@ -247,7 +247,8 @@ fn a_workspace_that_vanishes_is_an_error() {
     let workspace = scratch.store.workspace(&scratch.root, &places).unwrap();
     let mut lock = workspace.lock().unwrap();
     let rules = &scratch.rules;
-    let options = || takeback_tree::CaptureOptions { rules, named: &[], now: scratch.now() };
+    let options =
+        || takeback_tree::CaptureOptions { rules, named: &[], swept: &[], now: scratch.now() };
     // A directory that is moved away is still the workspace that was locked.
     let moved = scratch.directory.path().join("moved");
     fs::rename(&scratch.root, &moved).unwrap();

@@ -179,7 +179,7 @@ fn a_tree_that_was_just_captured_can_be_edited() {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = SystemTime::now();
-    let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
+    let options = CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now };
     let tree = lock.capture(&options).unwrap().tree;
     let edited = lock.edit_tree(tree, &[write("b", "2")]).unwrap();
     assert_eq!(scratch.files(edited), ["a", "b"]);

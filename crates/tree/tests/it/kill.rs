@@ -74,6 +74,8 @@ fn read_target(directory: &Path) -> Capture {
         tree: serde_json::from_value(part("tree")).unwrap(),
         files: 0,
         uncovered: serde_json::from_value(part("uncovered")).unwrap(),
+        unsettled: Vec::new(),
+        damaged: Vec::new(),
         filter: serde_json::from_value(part("filter")).unwrap(),
     }
 }

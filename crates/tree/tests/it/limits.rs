@@ -43,6 +43,8 @@ fn a_directory_of_another_user_stays_as_it_was() {
             tree: serde_json::from_value(part("tree")).unwrap(),
             files: 0,
             uncovered: Vec::new(),
+            unsettled: Vec::new(),
+            damaged: Vec::new(),
             filter: serde_json::from_value(part("filter")).unwrap(),
         };
         let before = read_directory(&scratch.root);

@@ -3,24 +3,30 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use takeback_tree::{CaptureOptions, RestoreTarget, UncoveredReason};
+use takeback_tree::fault::{self, Fault};
+use takeback_tree::{CaptureError, CaptureOptions, PlanError, RestoreTarget, UncoveredReason};
 
-use crate::support::{Scratch, git, read_directory, rel};
+use crate::support::{RestoreFailure, Scratch, git, in_own_process, read_directory, rel};
 
 #[test]
-fn more_files_than_the_limit_are_no_obstacle_to_a_rollback_and_come_back() {
-    let mut scratch = Scratch::new();
-    scratch.rules.max_files = 3;
-    scratch.write("a", "1");
-    let capture = scratch.capture();
-    for name in ["a", "b", "c", "d", "e"] {
-        scratch.write(name, "precious");
-    }
-    let before = read_directory(&scratch.root);
-    let plan = scratch.restore(&capture, &[]);
-    assert_eq!((scratch.read("a"), scratch.exists("e")), ("1".into(), false));
-    scratch.restore(&scratch.as_capture(&plan), &[]);
-    assert_eq!(read_directory(&scratch.root), before);
+fn a_rollback_whose_safety_checkpoint_fails_changes_nothing() {
+    in_own_process("losses::a_rollback_whose_safety_checkpoint_fails_changes_nothing", || {
+        let scratch = Scratch::new();
+        scratch.write("a", "1");
+        let capture = scratch.capture();
+        for name in ["a", "b", "c", "d", "e"] {
+            scratch.write(name, "precious");
+        }
+        let before = read_directory(&scratch.root);
+        fault::arm(0, Fault::Errno(rustix::io::Errno::NOSPC.raw_os_error()), true);
+        let failure = scratch.try_restore(&capture, &[]).unwrap_err();
+        fault::disarm();
+        assert!(matches!(
+            failure,
+            RestoreFailure::Plan(PlanError::Capture(CaptureError::Write { .. }))
+        ));
+        assert_eq!(read_directory(&scratch.root), before);
+    });
 }
 
 #[test]
@@ -144,7 +150,8 @@ fn objects_that_a_running_restore_needs_are_not_collected() {
         undoes: None,
         silent: false,
     };
-    let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+    let options =
+        CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now: scratch.now() };
     let plan = lock.plan(&target, &[], &options).unwrap();
     let safety = lock.pin(plan.from, scratch.now(), "before\n").unwrap();
     scratch.store.unpin(&oldest).unwrap();

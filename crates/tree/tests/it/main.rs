@@ -13,6 +13,7 @@ mod kill;
 mod limits;
 mod losses;
 mod model;
+mod named;
 mod permissions;
 mod processes;
 mod racy;

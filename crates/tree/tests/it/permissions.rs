@@ -72,7 +72,7 @@ fn a_file_of_another_user_is_read_again_when_that_is_possible() {
         let rules = CaptureRules::default();
         // The clock is so far ahead that nothing is read again for being new.
         let now = SystemTime::now() + Duration::from_secs(3600);
-        let options = CaptureOptions { rules: &rules, named: &[], now };
+        let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
         let capture = lock.capture(&options).unwrap();
         lock.finish(now).unwrap();
         capture
@@ -227,7 +227,7 @@ fn a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty() {
         let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let rules = &scratch.rules;
-        let options = || CaptureOptions { rules, named: &[], now: scratch.now() };
+        let options = || CaptureOptions { rules, named: &[], swept: &[], now: scratch.now() };
         let first = lock.capture(&options()).unwrap();
         scratch.chmod("", 0);
         // The capture fails or reports everything. It is never an empty state without a report.
@@ -308,7 +308,8 @@ fn a_home_that_cannot_be_read_forbids_nothing() {
         );
         let workspace = scratch.store.workspace(&scratch.root, &places).unwrap();
         let mut lock = workspace.lock().unwrap();
-        let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+        let options =
+            CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now: scratch.now() };
         let capture = lock.capture(&options).unwrap();
         assert_eq!((capture.files, reason_of(&capture, "closed")), (1, Some(&denied_reason())));
         scratch.chmod("closed", 0o755);

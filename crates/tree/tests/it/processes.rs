@@ -31,7 +31,7 @@ fn capture_into(store: &Store, root: &Path, message: &str) -> Pin {
     let workspace = store.workspace(root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let (rules, now) = (CaptureRules::default(), SystemTime::now());
-    let options = CaptureOptions { rules: &rules, named: &[], now };
+    let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
     let capture = lock.capture(&options).unwrap();
     let pin = lock.pin(capture.tree, now, message).unwrap();
     lock.finish(now).unwrap();
@@ -253,7 +253,7 @@ fn error_at(
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = scratch.now();
-    let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
+    let options = CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now };
     let earlier = (afterwards == Afterwards::PinEarlier).then(|| {
         let capture = lock.capture(&options).unwrap();
         let size = if scratch.exists("large") { 5 << 20 } else { 100 };
@@ -469,7 +469,7 @@ fn a_store_without_space_is_an_error() {
                 scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
             let mut lock = workspace.lock().unwrap();
             let now = scratch.now();
-            let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
+            let options = CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now };
             let error = match lock.capture(&options) {
                 Ok(capture) => error_chain(&lock.pin(capture.tree, now, "x").unwrap_err()),
                 Err(error) => error_chain(&error),
@@ -516,7 +516,7 @@ fn space_that_comes_back_is_used() {
         let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let now = scratch.now();
-        let options = CaptureOptions { rules: &scratch.rules, named: &[], now };
+        let options = CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now };
         let error = error_chain(&lock.capture(&options).unwrap_err());
         assert!(error.contains("No space left on device"), "{error}");
         fs::remove_file(balloon).unwrap();

@@ -303,7 +303,7 @@ fn what_cannot_be_captured_blocks_the_plan() {
 }
 
 #[test]
-fn many_files_in_the_way_block_no_plan() {
+fn many_files_in_the_way_do_not_block_the_plan() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 20;
     scratch.write("thing", "a file");
@@ -315,7 +315,7 @@ fn many_files_in_the_way_block_no_plan() {
     let plan = scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("thing"), "a file");
     scratch.restore(&scratch.as_capture(&plan), &[]);
-    assert_eq!(scratch.read("thing/node_modules/49"), "x");
+    assert!(scratch.exists("thing/node_modules/49"));
 }
 
 #[test]
@@ -397,8 +397,12 @@ fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
         undoes: None,
         silent: false,
     };
-    let options =
-        takeback_tree::CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+    let options = takeback_tree::CaptureOptions {
+        rules: &scratch.rules,
+        named: &[],
+        swept: &[],
+        now: scratch.now(),
+    };
     let plan = lock.plan(&target, &[], &options).unwrap();
     let wrong = lock.pin(capture.tree, scratch.now(), "x").unwrap();
     assert!(matches!(lock.apply(&plan, &wrong), Err(RestoreError::NoSafety)));

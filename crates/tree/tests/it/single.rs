@@ -12,7 +12,8 @@ use crate::support::{Scratch, rel};
 
 fn capture(scratch: &Scratch, workspace: &Workspace<'_>) -> takeback_tree::Capture {
     let mut lock = workspace.lock().unwrap();
-    let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+    let options =
+        CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now: scratch.now() };
     let capture = lock.capture(&options).unwrap();
     lock.pin(capture.tree, scratch.now(), "a file").unwrap();
     lock.finish(scratch.now()).unwrap();
@@ -21,7 +22,8 @@ fn capture(scratch: &Scratch, workspace: &Workspace<'_>) -> takeback_tree::Captu
 
 fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Capture) {
     let mut lock = workspace.lock().unwrap();
-    let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+    let options =
+        CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now: scratch.now() };
     let target = RestoreTarget {
         tree: to.tree,
         filter: &to.filter,
@@ -97,7 +99,8 @@ fn a_checkpoint_is_compared_with_the_present() {
     scratch.write("new", "x\n");
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
-    let options = CaptureOptions { rules: &scratch.rules, named: &[], now: scratch.now() };
+    let options =
+        CaptureOptions { rules: &scratch.rules, named: &[], swept: &[], now: scratch.now() };
     let rules = CaptureRules::default();
     let diff = lock.diff_to_present(&capture.tree, &options, &DiffOptions::new(&rules)).unwrap();
     let changes: Vec<_> = diff.changes.iter().map(|change| (&change.path, &change.kind)).collect();

@@ -48,6 +48,7 @@ pub struct Scratch {
     pub root: PathBuf,
     pub rules: CaptureRules,
     pub named: Vec<RelPath>,
+    pub swept: Vec<RelPath>,
     /// The time by which the clock of captures is ahead: an hour makes everything old enough to be
     /// trusted.
     pub ahead: Duration,
@@ -112,6 +113,7 @@ impl Scratch {
             root,
             rules: CaptureRules::default(),
             named: Vec::new(),
+            swept: Vec::new(),
             ahead: Duration::ZERO,
         }
     }
@@ -163,7 +165,8 @@ impl Scratch {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock()?;
         let now = self.now();
-        let options = CaptureOptions { rules: &self.rules, named: &self.named, now };
+        let options =
+            CaptureOptions { rules: &self.rules, named: &self.named, swept: &self.swept, now };
         let capture = lock.capture(&options)?;
         lock.pin(capture.tree, now, "a test\n").unwrap();
         lock.finish(now).unwrap();
@@ -175,7 +178,8 @@ impl Scratch {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().map_err(|error| error_chain(&error))?;
         let now = self.now();
-        let options = CaptureOptions { rules: &self.rules, named: &self.named, now };
+        let options =
+            CaptureOptions { rules: &self.rules, named: &self.named, swept: &self.swept, now };
         let capture = lock.capture(&options).map_err(|error| error_chain(&error))?;
         lock.pin(capture.tree, now, "a test\n").map_err(|error| error_chain(&error))?;
         lock.finish(now).map_err(|error| error_chain(&error))?;
@@ -227,7 +231,12 @@ impl Scratch {
             silent: false,
         };
         let paths: Vec<RelPath> = paths.iter().map(|path| rel(path)).collect();
-        let options = CaptureOptions { rules: &self.rules, named: &self.named, now: self.now() };
+        let options = CaptureOptions {
+            rules: &self.rules,
+            named: &self.named,
+            swept: &self.swept,
+            now: self.now(),
+        };
         lock.plan(&target, &paths, &options)
     }
 
@@ -256,7 +265,12 @@ impl Scratch {
             undoes: None,
             silent: false,
         };
-        let options = CaptureOptions { rules: &self.rules, named: &self.named, now: self.now() };
+        let options = CaptureOptions {
+            rules: &self.rules,
+            named: &self.named,
+            swept: &self.swept,
+            now: self.now(),
+        };
         let mut skipped: Vec<RelPath> = Vec::new();
         loop {
             let plan = lock.plan_without(&target, &[], &skipped, &options).unwrap();
@@ -298,6 +312,8 @@ impl Scratch {
             tree: plan.from,
             files: 0,
             uncovered: plan.uncovered.clone(),
+            unsettled: Vec::new(),
+            damaged: Vec::new(),
             filter: plan.filter.clone(),
         }
     }
@@ -405,7 +421,8 @@ fn capture_into(store: &Store, scratch: &Scratch) -> Capture {
     let workspace = store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let now = scratch.now();
-    let options = CaptureOptions { rules: &scratch.rules, named: &scratch.named, now };
+    let options =
+        CaptureOptions { rules: &scratch.rules, named: &scratch.named, swept: &scratch.swept, now };
     let capture = lock.capture(&options).unwrap();
     lock.finish(now).unwrap();
     capture

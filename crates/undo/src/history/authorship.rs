@@ -58,8 +58,13 @@ pub(crate) struct PresentState<'h> {
 
 impl KnownState<'_> {
     fn covers(&self, path: &RelPath) -> bool {
-        self.named.iter().any(|named| path.starts_with(named))
-            || !self.uncovered.iter().any(|uncovered| path.starts_with(uncovered))
+        // Inside an uncovered directory, the paths that were named are covered. A named path that is
+        // uncovered itself can be made again, or did not fit into the budget.
+        let is_named_in = |uncovered: &RelPath| {
+            let is_inside = |named: &RelPath| named != uncovered && named.starts_with(uncovered);
+            self.named.iter().any(|named| path.starts_with(named) && is_inside(named))
+        };
+        !self.uncovered.iter().any(|found| path.starts_with(found) && !is_named_in(found))
     }
 }
 

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use takeback_ledger::{Ledger, Time};
+use takeback_base::errors::error_chain;
+use takeback_ledger::{Ledger, LedgerError, Time};
 use takeback_tree::{AnyPath, Oid, RelPath, StoreError, WorkspaceError};
 
 use super::counts::count_changes;
@@ -30,6 +31,9 @@ pub struct List {
     /// The reasons why some checkpoints could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
+    /// The reason why the ledger could not be read. Prompts and effects are missing then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger_error: Option<String>,
 }
 
 /// One row of the list.
@@ -114,8 +118,11 @@ pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError>
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
         let workspace = AnyPath(opened.find_root(path).map_err(failed)?);
         let (checkpoints, failures, unreadable) = (Vec::new(), Vec::new(), Vec::new());
-        List { workspace, checkpoints, failures, unreadable }
+        List { workspace, checkpoints, failures, unreadable, ledger_error: None }
     };
+    if list.ledger_error.is_none() {
+        list.ledger_error = opened.ledger().err().map(|error| error_chain(&error));
+    }
     list.failures = opened.failures();
     list.failures.retain(|failure| failure.workspace == list.workspace);
     Ok(list)
@@ -125,13 +132,25 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
     let history = History::read(workspace.store, &workspace.id)?;
     // Without the ledger, the list has no prompts and no effects.
     let ledger = opened.complete_ledger(LEDGER_WAIT);
-    let effects = ledger.as_ref().map(|ledger| effects_by_row(ledger, workspace, &history));
+    let mut ledger_error = None;
+    let mut note_error = |error: LedgerError| ledger_error = Some(error_chain(&error));
+    let effects = ledger.as_ref().map(|ledger| {
+        effects_by_row(ledger, workspace, &history).unwrap_or_else(|error| {
+            note_error(error);
+            Vec::new()
+        })
+    });
     let mut effects = effects.unwrap_or_default().into_iter();
     let mut counts = count_changes(opened, workspace, &history).into_iter();
     let rows = history.rows().map(|row| {
         let counts = counts.next().flatten();
         RowView {
-            prompt: ledger.as_ref().and_then(|ledger| find_prompt(ledger, &row)),
+            prompt: ledger.as_ref().and_then(|ledger| {
+                find_prompt(ledger, &row).unwrap_or_else(|error| {
+                    note_error(error);
+                    None
+                })
+            }),
             files_changed: counts.map(|counts| counts.files),
             insertions: counts.map(|counts| counts.insertions),
             deletions: counts.map(|counts| counts.deletions),
@@ -142,7 +161,7 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
     let checkpoints = rows.collect();
     let path = AnyPath(workspace.path.clone());
     let (failures, unreadable) = (Vec::new(), history.unreadable);
-    Ok(List { workspace: path, checkpoints, failures, unreadable })
+    Ok(List { workspace: path, checkpoints, failures, unreadable, ledger_error })
 }
 
 /// Finds the other workspaces that have checkpoints, the latest first.
@@ -208,10 +227,12 @@ impl RowView {
 }
 
 /// Finds the prompt of a row's turn.
-fn find_prompt(ledger: &Ledger, row: &Row<'_>) -> Option<String> {
-    let (session, _) = row.turn()?;
-    let turn = ledger.turn_at(session, row.first().record.moment()).ok()??;
-    ledger.prompt(session, turn.first_seq).ok()?
+fn find_prompt(ledger: &Ledger, row: &Row<'_>) -> Result<Option<String>, LedgerError> {
+    let Some((session, _)) = row.turn() else { return Ok(None) };
+    match ledger.turn_at(session, row.first().record.moment())? {
+        Some(turn) => ledger.prompt(session, turn.first_seq),
+        None => Ok(None),
+    }
 }
 
 /// Lists the effects of a row's turn that no rollback reverses.
@@ -221,8 +242,8 @@ pub(crate) fn effects_of_row(
     row: &Row<'_>,
 ) -> Vec<EffectView> {
     let Some(ledger) = opened.complete_ledger(LEDGER_WAIT) else { return Vec::new() };
-    let mut effects = effects_by_row(&ledger, workspace, row.history());
-    effects.swap_remove(row.number - 1)
+    let effects = effects_by_row(&ledger, workspace, row.history());
+    effects.map_or_else(|_| Vec::new(), |mut effects| effects.swap_remove(row.number - 1))
 }
 
 /// Lists the effects of each row's turn: the effects of its session from the start of the turn
@@ -231,14 +252,14 @@ fn effects_by_row(
     ledger: &Ledger,
     workspace: &WorkspaceRef<'_>,
     history: &History,
-) -> Vec<Vec<EffectView>> {
+) -> Result<Vec<Vec<EffectView>>, LedgerError> {
     let rows: Vec<Row<'_>> = history.rows().collect();
     let mut effects = vec![Vec::new(); rows.len()];
     let Some(oldest) = rows.iter().map(|row| row.first().record.moment()).min() else {
-        return effects;
+        return Ok(effects);
     };
     let path = workspace.path.display().to_string();
-    let known = ledger.effects_with_sessions(&path, oldest).unwrap_or_default();
+    let known = ledger.effects_with_sessions(&path, oldest)?;
     for (session, effect) in known {
         let time = effect.time.unwrap_or_default();
         let row = rows
@@ -248,5 +269,5 @@ fn effects_by_row(
             effects[row].push(EffectView { kind: effect.kind, command: effect.command });
         }
     }
-    effects
+    Ok(effects)
 }

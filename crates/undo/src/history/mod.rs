@@ -24,7 +24,7 @@ pub use self::list::{
     EffectView, List, OtherWorkspace, RowView, StepView, UncoveredView, find_other_workspaces,
     list_checkpoints,
 };
-pub use self::take::{CheckpointOptions, NameError, TakeError, take_checkpoint};
+pub use self::take::{CheckpointOptions, NameError, TakeError, TakenCheckpoint, take_checkpoint};
 pub(crate) use self::take::{has_pin, new_record, pin_tree};
 pub use self::workspace::{
     RevivedDirectories, WorkspaceRef, find_workspace, open_workspace, revive_workspace,

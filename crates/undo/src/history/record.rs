@@ -25,7 +25,7 @@ pub struct Record {
     pub kind: Kind,
     /// The reason in words, with secrets masked.
     pub reason: String,
-    /// The name that the user gave.
+    /// The name that the user gave. It protects the checkpoint as a pin does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// True if the checkpoint is never pruned.
@@ -254,6 +254,11 @@ impl Record {
     /// The time of the capture.
     pub fn moment(&self) -> Time {
         Time::parse(&self.time).unwrap_or_default()
+    }
+
+    /// True if the checkpoint is never pruned: it is pinned or has a name.
+    pub fn is_protected(&self) -> bool {
+        self.pinned || self.name.is_some()
     }
 
     /// The session and turn that the checkpoint belongs to.

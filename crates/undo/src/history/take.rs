@@ -6,6 +6,7 @@ use takeback_tree::{
     WorkspaceError,
 };
 
+use super::History;
 use super::record::{Checkpoint, Kind, Record, read_checkpoints};
 use crate::Opened;
 use crate::hook::state::{IndexState, WorkspaceState};
@@ -42,12 +43,22 @@ pub struct CheckpointOptions {
     pub pinned: bool,
 }
 
-/// Takes a checkpoint that the user asks for.
+/// The checkpoint that stands for the present.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct TakenCheckpoint {
+    pub checkpoint: Checkpoint,
+    /// False if it is an earlier one: nothing has changed since.
+    pub is_new: bool,
+}
+
+/// Takes a checkpoint that the user asks for, and clears the failures of the workspace. Without a
+/// reason, a name or a pin, an unchanged workspace gets no new one.
 pub fn take_checkpoint(
     opened: &Opened,
     workspace: &Workspace<'_>,
     options: &CheckpointOptions,
-) -> Result<Checkpoint, TakeError> {
+) -> Result<TakenCheckpoint, TakeError> {
     if let Some(name) = &options.name {
         check_name(name)?;
     }
@@ -59,6 +70,12 @@ pub fn take_checkpoint(
         }
     }
     let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    let _ = opened.failure_log().forget_failures(Some(&workspace.subject()));
+    let is_plain = options.reason.is_none() && options.name.is_none() && !options.pinned;
+    if is_plain && let Some(checkpoint) = find_unchanged(&mut lock, capture.tree)? {
+        lock.finish(opened.system_time())?;
+        return Ok(TakenCheckpoint { checkpoint, is_new: false });
+    }
     let reason = options.reason.as_deref().unwrap_or("taken by hand");
     let record = Record {
         name: options.name.clone(),
@@ -68,7 +85,27 @@ pub fn take_checkpoint(
     let tree = capture.tree;
     let checkpoint = pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;
     lock.finish(opened.system_time())?;
-    Ok(checkpoint)
+    Ok(TakenCheckpoint { checkpoint, is_new: true })
+}
+
+/// Finds the newest row if the files, HEAD and the index are still as it has them.
+fn find_unchanged(lock: &mut Lock<'_>, tree: Oid) -> Result<Option<Checkpoint>, TakeError> {
+    let workspace = lock.workspace();
+    let history = History::read(workspace.store(), workspace.id())?;
+    let newest = history.rows().next().map(|row| row.first().clone());
+    let Some(newest) = newest.filter(|newest| newest.pin.tree == tree) else { return Ok(None) };
+    let (head, attachment) = match find_repository(workspace) {
+        Some(git) => (Some(git.head()), attach_index(lock, &git, newest.pin.name.seq)?),
+        None => (None, None),
+    };
+    let is_same = newest.record.repository == head && newest.pin.attachment == attachment;
+    Ok(is_same.then_some(newest))
+}
+
+/// Finds the repository of a workspace that is a directory.
+fn find_repository(workspace: &Workspace<'_>) -> Option<GitDirectory> {
+    let is_directory = workspace.subject() == workspace.path();
+    if is_directory { GitDirectory::find(workspace.path()) } else { None }
 }
 
 /// Makes the record of the next checkpoint of a workspace.
@@ -94,11 +131,7 @@ pub(crate) fn pin_tree(
     let mut attachment = None;
     // No rollback returns to a state between calls, so the state of its repository is not needed.
     let wants_repository = matches!(record.kind, Kind::Manual | Kind::Call | Kind::Safety);
-    let is_directory = workspace.subject() == workspace.path();
-    if wants_repository
-        && is_directory
-        && let Some(git) = GitDirectory::find(workspace.path())
-    {
+    if wants_repository && let Some(git) = find_repository(workspace) {
         record.repository = Some(git.head());
         attachment = attach_index(lock, &git, record.seq)?;
     }

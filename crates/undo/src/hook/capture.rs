@@ -1,26 +1,37 @@
 //! The captures before and after a call, for each path that the call may change.
 
-use takeback_tree::{Oid, Workspace};
+use takeback_tree::{Capture, CaptureError, CaptureOptions, Lock, Oid, Workspace};
 
 use super::call::CallContext;
 use super::protected::{PathKind, ProtectedPath};
 use super::state::{self, OpenCall, StepState, WorkspaceState};
+use super::unprotected::{Unprotected, find_unprotected};
 use crate::Opened;
 use crate::history::record::{Began, CallRef, Kind, Record};
 use crate::history::{TakeError, has_pin, new_record, pin_tree};
 use crate::settings::Granularity;
 
-/// Captures a path before a call. Returns the tree, and the checkpoint if the call needed one.
+/// The result of capturing a path before a call.
+pub(super) struct CapturedPath {
+    pub(super) tree: Oid,
+    /// The checkpoint, if the call needed one.
+    pub(super) checkpoint: Option<Oid>,
+    /// What the call names or sweeps, and the tree does not have.
+    pub(super) unprotected: Vec<Unprotected>,
+}
+
+/// Captures a path before a call.
 pub(super) fn capture_before(
     opened: &Opened,
     path: &ProtectedPath,
     call: &CallContext<'_>,
-) -> Result<(Oid, Option<Oid>), TakeError> {
+) -> Result<CapturedPath, TakeError> {
     let workspace = path.open(opened)?;
     let mut lock = opened.lock(&workspace)?;
-    let capture = lock.capture(&opened.capture_options(&path.rules, &path.named))?;
-    let late = call.deadline.has_passed();
     let hook_state = WorkspaceState::new(workspace.notes());
+    let capture = capture_path(opened, path, &mut lock, &hook_state)?;
+    let unprotected = find_unprotected(path, &capture.uncovered);
+    let late = call.deadline.has_passed();
     let last = hook_state
         .step(&call.session)
         .filter(|step| step.turn == call.turn.number && has_pin(&workspace, step.seq));
@@ -68,7 +79,27 @@ pub(super) fn capture_before(
     let written = hook_state.add_open_call(&call.reporter, &call.key, &open_call);
     note_lost_state(opened, &workspace, written);
     lock.finish(opened.system_time())?;
-    Ok((tree, checkpoint))
+    Ok(CapturedPath { tree, checkpoint, unprotected })
+}
+
+/// Captures a path. A workspace that was too large before is not tried again until the background
+/// has found it small enough.
+fn capture_path(
+    opened: &Opened,
+    path: &ProtectedPath,
+    lock: &mut Lock<'_>,
+    hook_state: &WorkspaceState,
+) -> Result<Capture, CaptureError> {
+    let limit = path.rules.max_files;
+    if !path.only_named && hook_state.is_too_large(limit) {
+        return Err(CaptureError::TooManyFiles { limit });
+    }
+    let options = opened.capture_options(&path.rules, &path.named);
+    let captured = lock.capture(&CaptureOptions { swept: &path.swept, ..options });
+    if !path.only_named && matches!(captured, Err(CaptureError::TooManyFiles { .. })) {
+        hook_state.set_too_large(Some(limit));
+    }
+    captured
 }
 
 /// Captures a path after a call. Returns `None` if the start of the call is unknown.
@@ -87,7 +118,7 @@ pub(super) fn capture_after(
     let Some((open_call, file)) = hook_state.find_open_call(&call.reporter, &call.key) else {
         return Ok(None);
     };
-    let capture = lock.capture(&opened.capture_options(&path.rules, &path.named))?;
+    let capture = capture_path(opened, path, &mut lock, &hook_state)?;
     let (tree, late) = (capture.tree, call.deadline.has_passed());
     // The end of a call that changed nothing matters only if its start is a checkpoint: otherwise
     // the next checkpoint would count as its end.

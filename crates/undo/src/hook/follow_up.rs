@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use takeback_ledger::Time;
-use takeback_tree::{Workspace, WorkspaceError};
+use takeback_tree::{Capture, CaptureError, Lock, Workspace, WorkspaceError};
 
 use super::state::{SessionState, WorkspaceState};
 use crate::Opened;
 use crate::history::record::Kind;
 use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
+use crate::retention::limit_rows;
 
 /// Work that can wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,13 +33,27 @@ impl FollowUp {
 pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError> {
     let workspace = opened.store()?.workspace(directory, &opened.forbidden)?;
     let mut lock = opened.lock(&workspace)?;
-    lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    capture_all(opened, &workspace, &mut lock)?;
     lock.finish(opened.system_time())?;
     Ok(())
 }
 
-/// Maintains a workspace at the end of a turn: keeps the resulting state and counts the turn's
-/// changes.
+/// Captures a workspace by the configured rules, and remembers for the next hooks whether it has
+/// too many files for that.
+fn capture_all(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    lock: &mut Lock<'_>,
+) -> Result<Capture, CaptureError> {
+    let captured = lock.capture(&opened.capture_options(&opened.rules, &[]));
+    let is_too_large = matches!(captured, Err(CaptureError::TooManyFiles { .. }));
+    let limit = is_too_large.then_some(opened.rules.max_files);
+    WorkspaceState::new(workspace.notes()).set_too_large(limit);
+    captured
+}
+
+/// Maintains a workspace at the end of a turn: keeps the resulting state, counts the turn's changes,
+/// and enforces the limit of number.
 pub fn tend_workspace(
     opened: &Opened,
     directory: &Path,
@@ -53,6 +68,8 @@ pub fn tend_workspace(
     conclude_turn(opened, &workspace, session, ended)?;
     let history = History::read(workspace.store(), workspace.id())?;
     count_changes(opened, &WorkspaceRef::of(&workspace), &history);
+    // If another process is in the way, the next turn makes up for it.
+    let _ = limit_rows(opened, workspace.id());
     Ok(())
 }
 
@@ -69,7 +86,11 @@ fn conclude_turn(
         .drop_open_calls(|call| call.session == session && call.time <= ended);
     let names = workspace.store().pin_names(workspace.id())?;
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
-    let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    let capture = match capture_all(opened, workspace, &mut lock) {
+        // Only what calls name is captured there, and that is done.
+        Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
+        captured => captured?,
+    };
     if newest.is_some_and(|newest| newest.tree != capture.tree) {
         let record = new_record(opened, &mut lock, Kind::State, "at the end of a turn")?;
         let tree = capture.tree;

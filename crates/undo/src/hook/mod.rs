@@ -9,9 +9,12 @@ mod deadline;
 mod follow_up;
 mod protected;
 mod report;
+mod repositories;
 mod session;
 pub(crate) mod state;
+mod unprotected;
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,8 +25,8 @@ use takeback_ledger::{
 use takeback_tree::{GitDirectory, Oid};
 
 use self::call::CallContext;
-use self::capture::{capture_after, capture_before};
-use self::protected::{ProtectedPath, find_protected_paths, find_substitutes};
+use self::capture::{CapturedPath, capture_after, capture_before};
+use self::protected::{PathKind, ProtectedPath, find_protected_paths, find_substitutes};
 use self::state::SessionState;
 use crate::Opened;
 use crate::history::record::clean_reason;
@@ -35,6 +38,7 @@ pub use self::report::{
 };
 pub use self::session::current_turn;
 pub use self::state::Turn;
+pub use self::unprotected::{Unprotected, remember_causes};
 
 /// The longest time that a hook waits for other processes before it can write to the ledger.
 const LEDGER_WAIT: Duration = Duration::from_millis(500);
@@ -48,6 +52,8 @@ pub struct Handled {
     pub failures: Vec<String>,
     /// True if something is not protected because of a failure.
     pub missed: bool,
+    /// Everything that the call may change and that no checkpoint brings back.
+    pub unprotected: Vec<Unprotected>,
     /// Work to do once the agent is no longer waiting.
     pub follow_up: Option<FollowUp>,
 }
@@ -74,14 +80,16 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
         ReportedEvent::BeforeTool(call) => {
             // Not every agent reports the start of a turn. A late call keeps the turn that it
             // began in: its session may be in the next one by now.
+            let mut entries = Vec::new();
             if deadline.late_turn().is_none() {
-                session::start_turn_of_call(report, state);
+                entries.extend(session::start_turn_of_call(report, state));
                 // This comes before the capture, which may take longer than the agent waits.
                 session.store(opened, &mut handled);
             }
             let state = &session.state;
             let call = CallContext::new(opened, report, call, &workplace, state, deadline);
-            protect_before(opened, &call, &mut handled)
+            entries.extend(protect_before(opened, &call, &mut handled));
+            entries
         }
         ReportedEvent::AfterTool { call, outcome } => {
             let call = CallContext::new(opened, report, call, &workplace, state, deadline);
@@ -121,34 +129,73 @@ fn protect_before(
         ..CallRecord::default()
     };
     if call.mutates {
-        let (mut waiting, left_out) = find_protected_paths(opened, call);
-        if left_out > 0 {
-            let message = format!("{left_out} more paths outside the workspace are not protected");
-            handled.miss(opened, call.root(), &message);
-        }
-        let mut protected = Vec::new();
-        while !waiting.is_empty() {
-            let path = waiting.remove(0);
-            match capture_before(opened, &path, call) {
-                Ok((tree, checkpoint)) => {
-                    handled.checkpoints.extend(checkpoint);
-                    entry.tree_before.get_or_insert(tree.to_string());
-                    entry.checkpoint = entry.checkpoint.or(checkpoint.map(|id| id.to_string()));
-                    protected.push(path);
-                }
-                Err(error) => {
-                    waiting.extend(find_substitutes(opened, &path, &error, call));
-                    handled.miss(opened, path.path(), &error_chain(&error));
-                }
-            }
-        }
+        let protected = capture_all_before(opened, call, &mut entry, handled);
         // Without this file, the paths are determined again after the call.
         let _ = state::write(&call.paths_file(opened), &protected);
+        conclude_unprotected(opened, call, handled);
     }
     entry.uncertain = call.deadline.has_passed();
     let mut entries = vec![LedgerEvent::Call { session: call.reporter.clone(), call: entry }];
     entries.extend(list_effects(call));
     entries
+}
+
+/// Captures every path that a call may change. Returns those that were captured.
+fn capture_all_before(
+    opened: &Opened,
+    call: &CallContext<'_>,
+    entry: &mut CallRecord,
+    handled: &mut Handled,
+) -> Vec<ProtectedPath> {
+    let (waiting, unprotected) = find_protected_paths(opened, call);
+    handled.unprotected.extend(unprotected);
+    let (mut waiting, mut protected) = (VecDeque::from(waiting), Vec::new());
+    // A place is tried once: two that are too large would stand in for each other forever.
+    let mut tried: Vec<(PathKind, bool)> = Vec::new();
+    while let Some(path) = waiting.pop_front() {
+        let place = (path.kind.clone(), path.only_named);
+        if tried.contains(&place) {
+            continue;
+        }
+        tried.push(place);
+        match capture_before(opened, &path, call) {
+            Ok(CapturedPath { tree, checkpoint, unprotected }) => {
+                handled.checkpoints.extend(checkpoint);
+                handled.unprotected.extend(unprotected);
+                entry.tree_before.get_or_insert(tree.to_string());
+                entry.checkpoint = entry.checkpoint.take().or(checkpoint.map(|id| id.to_string()));
+                protected.push(path);
+            }
+            Err(error) => {
+                let substitutes = find_substitutes(opened, &path, &error, call);
+                let is_complete =
+                    substitutes.iter().any(|path| path.only_named) && call.call.names_everything();
+                waiting.extend(substitutes);
+                if !is_complete {
+                    let message = error_chain(&error);
+                    handled.miss(opened, path.path(), &message);
+                    handled.unprotected.push(Unprotected::missed(path.path(), message));
+                }
+            }
+        }
+    }
+    protected
+}
+
+/// Remembers what stays unprotected, and finds out what the user does not know yet.
+fn conclude_unprotected(opened: &Opened, call: &CallContext<'_>, handled: &mut Handled) {
+    const MAX_NOTED: usize = 8;
+    let lost = handled.unprotected.iter().filter(|lost| !lost.is_replaceable && !lost.is_noted);
+    for lost in lost.take(MAX_NOTED) {
+        let message = format!("not protected: {lost}");
+        opened.note_failure(call.root(), &message);
+    }
+    // A late process has no way to tell the user.
+    if call.deadline.late_turn().is_none() {
+        let causes: Vec<String> = handled.unprotected.iter().map(ToString::to_string).collect();
+        let is_new = remember_causes(opened, &call.session, &causes);
+        handled.unprotected.iter_mut().zip(is_new).for_each(|(lost, new)| lost.is_new = new);
+    }
 }
 
 /// Captures everything that a call may have changed, and describes its end for the ledger.

@@ -1,15 +1,16 @@
 //! The paths that a call may change: the workspace it works in, and the paths it names elsewhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::iter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use takeback_base::paths::{canonicalize, canonicalize_parent};
 use takeback_tree::{AnyPath, CaptureError, CaptureRules, RelPath, Workspace, WorkspaceError};
 
-use super::call::{CallContext, analyze_call};
+use super::call::CallContext;
+use super::repositories::{Repositories, is_in_repository_data, may_delete_directories};
+use super::unprotected::Unprotected;
 use crate::Opened;
 use crate::history::TakeError;
 use crate::root::root_of;
@@ -19,6 +20,9 @@ const MAX_OUTSIDE_PATHS: usize = 16;
 
 /// The number of files up to which a directory outside any project is captured.
 const MAX_OUTSIDE_FILES: u64 = 2_000;
+
+/// The number of files in one directory from which on they are captured together.
+const MIN_SIBLINGS: usize = 3;
 
 /// A directory or a single file that is captured as a separate workspace.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,50 +37,103 @@ pub(super) struct ProtectedPath {
     pub(super) kind: PathKind,
     pub(super) rules: CaptureRules,
     pub(super) named: Vec<RelPath>,
+    /// Directories in which ignored files are captured, too.
+    #[serde(default)]
+    pub(super) swept: Vec<RelPath>,
+    /// True if nothing but the named paths is captured, because the directory has too many files.
+    #[serde(default)]
+    pub(super) only_named: bool,
 }
 
-/// Finds everything that a call may change. Also returns how many more paths the call names
-/// outside the workspace than are captured.
+/// The way in which a call refers to a path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Mention {
+    /// The call may change it.
+    Named,
+    /// The call may delete it, with everything in it.
+    Deleted,
+    /// The call deletes whatever git does not track in it.
+    Swept,
+}
+
+/// Finds everything that a call may change. Also returns what is known to stay unprotected.
 pub(super) fn find_protected_paths(
     opened: &Opened,
     call: &CallContext<'_>,
-) -> (Vec<ProtectedPath>, usize) {
-    let (root, directory) = (call.root(), &call.workplace.directory);
+) -> (Vec<ProtectedPath>, Vec<Unprotected>) {
+    let (root, is_workspace) = (call.root(), call.workplace.is_workspace);
     let mut main = ProtectedPath::new(opened, PathKind::Directory(root.into()));
-    let named = call.call.paths().iter().flat_map(|path| {
-        let path = canonicalize_parent(&directory.join(path));
-        // Writing to a link writes to its target.
-        let target = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
-        let target = target.then(|| canonicalize(&path).ok()).flatten();
-        iter::once(path).chain(target)
-    });
-    let outside = call.analysis.as_ref().map(|analysis| analysis.outside.as_slice());
-    let outside = outside.unwrap_or_default().iter();
-    let outside = outside.map(|path| canonicalize_parent(&directory.join(path)));
+    let mut repositories = Repositories::default();
     let mut elsewhere = Vec::new();
-    let mut seen = BTreeSet::new();
-    for path in named.chain(outside) {
-        if !seen.insert(path.clone()) {
-            continue;
+    for (path, mention) in find_mentions(call) {
+        if is_in_repository_data(&path) || mention == Mention::Deleted {
+            repositories.add(opened, &path);
         }
         match path.strip_prefix(root) {
-            Ok(inner) if call.workplace.is_workspace => main.named.extend(relative_path(inner)),
-            _ => elsewhere.push(path),
+            _ if is_in_repository_data(&path) => {}
+            Ok(inner) if is_workspace => main.mention(inner, mention),
+            _ => {
+                if is_workspace && mention != Mention::Named && root.starts_with(&path) {
+                    main.swept.push(RelPath::root());
+                }
+                elsewhere.push((path, mention));
+            }
         }
     }
-    let left_out = elsewhere.len().saturating_sub(MAX_OUTSIDE_PATHS);
-    elsewhere.truncate(MAX_OUTSIDE_PATHS);
-    let mut protected: Vec<ProtectedPath> =
-        elsewhere.iter().filter_map(|path| protect_elsewhere(opened, path)).collect();
+    let (mut protected, mut unprotected) = protect_elsewhere(opened, &elsewhere);
+    let unknown = call.analysis.as_ref().map(|analysis| analysis.unknown.as_slice());
+    for command in unknown.unwrap_or_default() {
+        let reason = format!("it cannot be told in advance what `{command}` deletes");
+        unprotected.push(Unprotected::new(root, reason));
+    }
+    unprotected.append(&mut repositories.unprotected);
     // A root that cannot be a workspace is a failure only if there is nothing else to protect.
-    if call.workplace.is_workspace || protected.is_empty() {
+    if is_workspace || (protected.is_empty() && repositories.protected.is_empty()) {
         protected.insert(0, main);
     }
-    (remove_duplicates(protected), left_out)
+    protected.append(&mut repositories.protected);
+    (merge_duplicates(protected), unprotected)
 }
 
-/// Finds the paths to protect instead of a workspace that is too large: the inner project that the
-/// call works in, and each path that the call names.
+/// Lists the paths that a call refers to, absolute, each once and in the order of the call.
+fn find_mentions(call: &CallContext<'_>) -> Vec<(PathBuf, Mention)> {
+    let directory = &call.workplace.directory;
+    let named = match may_delete_directories(call.call.script()) {
+        true => Mention::Deleted,
+        false => Mention::Named,
+    };
+    let mut mentions: Vec<(PathBuf, Mention)> = Vec::new();
+    for path in call.call.paths() {
+        let path = canonicalize_parent(&directory.join(path));
+        // Writing to a link writes to its target.
+        let target = find_link_target(&path);
+        mentions.extend([Some(path), target].into_iter().flatten().map(|at| (at, named)));
+    }
+    if let Some(analysis) = &call.analysis {
+        for path in &analysis.paths {
+            let path = canonicalize_parent(&directory.join(path));
+            // Deleting a link to a directory does not delete the directory.
+            let target = find_link_target(&path).filter(|target| !target.is_dir());
+            let both = [Some(path), target].into_iter().flatten();
+            mentions.extend(both.map(|path| (path, named)));
+        }
+        for path in &analysis.sweeps {
+            let path = canonicalize(&directory.join(path));
+            mentions.extend(path.ok().map(|path| (path, Mention::Swept)));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    mentions.retain(|mention| seen.insert(mention.clone()));
+    mentions
+}
+
+fn find_link_target(path: &Path) -> Option<PathBuf> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    is_link.then(|| canonicalize(path).ok()).flatten()
+}
+
+/// Finds what to protect instead of a workspace that is too large: the paths in it that the call
+/// names, and the inner project that the call works in.
 pub(super) fn find_substitutes(
     opened: &Opened,
     failed: &ProtectedPath,
@@ -86,44 +143,55 @@ pub(super) fn find_substitutes(
     if !matches!(error, TakeError::Capture(CaptureError::TooManyFiles { .. })) {
         return Vec::new();
     }
-    let directory = &call.workplace.directory;
-    let project = opened.find_root(directory).ok().filter(|root| root != failed.path());
+    let named = (!failed.only_named).then(|| failed.to_only_named()).flatten();
+    let project = opened.find_root(&call.workplace.directory).ok();
+    let project = project.filter(|root| root != failed.path() && root.starts_with(failed.path()));
     let project =
         project.map(|root| ProtectedPath::new(opened, PathKind::Directory(AnyPath(root))));
-    let analysis = analyze_call(opened, call.call, directory, None);
-    let outside = analysis.map(|analysis| analysis.outside).unwrap_or_default().into_iter();
-    let outside = outside.map(|path| canonicalize_parent(&directory.join(path)));
-    let named = failed.named.iter().map(|named| failed.path().join(named.as_path()));
-    let single = named.chain(outside).take(MAX_OUTSIDE_PATHS).filter_map(|path| {
-        match protect_elsewhere(opened, &path) {
-            // In a workspace that is too large, a file is protected on its own.
-            Some(same) if same.kind == failed.kind => {
-                let file = PathKind::File(AnyPath(path.clone()));
-                path.is_file().then(|| ProtectedPath::new(opened, file))
+    named.into_iter().chain(project).collect()
+}
+
+/// Decides how to protect paths that are not in the session's workspace. Also returns those that
+/// are too many.
+fn protect_elsewhere(
+    opened: &Opened,
+    paths: &[(PathBuf, Mention)],
+) -> (Vec<ProtectedPath>, Vec<Unprotected>) {
+    let protect = |(path, mention)| protect_outside_path(opened, path, mention);
+    let protected = paths.iter().map(|(path, mention)| (&**path, *mention)).filter_map(protect);
+    let protected = merge_duplicates(protected.collect());
+    let (mut all, mut unprotected) = (Vec::new(), Vec::new());
+    for protected in group_siblings(opened, protected) {
+        match all.len() < MAX_OUTSIDE_PATHS {
+            true => all.push(protected),
+            false => {
+                let reason = "the call names too many paths outside of the workspace";
+                unprotected.push(Unprotected::new(protected.path(), reason));
             }
-            other => other,
         }
-    });
-    let all = project.into_iter().chain(single).filter(|found| found.kind != failed.kind);
-    remove_duplicates(all.collect())
+    }
+    (all, unprotected)
 }
 
 /// Decides how to protect a path that is not in the session's workspace: with the workspace around
 /// it, or on its own.
-fn protect_elsewhere(opened: &Opened, path: &Path) -> Option<ProtectedPath> {
+fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Option<ProtectedPath> {
     let is_directory = path.is_dir();
     let directory = if is_directory { Some(path) } else { path.parent() };
     let directory = directory.filter(|directory| directory.is_dir())?;
     let root = root_of(directory, &opened.forbidden).ok()?;
     if root.is_project {
-        let named = path.strip_prefix(&root.path).ok().and_then(relative_path);
-        let mut protected = ProtectedPath::new(opened, PathKind::Directory(AnyPath(root.path)));
-        protected.named.extend(named);
+        let mut protected =
+            ProtectedPath::new(opened, PathKind::Directory(AnyPath(root.path.clone())));
+        if let Ok(inner) = path.strip_prefix(&root.path) {
+            protected.mention(inner, mention);
+        }
         return Some(protected);
     }
     if is_directory {
         let mut protected = ProtectedPath::new(opened, PathKind::Directory(path.into()));
         protected.rules.max_files = protected.rules.max_files.min(MAX_OUTSIDE_FILES);
+        protected.swept.push(RelPath::root());
         return Some(protected);
     }
     // A new temporary file has nothing to lose.
@@ -133,15 +201,70 @@ fn protect_elsewhere(opened: &Opened, path: &Path) -> Option<ProtectedPath> {
     Some(ProtectedPath::new(opened, PathKind::File(path.into())))
 }
 
+/// Captures several files of one directory together. Each single file costs a workspace.
+fn group_siblings(opened: &Opened, protected: Vec<ProtectedPath>) -> Vec<ProtectedPath> {
+    let mut siblings: BTreeMap<PathBuf, Vec<RelPath>> = BTreeMap::new();
+    let file = |protected: &ProtectedPath| match &protected.kind {
+        PathKind::File(path) => Some((path.0.parent()?.to_owned(), path.0.file_name()?.to_owned())),
+        PathKind::Directory(_) => None,
+    };
+    for (parent, name) in protected.iter().filter_map(file) {
+        let name = RelPath::from_path(Path::new(&name)).ok();
+        siblings.entry(parent).or_default().extend(name);
+    }
+    siblings.retain(|parent, names| {
+        names.len() >= MIN_SIBLINGS && opened.forbidden.refusal(parent).is_none()
+    });
+    let is_grouped = |protected: &ProtectedPath| {
+        file(protected).is_some_and(|(parent, _)| siblings.contains_key(&parent))
+    };
+    let mut all: Vec<ProtectedPath> =
+        protected.into_iter().filter(|protected| !is_grouped(protected)).collect();
+    for (parent, named) in siblings {
+        let directory = ProtectedPath::new(opened, PathKind::Directory(AnyPath(parent)));
+        all.extend(ProtectedPath { named, ..directory }.to_only_named());
+    }
+    all
+}
+
 impl ProtectedPath {
-    fn new(opened: &Opened, kind: PathKind) -> ProtectedPath {
-        ProtectedPath { kind, rules: opened.rules.clone(), named: Vec::new() }
+    pub(super) fn new(opened: &Opened, kind: PathKind) -> ProtectedPath {
+        let rules = opened.rules.clone();
+        ProtectedPath { kind, rules, named: Vec::new(), swept: Vec::new(), only_named: false }
     }
 
     pub(super) fn path(&self) -> &Path {
         match &self.kind {
             PathKind::Directory(path) | PathKind::File(path) => &path.0,
         }
+    }
+
+    /// Adds a path that the call refers to, relative to this directory.
+    fn mention(&mut self, path: &Path, mention: Mention) {
+        let Ok(path) = RelPath::from_path(path) else { return };
+        let paths = match mention {
+            // A call that names the whole directory does not say what it does there, unless it
+            // deletes.
+            Mention::Named if path.is_root() => return,
+            Mention::Named => &mut self.named,
+            Mention::Deleted if path.is_root() => &mut self.swept,
+            Mention::Deleted => &mut self.named,
+            Mention::Swept => &mut self.swept,
+        };
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+
+    /// Returns the same directory with rules that cover nothing but what the call names. Returns
+    /// `None` if the call names nothing in it.
+    pub(super) fn to_only_named(&self) -> Option<ProtectedPath> {
+        let mut only = self.clone();
+        only.named.extend(only.swept.drain(..).filter(|path| !path.is_root()));
+        only.rules.exclude = vec!["*".to_owned()];
+        only.rules.include = Vec::new();
+        only.only_named = true;
+        (!only.named.is_empty()).then_some(only)
     }
 
     /// Opens the path as a workspace.
@@ -154,16 +277,17 @@ impl ProtectedPath {
     }
 }
 
-fn remove_duplicates(mut protected: Vec<ProtectedPath>) -> Vec<ProtectedPath> {
-    let mut seen = Vec::new();
-    protected.retain(|path| {
-        let is_new = !seen.contains(&path.kind);
-        seen.push(path.kind.clone());
-        is_new
-    });
-    protected
-}
-
-fn relative_path(path: &Path) -> Option<RelPath> {
-    RelPath::from_path(path).ok().filter(|path| !path.is_root())
+/// Merges what the call names in the same directory.
+fn merge_duplicates(protected: Vec<ProtectedPath>) -> Vec<ProtectedPath> {
+    let mut merged: Vec<ProtectedPath> = Vec::new();
+    for path in protected {
+        match merged.iter_mut().find(|known| known.kind == path.kind) {
+            Some(known) => {
+                known.named.extend(path.named);
+                known.swept.extend(path.swept);
+            }
+            None => merged.push(path),
+        }
+    }
+    merged
 }

@@ -184,6 +184,11 @@ impl ToolCall {
         }
     }
 
+    /// True if the call changes nothing but the files that it names.
+    pub(super) fn names_everything(&self) -> bool {
+        matches!(&self.work, ToolWork::Changes { script: None, paths } if !paths.is_empty())
+    }
+
     /// Describes the call as the reason of a checkpoint.
     pub(crate) fn describe_reason(&self, tool: &str) -> String {
         match (self.script(), self.paths()) {

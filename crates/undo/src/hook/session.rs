@@ -108,7 +108,8 @@ pub(super) fn find_owner(opened: &Opened, session: &SessionState) -> (String, Tu
     (oldest.session.clone(), oldest.current_turn())
 }
 
-/// Begins the turn that a report announces, and records its prompt.
+/// Begins the turn that a report announces, and records its prompt. A session that had ended goes
+/// on with it.
 pub(super) fn start_turn(
     opened: &Opened,
     report: &Report,
@@ -120,22 +121,29 @@ pub(super) fn start_turn(
         return Vec::new();
     }
     session.begin_turn(report.turn.clone());
-    let Some(prompt) = prompt else { return Vec::new() };
+    let resumed = LedgerEvent::SessionResumed { session: session.session.clone() };
+    let Some(prompt) = prompt else { return vec![resumed] };
     let message = MessageRecord {
         role: "user".into(),
         content: Some(Value::from(prompt)),
         timestamp: Some(opened.now()),
         ..MessageRecord::default()
     };
-    vec![LedgerEvent::Messages { session: session.session.clone(), messages: vec![message] }]
+    let session = session.session.clone();
+    vec![resumed, LedgerEvent::Messages { session, messages: vec![message] }]
 }
 
 /// Begins a turn if the call belongs to no known turn.
-pub(super) fn start_turn_of_call(report: &Report, session: &mut SessionState) {
+pub(super) fn start_turn_of_call(
+    report: &Report,
+    session: &mut SessionState,
+) -> Option<LedgerEvent> {
     let is_another = report.turn.is_some() && report.turn != session.turn;
-    if session.over || is_another || session.turns == 0 {
-        session.begin_turn(report.turn.clone());
+    if !(session.over || is_another || session.turns == 0) {
+        return None;
     }
+    session.begin_turn(report.turn.clone());
+    Some(LedgerEvent::SessionResumed { session: session.session.clone() })
 }
 
 impl ReportingSession {

@@ -246,6 +246,21 @@ impl WorkspaceState {
         write(&self.directory.join("index"), state)
     }
 
+    /// Returns true if the workspace had more files than this limit when it was last captured.
+    pub(crate) fn is_too_large(&self, limit: u64) -> bool {
+        read::<u64>(&self.directory.join("too_large")) == Some(limit)
+    }
+
+    /// Remembers that the workspace has more files than a limit, or that it has not.
+    pub(crate) fn set_too_large(&self, limit: Option<u64>) {
+        let path = self.directory.join("too_large");
+        match limit {
+            // Without the file, the next capture finds out again.
+            Some(limit) => drop(write(&path, &limit)),
+            None => remove(&path),
+        }
+    }
+
     /// The file that keeps the counts of changes.
     pub(crate) fn counts_path(&self) -> PathBuf {
         self.directory.join("counts")

@@ -99,6 +99,19 @@ impl FailureLog {
         write_padded(&file, failures)
     }
 
+    /// Forgets the failures of a workspace, or of all.
+    pub(crate) fn forget_failures(&self, workspace: Option<&Path>) -> io::Result<()> {
+        let is_of = |failure: &Failure| workspace.is_none_or(|path| failure.workspace.0 == path);
+        if !self.all().iter().any(is_of) {
+            return Ok(());
+        }
+        let file = self.open()?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        let mut failures = read_log(&file).unwrap_or_default();
+        failures.retain(|failure| !is_of(failure));
+        write_padded(&file, failures)
+    }
+
     /// Forgets the failures that last happened before a time.
     pub(crate) fn forget_before(&self, before: Time) -> io::Result<()> {
         if !self.path.exists() {

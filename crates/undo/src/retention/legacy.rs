@@ -30,7 +30,9 @@ pub(super) fn list_archives(opened: &Opened) -> io::Result<Vec<Archive>> {
     for entry in entries {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if let Some(stamp) = name.strip_prefix(ARCHIVE) {
-            let since = jiff::civil::DateTime::strptime("%Y%m%d-%H%M%S", stamp).ok();
+            // A second archive of the same moment has a number behind the time.
+            let stamp = stamp.get(..STAMP_LENGTH).unwrap_or(stamp);
+            let since = jiff::civil::DateTime::strptime(STAMP, stamp).ok();
             let since = since.and_then(|since| since.to_zoned(jiff::tz::TimeZone::UTC).ok());
             let since = since.map(|since| Time(since.timestamp().as_millisecond()));
             archives.push(Archive { bytes: directory_size(&directory.join(&name)), name, since });
@@ -90,6 +92,12 @@ pub(super) fn directory_size(directory: &Path) -> u64 {
 /// The prefix of the names of archives.
 const ARCHIVE: &str = "legacy-";
 
+/// The format of the time in the name of an archive.
+const STAMP: &str = "%Y%m%d-%H%M%S";
+
+/// The length of a time in that format.
+const STAMP_LENGTH: usize = 15;
+
 /// Moves the git repositories that are directly in the directory of checkpoints, one per project,
 /// into a new archive there. Returns the archive, or `None` if no repository was moved.
 ///
@@ -131,7 +139,7 @@ fn is_old_repository(path: &Path) -> bool {
 
 /// Creates a directory named after the time.
 fn create_archive(checkpoints: &Path, now: jiff::Timestamp) -> io::Result<PathBuf> {
-    let name = format!("{ARCHIVE}{}", now.strftime("%Y%m%d-%H%M%S"));
+    let name = format!("{ARCHIVE}{}", now.strftime(STAMP));
     let more = (2..).map(|number| format!("{name}-{number}"));
     for name in std::iter::once(name.clone()).chain(more) {
         let path = checkpoints.join(name);

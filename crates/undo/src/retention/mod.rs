@@ -1,6 +1,7 @@
 //! Maintenance of the store: limits on number, age and size, its status, and the log of failures.
 
 mod clear;
+pub(crate) mod days_seen;
 pub(crate) mod failures;
 mod legacy;
 mod prune;
@@ -13,10 +14,14 @@ use serde::Serialize;
 use takeback_tree::{GcError, StoreError};
 
 pub use self::clear::{ClearedCheckpoints, clear_checkpoints};
+pub use self::days_seen::ClockJump;
 pub use self::failures::Failure;
 pub(crate) use self::legacy::archive_repositories;
 pub use self::legacy::{clear_legacy_archives, legacy_directories};
-pub use self::prune::{PruneOptions, PruneReport, PrunedWorkspace, is_prune_due, prune};
+pub use self::prune::{
+    PruneOptions, PruneReport, PrunedWorkspace, is_prune_due, is_size_cap_exceeded, limit_rows,
+    prune,
+};
 pub use self::status::{LegacyArchive, Status, StatusError, WorkspaceStatus, read_status};
 
 /// A prune that failed. Checkpoints that it had already deleted stay deleted.

@@ -9,6 +9,7 @@ use takeback_ledger::Time;
 use takeback_tree::{AnyPath, PinName, Store, StoreError, WorkspaceGuard, WorkspaceId};
 
 use super::PruneError;
+use super::days_seen::{ClockJump, DaysSeen};
 use super::legacy::prune_archives;
 use super::size_cap::enforce_size_cap;
 use crate::Opened;
@@ -25,6 +26,11 @@ pub struct PruneOptions {
     pub max_size_mb: Option<u64>,
     /// True to keep the history of workspaces whose directory is gone.
     pub keep_orphans: bool,
+    /// True to delete the history of workspaces whose directory is gone, whatever their age.
+    pub delete_orphans: bool,
+    /// True to free a tenth of the size cap more than needed, so that the next prune is not due at
+    /// once.
+    pub headroom: bool,
     /// True to report what would be deleted, and delete nothing.
     pub dry_run: bool,
 }
@@ -45,6 +51,8 @@ pub struct PruneReport {
     pub over_limit: bool,
     /// The workspaces that were busy. They are pruned next time.
     pub busy: Vec<AnyPath>,
+    /// Days that do not count as age, because takeback did not run or the clock jumped.
+    pub clock_jump: Option<ClockJump>,
     /// The pins that a dry run would have deleted so far.
     #[serde(skip)]
     pub(super) gone: HashSet<PinName>,
@@ -73,25 +81,25 @@ pub(super) struct PrunableWorkspace {
     pub(super) needed: HashSet<PinName>,
 }
 
-/// The age at which a call can no longer be running.
-const MAX_CALL_DURATION: Duration = Duration::from_secs(86_400);
+/// The age at which a call can no longer be running, in days on which takeback ran. The second one
+/// is for a clock that jumps while a call runs.
+const MAX_CALL_DAYS: u64 = 2;
 
 /// Enforces all limits now.
 pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, PruneError> {
     let mut report = PruneReport { dry_run: options.dry_run, ..PruneReport::default() };
-    let retention = match options.retention_days {
-        Some(days) => Duration::from_secs(days.saturating_mul(86_400)),
-        None => opened.settings.retention(),
-    };
-    let oldest = opened.now().minus(retention);
+    let days = if options.dry_run { DaysSeen::read(opened) } else { DaysSeen::note_today(opened) };
+    let retention = options.retention_days.unwrap_or(opened.settings.retention_days);
+    let oldest = days.cutoff(opened.now(), retention);
+    report.clock_jump = days.find_jump(opened.now(), retention);
     prune_archives(opened, oldest, &mut report)?;
     if !opened.has_store() {
         return Ok(report);
     }
     let store = opened.store()?;
     report.bytes_before = store.measure_size()?;
-    let mut workspaces = read_workspaces(store, opened.now())?;
-    for workspace in &mut workspaces {
+    let workspaces = read_workspaces(opened)?;
+    for workspace in &workspaces {
         prune_workspace(opened, workspace, oldest, options, &mut report)?;
     }
     if !options.dry_run {
@@ -101,7 +109,8 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
     let limit = options
         .max_size_mb
         .map_or(opened.settings.max_total_size(), |mb| mb.saturating_mul(1 << 20));
-    enforce_size_cap(store, opened.now(), limit, &mut report)?;
+    let target = if options.headroom { limit - limit / 10 } else { limit };
+    enforce_size_cap(opened, limit, target, &mut report)?;
     if !options.dry_run {
         for workspace in workspaces.iter().filter(|workspace| workspace.last_seen < oldest) {
             if store.pin_names(&workspace.id)?.is_empty() {
@@ -115,22 +124,54 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
     }
     report.bytes_after = store.measure_size()?;
     report.over_limit = !options.dry_run && report.bytes_after > limit;
+    if !options.dry_run {
+        state::write(&opened.last_size(), &report.bytes_after)?;
+    }
     Ok(report)
 }
 
 /// Returns true if an automatic prune is due.
 pub fn is_prune_due(opened: &Opened) -> bool {
-    let settings = &opened.settings;
-    if !settings.auto_prune || !settings.enabled || !opened.has_store() {
+    if !opened.settings.auto_prune || !opened.settings.enabled || !opened.has_store() {
         return false;
     }
-    let interval = Duration::from_secs(settings.min_interval_hours.saturating_mul(3600));
+    let hours = opened.settings.min_interval_hours;
+    let interval = Duration::from_secs(hours.saturating_mul(3600));
     match state::read::<Time>(&opened.last_prune()) {
         // If the time is in the future, the clock was set back: that is no reason to wait.
         Some(last) => last <= opened.now().minus(interval) || last > opened.now(),
         None => true,
     }
 }
+
+/// Returns true if the store is over its size cap and automatic pruning may help. Lists all files of
+/// the store, so no agent should wait for it.
+pub fn is_size_cap_exceeded(opened: &Opened) -> bool {
+    if !opened.settings.auto_prune || !opened.settings.enabled || !opened.has_store() {
+        return false;
+    }
+    let Ok(size) = opened.store().and_then(Store::measure_size) else { return false };
+    let limit = opened.settings.max_total_size();
+    // If the last prune could not get below the cap, it is repeated only when the store has grown.
+    let left = state::read::<u64>(&opened.last_size()).filter(|left| *left > limit);
+    size > limit && left.is_none_or(|left| size > left.saturating_add(limit / 20))
+}
+
+/// Deletes the checkpoints of a workspace that exceed `max_snapshots`, if pruning is automatic. Frees
+/// no space yet: the next prune does.
+pub fn limit_rows(opened: &Opened, id: &WorkspaceId) -> Result<(), PruneError> {
+    if !opened.settings.auto_prune || !opened.settings.enabled {
+        return Ok(());
+    }
+    let cutoff = DaysSeen::note_today(opened).cutoff(opened.now(), MAX_CALL_DAYS);
+    let workspace = read_workspace(opened.store()?, id, cutoff)?;
+    let doomed = workspace.list_exceeding(opened.settings.max_snapshots);
+    let mut report = PruneReport::default();
+    evict(opened.store()?, &workspace, &doomed, TOO_MANY, &mut report)
+}
+
+/// The reason for deleting checkpoints beyond the limit of number.
+const TOO_MANY: &str = "more than max_snapshots";
 
 /// Enforces the limits of age and number in one workspace.
 fn prune_workspace(
@@ -140,20 +181,18 @@ fn prune_workspace(
     options: &PruneOptions,
     report: &mut PruneReport,
 ) -> Result<(), PruneError> {
-    let is_orphan = !workspace.path.exists();
+    // A directory that cannot be reached, on a disk that fails for instance, may still exist.
+    let is_orphan = !workspace.path.try_exists().unwrap_or(true);
     let is_kept = is_orphan && (options.keep_orphans || !opened.settings.delete_orphans);
-    let (doomed, because) = if workspace.last_seen < oldest && !is_kept {
-        let because = if is_orphan { "gone for too long" } else { "unused for too long" };
-        (workspace.history.all.iter().collect(), because)
-    } else {
-        (workspace.exceeding(opened.settings.max_snapshots), "more than max_snapshots")
+    let is_old = workspace.last_seen < oldest && !is_kept;
+    let (doomed, because) = match () {
+        () if is_orphan && options.delete_orphans => {
+            (workspace.list_unprotected(), "the directory is gone")
+        }
+        () if is_old && is_orphan => (workspace.list_unprotected(), "gone for too long"),
+        () if is_old => (workspace.list_unprotected(), "unused for too long"),
+        () => (workspace.list_exceeding(opened.settings.max_snapshots), TOO_MANY),
     };
-    let doomed: Vec<PinName> = doomed
-        .into_iter()
-        .filter(|checkpoint| !checkpoint.record.pinned)
-        .map(|checkpoint| checkpoint.pin.name.clone())
-        .filter(|name| !workspace.needed.contains(name))
-        .collect();
     evict(opened.store()?, workspace, &doomed, because, report)
 }
 
@@ -205,14 +244,14 @@ fn forget_old_state(
     workspaces: &[PrunableWorkspace],
     oldest: Time,
 ) {
-    for directory in ["sessions", "calls"] {
+    let oldest_call = DaysSeen::read(opened).cutoff(opened.now(), MAX_CALL_DAYS);
+    for directory in ["sessions", "calls", "told"] {
         state::remove_older(&opened.checkpoints_directory().join(directory), oldest);
     }
     for workspace in workspaces {
         let hook_state = WorkspaceState::new(store.notes(&workspace.id));
         hook_state.forget_before(oldest);
-        let yesterday = opened.now().minus(MAX_CALL_DURATION);
-        hook_state.drop_open_calls(|call| call.time < yesterday);
+        hook_state.drop_open_calls(|call| call.time < oldest_call);
     }
     let _ = opened.failure_log().forget_before(oldest);
 }
@@ -227,37 +266,70 @@ pub(super) fn wait_for_workspace(
 }
 
 /// Reads all workspaces with their histories.
-pub(super) fn read_workspaces(
+pub(super) fn read_workspaces(opened: &Opened) -> Result<Vec<PrunableWorkspace>, StoreError> {
+    let store = opened.store()?;
+    let oldest_call = DaysSeen::read(opened).cutoff(opened.now(), MAX_CALL_DAYS);
+    store.workspaces()?.iter().map(|id| read_workspace(store, id, oldest_call)).collect()
+}
+
+/// Reads a workspace with its history. Calls since `oldest_call` may still be running.
+fn read_workspace(
     store: &Store,
-    now: Time,
-) -> Result<Vec<PrunableWorkspace>, StoreError> {
-    let mut found = Vec::new();
-    for id in store.workspaces()? {
-        let history = History::read(store, &id)?;
-        // If the workspace's own file is lost, use the time of the newest checkpoint.
-        let info = store.workspace_info(&id).ok().flatten();
-        let newest = history.all.last().map(|newest| newest.record.moment());
-        let path = info.as_ref().map(|info| info.path.0.clone());
-        let path = path.or_else(|| Some(history.all.last()?.record.workspace.0.clone()));
-        let last_seen = info.map(|info| Time(info.last_seen)).or(newest).unwrap_or_default();
-        let running = history.open.iter().filter(|call| call.time >= now.minus(MAX_CALL_DURATION));
-        let in_use: HashSet<_> = running.map(|call| call.tree).collect();
-        let is_needed = |checkpoint: &&Checkpoint| in_use.contains(&checkpoint.pin.tree);
-        let needed = history.all.iter().filter(is_needed).map(|known| known.pin.name.clone());
-        let needed = needed.collect();
-        let path = path.unwrap_or_else(|| PathBuf::from(id.to_string()));
-        found.push(PrunableWorkspace { id, path, last_seen, history, needed });
-    }
-    Ok(found)
+    id: &WorkspaceId,
+    oldest_call: Time,
+) -> Result<PrunableWorkspace, StoreError> {
+    let history = History::read(store, id)?;
+    // If the workspace's own file is lost, use the time of the newest checkpoint.
+    let info = store.workspace_info(id).ok().flatten();
+    let newest = history.all.last().map(|newest| newest.record.moment());
+    let path = info.as_ref().map(|info| info.path.0.clone());
+    let path = path.or_else(|| Some(history.all.last()?.record.workspace.0.clone()));
+    let last_seen = info.map(|info| Time(info.last_seen)).or(newest).unwrap_or_default();
+    let running = history.open.iter().filter(|call| call.time >= oldest_call);
+    let in_use: HashSet<_> = running.map(|call| call.tree).collect();
+    let is_needed = |checkpoint: &&Checkpoint| in_use.contains(&checkpoint.pin.tree);
+    let needed = history.all.iter().filter(is_needed).map(|known| known.pin.name.clone());
+    let needed = needed.collect();
+    let path = path.unwrap_or_else(|| PathBuf::from(id.to_string()));
+    Ok(PrunableWorkspace { id: id.clone(), path, last_seen, history, needed })
 }
 
 impl PrunableWorkspace {
+    /// Returns true if a checkpoint is never deleted: it has a name, is pinned, or a running call
+    /// needs it.
+    pub(super) fn is_protected(&self, checkpoint: &Checkpoint) -> bool {
+        checkpoint.record.is_protected() || self.needed.contains(&checkpoint.pin.name)
+    }
+
+    /// The newest safety checkpoint: with it, the last rollback can be undone.
+    pub(super) fn newest_safety(&self) -> Option<&PinName> {
+        let mut newest_first = self.history.all.iter().rev();
+        let safety = newest_first.find(|known| known.record.kind == Kind::Safety);
+        safety.map(|known| &known.pin.name)
+    }
+
+    /// Lists all checkpoints that are not protected.
+    fn list_unprotected(&self) -> Vec<PinName> {
+        let all = self.history.all.iter();
+        all.filter(|known| !self.is_protected(known)).map(|known| known.pin.name.clone()).collect()
+    }
+
+    /// Lists the checkpoints beyond a limit of rows and steps that are not protected.
+    fn list_exceeding(&self, limit: usize) -> Vec<PinName> {
+        let newest_safety = self.newest_safety();
+        // The newest row always stays.
+        let all = self.exceeding(limit.max(1)).into_iter();
+        all.filter(|known| !self.is_protected(known) && Some(&known.pin.name) != newest_safety)
+            .map(|known| known.pin.name.clone())
+            .collect()
+    }
+
     /// Lists the checkpoints beyond the newest `limit` rows, and the steps beyond the newest
     /// `limit` steps.
     fn exceeding(&self, limit: usize) -> Vec<&Checkpoint> {
         let rows: Vec<_> = self.history.rows().collect();
-        let unpinned = rows.iter().filter(|row| !row.first().record.pinned);
-        let kept: Vec<_> = unpinned.take(limit).collect();
+        let unprotected = rows.iter().filter(|row| !row.first().record.is_protected());
+        let kept: Vec<_> = unprotected.take(limit).collect();
         let mut steps = 0;
         let mut keep: HashSet<&PinName> = HashSet::new();
         let mut turns = HashSet::new();
@@ -271,7 +343,7 @@ impl PrunableWorkspace {
             }
         }
         let Some(oldest) = kept.last().map(|row| row.first().pin.name.seq) else {
-            return if limit == 0 { self.history.all.iter().collect() } else { Vec::new() };
+            return Vec::new();
         };
         let is_exceeding = |checkpoint: &&Checkpoint| {
             let Checkpoint { pin, record } = *checkpoint;

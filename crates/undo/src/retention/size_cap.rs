@@ -1,4 +1,4 @@
-//! The size cap: evicts the oldest checkpoints of all workspaces until the store fits.
+//! The size cap: evicts checkpoints until the store fits. The workspaces take turns, oldest first.
 
 use std::collections::HashSet;
 
@@ -7,6 +7,7 @@ use takeback_tree::{PinName, Store, StoreError};
 
 use super::PruneError;
 use super::prune::{PrunableWorkspace, PruneReport, evict, read_workspaces};
+use crate::Opened;
 use crate::history::record::{Checkpoint, Kind};
 
 /// A checkpoint that may be evicted.
@@ -14,26 +15,31 @@ struct Candidate {
     time: Time,
     name: PinName,
     workspace: usize,
+    /// True for rows, safety checkpoints and the newest turn, which go after everything else.
     is_row: bool,
-    is_newest_row: bool,
+    /// The number of older candidates of its workspace. Workspaces take turns by it.
+    round: usize,
 }
 
-/// Evicts checkpoints until the store is not larger than `limit`. The newest row of each workspace
-/// goes last.
+/// Evicts checkpoints until the store is not larger than `target`, if it is larger than `limit`.
 pub(super) fn enforce_size_cap(
-    store: &Store,
-    now: Time,
+    opened: &Opened,
     limit: u64,
+    target: u64,
     report: &mut PruneReport,
 ) -> Result<(), PruneError> {
+    let store = opened.store()?;
+    if store.measure_size()? <= limit {
+        return Ok(());
+    }
     loop {
         let size = store.measure_size()?;
-        if size <= limit {
+        if size <= target {
             return Ok(());
         }
-        let workspaces = read_workspaces(store, now)?;
+        let workspaces = read_workspaces(opened)?;
         let candidates = list_candidates(&workspaces, &report.gone);
-        let count = count_needed(store, &candidates, &workspaces, &report.gone, size - limit)?;
+        let count = count_needed(store, &candidates, &workspaces, &report.gone, size - target)?;
         if count == 0 {
             return Ok(());
         }
@@ -55,36 +61,51 @@ pub(super) fn enforce_size_cap(
     }
 }
 
-/// Lists everything that may be evicted, in order of eviction.
+/// Returns true if the size cap could evict anything.
+pub(super) fn has_candidates(opened: &Opened) -> Result<bool, StoreError> {
+    Ok(!list_candidates(&read_workspaces(opened)?, &HashSet::new()).is_empty())
+}
+
+/// Lists everything that may be evicted, in order of eviction. The workspaces take turns, each with
+/// its oldest checkpoint.
 fn list_candidates(workspaces: &[PrunableWorkspace], gone: &HashSet<PinName>) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (index, workspace) in workspaces.iter().enumerate() {
-        let rows: Vec<&PinName> =
-            workspace.history.rows().map(|row| &row.first().pin.name).collect();
-        let newest_turn = workspace.history.rows().next().and_then(|row| row.turn());
-        for Checkpoint { pin, record } in &workspace.history.all {
-            if record.pinned || workspace.needed.contains(&pin.name) || gone.contains(&pin.name) {
-                continue;
-            }
-            let is_of_newest = newest_turn.is_some() && record.turn() == newest_turn;
-            all.push(Candidate {
-                time: record.moment(),
-                name: pin.name.clone(),
-                workspace: index,
-                // A safety checkpoint is kept for as long as rows of its age exist, so that its
-                // rollback can be undone.
-                is_row: rows.contains(&&pin.name) || record.kind == Kind::Safety || is_of_newest,
-                is_newest_row: rows.first() == Some(&&pin.name),
-            });
-        }
+        all.extend(list_candidates_of(workspace, index, gone));
     }
     all.sort_by(|a, b| {
-        let key = |c: &Candidate| (c.is_newest_row, c.is_row, c.time, c.name.seq);
+        let key = |c: &Candidate| (c.is_row, c.round, c.time, c.name.seq);
         key(a).cmp(&key(b))
     });
-    // The newest row of all stays even if it alone exceeds the limit.
-    if all.last().is_some_and(|last| last.is_newest_row) {
-        all.pop();
+    all
+}
+
+fn list_candidates_of(
+    workspace: &PrunableWorkspace,
+    index: usize,
+    gone: &HashSet<PinName>,
+) -> Vec<Candidate> {
+    let rows: Vec<&PinName> = workspace.history.rows().map(|row| &row.first().pin.name).collect();
+    let newest_turn = workspace.history.rows().next().and_then(|row| row.turn());
+    // The newest row stays even if it alone exceeds the limit, and so does the newest safety
+    // checkpoint: the last rollback can always be undone.
+    let kept = [rows.first().copied(), workspace.newest_safety()];
+    let mut rounds = [0, 0];
+    let mut all = Vec::new();
+    for checkpoint in &workspace.history.all {
+        let Checkpoint { pin, record } = checkpoint;
+        let is_kept = kept.contains(&Some(&pin.name)) || workspace.is_protected(checkpoint);
+        if is_kept || gone.contains(&pin.name) {
+            continue;
+        }
+        let is_of_newest = newest_turn.is_some() && record.turn() == newest_turn;
+        // A safety checkpoint is kept for as long as rows of its age exist, so that its rollback can
+        // be undone.
+        let is_row = rows.contains(&&pin.name) || record.kind == Kind::Safety || is_of_newest;
+        let round = &mut rounds[usize::from(is_row)];
+        let (time, name) = (record.moment(), pin.name.clone());
+        all.push(Candidate { time, name, workspace: index, is_row, round: *round });
+        *round += 1;
     }
     all
 }

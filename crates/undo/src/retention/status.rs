@@ -7,8 +7,10 @@ use takeback_ledger::Time;
 use takeback_tree::{AnyPath, StoreError};
 
 use super::DirectoryState;
+use super::days_seen::{ClockJump, DaysSeen};
 use super::failures::Failure;
 use super::legacy::{directory_size, list_archives};
+use super::size_cap::has_candidates;
 use crate::Opened;
 use crate::history::History;
 
@@ -21,6 +23,10 @@ pub struct Status {
     pub total_bytes: u64,
     pub store_bytes: u64,
     pub max_bytes: u64,
+    /// True if the store is over its size cap and a prune could evict checkpoints.
+    pub can_shrink: bool,
+    /// Days that do not count as age, because takeback did not run or the clock jumped.
+    pub clock_jump: Option<ClockJump>,
     pub legacy: Vec<LegacyArchive>,
     pub workspaces: Vec<WorkspaceStatus>,
     pub failures: Vec<Failure>,
@@ -64,6 +70,8 @@ pub fn read_status(opened: &Opened) -> Result<Status, StatusError> {
         total_bytes: directory_size(&directory),
         store_bytes: directory_size(&directory.join("store")),
         max_bytes: opened.settings.max_total_size(),
+        can_shrink: false,
+        clock_jump: DaysSeen::read(opened).find_jump(opened.now(), opened.settings.retention_days),
         legacy: archives
             .map(|archive| LegacyArchive { name: archive.name, bytes: archive.bytes })
             .collect(),
@@ -87,6 +95,7 @@ pub fn read_status(opened: &Opened) -> Result<Status, StatusError> {
             path,
         });
     }
+    status.can_shrink = status.store_bytes > status.max_bytes && has_candidates(opened)?;
     status.workspaces.sort_by(|a, b| b.last_touched.cmp(&a.last_touched));
     Ok(status)
 }

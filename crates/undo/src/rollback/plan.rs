@@ -156,7 +156,7 @@ impl Planner<'_> {
         request: &Request,
     ) -> Result<Planned, RollbackError> {
         let named = self.history.named_paths();
-        let capture = self.opened.capture_options(&self.opened.rules_for_return, &named);
+        let capture = self.opened.capture_options(&self.opened.rules, &named);
         let present = lock.capture_readable(&capture)?;
         let turn = find_turn(self.workspace, self.history, &present, &named, options)?;
         let tree = lock.edit_tree(present.tree, &turn.edits)?;
@@ -240,7 +240,7 @@ pub(super) fn plan_files(
     goal: &mut Goal,
 ) -> Result<Plan, RollbackError> {
     loop {
-        let options = opened.capture_options(&opened.rules_for_return, &goal.named);
+        let options = opened.capture_options(&opened.rules, &goal.named);
         if let Some(edits) = &goal.edits {
             let present = lock.capture_readable(&options)?;
             goal.state.tree = lock.edit_tree(present.tree, edits)?;

@@ -24,7 +24,8 @@ pub(super) struct Analyzer<'a> {
     /// The first reason found for which files may change.
     reason: Option<String>,
     effects: Vec<Effect>,
-    outside: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
+    sweeps: Vec<PathBuf>,
     /// The functions that are certainly defined. Their bodies have been visited.
     functions: HashSet<String>,
     /// The directory in which the next command runs, if it is known.
@@ -39,7 +40,8 @@ impl<'a> Analyzer<'a> {
             context,
             reason: None,
             effects: Vec::new(),
-            outside: Vec::new(),
+            paths: Vec::new(),
+            sweeps: Vec::new(),
             functions: HashSet::new(),
             directory: Some(context.directory.to_owned()),
             depth: 0,
@@ -58,7 +60,10 @@ impl<'a> Analyzer<'a> {
             mutates: self.reason.is_some(),
             because,
             effects: self.effects,
-            outside: self.outside,
+            outside: outside_paths::retain_outside(&self.paths, self.context),
+            paths: self.paths,
+            sweeps: self.sweeps,
+            unknown: Vec::new(),
         }
     }
 
@@ -179,16 +184,16 @@ impl<'a> Analyzer<'a> {
             if is_write(redirect.operator, &target) {
                 self.note_change(format!("`{}` writes a file", shorten(&redirect.text)));
                 let directory = self.directory.as_deref();
-                let path = outside_paths::resolve_outside(&target, directory, self.context);
-                self.add_outside_paths(path);
+                let path = outside_paths::resolve_path(&target, directory, self.context);
+                self.add_paths(path);
             }
         }
     }
 
-    fn add_outside_paths(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+    fn add_paths(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
-            if !self.outside.contains(&path) {
-                self.outside.push(path);
+            if !self.paths.contains(&path) {
+                self.paths.push(path);
             }
         }
     }
@@ -350,11 +355,17 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Adds the paths outside the workspace that a mutating command names.
+    /// Adds the paths that a mutating command names, and the directory that it sweeps.
     fn add_named_paths(&mut self, base: &str, args: &[Arg]) {
         let directory = self.directory.as_deref();
-        let paths = outside_paths::find_outside_paths(base, args, directory, self.context);
-        self.add_outside_paths(paths);
+        let paths = outside_paths::find_paths(base, args, directory, self.context);
+        self.add_paths(paths);
+        if let Some(directory) = &self.directory
+            && outside_paths::is_sweep(base, args)
+            && !self.sweeps.contains(directory)
+        {
+            self.sweeps.push(directory.clone());
+        }
     }
 }
 

@@ -48,9 +48,21 @@ pub struct ScriptAnalysis {
     pub because: String,
     /// The effects on anything but files.
     pub effects: Vec<Effect>,
-    /// The paths outside of the workspace that the script may change, as far as it names them.
+    /// The paths that the script may change or delete, inside and outside of the workspace:
+    /// absolute, and expanded against the file system. Where a word cannot be expanded, the
+    /// directory before its first unknown part.
+    #[serde(serialize_with = "serialize_lossy")]
+    pub paths: Vec<PathBuf>,
+    /// The paths among `paths` that are outside of the workspace.
     #[serde(serialize_with = "serialize_lossy")]
     pub outside: Vec<PathBuf>,
+    /// The directories in which the script deletes files that git does not track, without naming
+    /// them: `git clean`, `make clean`.
+    #[serde(serialize_with = "serialize_lossy")]
+    pub sweeps: Vec<PathBuf>,
+    /// The commands, as written, that certainly delete or overwrite files that cannot be told
+    /// before they run.
+    pub unknown: Vec<String>,
 }
 
 /// An effect that a checkpoint cannot undo.

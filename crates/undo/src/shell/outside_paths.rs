@@ -1,4 +1,4 @@
-//! Finds the paths outside of the workspace that a command names.
+//! Finds the paths that a command names.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -22,8 +22,8 @@ pub(super) fn is_harmless_device(path: &str) -> bool {
         || path.strip_prefix("/dev/fd/").is_some_and(is_descriptor)
 }
 
-/// Finds the paths outside of the workspace that the arguments of a program name.
-pub(super) fn find_outside_paths(
+/// Finds the paths that the arguments of a program name.
+pub(super) fn find_paths(
     base: &str,
     args: &[Arg],
     directory: Option<&Path>,
@@ -52,7 +52,7 @@ pub(super) fn find_outside_paths(
             _ => arg,
         };
         if takes_files || looks_like_path(arg) {
-            paths.extend(resolve_outside(arg, directory, context));
+            paths.extend(resolve_path(arg, directory, context));
         }
     }
     // A program that names no path most likely changes the directory it runs in.
@@ -60,7 +60,7 @@ pub(super) fn find_outside_paths(
         && !takes_files
         && paths.is_empty()
     {
-        paths.extend(resolve_outside(&Arg::Known(".".to_owned()), Some(directory), context));
+        paths.extend(retain_outside(&[normalize(directory)], context));
     }
     paths
 }
@@ -73,8 +73,28 @@ fn looks_like_path(arg: &Arg) -> bool {
     }
 }
 
-/// Resolves an argument to a path, if that lies outside of the workspace.
-pub(super) fn resolve_outside(
+/// Returns the paths that lie outside of the workspace.
+pub(super) fn retain_outside(paths: &[PathBuf], context: &ScriptContext<'_>) -> Vec<PathBuf> {
+    let workspace = normalize(context.workspace);
+    paths.iter().filter(|path| !path.starts_with(&workspace)).cloned().collect()
+}
+
+/// True if a command deletes files that git does not track, without naming them.
+pub(super) fn is_sweep(base: &str, args: &[Arg]) -> bool {
+    let words: Vec<&str> = args.iter().filter_map(Arg::known).collect();
+    let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
+    match base {
+        "git" if has(&["clean"]) => true,
+        "git" if has(&["stash"]) => has(&["-u", "-a", "--include-untracked", "--all"]),
+        "git" if has(&["checkout", "switch"]) => has(&["-f", "--force", "--discard-changes"]),
+        "git" if has(&["reset"]) => has(&["--hard"]),
+        "find" => has(&["-delete"]),
+        _ => words.iter().any(|word| word.contains("clean")),
+    }
+}
+
+/// Resolves an argument to a path.
+pub(super) fn resolve_path(
     arg: &Arg,
     directory: Option<&Path>,
     context: &ScriptContext<'_>,
@@ -84,8 +104,7 @@ pub(super) fn resolve_outside(
         return None;
     }
     let path = absolute_path(arg, directory, context.home)?;
-    let is_inside = path.starts_with(normalize(context.workspace)) || path.starts_with("/dev");
-    (!is_inside).then_some(path)
+    (!path.starts_with("/dev")).then_some(path)
 }
 
 /// Returns the absolute path that an argument names, without `.` and `..`.

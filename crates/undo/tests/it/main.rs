@@ -4,4 +4,5 @@
 mod failed_rollbacks;
 mod kept_plans;
 mod opened;
+mod retention;
 mod support;

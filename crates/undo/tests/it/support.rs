@@ -26,6 +26,11 @@ impl Scratch {
 
     /// Opens the home as another process would.
     pub(crate) fn open(base: &Path) -> Opened {
+        Scratch::open_with_clock(base, SystemTime::now)
+    }
+
+    /// Opens the home as another process with another clock would.
+    pub(crate) fn open_with_clock(base: &Path, clock: fn() -> SystemTime) -> Opened {
         let home = base.join("home");
         Opened::new(OpenOptions {
             forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
@@ -33,7 +38,7 @@ impl Scratch {
             settings: Settings::default(),
             redact: false,
             lock_wait: None,
-            clock: SystemTime::now,
+            clock,
             on_recovery: |_| {},
             resume_hint: |_| None,
         })

@@ -79,7 +79,7 @@ pub(crate) fn capture_tree(store: &Path, tree: &Path, pin: bool) -> Result<Captu
     let store = Store::open(store).map_err(explain_error)?;
     let workspace = store.workspace(tree, &ForbiddenRoots::default()).map_err(explain_error)?;
     let mut lock = workspace.lock().map_err(explain_error)?;
-    let options = CaptureOptions { rules: &CaptureRules::default(), named: &[], now };
+    let options = CaptureOptions { rules: &CaptureRules::default(), named: &[], swept: &[], now };
     let capture = lock.capture(&options).map_err(explain_error)?;
     if pin {
         lock.pin(capture.tree, now, "bench\n").map_err(explain_error)?;
@@ -100,7 +100,7 @@ pub(crate) fn restore_tree(
     let store = Store::open(store).map_err(explain_error)?;
     let workspace = store.workspace(tree, &ForbiddenRoots::default()).map_err(explain_error)?;
     let mut lock = workspace.lock().map_err(explain_error)?;
-    let options = CaptureOptions { rules: &CaptureRules::default(), named: &[], now };
+    let options = CaptureOptions { rules: &CaptureRules::default(), named: &[], swept: &[], now };
     let target = RestoreTarget {
         tree: to.tree,
         filter: &to.filter,

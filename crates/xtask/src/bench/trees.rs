@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::scratch::{Scratch, io_failure};
 use crate::Failure;
+use crate::random::Random;
 
 /// The shape of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,33 +94,9 @@ impl Tree {
     }
 }
 
-/// A small random number generator (xorshift64*). It makes the same trees on every machine.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next_number(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.next_number() % limit as u64) as usize
-    }
-
-    /// Returns a length in bytes. Half of them are below 3.5 KB, and a few are far longer.
-    fn random_length(&mut self) -> usize {
-        self.log_normal(3_500.0, 1.0).clamp(40.0, 200_000.0) as usize
-    }
-
-    /// Returns a number around the median, rarely far above it.
-    pub(crate) fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
-        // The sum of twelve uniform numbers is close enough to a normal distribution.
-        let normal =
-            (0..12).map(|_| self.below(1 << 20) as f64).sum::<f64>() / f64::from(1 << 20) - 6.0;
-        median * (sigma * normal).exp()
-    }
+/// Returns the length of a file in bytes. Half of them are below 3.5 KB, and a few are far longer.
+fn random_length(random: &mut Random) -> usize {
+    random.log_normal(3_500.0, 1.0).clamp(40.0, 200_000.0) as usize
 }
 
 pub(crate) const WORDS: [&str; 96] = [
@@ -144,7 +121,7 @@ fn make_source(root: &Path, count: usize, random: &mut Random) -> Result<Vec<Pat
         let (word, extension) = (random.below(WORDS.len()), random.below(4));
         let extension = ["rs", "py", "ts", "go"][extension];
         let path = directory.join(format!("{}_{number}.{extension}", WORDS[word]));
-        let length = random.random_length();
+        let length = random_length(random);
         fs::write(&path, make_source_text(length, random)).map_err(io_failure("write", &path))?;
         files.push(path);
     }

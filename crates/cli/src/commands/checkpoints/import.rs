@@ -48,11 +48,18 @@ fn find_directories(
                 .hint("name the directory in which Hermes keeps its checkpoints")),
         };
     }
-    let hermes = context.user_home().map(|home| home.join(".hermes/checkpoints"));
-    let mut directories: Vec<PathBuf> = hermes.into_iter().filter(|path| path.exists()).collect();
+    // Opening the store sets an older layout aside, as an archive to import.
+    if opened.checkpoints_directory().exists() {
+        opened.store()?;
+    }
+    let hermes = context.hermes_home().map(|hermes| hermes.join("checkpoints"));
+    let mut directories: Vec<PathBuf> =
+        hermes.iter().filter(|path| path.exists()).cloned().collect();
     directories.extend(takeback_undo::retention::legacy_directories(opened));
     if directories.is_empty() {
-        return Err(Failure::new("no checkpoints of Hermes in ~/.hermes/checkpoints")
+        let place = hermes.map(|path| format!(" in {}", output::tilde(&path, context)));
+        let place = place.unwrap_or_default();
+        return Err(Failure::new(format!("no checkpoints of Hermes{place}"))
             .hint("name the directory: `takeback checkpoints import DIR`"));
     }
     Ok(directories)

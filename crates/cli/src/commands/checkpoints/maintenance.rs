@@ -6,6 +6,7 @@ use serde::Serialize;
 use takeback_tree::{
     AnyPath, BrokenPack, GcOutcome, Oid, PinReport, PinState, RelPath, Store, VerifyReport,
 };
+use takeback_undo::History;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -22,6 +23,8 @@ pub(super) fn verify_store(store: &Store, context: &Context) -> Result<ExitCode,
 struct VerifyView {
     whole: bool,
     objects: u64,
+    /// The number of rows in the lists of all workspaces.
+    rows: usize,
     checkpoints: Vec<PinView>,
     packs: Vec<PackView>,
 }
@@ -57,10 +60,18 @@ impl VerifyView {
         VerifyView {
             whole: report.is_whole(),
             objects: report.objects,
+            rows: count_rows(store),
             checkpoints: report.pins.into_iter().map(|pin| PinView::new(store, pin)).collect(),
             packs: report.packs.into_iter().map(PackView::from).collect(),
         }
     }
+}
+
+/// Counts the rows of all workspaces, as the status does.
+fn count_rows(store: &Store) -> usize {
+    let workspaces = store.pinned_workspaces().unwrap_or_default();
+    let histories = workspaces.iter().filter_map(|id| History::read(store, id).ok());
+    histories.map(|history| history.rows().count()).sum()
 }
 
 impl PinView {
@@ -111,13 +122,15 @@ fn print_verified(view: &VerifyView, context: &Context) -> ExitCode {
             }
         }
     }
-    let whole = view.checkpoints.iter().filter(|pin| pin.state == "whole").count();
-    let checkpoints = output::count(view.checkpoints.len(), "checkpoint");
+    let all = view.checkpoints.len();
+    let damaged = view.checkpoints.iter().filter(|pin| pin.state != "whole").count();
     if view.whole {
         let objects = output::count(view.objects as usize, "object");
-        println!("No problems in {checkpoints}, {objects}.");
+        let checkpoints = output::count(view.rows, "checkpoint");
+        let steps = output::count(all.saturating_sub(view.rows), "step");
+        println!("No problems in {checkpoints} and {steps}, {objects}.");
     } else {
-        println!("{whole} of {checkpoints} intact.");
+        println!("{damaged} of {all} checkpoints and steps are damaged.");
         if !view.packs.is_empty() {
             println!("Run `takeback checkpoints repair` to save what is intact.");
         }

@@ -3,13 +3,14 @@
 mod import;
 mod maintenance;
 mod move_history;
-mod prune;
+pub(crate) mod prune;
 mod status;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use takeback_undo::{PruneOptions, retention};
 
 use crate::background;
 use crate::context::Context;
@@ -96,8 +97,8 @@ Examples:
   takeback checkpoints import
   takeback checkpoints import /mnt/old/.hermes/checkpoints")]
     Import {
-        /// The directory of Hermes, or one repository [default: ~/.hermes/checkpoints and archives
-        /// of takeback]
+        /// The directory of Hermes, or one repository [default: checkpoints in $HERMES_HOME
+        /// or ~/.hermes, and archives of takeback]
         path: Option<PathBuf>,
     },
     /// Capture a workspace in the background at the beginning of a session
@@ -186,8 +187,8 @@ fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
     if store.needs_merge() {
         store.merge()?;
     }
-    if takeback_undo::retention::is_prune_due(opened) {
-        takeback_undo::retention::prune(opened, &takeback_undo::PruneOptions::default())?;
+    if retention::is_prune_due(opened) || retention::is_size_cap_exceeded(opened) {
+        retention::prune(opened, &PruneOptions { headroom: true, ..PruneOptions::default() })?;
     }
     Ok(ExitCode::SUCCESS)
 }

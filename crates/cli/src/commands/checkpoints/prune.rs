@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_undo::{Opened, PruneOptions, PruneReport};
+use takeback_undo::{ClockJump, Opened, PruneOptions, PruneReport};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -11,12 +11,15 @@ use crate::output::{self, Progress};
 
 /// Delete what exceeds the limits, and free its space
 ///
-/// Pinned checkpoints are never deleted. The limits are in config.toml: `takeback config` shows
+/// Checkpoints that are pinned or have a name are never deleted. Over the limit of size, neither are
+/// the newest checkpoint of each workspace and the newest one before a rollback. Ages count only days
+/// on which takeback ran. The limits are in config.toml: `takeback config` shows
 /// them.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback checkpoints prune --dry-run
+  takeback checkpoints prune --orphans
   takeback checkpoints prune --retention-days 7 --max-size-mb 500")]
 pub(super) struct PruneArguments {
     /// Delete the history of workspaces that have not been used for this many days
@@ -28,6 +31,9 @@ pub(super) struct PruneArguments {
     /// Keep the history of workspaces whose directory is gone
     #[arg(long)]
     keep_orphans: bool,
+    /// Delete the history of workspaces whose directory is gone now, whatever its age
+    #[arg(long, conflicts_with = "keep_orphans")]
+    orphans: bool,
     /// Show what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
@@ -52,6 +58,8 @@ pub(super) fn run_prune(
             retention_days: arguments.retention_days,
             max_size_mb: arguments.max_size_mb,
             keep_orphans: arguments.keep_orphans,
+            delete_orphans: arguments.orphans,
+            headroom: false,
             dry_run: arguments.dry_run,
         },
     )?;
@@ -62,6 +70,23 @@ pub(super) fn run_prune(
         print_pruned(&pruned, context);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The checkpoints that the size cap never evicts.
+pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is the newest \
+                                    checkpoint of its workspace or the newest before a rollback";
+
+/// Says which days do not count as age.
+pub(crate) fn describe_jump(jump: &ClockJump) -> String {
+    let ClockJump { from, to } = jump;
+    if jump.is_back() {
+        format!("The clock was ahead: takeback already ran on {from}. Nothing was deleted for it.")
+    } else {
+        format!(
+            "The days between {from} and {to} do not count as age: takeback did not run, or the \
+             clock jumped."
+        )
+    }
 }
 
 fn print_pruned(pruned: &PruneReport, context: &Context) {
@@ -87,9 +112,10 @@ fn print_pruned(pruned: &PruneReport, context: &Context) {
         println!("{before} → {after}");
     }
     if pruned.over_limit {
-        println!(
-            "Still over the limit: everything left is pinned or the newest checkpoint of all."
-        );
+        println!("Still over the limit: {PROTECTED}.");
+    }
+    if let Some(jump) = &pruned.clock_jump {
+        println!("{}", describe_jump(jump));
     }
 }
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use takeback_undo::{DirectoryState, Opened, Status};
 
+use super::prune::{PROTECTED, describe_jump};
 use crate::commands::list::describe_failure;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -27,9 +28,15 @@ fn print_status(status: &Status, context: &Context) {
         output::bytes(status.max_bytes)
     );
     if status.store_bytes > status.max_bytes {
-        let text = "The store is over its limit. `takeback checkpoints prune` deletes the oldest \
-                    checkpoints, except pinned ones and the newest of all.";
-        println!("{}", paint(Style::Warning, text));
+        let text = match status.can_shrink {
+            true => "`takeback checkpoints prune` deletes the oldest checkpoints".to_owned(),
+            false => PROTECTED.to_owned(),
+        };
+        let text = format!("The store is over its limit: {text}.");
+        println!("{}", paint(Style::Warning, &text));
+    }
+    if let Some(jump) = &status.clock_jump {
+        println!("{}", describe_jump(jump));
     }
     println!("{}", output::count(status.workspaces.len(), "workspace"));
     let path = Column::left().shrinks(1, 20).keeps_end();

@@ -62,6 +62,11 @@ pub(crate) fn check_agents(
         if !user.is_agent_present && !user.is_installed() && !project.is_installed() && !is_named {
             continue;
         }
+        if user.is_agent_present && !user.is_installed() && !project.is_installed() {
+            let message = format!("{}: hooks not installed", agent.title);
+            let hint = format!("`takeback install {}` installs them", agent.name);
+            problems.push(Problem::new(message, hint));
+        }
         let review = user.review.or(project.review).filter(|review| review.total > 0);
         views.push(AgentView {
             agent: agent.name,

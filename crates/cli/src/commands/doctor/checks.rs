@@ -6,16 +6,18 @@ use std::time::Instant;
 
 use serde::Serialize;
 use takeback_ledger::ListOptions;
-use takeback_undo::{DirectoryState, Opened};
+use takeback_tree::PinState;
+use takeback_undo::{ClockJump, DirectoryState, Opened};
 
 use super::Problem;
+use crate::commands::checkpoints::prune::PROTECTED;
 use crate::commands::list;
 use crate::context::Context;
 use crate::failure;
-use crate::output;
+use crate::output::{self, Progress};
 
 #[derive(Serialize)]
-pub(super) struct StoreView {
+pub(crate) struct StoreView {
     pub(super) bytes: u64,
     pub(super) max_bytes: u64,
     pub(super) workspaces: usize,
@@ -23,9 +25,11 @@ pub(super) struct StoreView {
     pub(super) orphans: usize,
     pub(super) checkpoints: usize,
     pub(super) failures: Vec<String>,
+    /// Days that do not count as age, because takeback did not run or the clock jumped.
+    pub(super) clock_jump: Option<ClockJump>,
 }
 
-pub(super) fn check_store(
+pub(crate) fn check_store(
     opened: &Opened,
     context: &Context,
     problems: &mut Vec<Problem>,
@@ -47,8 +51,16 @@ pub(super) fn check_store(
         let size = output::bytes(status.store_bytes);
         let limit = output::bytes(status.max_bytes);
         let message = format!("the store takes {size}, more than its limit of {limit}");
-        let hint = "`takeback checkpoints prune` deletes the oldest checkpoints";
-        problems.push(Problem::new(message, hint));
+        problems.push(match status.can_shrink {
+            true => {
+                let hint = "`takeback checkpoints prune` deletes the oldest checkpoints";
+                Problem::new(message, hint)
+            }
+            false => {
+                let hint = "raise `max_total_size_mb` in config.toml";
+                Problem::new(format!("{message}: {PROTECTED}"), hint)
+            }
+        });
     }
     let describe = |missed: &takeback_undo::Failure| {
         format!(
@@ -61,7 +73,7 @@ pub(super) fn check_store(
     for failure in &failures {
         problems.push(Problem::new(
             failure,
-            "fix the cause; the next successful checkpoint clears this message",
+            "fix the cause; `takeback checkpoint` there, or `takeback doctor --clear`, clears this",
         ));
     }
     let is_orphan = |state: DirectoryState| matches!(state, DirectoryState::Orphan);
@@ -72,18 +84,44 @@ pub(super) fn check_store(
         orphans: status.workspaces.iter().filter(|known| is_orphan(known.state)).count(),
         checkpoints: status.workspaces.iter().map(|known| known.checkpoints).sum(),
         failures,
+        clock_jump: status.clock_jump,
     })
 }
 
+/// Reads every object of every checkpoint.
+pub(super) fn verify_store(opened: &Opened, problems: &mut Vec<Problem>) {
+    if !opened.has_store() {
+        return;
+    }
+    let Ok(store) = opened.store() else { return };
+    let bar = Progress::counting("verifying", "objects");
+    let report = match store.verify(&|done, total| bar.step(done, Some(total))) {
+        Ok(report) if report.is_whole() => return,
+        Ok(report) => report,
+        Err(error) => {
+            let hint = "run `takeback checkpoints verify` for details";
+            problems.push(Problem::new(failure::chain(&error), hint));
+            return;
+        }
+    };
+    let damaged = report.pins.iter().filter(|pin| pin.state != PinState::Whole).count();
+    let all = report.pins.len();
+    let packs = output::count(report.packs.len(), "damaged pack");
+    let message = format!("{damaged} of {all} checkpoints and steps are damaged; {packs}");
+    let hint = "`takeback checkpoints verify` names them; \
+                `takeback checkpoints repair` saves what is intact";
+    problems.push(Problem::new(message, hint));
+}
+
 #[derive(Serialize)]
-pub(super) struct LedgerView {
+pub(crate) struct LedgerView {
     pub(super) bytes: u64,
     pub(super) sessions: usize,
     /// The number of files in the spool that are not in the ledger yet.
     pub(super) spool: usize,
 }
 
-pub(super) fn check_ledger(context: &Context, problems: &mut Vec<Problem>) -> Option<LedgerView> {
+pub(crate) fn check_ledger(context: &Context, problems: &mut Vec<Problem>) -> Option<LedgerView> {
     let path = context.ledger_path();
     let bytes = fs::metadata(&path).map(|metadata| metadata.len()).ok()?;
     let listed = || -> Result<usize, String> {
@@ -103,6 +141,28 @@ pub(super) fn check_ledger(context: &Context, problems: &mut Vec<Problem>) -> Op
         problems.push(Problem::new(message, "run `takeback sessions` to take them in"));
     }
     Some(LedgerView { bytes, sessions, spool })
+}
+
+/// Reads the whole ledger. A ledger that cannot be opened is reported by [`check_ledger`].
+pub(super) fn verify_ledger(context: &Context, problems: &mut Vec<Problem>) {
+    let path = context.ledger_path();
+    let options = takeback_ledger::LedgerOptions::default();
+    if !path.exists() {
+        return;
+    }
+    let Ok(ledger) = takeback_ledger::Ledger::open(&path, &options) else { return };
+    let bar = Progress::counting("verifying", "messages");
+    let found = match ledger.verify(&|done, total| bar.step(done, Some(total))) {
+        Ok(report) => report.problems,
+        Err(error) => vec![failure::chain(&error)],
+    };
+    if let Some(first) = found.first() {
+        let count = output::count(found.len(), "problem");
+        let message = format!("the ledger has {count}: {first}");
+        let hint = "`takeback sessions verify` lists them; \
+                    `takeback sessions repair` fixes what can be fixed";
+        problems.push(Problem::new(message, hint));
+    }
 }
 
 /// Counts the events that wait in the spool.

@@ -2,7 +2,7 @@
 
 pub(crate) mod agents;
 mod bundle;
-mod checks;
+pub(crate) mod checks;
 mod report;
 
 use std::path::PathBuf;
@@ -21,17 +21,21 @@ use crate::output;
 /// Check that everything works: agents, hooks, store, ledger
 ///
 /// Shows for each agent whether its hooks are installed and up to date, when they last ran, and what
-/// they do not cover. Exits with 1 if there are problems.
+/// they do not cover. Reads all checkpoints and the whole ledger. Exits with 1 if there are problems.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback doctor
   takeback doctor claude codex            check only these agents
+  takeback doctor --clear                 forget failures whose cause is fixed
   takeback doctor --bundle report.json    write a report for a bug report")]
 pub(crate) struct Arguments {
     /// Check only these agents
     #[arg(value_name = "AGENT")]
     agents: Vec<String>,
+    /// Forget all failures that were reported so far
+    #[arg(long)]
+    clear: bool,
     /// Write a report for others, with paths, names and secrets masked; `-` is standard output
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
@@ -96,8 +100,15 @@ fn check_everything(arguments: &Arguments, context: &Context) -> Result<DoctorVi
     }
     let agents = agents::check_agents(&arguments.agents, context, &mut problems)?;
     let opened = &context.open_with(config);
+    if arguments.clear {
+        opened
+            .forget_failures()
+            .map_err(|error| Failure::new("cannot clear the failures").because(&error))?;
+    }
     let store = checks::check_store(opened, context, &mut problems);
+    checks::verify_store(opened, &mut problems);
     let ledger = checks::check_ledger(context, &mut problems);
+    checks::verify_ledger(context, &mut problems);
     let hook = checks::measure_hook(opened, context, &mut problems);
     Ok(DoctorView {
         version: env!("CARGO_PKG_VERSION"),

@@ -2,6 +2,7 @@
 
 use super::agents::AgentView;
 use super::{DoctorView, Problem};
+use crate::commands::checkpoints::prune::describe_jump;
 use crate::context::Context;
 use crate::output::{self, Cell, Column, Style, Table, paint};
 
@@ -21,6 +22,9 @@ pub(super) fn print_report(view: &DoctorView, context: &Context) {
             output::count(store.checkpoints, "checkpoint"),
             output::count(store.workspaces, "workspace"),
         );
+        if let Some(jump) = &store.clock_jump {
+            println!("{}", describe_jump(jump));
+        }
     }
     match &view.ledger {
         Some(ledger) => println!(
@@ -67,10 +71,7 @@ fn print_agents(agents: &[AgentView], context: &Context) {
 
 fn state_cell(agent: &AgentView) -> Cell {
     match (agent.user, agent.project) {
-        ("absent", "absent") if agent.found => {
-            let text = format!("not installed: run `takeback install {}`", agent.agent);
-            Cell::styled(Style::Warning, text)
-        }
+        ("absent", "absent") if agent.found => Cell::styled(Style::Warning, "hooks not installed"),
         ("absent", "absent") => Cell::new("not found"),
         ("absent", project) => Cell::new(format!("{project} in this project")),
         (user, "absent") => Cell::new(user),

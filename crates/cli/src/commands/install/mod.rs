@@ -83,6 +83,20 @@ impl ScopeArguments {
     fn to_scope(&self, context: &Context) -> InstallScope {
         if self.project { project_scope(context) } else { InstallScope::User }
     }
+
+    /// Returns the scope to install into. A directory that can never be a workspace is no project:
+    /// hooks there would be in force everywhere below it.
+    fn to_install_scope(&self, context: &Context) -> Result<InstallScope, Failure> {
+        let scope = self.to_scope(context);
+        if let InstallScope::Project(project) = &scope
+            && let Some(reason) = context.places.refusal(project)
+        {
+            let refused = format!("{} is no project: it is {reason}", project.display());
+            return Err(Failure::new(refused)
+                .hint("change to a project, or drop --project to install for all your projects"));
+        }
+        Ok(scope)
+    }
 }
 
 /// Returns the project that contains the current directory.
@@ -99,7 +113,7 @@ fn agent_names() -> String {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let scope = arguments.scope.to_scope(context);
+    let scope = arguments.scope.to_install_scope(context)?;
     with_installer(&scope, context, |installer| {
         if arguments.agents.is_empty() {
             return list::run(installer, &scope, context);

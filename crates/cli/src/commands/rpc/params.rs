@@ -31,6 +31,7 @@ impl From<Named> for Name {
 }
 
 /// The parameters that have not been taken yet.
+#[derive(Clone)]
 pub(super) struct Params {
     fields: BTreeMap<String, Box<RawValue>>,
     /// The names of all parameters that the method has asked for so far.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_ledger::{Ledger, RewindOutcome, Time};
+use takeback_ledger::{Ledger, LedgerError, RewindOutcome, Time, TitleError};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -16,6 +16,7 @@ use crate::output;
 #[command(after_help = "\
 Examples:
   takeback sessions title 4f2a 'Fix Docker Build'
+  takeback sessions title 4f2a 'Fix Docker Build' --next
   takeback sessions title 4f2a ''                 remove the title")]
 pub(super) struct TitleArguments {
     /// The session: its id, the beginning of its id, or its title
@@ -24,6 +25,9 @@ pub(super) struct TitleArguments {
     /// The new title; '' removes the old one
     #[arg(value_name = "TITLE")]
     title: String,
+    /// If the title is taken, use the next of its series: 'Fix Docker Build #2'
+    #[arg(long)]
+    next: bool,
 }
 
 #[derive(Serialize)]
@@ -32,14 +36,23 @@ pub(crate) struct TitleView {
     title: Option<String>,
 }
 
-/// Sets the title of a session. A blank title removes it.
+/// Sets the title of a session. A blank title removes it. With `next`, a title that another session
+/// has gets the next number of its series.
 pub(crate) fn set_title(
     ledger: &mut Ledger,
     session: &str,
     title: &str,
+    next: bool,
 ) -> Result<TitleView, Failure> {
     let session = ledger.resolve(session)?;
-    ledger.set_title(&session, Some(title).filter(|title| !title.trim().is_empty()))?;
+    let title = Some(title).filter(|title| !title.trim().is_empty());
+    match (ledger.set_title(&session, title), title) {
+        (Err(LedgerError::Title(TitleError::Taken { title, .. })), Some(_)) if next => {
+            let title = ledger.next_title(&title)?;
+            ledger.set_title(&session, Some(&title))?;
+        }
+        (set, _) => set?,
+    }
     let title = ledger.session(&session)?.title;
     Ok(TitleView { session, title })
 }
@@ -48,8 +61,8 @@ pub(super) fn run_title(
     arguments: &TitleArguments,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let view =
-        set_title(&mut *logs::current_ledger(context)?, &arguments.session, &arguments.title)?;
+    let TitleArguments { session, title, next } = arguments;
+    let view = set_title(&mut *logs::current_ledger(context)?, session, title, *next)?;
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);

@@ -25,7 +25,7 @@ use crate::output::{self, Progress};
 Examples:
   takeback sessions import all.jsonl
   ssh laptop takeback sessions export --all | takeback sessions import -
-  takeback sessions import --from hermes              from ~/.hermes
+  takeback sessions import --from hermes              from $HERMES_HOME or ~/.hermes
   takeback sessions import --from hermes /mnt/old/.hermes/state.db
   takeback sessions import --from claude              from the logs in ~/.claude
   takeback sessions import --from codex rollout.jsonl")]
@@ -114,9 +114,9 @@ fn import_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<Im
 }
 
 fn hermes_path(typed: Option<&Path>, context: &Context) -> Result<PathBuf, Failure> {
-    match (typed, context.user_home()) {
+    match (typed, context.hermes_home()) {
         (Some(typed), _) => Ok(context.directory.join(typed)),
-        (None, Some(home)) => Ok(home.join(".hermes")),
+        (None, Some(hermes)) => Ok(hermes),
         (None, None) => Err(Failure::new("cannot find Hermes: HOME is not set")
             .hint("name its directory: `takeback sessions import --from hermes DIR`")),
     }

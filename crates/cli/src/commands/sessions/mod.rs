@@ -5,9 +5,10 @@ mod export;
 pub(crate) mod import;
 pub(crate) mod list;
 mod maintenance;
-mod prune;
+pub(crate) mod prune;
 pub(crate) mod search;
 pub(crate) mod show;
+pub(crate) mod state;
 pub(crate) mod stats;
 mod text;
 pub(crate) mod tree;
@@ -63,6 +64,11 @@ Examples:
     Import(import::Arguments),
     Prune(prune::PruneArguments),
     Delete(prune::DeleteArguments),
+    Clear(prune::ClearArguments),
+    End(state::EndArguments),
+    Reopen(state::ReopenArguments),
+    Archive(state::ArchiveArguments),
+    Unarchive(state::UnarchiveArguments),
     /// Read the whole ledger and check that it is consistent
     ///
     /// Changes nothing. Exits with 1 if there are problems.
@@ -100,6 +106,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         SessionsCommand::Import(arguments) => import::run(arguments, context),
         SessionsCommand::Prune(arguments) => prune::run_prune(arguments, context),
         SessionsCommand::Delete(arguments) => prune::run_delete(arguments, context),
+        SessionsCommand::Clear(arguments) => prune::run_clear(arguments, context),
+        SessionsCommand::End(arguments) => state::run_end(arguments, context),
+        SessionsCommand::Reopen(arguments) => state::run_reopen(arguments, context),
+        SessionsCommand::Archive(arguments) => state::run_archive(arguments, context),
+        SessionsCommand::Unarchive(arguments) => state::run_unarchive(arguments, context),
         SessionsCommand::Verify => maintenance::verify_ledger(context),
         SessionsCommand::Repair => maintenance::repair_ledger(context),
         SessionsCommand::Optimize => maintenance::optimize_ledger(context),

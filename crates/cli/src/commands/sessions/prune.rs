@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -14,7 +15,8 @@ use crate::output::{self, Cell, Column, Progress, Table};
 
 /// Delete old sessions
 ///
-/// Sessions of subagents are deleted with their parents; forks are kept. This cannot be undone.
+/// Sessions of subagents are deleted with their parents; forks are kept. A session that has not ended
+/// may be going on, so it is kept until it was inactive for 7 days. This cannot be undone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -32,9 +34,14 @@ pub(super) struct PruneArguments {
     dry_run: bool,
 }
 
+/// The time for which a session that has not ended may be going on.
+const OPEN_FOR: Duration = Duration::from_secs(7 * 86_400);
+
 #[derive(Serialize)]
 struct PruneView {
     sessions: Vec<String>,
+    /// The old sessions that are kept because they have not ended.
+    open: Vec<String>,
     dry_run: bool,
 }
 
@@ -47,11 +54,14 @@ pub(super) fn run_prune(
         inactive_since: arguments.older_than,
         sources: arguments.sources.clone(),
         state: None,
+        open_since: Some(context.now().minus(OPEN_FOR)),
     };
     let doomed = with_subagents(&ledger, &ledger.prunable(&options)?)?;
+    let mut open = ledger.prunable(&PruneOptions { open_since: None, ..options.clone() })?;
+    open.retain(|id| !doomed.contains(id));
     if arguments.dry_run || doomed.is_empty() {
         let titles = read_titles(&ledger, &doomed);
-        let view = PruneView { sessions: doomed, dry_run: arguments.dry_run };
+        let view = PruneView { sessions: doomed, open, dry_run: arguments.dry_run };
         return Ok(print_pruned(&view, &titles, context));
     }
     if context.asks() {
@@ -61,7 +71,7 @@ pub(super) fn run_prune(
     let progress = Progress::new("deleting old sessions");
     let sessions = ledger.prune(&options)?;
     drop(progress);
-    Ok(print_pruned(&PruneView { sessions, dry_run: false }, &[], context))
+    Ok(print_pruned(&PruneView { sessions, open, dry_run: false }, &[], context))
 }
 
 fn print_pruned(view: &PruneView, titles: &[String], context: &Context) -> ExitCode {
@@ -72,6 +82,11 @@ fn print_pruned(view: &PruneView, titles: &[String], context: &Context) -> ExitC
     } else {
         let what = if view.dry_run { "Would delete" } else { "Deleted" };
         print_sessions(what, &view.sessions, titles);
+    }
+    if !view.open.is_empty() && !context.globals.json {
+        let count = output::count(view.open.len(), "old session");
+        println!("Kept {count} without an end, active in the last 7 days.");
+        println!("hint: `takeback sessions end SESSION` marks one as ended");
     }
     ExitCode::SUCCESS
 }
@@ -110,6 +125,54 @@ pub(super) fn run_delete(
         output::print_json(&view);
     } else {
         print_sessions("Deleted", &view.deleted, &[]);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Delete all messages of a session, but not the session
+///
+/// Its title, its settings and its usage stay. This cannot be undone.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback sessions clear 4f2a")]
+pub(super) struct ClearArguments {
+    /// The session: its id, the beginning of its id, or its title
+    #[arg(value_name = "SESSION")]
+    session: String,
+}
+
+#[derive(Serialize)]
+pub(crate) struct ClearView {
+    session: String,
+    messages: usize,
+}
+
+/// Deletes the messages of a session that the user names.
+pub(crate) fn clear_session(ledger: &mut Ledger, session: &str) -> Result<ClearView, Failure> {
+    let session = ledger.resolve(session)?;
+    let messages = ledger.clear_messages(&session)?;
+    Ok(ClearView { session, messages })
+}
+
+pub(super) fn run_clear(
+    arguments: &ClearArguments,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let mut ledger = context.ledger()?;
+    let id = ledger.resolve(&arguments.session)?;
+    if context.asks() {
+        let messages = ledger.session(&id)?.message_count.unsigned_abs() as usize;
+        let count = output::count(messages, "message");
+        println!("This deletes {count} of {}. It cannot be undone.", output::disarm(&id));
+        output::confirm()?;
+    }
+    let view = clear_session(&mut ledger, &id)?;
+    if context.globals.json {
+        output::print_json(&view);
+    } else {
+        let count = output::count(view.messages, "message");
+        println!("Deleted {count} of {}.", output::disarm(&view.session));
     }
     Ok(ExitCode::SUCCESS)
 }

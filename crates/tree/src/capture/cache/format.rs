@@ -92,6 +92,7 @@ pub(super) fn decode_entry(record: &[u8]) -> Option<CachedEntry> {
         Cause::Special,
         Cause::Changing,
         Cause::Private,
+        Cause::OverBudget,
     ];
     let kind = *kind.get(usize::from(record[61] & 3))?;
     let size = word(24);

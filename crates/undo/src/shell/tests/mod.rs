@@ -157,7 +157,10 @@ fn an_analysis_is_written_as_json() {
             "mutates": true,
             "because": "`git push` may change something",
             "effects": [{ "kind": "publish", "command": "git push" }],
+            "paths": ["/x"],
             "outside": ["/x"],
+            "sweeps": [],
+            "unknown": [],
         })
     );
 }

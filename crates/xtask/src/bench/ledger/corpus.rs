@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::languages::{Language, Vocabulary};
-use crate::bench::trees::Random;
+use crate::random::Random;
 
 /// A message in the form that all contenders get.
 #[derive(Clone, Debug)]

@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 
-use crate::bench::trees::{Random, WORDS};
+use crate::bench::trees::WORDS;
+use crate::random::Random;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Language {

@@ -11,7 +11,7 @@ use super::figures::{Figures, Latencies, TAKEBACK};
 use super::ours::{self, milliseconds};
 use crate::Failure;
 use crate::bench::takeback::explain_error;
-use crate::bench::trees::Random;
+use crate::random::Random;
 
 /// The number of queries of a class.
 const QUERIES: usize = 200;

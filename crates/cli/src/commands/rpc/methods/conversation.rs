@@ -3,13 +3,16 @@
 use serde::Serialize;
 use serde_json::json;
 use takeback_agents::notice_text;
-use takeback_ledger::{Ledger, LedgerError, MessageRecord, SessionRecord, UsageRecord};
+use takeback_ledger::{
+    Ledger, LedgerError, MessageRecord, SessionRecord, SessionSettings, Time, UsageRecord,
+};
 use takeback_tree::{AnyPath, RelPath};
 use takeback_undo::{EffectView, Notice, rollback};
 
 use super::super::Server;
 use super::super::params::{Name, Params};
 use super::super::protocol::{Answer, Error, answer};
+use super::reports;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -66,9 +69,78 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
         return Err(Error::invalid_params(format!("messages[{number}]: {wrong}")));
     }
     let numbers = write_in_session(&agent, &session, context, |ledger| {
-        ledger.append(&session, &messages, context.now())
+        append_messages(ledger, &session, &messages, context.now())
     })?;
     answer(&json!({ "session": session, "messages": numbers }))
+}
+
+/// Appends messages. One that summarises others compacts these. Returns their numbers.
+fn append_messages(
+    ledger: &mut Ledger,
+    session: &str,
+    messages: &[MessageRecord],
+    now: Time,
+) -> Result<Vec<i64>, LedgerError> {
+    let mut numbers = Vec::new();
+    for group in messages.chunk_by(|a, b| a.summarizes.is_none() && b.summarizes.is_none()) {
+        match group {
+            [MessageRecord { summarizes: Some(upto), .. }] => {
+                numbers.push(ledger.compact(session, *upto, &group[0], now)?);
+            }
+            _ => numbers.extend(ledger.append(session, group, now)?),
+        }
+    }
+    Ok(numbers)
+}
+
+/// Sets the fields of the session that its agent knows.
+pub(super) fn set_session(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let (agent, session) = take_session(&mut params)?;
+    let settings = SessionSettings {
+        user_id: params.optional("user")?,
+        model: params.optional("model")?,
+        model_config: params.optional("model_config")?,
+        system_prompt: params.optional("system_prompt")?,
+    };
+    params.end()?;
+    write_in_session(&agent, &session, context, |ledger| {
+        ledger.update_session(&session, &settings)
+    })?;
+    answer(&json!({ "session": session }))
+}
+
+/// Continues a session under another name, after its conversation was summarised.
+pub(super) fn compress(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let (agent, parent) = take_session(&mut params)?;
+    let Name(to) = params.required("to")?;
+    params.end()?;
+    let session = format!("{agent}:{to}");
+    let child = write_in_session(&agent, &parent, context, |ledger| {
+        ledger.continue_session(&parent, &session, context.now())
+    })?;
+    answer(&json!({ "session": session, "parent": parent, "title": child.title }))
+}
+
+/// Reports the end of a session, with a reason if the agent gives one.
+pub(super) fn end_session(server: &Server, context: &Context, mut params: Params) -> Answer {
+    let reason: Option<String> = params.optional("reason")?;
+    let Some(reason) = reason else {
+        return reports::report("session_end", &[], server, context, params);
+    };
+    let (agent, session) = take_session(&mut params.clone())?;
+    let was_open = match context.ledger()?.session(&session) {
+        Ok(record) => record.ended_at.is_none(),
+        Err(_) => true,
+    };
+    let reported = reports::report("session_end", &[], server, context, params)?;
+    if was_open {
+        // The report gave the usual reason.
+        write_in_session(&agent, &session, context, |ledger| {
+            ledger.reopen_session(&session)?;
+            ledger.end_session(&session, &reason, context.now())
+        })?;
+    }
+    Ok(reported)
 }
 
 pub(super) fn record_usage(_: &Server, context: &Context, mut params: Params) -> Answer {

@@ -16,7 +16,7 @@ use crate::context::Context;
 pub(super) type Method = fn(&Server, &Context, Params) -> Answer;
 
 /// All methods. A test checks that docs/protocol.md describes each of them.
-const METHODS: [(&str, Method); 31] = [
+const METHODS: [(&str, Method); 37] = [
     ("initialize", about::initialize),
     ("status", about::status),
     ("config.get", about::config),
@@ -36,9 +36,9 @@ const METHODS: [(&str, Method); 31] = [
     ("turn.end", |server, context, params| {
         reports::report("turn_end", &[], server, context, params)
     }),
-    ("session.end", |server, context, params| {
-        reports::report("session_end", &[], server, context, params)
-    }),
+    ("session.end", conversation::end_session),
+    ("session.set", conversation::set_session),
+    ("session.compress", conversation::compress),
     ("notices.take", conversation::take_notices),
     ("messages.append", conversation::append),
     ("usage.record", conversation::record_usage),
@@ -56,6 +56,10 @@ const METHODS: [(&str, Method); 31] = [
     ("sessions.search", sessions::search),
     ("sessions.tree", sessions::tree),
     ("sessions.title", sessions::title),
+    ("sessions.end", sessions::end),
+    ("sessions.reopen", sessions::reopen),
+    ("sessions.archive", sessions::archive),
+    ("sessions.clear", sessions::clear),
     ("sessions.fork", sessions::fork),
     ("sessions.undo", sessions::undo),
     ("sessions.redo", sessions::redo),

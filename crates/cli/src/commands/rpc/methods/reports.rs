@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::value::RawValue;
 use takeback_agents::{ParsedPayload, find_agent, parse_payload};
-use takeback_tree::Oid;
 use takeback_undo::{Deadline, Report};
 
 use super::super::Server;
@@ -13,7 +11,7 @@ use super::super::params::{Name, Params};
 use super::super::protocol::{Answer, Error, answer};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::reporting::{self, PendingReport, Waited, workspace_of};
+use crate::reporting::{self, PendingReport, ReportView, Waited, workspace_of};
 
 /// The parameters of a tool call that begins.
 pub(super) const CALL: [&str; 3] = ["call", "tool", "input"];
@@ -21,20 +19,6 @@ pub(super) const CALL: [&str; 3] = ["call", "tool", "input"];
 pub(super) const ENDED_CALL: [&str; 4] = ["call", "tool", "input", "outcome"];
 /// The parameters of every report.
 const COMMON: [&str; 5] = ["agent", "session", "parent", "turn", "model"];
-
-#[derive(Default, Serialize)]
-struct ReportView {
-    /// The id of the session in the ledger.
-    session: String,
-    /// False if checkpoints are switched off.
-    enabled: bool,
-    checkpoints: Vec<Oid>,
-    /// True if something is not protected.
-    missed: bool,
-    /// True if the capture is not complete yet and goes on.
-    late: bool,
-    failures: Vec<String>,
-}
 
 /// Handles a report like the hook `generic` does. `fields` are the parameters besides the common
 /// ones.
@@ -56,6 +40,7 @@ pub(super) fn report(
     match pending.wait() {
         Waited::Done(handled) => {
             pending.spawn_follow_up(context, &handled, None);
+            view.unprotected = handled.unprotected.iter().map(Into::into).collect();
             (view.checkpoints, view.missed) = (handled.checkpoints, handled.missed);
             view.failures.extend(handled.failures);
         }

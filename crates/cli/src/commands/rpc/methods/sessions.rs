@@ -1,7 +1,7 @@
 //! Methods about the sessions of all agents.
 
 use serde::Deserialize;
-use takeback_ledger::{Time, replay};
+use takeback_ledger::{Ledger, Time, replay};
 use takeback_tree::AnyPath;
 
 use super::super::Server;
@@ -10,7 +10,7 @@ use super::super::protocol::{Answer, Error, answer};
 use crate::commands::sessions::edit::{self, RewindView};
 use crate::commands::sessions::list::{self as listing, ListArguments};
 use crate::commands::sessions::{
-    search as searching, show, stats as totals, tree as lineage, when,
+    prune, search as searching, show, state, stats as totals, tree as lineage, when,
 };
 use crate::context::Context;
 use crate::failure::Failure;
@@ -76,8 +76,41 @@ pub(super) fn tree(_: &Server, context: &Context, mut params: Params) -> Answer 
 pub(super) fn title(_: &Server, context: &Context, mut params: Params) -> Answer {
     let session: String = params.required("session")?;
     let title: String = params.required("title")?;
+    let next = params.or_default("next")?;
     params.end()?;
-    answer(&edit::set_title(&mut *logs::current_ledger(context)?, &session, &title)?)
+    answer(&edit::set_title(&mut *logs::current_ledger(context)?, &session, &title, next)?)
+}
+
+pub(super) fn end(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let session: String = params.required("session")?;
+    let reason: Option<String> = params.optional("reason")?;
+    params.end()?;
+    let reason = reason.as_deref().unwrap_or(state::ENDED);
+    let end =
+        |ledger: &mut Ledger, id: &str| ledger.end_session(id, reason, context.now()).map(drop);
+    answer(&state::change_state(&mut *logs::current_ledger(context)?, &session, end)?)
+}
+
+pub(super) fn reopen(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let session: String = params.required("session")?;
+    params.end()?;
+    let reopen = |ledger: &mut Ledger, id: &str| ledger.reopen_session(id);
+    answer(&state::change_state(&mut *logs::current_ledger(context)?, &session, reopen)?)
+}
+
+pub(super) fn archive(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let session: String = params.required("session")?;
+    let archived: Option<bool> = params.optional("archived")?;
+    params.end()?;
+    let archive =
+        |ledger: &mut Ledger, id: &str| ledger.archive_session(id, archived.unwrap_or(true));
+    answer(&state::change_state(&mut *logs::current_ledger(context)?, &session, archive)?)
+}
+
+pub(super) fn clear(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let session: String = params.required("session")?;
+    params.end()?;
+    answer(&prune::clear_session(&mut *logs::current_ledger(context)?, &session)?)
 }
 
 pub(super) fn fork(_: &Server, context: &Context, mut params: Params) -> Answer {

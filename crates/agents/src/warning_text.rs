@@ -1,0 +1,34 @@
+//! The wording of warnings: the text that tells a user that something is not protected.
+
+use takeback_undo::Unprotected;
+
+use crate::notice_text::push_line;
+
+/// The number of paths that a warning lists. The rest is counted.
+const LISTED: usize = 5;
+
+/// Words a warning about what a call may change and no checkpoint brings back, and about other
+/// failures. Returns `None` if there is nothing to say.
+pub fn warning_text(unprotected: &[&Unprotected], failures: &[String]) -> Option<String> {
+    let of_kind = |is_replaceable: bool| {
+        let all = unprotected.iter().filter(move |lost| lost.is_replaceable == is_replaceable);
+        all.map(ToString::to_string)
+    };
+    let lost: Vec<String> = of_kind(false).chain(failures.iter().cloned()).collect();
+    let mut text = String::new();
+    push_list(&mut text, "takeback cannot take back everything that this call may change:", &lost);
+    let replaceable: Vec<String> = of_kind(true).collect();
+    push_list(&mut text, "takeback keeps no copy of what can be made again:", &replaceable);
+    (!text.is_empty()).then(|| text.trim_end().to_owned())
+}
+
+fn push_list(text: &mut String, title: &str, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    push_line(text, title);
+    lines.iter().take(LISTED).for_each(|line| push_line(text, &format!("- {line}")));
+    if lines.len() > LISTED {
+        push_line(text, &format!("- and {} more", lines.len() - LISTED));
+    }
+}

@@ -1,0 +1,76 @@
+//! Reads the event of a hook: one JSON value. Agents may keep standard input open after it.
+
+use std::io::{self, Read};
+
+use serde::de::IgnoredAny;
+
+/// The mark with which some programs begin a text in UTF-8.
+const BYTE_ORDER_MARK: [u8; 3] = *b"\xef\xbb\xbf";
+
+/// Reads the first JSON value and nothing behind it, so that it does not wait for the end of the
+/// input. If it is not JSON, returns what was read until that was clear.
+pub(crate) fn read_event(input: impl Read) -> io::Result<Vec<u8>> {
+    let mut recorder = Recorder { input: io::BufReader::new(input), read: Vec::new() };
+    let mut values = serde_json::Deserializer::from_reader(&mut recorder).into_iter::<IgnoredAny>();
+    match values.next() {
+        Some(Err(error)) if error.is_io() => Err(error.into()),
+        _ => Ok(recorder.read),
+    }
+}
+
+/// A reader that keeps what was read, without a byte order mark.
+struct Recorder<R> {
+    input: R,
+    read: Vec<u8>,
+}
+
+impl<R: Read> Read for Recorder<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut count = self.input.read(buffer)?;
+        let is_mark = self.read.is_empty() && buffer[..count].first() == Some(&BYTE_ORDER_MARK[0]);
+        if is_mark && count == 1 {
+            let mut rest = [0; 2];
+            self.input.read_exact(&mut rest)?;
+            if rest == BYTE_ORDER_MARK[1..] {
+                count = self.input.read(buffer)?;
+            }
+        }
+        self.read.extend(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A writer that never closes its end.
+    struct Open<'a>(&'a [u8]);
+
+    impl Read for Open<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            assert!(!self.0.is_empty(), "the reader waits for more");
+            self.0.read(buffer)
+        }
+    }
+
+    fn read_open(text: &str) -> String {
+        String::from_utf8(read_event(Open(text.as_bytes())).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_end_of_the_value_is_the_end_of_the_event() {
+        assert_eq!(read_open(r#"{"a": "}", "b": [1]}"#), r#"{"a": "}", "b": [1]}"#);
+        assert_eq!(read_open("\u{feff}{}"), "{}");
+        assert_eq!(read_open(" {\"half\": \"\\ud83d\"}\n{}").trim(), r#"{"half": "\ud83d"}"#);
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        assert_eq!(read_open(&format!("{{\"input\": {deep}}}")).len(), deep.len() + 11);
+    }
+
+    #[test]
+    fn text_that_is_not_json_is_not_waited_for() {
+        assert_eq!(read_open("{]"), "{]");
+        assert_eq!(read_event(&b"{"[..]).unwrap(), b"{");
+        assert_eq!(read_event(&b""[..]).unwrap(), b"");
+    }
+}

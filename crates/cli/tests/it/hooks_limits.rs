@@ -1,0 +1,128 @@
+//! Hooks under limits of the system: an input that stays open, no threads, no large files.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::json;
+
+use crate::agent::{Agent, hook, rows};
+use crate::session::{Session, tell_skipped};
+
+fn to_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a hook whose input stays open after the event.
+fn hook_with_open_input(session: &Session, event: &[u8]) -> Output {
+    let mut command = session.command(&["hook", "generic"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(event).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(stdin);
+    output
+}
+
+/// Agents may keep standard input open. A test that waits for its end never ends.
+#[test]
+fn a_hook_does_not_wait_for_the_end_of_its_input() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Write", json!({ "path": "a" }));
+    let output = hook_with_open_input(&session, &agent.event(call.event("before_tool")));
+    assert_eq!((output.status.code(), to_text(&output.stderr)), (Some(0), String::new()));
+    assert_eq!(rows(&session).len(), 1);
+}
+
+#[test]
+fn broken_json_is_a_failure_although_the_input_stays_open() {
+    let session = Session::new();
+    let output = hook_with_open_input(&session, b"{\"event\": \"before_tool\"] ");
+    assert_eq!(output.status.code(), Some(0));
+    let said = to_text(&output.stderr);
+    assert!(said.starts_with("takeback: cannot read the event on standard input: "), "{said}");
+}
+
+/// Runs a hook under limits of the system, as a user who cannot exceed them.
+fn hook_under(session: &Session, limit: &str, event: &[u8]) -> Option<Output> {
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !has("prlimit") || !has("setpriv") {
+        tell_skipped("prlimit and setpriv are missing");
+        return None;
+    }
+    let mut command = Command::new("prlimit");
+    command.args(["--core=0", limit]);
+    // Root has no limit of processes. No other process belongs to this user.
+    if rustix::process::getuid().is_root() {
+        let everyone = fs::Permissions::from_mode(0o777);
+        for path in [session.base(), session.project()] {
+            fs::set_permissions(path, everyone.clone()).unwrap();
+        }
+        command.args(["setpriv", "--reuid=64321", "--clear-groups", "--inh-caps=-all"]);
+    }
+    command.arg(env!("CARGO_BIN_EXE_takeback")).args(["hook", "generic"]);
+    command.current_dir(session.project()).env("HOME", session.base()).env("TZ", "UTC");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(event);
+    Some(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn without_threads_a_hook_works_alone() {
+    let session = Session::new();
+    for number in 0..200 {
+        session.write(&format!("d{}/f{number}", number % 20), &number.to_string());
+    }
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -r d1" }));
+    let event = agent.event(call.event("before_tool"));
+    let Some(output) = hook_under(&session, "--nproc=1", &event) else { return };
+    assert_eq!((output.status.code(), to_text(&output.stderr)), (Some(0), String::new()));
+    fs::remove_dir_all(session.project().join("d1")).unwrap();
+    assert_eq!(rows(&session).len(), 1);
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("d1/f1"), "1");
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_a_failure_and_not_the_end() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Write", json!({ "path": "a" }));
+    let event = agent.event(call.event("before_tool"));
+    let Some(output) = hook_under(&session, "--fsize=10", &event) else { return };
+    let said = to_text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{:?}: {said}", output.status);
+    assert!(said.contains("File too large"), "{said}");
+}
+
+#[test]
+fn the_generic_hook_answers_in_json() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Write", json!({ "path": "a" }));
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--json"], &event);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let id = rows(&session)[0]["id"].clone();
+    let expected = json!({
+        "session": "mine:s1", "enabled": true, "checkpoints": [id], "missed": false,
+        "late": false, "failures": [], "unprotected": [],
+    });
+    assert_eq!((answer, output.status.code()), (expected, Some(0)));
+    let event = br#"{"event": "befor_tool"}"#;
+    let output = hook(&session.base(), &["hook", "generic", "--json"], event);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let failure = "unknown event: use session_start, turn_start, before_tool, after_tool, \
+                   turn_end, session_end";
+    assert_eq!(answer["failures"], json!([failure]));
+    assert_eq!(to_text(&output.stderr), format!("takeback: {failure}\n"));
+    assert_eq!(output.status.code(), Some(0));
+}

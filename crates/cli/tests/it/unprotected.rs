@@ -1,0 +1,268 @@
+//! What a command names is protected whatever the rules say; the rest is said at once.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, configure, hook, noise, rows};
+use crate::session::Session;
+
+fn run_git(directory: &Path, arguments: &[&str]) {
+    let mut git = Command::new("git");
+    git.args([
+        "-c",
+        "user.name=me",
+        "-c",
+        "user.email=me@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    ]);
+    let output = git.args(arguments).current_dir(directory).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Makes a repository with one commit.
+fn make_repository(directory: &Path) {
+    fs::create_dir_all(directory).unwrap();
+    run_git(directory, &["init", "-q"]);
+    fs::write(directory.join("code"), "1").unwrap();
+    run_git(directory, &["add", "-A"]);
+    run_git(directory, &["commit", "-qm", "one"]);
+}
+
+/// Lists the workspaces that have checkpoints, relative to the project.
+fn protected_places(session: &Session) -> Vec<String> {
+    let status = session.json(&["checkpoints"]);
+    let workspaces = status["workspaces"].as_array().unwrap();
+    let paths = workspaces.iter().map(|known| known["path"].as_str().unwrap().to_owned());
+    let project = session.project();
+    let relative = |path: String| match Path::new(&path).strip_prefix(&project) {
+        Ok(inner) => inner.display().to_string(),
+        Err(_) => path,
+    };
+    let mut places: Vec<String> = paths.map(relative).collect();
+    places.sort();
+    places
+}
+
+#[test]
+fn what_a_command_names_comes_back_whatever_the_rules_say() {
+    let session = Session::new();
+    session.write(".gitignore", "uploads/\n*.bin\n*.sqlite\n");
+    session.write("uploads/photo", "mine");
+    fs::write(session.project().join("model.bin"), noise(1, 11 << 20)).unwrap();
+    fs::write(session.project().join("dev.sqlite"), noise(2, 3 << 19)).unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.runs("rm -rf uploads model.bin dev.sqlite");
+    agent.is_done();
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("uploads/photo"), "mine");
+    assert!(fs::read(session.project().join("model.bin")).unwrap() == noise(1, 11 << 20));
+    assert!(fs::read(session.project().join("dev.sqlite")).unwrap() == noise(2, 3 << 19));
+}
+
+#[test]
+fn a_small_directory_that_can_be_made_again_comes_back_if_it_is_named() {
+    let session = Session::new();
+    session.write("build/notes", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.runs("rm -rf build");
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("build/notes"), "mine");
+}
+
+#[test]
+fn repositories_below_a_named_directory_are_protected() {
+    let session = Session::new();
+    make_repository(&session.project().join("lib"));
+    make_repository(&session.project().join("vendor/deep/other"));
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.begins("Bash", json!({ "command": "ls lib && touch lib/x" }));
+    assert_eq!(protected_places(&session), [""]);
+    agent.begins("Bash", json!({ "command": "rm -rf lib vendor" }));
+    assert_eq!(protected_places(&session), ["", "lib/.git", "vendor/deep/other/.git"]);
+}
+
+#[test]
+fn the_repository_of_the_workspace_is_protected_if_it_is_named() {
+    let session = Session::new();
+    make_repository(&session.project());
+    // Names that built-in excludes match.
+    run_git(&session.project(), &["branch", "build/one"]);
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("start again");
+    agent.begins("Bash", json!({ "command": "git status && touch x" }));
+    assert_eq!(protected_places(&session), [""]);
+    agent.begins("Bash", json!({ "command": "rm -rf .git" }));
+    assert_eq!(protected_places(&session), ["", ".git"]);
+    let store = session.base().join(".takeback/checkpoints/store");
+    let listed = Command::new("git")
+        .args(["--git-dir"])
+        .arg(&store)
+        .args(["log", "--all", "--format=%T"])
+        .output()
+        .unwrap();
+    let trees = String::from_utf8(listed.stdout).unwrap();
+    let has_branch = trees.lines().any(|tree| {
+        let mut git = Command::new("git");
+        git.arg("--git-dir").arg(&store).args(["ls-tree", "-r", "--name-only", tree]);
+        let names = String::from_utf8(git.output().unwrap().stdout).unwrap();
+        names.lines().any(|name| name == "refs/heads/build/one")
+    });
+    assert!(has_branch, "{trees}");
+}
+
+/// Makes a project with a repository that is too large for the budget, and an agent.
+fn with_large_repository() -> Session {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_named_mb = 0\n");
+    make_repository(&session.project());
+    session
+}
+
+#[test]
+fn what_is_not_protected_is_said_once_per_session_and_cause() {
+    let session = with_large_repository();
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf .git" }));
+    let said = agent.report(call.event("before_tool"));
+    let expected = "/.git: this repository does not fit into max_named_mb (0 MiB)\n";
+    assert!(said.starts_with("takeback: ") && said.ends_with(expected), "{said}");
+    let call = agent.call("Bash", json!({ "command": "rm -rf .git" }));
+    assert_eq!(agent.report(call.event("before_tool")), "");
+    let mut other = Agent::new(&session, "s2");
+    let call = other.call("Bash", json!({ "command": "rm -rf .git" }));
+    assert!(!other.report(call.event("before_tool")).is_empty());
+    // It is remembered.
+    let status = String::from_utf8(session.output(&["status"]).stdout).unwrap();
+    assert!(status.contains("not protected: "), "{status}");
+}
+
+#[test]
+fn in_strict_mode_an_unprotected_call_is_refused_every_time() {
+    let session = with_large_repository();
+    let mut agent = Agent::new(&session, "s1");
+    for _ in 0..2 {
+        let call = agent.call("Bash", json!({ "command": "rm -rf .git" }));
+        let event = agent.event(call.event("before_tool"));
+        let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8(output.stderr).unwrap().contains("max_named_mb"));
+    }
+}
+
+#[test]
+fn the_agent_shows_what_is_not_protected() {
+    let session = with_large_repository();
+    let payload = |command: &str| {
+        json!({
+            "session_id": "s", "hook_event_name": "PreToolUse", "cwd": session.project(),
+            "tool_name": "Bash", "tool_use_id": command, "tool_input": { "command": command },
+        })
+    };
+    let run = |command: &str| {
+        let event = payload(command).to_string();
+        let output = hook(&session.base(), &["hook", "claude"], event.as_bytes());
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(run("touch x"), "");
+    let answer: Value = serde_json::from_str(&run("rm -rf .git")).unwrap();
+    let shown = answer["systemMessage"].as_str().unwrap();
+    assert!(shown.starts_with("takeback cannot take back everything"), "{shown}");
+    assert!(shown.contains("max_named_mb"), "{shown}");
+    assert_eq!(answer.as_object().unwrap().len(), 1, "{answer}");
+    assert_eq!(run("rm -rf .git"), "");
+}
+
+#[test]
+fn over_the_limit_of_files_what_calls_name_is_protected_and_that_is_said() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 5\n");
+    for number in 0..8 {
+        session.write(&format!("f{number}"), "mine");
+    }
+    session.write(".gitignore", "uploads/\n");
+    session.write("uploads/photo", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    // A file tool changes nothing but the file that it names.
+    agent.begins("Write", json!({ "path": "f1", "content": "" }));
+    assert_eq!(rows(&session).len(), 1);
+    let call = agent.call("Bash", json!({ "command": "rm -rf uploads f2" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("more than 5 files"), "{said}");
+    fs::remove_dir_all(session.project().join("uploads")).unwrap();
+    fs::remove_file(session.project().join("f2")).unwrap();
+    configure(&session, "");
+    session.json(&["rollback", "1.2"]);
+    assert_eq!((session.read("uploads/photo"), session.read("f2")), ("mine".into(), "mine".into()));
+}
+
+#[test]
+fn what_a_sweep_deletes_comes_back_except_what_can_be_made_again() {
+    let session = Session::new();
+    make_repository(&session.project());
+    session.write(".gitignore", "uploads/\n*.bin\nnode_modules/\n");
+    session.write("uploads/photo", "mine");
+    fs::write(session.project().join("model.bin"), noise(1, 11 << 20)).unwrap();
+    session.write("node_modules/x/index.js", "theirs");
+    session.write("untracked", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.report(json!({ "event": "turn_start", "prompt": "tidy up" }));
+    let call = agent.call("Bash", json!({ "command": "git clean -fdxq" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("/node_modules: it can be made again"), "{said}");
+    run_git(&session.project(), &["clean", "-fdxq"]);
+    agent.finishes(&call);
+    assert!(!session.exists("uploads") && !session.exists("untracked"));
+    session.json(&["rollback", "1"]);
+    assert_eq!(
+        (session.read("uploads/photo"), session.read("untracked")),
+        ("mine".into(), "mine".into())
+    );
+    assert!(fs::read(session.project().join("model.bin")).unwrap() == noise(1, 11 << 20));
+    assert!(!session.exists("node_modules"));
+}
+
+#[test]
+fn what_does_not_fit_into_the_budget_is_said() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_named_mb = 1\n");
+    session.write(".gitignore", "uploads/\n");
+    fs::create_dir(session.project().join("uploads")).unwrap();
+    fs::write(session.project().join("uploads/large"), noise(1, 2 << 20)).unwrap();
+    session.write("uploads/small", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf uploads" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(
+        said.contains("uploads/large: it has 2 MiB, and max_named_mb allows 1 per call"),
+        "{said}"
+    );
+    assert!(!said.contains("small"), "{said}");
+    // What can be made again is no reason for a refusal; this is.
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!(output.status.code(), Some(1));
+    fs::remove_dir_all(session.project().join("uploads")).unwrap();
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("uploads/small"), "mine");
+}
+
+#[test]
+fn in_strict_mode_what_can_be_made_again_may_go() {
+    let session = Session::new();
+    session.write(".gitignore", "node_modules/\n");
+    session.write("Makefile", "");
+    session.write("node_modules/x/index.js", "theirs");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "git clean -fdx" }));
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!(output.status.code(), Some(0));
+}

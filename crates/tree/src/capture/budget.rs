@@ -1,0 +1,97 @@
+//! The budget for files that are captured only because a call names or sweeps them.
+
+use std::sync::PoisonError;
+
+use rayon::prelude::*;
+
+use super::cache::{CachedEntry, Cause, EntryKind, FileClass};
+use super::coverage::Request;
+use super::scan::{ContentSource, Scanner};
+use crate::beneath;
+use crate::path::split;
+
+/// The size above which files are read one after the other, because each is in memory as a whole.
+const MAX_PARALLEL: u64 = 32 << 20;
+
+/// A file that is captured if it fits into the budget.
+pub(super) struct BudgetedFile {
+    /// The listing that has the file, and its position there.
+    directory: ContentSource,
+    position: usize,
+    path: Vec<u8>,
+    size: u64,
+    is_swept: bool,
+    is_unread: bool,
+}
+
+impl Scanner<'_> {
+    /// Leaves a file for [`Scanner::read_budgeted_files`].
+    pub(super) fn defer_file(
+        &self,
+        directory: ContentSource,
+        position: usize,
+        path: Vec<u8>,
+        entry: &CachedEntry,
+        is_unread: bool,
+    ) {
+        let is_swept = self.coverage.request(&path) == Some(Request::Swept);
+        let size = entry.stat.size;
+        let file = BudgetedFile { directory, position, path, size, is_swept, is_unread };
+        self.budgeted.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+    }
+
+    /// Reads the files that fit into the budget. What a call names comes before what it sweeps, and
+    /// small files come before large ones, so that most of them are kept.
+    pub(crate) fn read_budgeted_files(&self) {
+        let mut files =
+            std::mem::take(&mut *self.budgeted.lock().unwrap_or_else(PoisonError::into_inner));
+        files.sort_by(|a, b| {
+            (a.is_swept, a.size, &a.path[..]).cmp(&(b.is_swept, b.size, &b.path[..]))
+        });
+        let (mut bytes, mut count) = (0u64, 0u64);
+        let fits = files.iter().take_while(|file| {
+            bytes = bytes.saturating_add(file.size);
+            count += 1;
+            bytes <= self.coverage.rules.max_named_size && count <= self.coverage.max_files
+        });
+        let fits = fits.count();
+        for file in &files[fits..] {
+            self.settle_file(file, |entry| CachedEntry {
+                cause: Cause::OverBudget,
+                class: FileClass::Named,
+                ..CachedEntry::new(EntryKind::Uncovered, entry.stat)
+            });
+        }
+        let unread: Vec<&BudgetedFile> =
+            files[..fits].iter().filter(|file| file.is_unread).collect();
+        let read = |file: &&BudgetedFile| {
+            let entry = self.read_budgeted_file(file);
+            self.settle_file(file, |_| entry);
+        };
+        unread.par_iter().filter(|file| file.size <= MAX_PARALLEL).for_each(read);
+        unread.iter().filter(|file| file.size > MAX_PARALLEL).for_each(read);
+    }
+
+    fn read_budgeted_file(&self, file: &BudgetedFile) -> CachedEntry {
+        let (parent, name) = split(&file.path);
+        let found = self.root.open_directory(parent).and_then(|fd| {
+            let stat = beneath::stat_at(&fd, name)?;
+            Ok((fd, stat))
+        });
+        match found {
+            Ok((fd, stat)) => {
+                use std::os::fd::AsFd;
+                self.read_entry(fd.as_fd(), &file.path, name, stat, FileClass::Named)
+            }
+            // It went since its directory was listed, which the next capture lists again.
+            Err(error) => super::scan::unknown_entry(&error),
+        }
+    }
+
+    fn settle_file(&self, file: &BudgetedFile, settle: impl FnOnce(&CachedEntry) -> CachedEntry) {
+        let mut results = self.lock_results();
+        if let Some(child) = results.child_mut(file.directory, file.position) {
+            child.entry = settle(&child.entry);
+        }
+    }
+}

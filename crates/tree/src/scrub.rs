@@ -1,0 +1,147 @@
+//! Noticing lost and damaged packs early, while the files that they hold are still on disk.
+//!
+//! Each workspace notes the packs that existed when its stat cache was saved. A pack that is gone or
+//! has another size since makes the next capture look for all of its objects. Bytes that flipped
+//! inside a pack are found by [`Store::scrub`], a part of the store at a time.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use takeback_base::durable::{self, Durability};
+
+use crate::pack::index::corrupt;
+use crate::pack::read::Pack;
+use crate::packs::{is_damage, list_pack_names};
+use crate::store::{Store, StoreError};
+use crate::verify::BrokenPack;
+
+/// The name of the note in a workspace's directory.
+const NOTE: &str = "packs";
+/// The name of the file in the store that says how far a scrub came.
+const BOOKMARK: &str = "scrubbed";
+
+/// The place at which a scrub goes on.
+#[derive(Default, Serialize, Deserialize)]
+struct Bookmark {
+    pack: String,
+    offset: u64,
+}
+
+impl Store {
+    /// Notes all packs for [`Store::find_suspects`].
+    pub(crate) fn note_packs(&self, directory: &Path) -> io::Result<()> {
+        let mut lines: Vec<String> = self.list_pack_sizes().iter().map(describe_pack).collect();
+        lines.sort();
+        let text = lines.concat();
+        let path = directory.join(NOTE);
+        if fs::read(&path).is_ok_and(|noted| noted == text.as_bytes()) {
+            return Ok(());
+        }
+        durable::replace_file_through(&self.temporary(), &path, text.as_bytes(), Durability::Cached)
+    }
+
+    /// Finds the packs that are gone or have another size since they were noted. Returns `None` if
+    /// there are none. A merge replaces packs, so that a pack may be gone and its objects are not.
+    pub(crate) fn find_suspects(&self, directory: &Path) -> Option<Vec<String>> {
+        let Ok(noted) = fs::read_to_string(directory.join(NOTE)) else { return Some(Vec::new()) };
+        let present: HashSet<String> = self.list_pack_sizes().iter().map(describe_pack).collect();
+        let suspects: Vec<String> = noted
+            .split_inclusive('\n')
+            .filter(|line| !present.contains(*line))
+            .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
+            .collect();
+        (!suspects.is_empty()).then_some(suspects)
+    }
+
+    /// Lists the packs, each with the sizes of the pack and of its index.
+    fn list_pack_sizes(&self) -> HashMap<String, [u64; 2]> {
+        let mut sizes: HashMap<String, [u64; 2]> = HashMap::new();
+        for entry in fs::read_dir(self.pack_directory()).into_iter().flatten().flatten() {
+            let (name, Ok(metadata)) = (entry.file_name(), entry.metadata()) else { continue };
+            match name.to_str().and_then(|name| name.split_once('.')) {
+                Some((name, "pack")) => sizes.entry(name.into()).or_default()[0] = metadata.len(),
+                Some((name, "idx")) => sizes.entry(name.into()).or_default()[1] = metadata.len(),
+                _ => {}
+            }
+        }
+        sizes
+    }
+
+    /// Compares the next `max_bytes` of the packs with their checksums, from where the last scrub
+    /// ended. All packs have their turn over time. Returns the first one that is damaged. Later scrubs
+    /// return it again until [`Store::repair`] has set it aside.
+    pub fn scrub(&self, max_bytes: u64) -> Result<Option<BrokenPack>, StoreError> {
+        let _lock = self.lock_shared()?;
+        let path = self.directory().join(BOOKMARK);
+        let text = fs::read(&path).unwrap_or_default();
+        let mut at: Bookmark = serde_json::from_slice(&text).unwrap_or_default();
+        let directory = self.pack_directory();
+        let names = list_pack_names(&directory);
+        let first = names.partition_point(|name| *name < at.pack);
+        let in_turn = names[first..].iter().chain(&names[..first]);
+        let mut left = max_bytes;
+        let mut broken = None;
+        for name in in_turn {
+            let from = if *name == at.pack { at.offset } else { 0 };
+            let checked = Pack::open(&directory.join(name).with_extension("idx"))
+                .and_then(|pack| check_entries(&pack, from, &mut left));
+            match checked {
+                Ok(None) => at = Bookmark { pack: format!("{name}+"), offset: 0 },
+                Ok(Some(offset)) => {
+                    at = Bookmark { pack: name.clone(), offset };
+                    break;
+                }
+                Err(error) if is_damage(&error) => {
+                    broken = Some(BrokenPack { name: name.clone(), reason: error.to_string() });
+                    at = Bookmark { pack: name.clone(), offset: 0 };
+                    break;
+                }
+                // Another process may have removed it, or it cannot be read just now.
+                Err(_) => {}
+            }
+        }
+        let text = serde_json::to_vec(&at).expect("plain data becomes JSON");
+        durable::replace_file_through(&self.temporary(), &path, &text, Durability::Cached)
+            .map_err(StoreError::io("write", &path))?;
+        Ok(broken)
+    }
+}
+
+/// Returns the line of a note about a pack.
+fn describe_pack((name, [pack, index]): (&String, &[u64; 2])) -> String {
+    format!("{name} {pack} {index}\n")
+}
+
+/// Compares the entries of a pack with the checksums in its index, from an offset on. Returns the
+/// offset at which the bytes that may be read ran out.
+fn check_entries(pack: &Pack, from: u64, left: &mut u64) -> io::Result<Option<u64>> {
+    if from == 0 && !pack.index.is_intact()? {
+        return Err(corrupt("the index does not match its checksum"));
+    }
+    let mut objects = pack.index.objects()?;
+    objects.sort_unstable_by_key(|object| object.offset);
+    let first = objects.partition_point(|object| object.offset < from);
+    let mut piece = vec![0; 1 << 16];
+    for (number, object) in objects.iter().enumerate().skip(first) {
+        if *left == 0 {
+            return Ok(Some(object.offset));
+        }
+        let end = objects.get(number + 1).map_or(pack.file.end(), |next| next.offset);
+        let mut crc = crc32fast::Hasher::new();
+        let mut at = object.offset;
+        while at < end {
+            let piece = &mut piece[..(end - at).min(1 << 16) as usize];
+            pack.file.read_at(piece, at)?;
+            crc.update(piece);
+            at += piece.len() as u64;
+        }
+        if crc.finalize() != object.crc {
+            return Err(corrupt(&format!("object {} does not match its checksum", object.oid)));
+        }
+        *left = left.saturating_sub(end.saturating_sub(object.offset));
+    }
+    Ok(None)
+}

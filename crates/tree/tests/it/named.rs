@@ -1,0 +1,250 @@
+//! What a call names or sweeps is captured whatever the rules say, within a budget.
+
+use takeback_tree::{Capture, UncoveredReason};
+
+use crate::support::{Scratch, git, read_directory, rel};
+
+fn reason(capture: &Capture, path: &str) -> Option<UncoveredReason> {
+    let found = capture.uncovered.iter().find(|found| found.path == rel(path));
+    found.map(|found| found.reason.clone())
+}
+
+/// Makes a project with files that the rules leave out.
+fn make_project() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write(".gitignore", "uploads/\n*.sqlite\nnode_modules/\n");
+    scratch.write("src/main.rs", "fn main() {}");
+    scratch.write("uploads/2024/photo.jpg", "a photo");
+    scratch.write("uploads/cv.pdf", "a CV");
+    scratch.write("model.bin", vec![7; 11 << 20]);
+    scratch.write("dev.sqlite", vec![8; 3 << 19]);
+    scratch
+}
+
+#[test]
+fn named_paths_come_back_after_they_were_deleted() {
+    let mut scratch = make_project();
+    let before = read_directory(&scratch.root);
+    scratch.named = vec![rel("uploads"), rel("model.bin"), rel("dev.sqlite")];
+    let capture = scratch.capture();
+    assert_eq!(capture.uncovered, []);
+    for path in ["uploads", "model.bin", "dev.sqlite"] {
+        scratch.remove(path);
+    }
+    // The way back does not know what the call named.
+    scratch.named.clear();
+    scratch.restore(&capture, &[]);
+    assert!(read_directory(&scratch.root) == before);
+    scratch.fsck();
+}
+
+#[test]
+fn a_swept_workspace_comes_back_after_git_clean() {
+    let mut scratch = make_project();
+    git(&scratch.root, &["init", "-q"]);
+    git(&scratch.root, &["add", ".gitignore", "src"]);
+    scratch.write("app.log", "what happened");
+    let before = read_directory(&scratch.root);
+    scratch.write("node_modules/p/index.js", "x");
+    scratch.write("build/out.o", "x");
+    scratch.swept = vec![rel("")];
+    let capture = scratch.capture();
+    assert_eq!(reason(&capture, "node_modules"), Some(UncoveredReason::Ignored));
+    assert_eq!(reason(&capture, "build"), Some(UncoveredReason::Excluded));
+    assert_eq!(capture.uncovered.len(), 2);
+    git(&scratch.root, &["clean", "-fdxq"]);
+    assert!(!scratch.exists("uploads"));
+    scratch.swept.clear();
+    scratch.restore(&capture, &[]);
+    assert!(read_directory(&scratch.root) == before);
+}
+
+#[test]
+fn a_sweep_stays_in_its_directory() {
+    let mut scratch = Scratch::new();
+    scratch.write(".gitignore", "*.bin\ndata/\n");
+    scratch.write("a/data/x", "1");
+    scratch.write("b/data/x", "1");
+    scratch.write("a/large.bin", vec![0; 2 << 20]);
+    scratch.write("b/large.bin", vec![0; 2 << 20]);
+    scratch.swept = vec![rel("a")];
+    for _ in 0..2 {
+        let capture = scratch.capture();
+        assert_eq!(scratch.files(capture.tree), [".gitignore", "a/data/x", "a/large.bin"]);
+        assert_eq!(capture, scratch.fresh());
+    }
+}
+
+#[test]
+fn a_named_directory_that_can_be_made_again_is_reported_and_not_copied() {
+    let mut scratch = Scratch::new();
+    scratch.write("node_modules/p/index.js", "x");
+    scratch.write("node_modules/.package-lock.json", "{}");
+    scratch.write("target/debug/app", "x");
+    scratch.write("lib/target/debug/app", "x");
+    scratch.write("data/venv/bin/python", "x");
+    scratch.write("data/table.csv", "1");
+    scratch.write("dist/notes.txt", "by hand");
+    scratch.write("build/notes.txt", "by hand");
+    scratch.write("build/other.txt", "x");
+    scratch.write(".gitignore", "/data/\n");
+    scratch.named = ["node_modules", "target/debug", "lib", "data", "dist", "build/notes.txt"]
+        .map(rel)
+        .to_vec();
+    for _ in 0..2 {
+        let capture = scratch.capture();
+        assert_eq!(
+            scratch.files(capture.tree),
+            [".gitignore", "build/notes.txt", "data/table.csv", "dist/notes.txt"]
+        );
+        let uncovered: Vec<String> =
+            capture.uncovered.iter().map(|found| found.path.to_string()).collect();
+        assert_eq!(uncovered, ["build", "data/venv", "lib/target", "node_modules", "target"]);
+        assert_eq!(capture, scratch.fresh());
+    }
+}
+
+#[test]
+fn the_budget_keeps_small_files_first_and_reports_the_rest() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_named_size = 100;
+    scratch.rules.max_file_size = 50;
+    scratch.write(".gitignore", "data/\n");
+    scratch.write("src", vec![0; 40]);
+    scratch.write("data/a", vec![1; 60]);
+    scratch.write("data/b", vec![2; 30]);
+    scratch.write("data/c", vec![3; 50]);
+    scratch.write("data/large/d", vec![4; 70]);
+    scratch.write("data/large/e", vec![5; 80]);
+    scratch.named = vec![rel("data"), rel("src")];
+    for _ in 0..2 {
+        let capture = scratch.capture();
+        assert_eq!(scratch.files(capture.tree), [".gitignore", "data/b", "data/c", "src"]);
+        assert_eq!(reason(&capture, "data/a"), Some(UncoveredReason::OverBudget { size: 60 }));
+        let large = UncoveredReason::OverBudget { size: 150 };
+        assert_eq!(reason(&capture, "data/large"), Some(large));
+        assert_eq!(capture.uncovered.len(), 2);
+        assert_eq!(capture, scratch.fresh());
+    }
+    // What the rules capture anyway does not count.
+    scratch.rules.max_named_size = 0;
+    let capture = scratch.capture();
+    assert_eq!(scratch.files(capture.tree), [".gitignore", "src"]);
+    assert_eq!(reason(&capture, "data"), Some(UncoveredReason::OverBudget { size: 290 }));
+}
+
+#[test]
+fn what_a_call_names_comes_before_what_it_sweeps() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_named_size = 100;
+    scratch.write(".gitignore", "*/data/\n");
+    scratch.write("a/data/x", vec![1; 90]);
+    scratch.write("b/data/y", vec![2; 20]);
+    scratch.named = vec![rel("a/data")];
+    scratch.swept = vec![rel("")];
+    let capture = scratch.capture();
+    assert_eq!(scratch.files(capture.tree), [".gitignore", "a/data/x"]);
+    assert_eq!(reason(&capture, "b/data"), Some(UncoveredReason::OverBudget { size: 20 }));
+}
+
+#[test]
+fn many_files_of_a_named_directory_do_not_refuse_the_capture() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_files = 10;
+    scratch.write(".gitignore", "data/\n");
+    scratch.write("src", "1");
+    for number in 0..20 {
+        scratch.write(format!("data/{number:02}"), vec![0; number]);
+    }
+    scratch.named = vec![rel("data")];
+    let capture = scratch.capture();
+    assert_eq!(capture.files, 12);
+    assert!(scratch.files(capture.tree).contains(&"data/09".to_owned()));
+    assert_eq!(reason(&capture, "data/10"), Some(UncoveredReason::OverBudget { size: 10 }));
+}
+
+#[test]
+fn many_files_over_the_budget_are_reported_by_their_directory() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_named_size = 1;
+    scratch.write(".gitignore", "data/\n");
+    for number in 0..1100 {
+        scratch.write(format!("data/{number}"), "xy");
+    }
+    scratch.write("data/small", "x");
+    scratch.named = vec![rel("data")];
+    let capture = scratch.capture();
+    assert_eq!(scratch.files(capture.tree), [".gitignore", "data/small"]);
+    assert_eq!(capture.uncovered.len(), 1);
+    assert_eq!(reason(&capture, "data"), Some(UncoveredReason::OverBudget { size: 2200 }));
+    // The way back leaves the others alone.
+    scratch.named.clear();
+    let before = read_directory(&scratch.root);
+    scratch.restore(&capture, &[]);
+    assert!(read_directory(&scratch.root) == before);
+}
+
+#[test]
+fn a_named_file_that_grows_past_the_limit_is_still_captured() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_file_size = 100;
+    scratch.write("table.csv", vec![1; 90]);
+    scratch.write("src", "1");
+    scratch.ahead = std::time::Duration::from_secs(3600);
+    scratch.capture();
+    scratch.write("table.csv", vec![2; 110]);
+    scratch.named = vec![rel("table.csv")];
+    for _ in 0..2 {
+        let capture = scratch.capture();
+        assert_eq!(scratch.files(capture.tree), ["src", "table.csv"]);
+        assert_eq!(capture, scratch.fresh());
+    }
+    scratch.named.clear();
+    let capture = scratch.capture();
+    assert_eq!(reason(&capture, "table.csv"), Some(UncoveredReason::TooLarge { size: 110 }));
+}
+
+#[test]
+fn secrets_that_are_left_out_stay_out_of_named_directories() {
+    let mut scratch = Scratch::new();
+    scratch.rules.skip_private = true;
+    scratch.write(".gitignore", "data/\n.env\n");
+    scratch.write("data/.env", "SECRET=1");
+    scratch.write("data/x", "1");
+    scratch.write("src/.env", "SECRET=2");
+    scratch.write("src/id_map.rs", "not ignored");
+    scratch.named = vec![rel("data"), rel("src")];
+    let capture = scratch.capture();
+    assert_eq!(scratch.files(capture.tree), [".gitignore", "data/x", "src/id_map.rs"]);
+    for path in ["data/.env", "src/.env"] {
+        assert_eq!(reason(&capture, path), Some(UncoveredReason::Private));
+    }
+}
+
+#[test]
+fn a_restore_replaces_a_directory_that_can_be_made_again() {
+    let scratch = Scratch::new();
+    scratch.write("node_modules", "a file of this name");
+    let capture = scratch.capture();
+    scratch.remove("node_modules");
+    scratch.write("node_modules/p/index.js", "x");
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!(scratch.read("node_modules"), "a file of this name");
+    scratch.restore(&scratch.as_capture(&plan), &[]);
+    assert_eq!(scratch.read("node_modules/p/index.js"), "x");
+}
+
+#[test]
+fn no_limit_of_files_blocks_a_restore() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_files = 5;
+    scratch.write("a", "1");
+    let capture = scratch.capture();
+    for number in 0..20 {
+        scratch.write(format!("new/{number}"), "x");
+    }
+    scratch.write("a", "2");
+    scratch.restore(&capture, &[]);
+    assert_eq!(scratch.read("a"), "1");
+    assert!(!scratch.exists("new"));
+}

@@ -1,0 +1,126 @@
+//! The repositories that a call may delete. `.git` is never part of a tree, so each one is
+//! captured as a workspace of its own.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::protected::{PathKind, ProtectedPath};
+use super::unprotected::Unprotected;
+use crate::Opened;
+
+/// The number of directories in which repositories are looked for.
+const MAX_DIRECTORIES: usize = 5_000;
+
+/// The number of repositories that are captured for one call.
+const MAX_REPOSITORIES: usize = 16;
+
+/// Programs and options that delete or move whole directories.
+const DELETING_WORDS: [&str; 12] = [
+    "rm", "rmdir", "rmtree", "rimraf", "unlink", "delete", "mv", "find", "rsync", "trash", "shred",
+    "clean",
+];
+
+/// The repositories that a call may delete.
+#[derive(Default)]
+pub(super) struct Repositories {
+    pub(super) protected: Vec<ProtectedPath>,
+    pub(super) unprotected: Vec<Unprotected>,
+    /// The bytes that have been found so far.
+    size: u64,
+}
+
+/// Returns true if a script may delete directories. Copying into a directory does not endanger the
+/// repository in it, and copies of repositories are large.
+pub(super) fn may_delete_directories(script: Option<&str>) -> bool {
+    let is_word = |word: &str| DELETING_WORDS.contains(&word);
+    let is_inner = |letter: char| letter.is_alphanumeric() || letter == '_';
+    script.is_none_or(|script| script.split(|letter| !is_inner(letter)).any(is_word))
+}
+
+/// Returns true if a path is a repository's `.git`, or inside of one.
+pub(super) fn is_in_repository_data(path: &Path) -> bool {
+    path.iter().any(|name| name == ".git")
+}
+
+impl Repositories {
+    /// Adds the repositories at or below a path, or the part of a repository's data that the path
+    /// names.
+    pub(super) fn add(&mut self, opened: &Opened, path: &Path) {
+        if is_in_repository_data(path) {
+            self.add_data(opened, path);
+            return;
+        }
+        let mut waiting = VecDeque::from([path.to_owned()]);
+        let mut seen = 0;
+        while let Some(directory) = waiting.pop_front() {
+            seen += 1;
+            if seen > MAX_DIRECTORIES {
+                let reason = "it has too many directories to look for repositories in them";
+                self.unprotected.push(Unprotected::replaceable(path, reason));
+                return;
+            }
+            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+                let Ok(kind) = entry.file_type() else { continue };
+                if entry.file_name() == OsStr::new(".git") {
+                    self.add_data(opened, &entry.path());
+                } else if kind.is_dir() {
+                    waiting.push_back(entry.path());
+                }
+            }
+        }
+    }
+
+    fn add_data(&mut self, opened: &Opened, path: &Path) {
+        let Ok(metadata) = fs::symlink_metadata(path) else { return };
+        let is_link_file = !metadata.is_dir() && path.file_name() == Some(OsStr::new(".git"));
+        if is_link_file {
+            let reason = "it only says where the repository is; `git worktree repair` or \
+                          `git submodule update` makes it again";
+            self.unprotected.push(Unprotected::replaceable(path, reason));
+            return;
+        }
+        let limit = opened.rules.max_named_size;
+        let size = measure(path, u64::MAX, limit.saturating_sub(self.size));
+        let Some(size) = size.filter(|_| self.protected.len() < MAX_REPOSITORIES) else {
+            let limit = limit >> 20;
+            let reason = format!("this repository does not fit into max_named_mb ({limit} MiB)");
+            self.unprotected.push(Unprotected::new(path, reason));
+            return;
+        };
+        self.size += size;
+        let kind = match metadata.is_dir() {
+            true => PathKind::Directory(path.into()),
+            false => PathKind::File(path.into()),
+        };
+        let mut protected = ProtectedPath::new(opened, kind);
+        // A branch may be called `build`, and a pack may have any size.
+        protected.rules.include = vec!["*".to_owned()];
+        protected.rules.exclude = Vec::new();
+        protected.rules.max_file_size = limit;
+        protected.rules.max_files = u64::MAX;
+        self.protected.push(protected);
+    }
+}
+
+/// Adds up the sizes of all files at or below a path. Returns `None` if there are more files or
+/// bytes than the limits allow.
+pub(super) fn measure(path: &Path, max_files: u64, max_size: u64) -> Option<u64> {
+    let (mut files, mut size) = (0, 0);
+    let mut waiting: Vec<PathBuf> = vec![path.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        files += 1;
+        if metadata.is_dir() {
+            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+            waiting.extend(entries.map(|entry| entry.path()));
+        } else {
+            size += metadata.len();
+        }
+        if files > max_files || size > max_size {
+            return None;
+        }
+    }
+    Some(size)
+}

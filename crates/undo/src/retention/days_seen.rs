@@ -1,0 +1,166 @@
+//! The days on which takeback ran. Ages count only these, so that a clock that jumps ahead makes
+//! nothing old.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use takeback_ledger::Time;
+
+use crate::Opened;
+
+const DAY_MS: i64 = 86_400_000;
+
+/// The number of days without takeback after which the gap is reported.
+const LONG_GAP: i64 = 7;
+
+/// The days on which takeback ran, in days since 1970, UTC.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct DaysSeen(BTreeSet<i64>);
+
+/// Days that do not count as age, because takeback did not run or the clock jumped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClockJump {
+    /// The last day before the gap, as `YYYY-MM-DD`.
+    pub from: String,
+    /// The next day on which takeback ran. It is before `from` if the clock was set back.
+    pub to: String,
+}
+
+impl ClockJump {
+    /// True if the clock certainly jumped: takeback ran on a day that is yet to come.
+    pub fn is_back(&self) -> bool {
+        self.to < self.from
+    }
+}
+
+impl DaysSeen {
+    /// Reads the days and adds today.
+    pub(crate) fn read(opened: &Opened) -> DaysSeen {
+        let mut days = read_days(opened);
+        days.insert(day_of(opened.now()));
+        DaysSeen(days)
+    }
+
+    /// Reads the days and adds today, on disk as well.
+    pub(crate) fn note_today(opened: &Opened) -> DaysSeen {
+        let mut days = read_days(opened);
+        let today = day_of(opened.now());
+        // If the day cannot be written, things count as younger than they are: that loses nothing.
+        if days.insert(today) && opened.has_store() {
+            let _ = append_day(opened, today);
+        }
+        DaysSeen(days)
+    }
+
+    /// Returns the time before which things are older than a number of days, both by the clock and
+    /// by the days on which takeback ran.
+    pub(crate) fn cutoff(&self, now: Time, days: u64) -> Time {
+        let by_clock = now.minus(Duration::from_secs(days.saturating_mul(86_400)));
+        let Some(index) = days.checked_sub(1) else { return by_clock };
+        let mut seen = self.0.range(..=day_of(now)).rev();
+        match seen.nth(usize::try_from(index).unwrap_or(usize::MAX)) {
+            Some(day) => by_clock.min(Time(day.saturating_mul(DAY_MS))),
+            None => Time(i64::MIN),
+        }
+    }
+
+    /// Finds the latest jump or long gap that matters for an age of this many days.
+    pub(crate) fn find_jump(&self, now: Time, days: u64) -> Option<ClockJump> {
+        let today = day_of(now);
+        let newest = self.0.last().copied().filter(|newest| *newest > today + 1);
+        if let Some(newest) = newest {
+            return Some(ClockJump { from: format_day(newest), to: format_day(today) });
+        }
+        let seen: Vec<i64> = self.0.range(..=today).rev().copied().collect();
+        let days = usize::try_from(days).unwrap_or(usize::MAX);
+        let gap = seen.windows(2).take(days).find(|pair| pair[0] - pair[1] > LONG_GAP)?;
+        Some(ClockJump { from: format_day(gap[1]), to: format_day(gap[0]) })
+    }
+}
+
+/// Reads the file. Lines that are not dates are ignored.
+fn read_days(opened: &Opened) -> BTreeSet<i64> {
+    let text = fs::read(days_file(opened)).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().filter_map(parse_day).collect()
+}
+
+fn days_file(opened: &Opened) -> PathBuf {
+    opened.checkpoints_directory().join("days")
+}
+
+/// Appends a day to the file. Two processes may both do it; the day still counts once.
+fn append_day(opened: &Opened, day: i64) -> io::Result<()> {
+    let mut file = fs::File::options().append(true).create(true).open(days_file(opened))?;
+    file.write_all(format!("{}\n", format_day(day)).as_bytes())?;
+    file.sync_data()
+}
+
+fn day_of(time: Time) -> i64 {
+    time.0.div_euclid(DAY_MS)
+}
+
+fn format_day(day: i64) -> String {
+    let start = jiff::Timestamp::from_millisecond(day.saturating_mul(DAY_MS)).unwrap_or_default();
+    start.strftime("%Y-%m-%d").to_string()
+}
+
+fn parse_day(line: &str) -> Option<i64> {
+    let start = line.trim().parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?;
+    Some(day_of(Time(start.timestamp().as_millisecond())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: i64 = DAY_MS / 2;
+
+    fn at(day: i64) -> Time {
+        Time(day * DAY_MS + NOON)
+    }
+
+    fn seen(days: impl IntoIterator<Item = i64>) -> DaysSeen {
+        DaysSeen(days.into_iter().collect())
+    }
+
+    #[test]
+    fn an_age_counts_only_days_that_were_seen() {
+        let daily = seen(1000..=1040);
+        assert!(at(1009) < daily.cutoff(at(1040), 30));
+        assert!(at(1011) >= daily.cutoff(at(1040), 30));
+        let jumped = seen((1000..=1010).chain([1400]));
+        assert!(at(1000) >= jumped.cutoff(at(1400), 30));
+        assert!(at(1000) < jumped.cutoff(at(1400), 10));
+        assert!(at(1399) < jumped.cutoff(at(1400), 0));
+        // Days that are yet to come make nothing older.
+        assert!(at(1000) >= seen((1000..=1005).chain(1400..1440)).cutoff(at(1006), 6));
+    }
+
+    #[test]
+    fn jumps_are_found_in_both_directions() {
+        assert_eq!(seen(1000..=1040).find_jump(at(1040), 30), None);
+        let ahead = seen((1000..=1010).chain([1400])).find_jump(at(1400), 30);
+        let ahead = ahead.expect("the gap is long");
+        assert_eq!((ahead.from.as_str(), ahead.to.as_str()), ("1972-10-07", "1973-11-01"));
+        assert!(!ahead.is_back());
+        let back = seen((1000..=1010).chain([1400])).find_jump(at(1010), 30);
+        assert!(back.is_some_and(|jump| jump.is_back()));
+        // It is long ago by now.
+        assert_eq!(seen([1000].into_iter().chain(1400..1440)).find_jump(at(1439), 30), None);
+    }
+
+    #[test]
+    fn days_are_written_as_dates() {
+        for day in [0, 1, 20_000, 25_000] {
+            assert_eq!(parse_day(&format_day(day)), Some(day));
+        }
+        assert_eq!(parse_day("2026-13-45"), None);
+        assert_eq!(parse_day(""), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! The program under test, and the answers that it gives.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::clock::ClockShim;
+use super::files::PROJECT;
+use crate::Failure;
+
+pub(crate) struct Program<'a> {
+    takeback: &'a Path,
+    clock: &'a ClockShim,
+    root: PathBuf,
+    /// The number of seconds by which the clock is wrong.
+    pub(crate) shift: i64,
+}
+
+/// The answer to a command.
+pub(crate) struct Answer {
+    pub(crate) succeeded: bool,
+    pub(crate) json: Value,
+    /// The output as it came, for reports.
+    pub(crate) text: String,
+}
+
+impl<'a> Program<'a> {
+    pub(crate) fn new(takeback: &'a Path, clock: &'a ClockShim, root: &Path) -> Program<'a> {
+        Program { takeback, clock, root: root.to_owned(), shift: 0 }
+    }
+
+    /// Prepares a program in the project, with nothing of this machine's own settings.
+    pub(crate) fn command_in_project(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        command.env_clear().env("PATH", path).env("HOME", self.root.join("user"));
+        command.env("GIT_CONFIG_NOSYSTEM", "1").current_dir(self.root.join(PROJECT));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn takeback(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command_in_project(self.takeback);
+        command.env("TAKEBACK_HOME", self.home()).args(arguments);
+        self.clock.shift(&mut command, self.shift);
+        command
+    }
+
+    fn home(&self) -> PathBuf {
+        self.root.join("home")
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.home().join("checkpoints/store")
+    }
+
+    /// Reports an event, as an agent does, and returns the answer.
+    pub(crate) fn report(&self, event: &Value) -> Result<Answer, Failure> {
+        let mut command = self.takeback(&["hook", "generic", "--json"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().map_err(cannot_run)?;
+        let mut input = child.stdin.take().expect("the input is piped");
+        let _ = input.write_all(event.to_string().as_bytes());
+        drop(input);
+        let answer = read_answer(child.wait_with_output().map_err(cannot_run)?);
+        match answer.succeeded {
+            true => Ok(answer),
+            false => Err(format!("a hook failed: {}", answer.text)),
+        }
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<Answer, Failure> {
+        let mut command = self.takeback(arguments);
+        command.arg("--json");
+        Ok(read_answer(command.output().map_err(cannot_run)?))
+    }
+
+    /// Runs a command that must succeed.
+    pub(crate) fn run_well(&self, arguments: &[&str]) -> Result<Value, Failure> {
+        let answer = self.run(arguments)?;
+        match answer.succeeded {
+            true => Ok(answer.json),
+            false => Err(format!("takeback {} failed: {}", arguments.join(" "), answer.text)),
+        }
+    }
+
+    /// Runs a command and kills it after a while, unless it has ended.
+    pub(crate) fn run_and_kill(&self, arguments: &[&str], after: Duration) -> Result<(), Failure> {
+        let mut child: Child = self.takeback(arguments).spawn().map_err(cannot_run)?;
+        thread::sleep(after);
+        let _ = child.kill();
+        child.wait_with_output().map_err(cannot_run)?;
+        Ok(())
+    }
+}
+
+fn cannot_run(error: std::io::Error) -> Failure {
+    format!("cannot run takeback: {error}")
+}
+
+fn read_answer(output: Output) -> Answer {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Answer {
+        succeeded: output.status.success(),
+        json: serde_json::from_str(&text).unwrap_or(Value::Null),
+        text: format!("{}, {text}{}", output.status, String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+/// The strings in an array of strings, or of objects with a `path`.
+pub(crate) fn list_paths(value: &Value) -> Vec<String> {
+    let entries = value.as_array().into_iter().flatten();
+    let path = |entry: &Value| entry.as_str().or(entry["path"].as_str()).map(str::to_owned);
+    entries.filter_map(path).collect()
+}
