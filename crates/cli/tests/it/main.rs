@@ -9,6 +9,7 @@ mod commands;
 mod conversation;
 mod coverage;
 mod doctor;
+mod elsewhere;
 mod gone;
 mod hooks;
 mod hooks_concurrent;

@@ -8,6 +8,7 @@ use takeback_tree::{
 };
 
 use super::conversation::{count_messages, find_conversation};
+use super::elsewhere::add_elsewhere;
 use super::planned::{ChatStep, Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes};
@@ -26,7 +27,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     let mut lock = opened.lock(&workspace)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let mut planner = Planner { opened, workspace: &workspace, history: &history };
-    let planned = match &request.to {
+    let mut planned = match &request.to {
         Destination::Checkpoint(text) => planner.plan_return(&mut lock, text, paths, request),
         Destination::BeforeLastRollback => {
             planner.plan_reversal(&mut lock, Direction::Undo, request)
@@ -36,6 +37,8 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     }?;
     // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
+    let (store, own) = (workspace.store(), workspace.id());
+    add_elsewhere(opened, store, own, &history, request, &mut planned);
     Ok(planned)
 }
 
@@ -80,6 +83,7 @@ impl Planner<'_> {
             chat,
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
+            part_of: None,
             imported: checkpoint.record.imported.is_some(),
         };
         let files = match request.scope {
@@ -134,6 +138,7 @@ impl Planner<'_> {
             chat: done.chat.clone().map(|chat| ChatStep { chat, redo }),
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
+            part_of: None,
             imported: safety.record.imported.is_some(),
         };
         let files = match done.files {
@@ -182,6 +187,7 @@ impl Planner<'_> {
             chat: None,
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
+            part_of: None,
             imported: checkpoint.record.imported.is_some(),
         };
         let files = plan_files(self.opened, lock, &mut goal)?;
@@ -213,13 +219,14 @@ impl Planner<'_> {
             files,
             newest: self.history.newest(),
             sessions: self.history.sessions(),
+            elsewhere: Vec::new(),
         };
         Planned { work, view }
     }
 }
 
 /// Finds the files to be restored or deleted that are not as the reversed rollback left them.
-fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> Vec<RelPath> {
+pub(super) fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> Vec<RelPath> {
     let is_changed = |path: &&RelPath| {
         let (left, present) = (store.find_entry(led_to, path), store.find_entry(&files.from, path));
         match (left, present) {
