@@ -26,9 +26,6 @@ pub struct Opened {
     pub(crate) forbidden: ForbiddenRoots,
     pub(crate) settings: Settings,
     pub(crate) rules: CaptureRules,
-    /// The rules without limits. Captures for a way back follow them: what is about to be replaced
-    /// is saved, however much it is.
-    pub(crate) rules_for_return: CaptureRules,
     redact: bool,
     clock: fn() -> SystemTime,
     on_recovery: fn(&Recovery),
@@ -82,14 +79,12 @@ impl Opened {
         let OpenOptions { home, forbidden, settings, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, lock_wait, .. } = options;
         let rules = settings.rules();
-        let rules_for_return = rules.without_limits();
         let (store, ledger) = (OnceLock::new(), Mutex::new(None));
         Opened {
             home,
             forbidden,
             settings,
             rules,
-            rules_for_return,
             redact,
             clock,
             on_recovery,

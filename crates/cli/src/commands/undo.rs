@@ -46,6 +46,9 @@ pub(crate) struct Arguments {
     /// Leave paths that cannot be restored as they are, and take back the rest
     #[arg(long)]
     skip_blocked: bool,
+    /// Leave what the turn changed outside the workspace as it is
+    #[arg(long)]
+    workspace_only: bool,
     // Refused with a hint.
     #[arg(value_name = "ROW", hide = true)]
     row: Option<String>,
@@ -67,6 +70,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let mut options = TurnUndo { row: arguments.turn, conflicts, uncertain, taken: Vec::new() };
     let request = |options| Request {
         skip_blocked: arguments.skip_blocked,
+        workspace_only: arguments.workspace_only,
         ..Request::new(&context.directory, Destination::WithoutTurn(options))
     };
     if context.asks() && !arguments.dry_run {

@@ -10,6 +10,7 @@ mod conversation;
 mod coverage;
 mod damage;
 mod doctor;
+mod elsewhere;
 mod gone;
 mod hooks;
 mod hooks_concurrent;

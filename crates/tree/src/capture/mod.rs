@@ -373,8 +373,7 @@ fn find_redecided_directories(
 
 /// Hashes everything that coverage depends on besides files of the workspace.
 fn fingerprint(rules: &CaptureRules, own: Option<&RelPath>) -> u64 {
-    // Limits decide about a capture as a whole, not about single paths.
-    let text = serde_json::to_vec(&(rules.without_limits(), own)).expect("plain data becomes JSON");
+    let text = serde_json::to_vec(&(rules, own)).expect("plain data becomes JSON");
     let hash = Oid::of(crate::object::ObjectKind::Blob, &text);
     u64::from_le_bytes(hash.0[..8].try_into().expect("eight bytes"))
 }

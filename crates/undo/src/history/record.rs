@@ -180,6 +180,9 @@ pub struct RollbackRecord {
     /// has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
+    /// For files outside the workspace of a rollback, the safety checkpoint of that rollback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<Oid>,
     /// The paths that could not be restored and were left as they were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<RelPath>,

@@ -11,6 +11,7 @@ use takeback_tree::{
 
 use super::RollbackError;
 use super::conversation::move_conversation;
+use super::elsewhere::{ElsewhereView, apply_elsewhere};
 use super::git_index::{check_index, restore_index};
 use super::notices::{self, RollbackSummary};
 use super::plan::plan_files;
@@ -55,6 +56,8 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         let error = error_chain(&error);
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
+    // The lock is released: a rollback that starts elsewhere may need it.
+    apply_elsewhere(opened, std::mem::take(&mut work.elsewhere), safety.pin.id, &mut view);
     index.map(|()| view)
 }
 
@@ -82,7 +85,7 @@ const ATTEMPTS: usize = 10;
 
 /// Saves the present as the safety checkpoint and restores the files. If the request asks for that,
 /// restores the rest if some paths cannot be restored.
-fn restore_files(
+pub(super) fn restore_files(
     opened: &Opened,
     lock: &mut Lock<'_>,
     work: &mut PlannedWork,
@@ -158,7 +161,9 @@ fn try_to_restore(
 /// True if everything that the rollback would have done is skipped.
 fn is_nothing_left(work: &PlannedWork, present: &Plan, view: &RollbackView) -> bool {
     let goal = &work.goal;
+    let is_elsewhere = view.elsewhere.iter().any(ElsewhereView::changes_files);
     let is_more = goal.reverses.is_some() || goal.index.is_some() || view.undone_messages > 0;
+    let is_more = is_more || is_elsewhere;
     present.writes.is_empty() && present.deletes.is_empty() && !goal.skipped.is_empty() && !is_more
 }
 
@@ -187,7 +192,7 @@ fn pin_present(
     lock: &mut Lock<'_>,
     work: &PlannedWork,
 ) -> Result<Checkpoint, RollbackError> {
-    let present = lock.capture(&opened.capture_options(&opened.rules_for_return, &[]))?;
+    let present = lock.capture_readable(&opened.capture_options(&opened.rules, &[]))?;
     let record = make_safety_record(opened, lock, work, &present.filter, &present.uncovered)?;
     Ok(pin_tree(opened, lock, present.tree, record)?)
 }
@@ -217,6 +222,7 @@ fn make_safety_record(
         index: goal.index.is_some(),
         chat: goal.chats.first().cloned(),
         other_chats: goal.chats.iter().skip(1).cloned().collect(),
+        part_of: goal.part_of,
         // What the reversed rollback did not touch, this one did not touch either.
         skipped: goal
             .skipped
@@ -236,7 +242,7 @@ fn make_safety_record(
 }
 
 /// Leaves a notice for each session that worked in the workspace.
-fn leave_notices(
+pub(super) fn leave_notices(
     opened: &Opened,
     workspace: &Workspace<'_>,
     work: &PlannedWork,

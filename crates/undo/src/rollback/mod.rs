@@ -4,6 +4,7 @@
 
 mod apply;
 mod conversation;
+mod elsewhere;
 mod git_index;
 pub mod merge;
 pub(crate) mod notices;
@@ -27,6 +28,7 @@ use crate::Opened;
 use crate::history::{FindError, TakeError};
 
 pub use self::apply::apply;
+pub use self::elsewhere::ElsewhereView;
 pub use self::git_index::IndexError;
 pub use self::notices::{Notice, NoticeFile, take_notices};
 pub use self::plan::{plan, relative_paths};
@@ -52,6 +54,9 @@ pub struct Request {
     /// True if paths that cannot be restored are left as they are, and the rest is restored.
     #[serde(default)]
     pub skip_blocked: bool,
+    /// True if paths outside the workspace are left as they are.
+    #[serde(default)]
+    pub workspace_only: bool,
 }
 
 impl Request {
@@ -59,7 +64,8 @@ impl Request {
     pub fn new(directory: impl Into<PathBuf>, to: Destination) -> Request {
         let (directory, paths) = (directory.into(), Vec::new());
         let scope = Scope::Both;
-        Request { directory, to, paths, scope, index: false, skip_blocked: false }
+        let (index, skip_blocked, workspace_only) = (false, false, false);
+        Request { directory, to, paths, scope, index, skip_blocked, workspace_only }
     }
 }
 

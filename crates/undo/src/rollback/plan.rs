@@ -10,6 +10,7 @@ use takeback_tree::{
 use super::conversation::{
     FoundConversations, count_messages, find_conversations, find_reversed_conversations,
 };
+use super::elsewhere::add_elsewhere;
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes};
@@ -28,7 +29,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     let mut lock = opened.lock(&workspace)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let mut planner = Planner { opened, workspace: &workspace, history: &history };
-    let planned = match &request.to {
+    let mut planned = match &request.to {
         Destination::Checkpoint(text) => planner.plan_return(&mut lock, text, paths, request),
         Destination::BeforeLastRollback => {
             planner.plan_reversal(&mut lock, Direction::Undo, request)
@@ -38,6 +39,8 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     }?;
     // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
+    let (store, own) = (workspace.store(), workspace.id());
+    add_elsewhere(opened, store, own, &history, request, &mut planned);
     Ok(planned)
 }
 
@@ -86,6 +89,7 @@ impl Planner<'_> {
             chats: chats.moved,
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
+            part_of: None,
             imported: checkpoint.record.imported.is_some(),
         };
         let files = match request.scope {
@@ -139,6 +143,7 @@ impl Planner<'_> {
             chats,
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
+            part_of: None,
             imported: safety.record.imported.is_some(),
         };
         let files = match done.files {
@@ -161,7 +166,7 @@ impl Planner<'_> {
         request: &Request,
     ) -> Result<Planned, RollbackError> {
         let named = self.history.named_paths();
-        let capture = self.opened.capture_options(&self.opened.rules_for_return, &named);
+        let capture = self.opened.capture_options(&self.opened.rules, &named);
         let present = lock.capture_readable(&capture)?;
         let turn = find_turn(self.workspace, self.history, &present, &named, options)?;
         let tree = lock.edit_tree(present.tree, &turn.edits)?;
@@ -187,6 +192,7 @@ impl Planner<'_> {
             chats: Vec::new(),
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
+            part_of: None,
             imported: checkpoint.record.imported.is_some(),
         };
         let files = plan_files(self.opened, lock, &mut goal)?;
@@ -220,13 +226,14 @@ impl Planner<'_> {
             files,
             newest: self.history.newest(),
             sessions: self.history.sessions(),
+            elsewhere: Vec::new(),
         };
         Planned { work, view }
     }
 }
 
 /// Finds the files to be restored or deleted that are not as the reversed rollback left them.
-fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> Vec<RelPath> {
+pub(super) fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> Vec<RelPath> {
     let is_changed = |path: &&RelPath| {
         let (left, present) = (store.find_entry(led_to, path), store.find_entry(&files.from, path));
         match (left, present) {
@@ -247,7 +254,7 @@ pub(super) fn plan_files(
     goal: &mut Goal,
 ) -> Result<Plan, RollbackError> {
     loop {
-        let options = opened.capture_options(&opened.rules_for_return, &goal.named);
+        let options = opened.capture_options(&opened.rules, &goal.named);
         if let Some(edits) = &goal.edits {
             let present = lock.capture_readable(&options)?;
             goal.state.tree = lock.edit_tree(present.tree, edits)?;

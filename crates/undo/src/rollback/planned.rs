@@ -8,6 +8,7 @@ use takeback_tree::{
     Uncovered,
 };
 
+use super::elsewhere::ElsewhereView;
 use super::turn::{Conflict, UncertainPath};
 use crate::history::EffectView;
 use crate::history::record::{Action, Chat, Checkpoint};
@@ -32,6 +33,8 @@ pub(super) struct PlannedWork {
     pub(super) newest: u64,
     /// The sessions that have worked in the workspace up to that checkpoint.
     pub(super) sessions: BTreeSet<String>,
+    /// The plans for what was changed outside the workspace.
+    pub(super) elsewhere: Vec<Planned>,
 }
 
 /// The state to return to, and everything else that has to be done.
@@ -56,6 +59,8 @@ pub(super) struct Goal {
     pub(super) chats: Vec<Chat>,
     /// True if paths that cannot be restored are left as they are.
     pub(super) skip_blocked: bool,
+    /// The safety checkpoint of the rollback that this is the part of outside its workspace.
+    pub(super) part_of: Option<Oid>,
     /// The paths that cannot be restored and are left as they are.
     pub(super) skipped: Vec<BlockedPath>,
     /// True if the checkpoint was imported: its coverage is known less precisely.
@@ -109,6 +114,9 @@ pub struct RollbackView {
     /// The reasons why these files are uncertain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<UncertainPath>,
+    /// What is restored outside the workspace, because the turns that are taken back changed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<ElsewhereView>,
     pub effects: Vec<EffectView>,
     /// The conversation that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,7 +185,8 @@ impl Planned {
         let goal = &self.work.goal;
         let is_reversal = goal.reverses.is_some();
         let is_more = !goal.chats.is_empty() || goal.index.is_some();
-        self.view.changes_no_file() && !is_reversal && !is_more
+        let is_elsewhere = self.view.elsewhere.iter().any(ElsewhereView::changes_files);
+        self.view.changes_no_file() && !is_reversal && !is_more && !is_elsewhere
     }
 
     /// True if something is in the way that cannot be saved first.
@@ -251,6 +260,7 @@ impl RollbackView {
             conflicts: Vec::new(),
             uncertain: Vec::new(),
             doubts: Vec::new(),
+            elsewhere: Vec::new(),
             effects: Vec::new(),
             chat: None,
             sessions: Vec::new(),

@@ -57,6 +57,9 @@ pub(crate) struct Arguments {
     /// Leave paths that cannot be restored as they are, and restore the rest
     #[arg(long, conflicts_with = "chat_only")]
     skip_blocked: bool,
+    /// Leave what the turns changed outside the workspace as it is
+    #[arg(long, conflicts_with = "chat_only")]
+    workspace_only: bool,
 }
 
 #[derive(Subcommand)]
@@ -83,6 +86,9 @@ pub(crate) struct ReverseArguments {
     /// Leave paths that cannot be restored as they are, and restore the rest
     #[arg(long)]
     skip_blocked: bool,
+    /// Leave what is outside the workspace as it is
+    #[arg(long)]
+    workspace_only: bool,
     // Refused with a hint.
     #[arg(value_name = "PATH", hide = true)]
     paths: Vec<PathBuf>,
@@ -109,8 +115,9 @@ pub(crate) fn redo(arguments: &ReverseArguments, context: &Context) -> Result<Ex
 
 impl ReverseArguments {
     fn carry_out(&self, to: Destination, context: &Context) -> Result<ExitCode, Failure> {
-        let skip_blocked = self.skip_blocked;
-        let request = Request { skip_blocked, ..Request::new(&context.directory, to) };
+        let (skip_blocked, workspace_only) = (self.skip_blocked, self.workspace_only);
+        let new = Request::new(&context.directory, to);
+        let request = Request { skip_blocked, workspace_only, ..new };
         carry_out(request, self.dry_run, context)
     }
 
@@ -138,7 +145,8 @@ impl Arguments {
         let (directory, paths) = (context.directory.clone(), self.paths.clone());
         let to = Destination::Checkpoint(checkpoint);
         let (index, skip_blocked) = (self.index, self.skip_blocked);
-        Ok(Request { directory, to, paths, scope, index, skip_blocked })
+        let workspace_only = self.workspace_only;
+        Ok(Request { directory, to, paths, scope, index, skip_blocked, workspace_only })
     }
 }
 

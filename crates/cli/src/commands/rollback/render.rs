@@ -31,7 +31,7 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
     } else if view.safety_checkpoint.is_some() {
         let back = if view.action == Action::Undo { "redo" } else { "undo" };
         println!("Done. `takeback rollback {back}` takes this back.");
-    } else if view.restored.is_empty() && view.deleted.is_empty() {
+    } else if view.restored.is_empty() && view.deleted.is_empty() && view.elsewhere.is_empty() {
         if view.conflicts.is_empty() && view.uncertain.is_empty() {
             println!("Nothing to restore: everything is as it was then.");
         } else {
@@ -86,6 +86,16 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     };
     let unsettled = view.unsettled.iter().filter(is_restored).map(ToString::to_string);
     print_section("Taken while being written, so perhaps not whole", unsettled, context);
+    for group in &view.elsewhere {
+        let place = output::tilde(&group.workspace.0, context);
+        print_section(&format!("{restore} in {place}"), paths(&group.restored), context);
+        print_section(&format!("{delete} in {place}"), paths(&group.deleted), context);
+        print_section(&format!("{others}, in {place}"), paths(&group.others), context);
+        let left = format!("Not changed, because it was edited since, in {place}");
+        print_section(&left, paths(&group.left), context);
+        let blocked = group.blocked.iter().map(output::blocked_line);
+        print_section(&format!("Cannot be restored in {place}"), blocked, context);
+    }
     if context.globals.verbose {
         let lines = view.uncovered.iter().map(output::uncovered_line);
         print_section("Not covered by the checkpoint", lines, context);

@@ -45,7 +45,9 @@ pub(super) fn redo(_: &Server, context: &Context, params: Params) -> Answer {
 fn reverse(to: Destination, context: &Context, mut params: Params) -> Answer {
     let dry_run: bool = params.or_default("dry_run")?;
     let skip_blocked = params.or_default("skip_blocked")?;
-    let request = Request { skip_blocked, ..Request::new(&context.directory, to) };
+    let workspace_only = params.or_default("workspace_only")?;
+    let new = Request::new(&context.directory, to);
+    let request = Request { skip_blocked, workspace_only, ..new };
     if dry_run {
         params.end()?;
         return answer(make_plan(context, &request)?.view());
@@ -97,6 +99,7 @@ fn read_request(context: &Context, params: &mut Params) -> Result<Request, Error
     request.scope = params.or_default("scope")?;
     request.index = params.or_default("index")?;
     request.skip_blocked = params.or_default("skip_blocked")?;
+    request.workspace_only = params.or_default("workspace_only")?;
     if request.scope == Scope::Chat && (request.index || !request.paths.is_empty()) {
         return Err(Error::invalid_params("scope: \"chat\" takes neither paths nor index"));
     }
@@ -111,6 +114,7 @@ fn read_turn_request(context: &Context, params: &mut Params) -> Result<Request, 
         taken: params.or_default("taken")?,
     };
     let skip_blocked = params.or_default("skip_blocked")?;
-    let to = Destination::WithoutTurn(options);
-    Ok(Request { skip_blocked, ..Request::new(&context.directory, to) })
+    let workspace_only = params.or_default("workspace_only")?;
+    let new = Request::new(&context.directory, Destination::WithoutTurn(options));
+    Ok(Request { skip_blocked, workspace_only, ..new })
 }

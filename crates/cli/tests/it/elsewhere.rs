@@ -1,0 +1,114 @@
+//! What turns changed outside the workspace belongs to their story.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::agent::Agent;
+use crate::session::Session;
+
+/// A session whose agent changed a file of the project, a file at home, and another project.
+fn worked_outside() -> (Session, Agent) {
+    let session = Session::new();
+    fs::write(session.base().join(".bashrc"), "1").unwrap();
+    fs::create_dir_all(session.base().join("other/.git")).unwrap();
+    fs::write(session.base().join("other/lib"), "1").unwrap();
+    fs::write(session.base().join("other/mine"), "1").unwrap();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.hears("change everything");
+    agent.writes("a", "2");
+    agent.writes("../.bashrc", "2");
+    agent.writes("../other/lib", "2");
+    agent.is_done();
+    // The user's own work there.
+    fs::write(session.base().join("other/mine"), "the user's").unwrap();
+    (session, agent)
+}
+
+#[track_caller]
+fn assert_is(session: &Session, a: &str, bashrc: &str, lib: &str) {
+    let read = |path: &str| fs::read_to_string(session.base().join(path)).unwrap();
+    let seen = (session.read("a"), read(".bashrc"), read("other/lib"), read("other/mine"));
+    assert_eq!(seen, (a.into(), bashrc.into(), lib.into(), "the user's".into()));
+}
+
+#[test]
+fn a_rollback_brings_back_what_the_turn_changed_outside() {
+    let (session, _) = worked_outside();
+    let plan = session.json(&["rollback", "1", "--dry-run"]);
+    let mut restored: Vec<_> = plan["elsewhere"].as_array().unwrap().iter().collect();
+    restored.sort_by_key(|group| group["workspace"].to_string());
+    assert_eq!(restored.len(), 2, "{plan:#}");
+    assert_eq!(restored[0]["restored"], json!([".bashrc"]));
+    assert_eq!(restored[1]["restored"], json!(["lib"]));
+    session.json(&["rollback", "1"]);
+    assert_is(&session, "1", "1", "1");
+    session.json(&["rollback", "undo"]);
+    assert_is(&session, "2", "2", "2");
+    session.json(&["rollback", "redo"]);
+    assert_is(&session, "1", "1", "1");
+    session.json(&["rollback", "undo"]);
+    assert_is(&session, "2", "2", "2");
+}
+
+#[test]
+fn a_rollback_of_the_workspace_only_leaves_other_places_alone() {
+    let (session, _) = worked_outside();
+    session.json(&["rollback", "1", "--workspace-only"]);
+    assert_is(&session, "1", "2", "2");
+}
+
+#[test]
+fn an_undo_brings_back_what_the_turn_changed_outside_and_keeps_later_edits() {
+    let (session, _) = worked_outside();
+    fs::write(session.base().join(".bashrc"), "the user's").unwrap();
+    let done = session.json(&["undo"]);
+    assert_is(&session, "1", "the user's", "1");
+    let groups = done["elsewhere"].as_array().unwrap();
+    assert!(groups.iter().any(|group| group["left"] == json!([".bashrc"])), "{done:#}");
+    session.json(&["rollback", "undo"]);
+    assert_is(&session, "2", "the user's", "2");
+}
+
+#[test]
+fn a_rollback_names_later_edits_outside() {
+    let (session, _) = worked_outside();
+    fs::write(session.base().join(".bashrc"), "the user's").unwrap();
+    let plan = session.json(&["rollback", "1", "--dry-run"]);
+    let groups = plan["elsewhere"].as_array().unwrap();
+    assert!(groups.iter().any(|group| group["others"] == json!([".bashrc"])), "{plan:#}");
+    session.json(&["rollback", "1"]);
+    assert_is(&session, "1", "1", "1");
+    session.json(&["rollback", "undo"]);
+    assert_is(&session, "2", "the user's", "2");
+}
+
+#[test]
+fn earlier_turns_keep_what_they_changed_outside() {
+    let (session, mut agent) = worked_outside();
+    agent.hears("once more");
+    agent.writes("a", "3");
+    agent.writes("../.bashrc", "3");
+    agent.is_done();
+    session.json(&["rollback", "1"]);
+    assert_is(&session, "2", "2", "2");
+    session.json(&["rollback", "2"]);
+    assert_is(&session, "1", "1", "1");
+}
+
+#[test]
+fn a_directory_that_is_gone_comes_back_with_the_turn() {
+    let session = Session::new();
+    session.write("a", "1");
+    fs::create_dir_all(session.base().join("data/inner")).unwrap();
+    fs::write(session.base().join("data/inner/file"), "1").unwrap();
+    let mut agent = Agent::new(&session, "s");
+    agent.hears("delete it");
+    agent.writes("a", "2");
+    agent.runs("rm -rf ../data");
+    agent.is_done();
+    assert!(!session.base().join("data").exists());
+    session.json(&["rollback", "1"]);
+    assert_eq!(fs::read_to_string(session.base().join("data/inner/file")).unwrap(), "1");
+}
