@@ -44,6 +44,14 @@ const CLEANING: &[&str] = &[
     "nuke", "prune", "purge", "realclean", "reset", "wipe",
 ];
 
+/// Programs that delete things elsewhere: in a cluster, on a server, in a cache of the system.
+#[rustfmt::skip]
+const REMOTE: &[&str] = &[
+    "apt", "apt-get", "aws", "az", "brew", "conda", "curl", "dnf", "docker", "doctl", "firebase",
+    "flyctl", "gcloud", "gh", "glab", "helm", "heroku", "kubectl", "mysql", "netlify", "pacman",
+    "pip", "pip3", "podman", "psql", "redis-cli", "ssh", "systemctl", "tput", "vercel", "yum",
+];
+
 /// Options whose value is text, not a path.
 const TEXT_OPTIONS: &[&str] =
     &["-m", "--message", "-c", "-e", "--expression", "-H", "-d", "--data"];
@@ -189,7 +197,7 @@ impl Finder<'_> {
                     .any(|part| CLEANING.contains(&part.to_ascii_lowercase().as_str()))
         };
         let words = args.iter().flatten().filter_map(Value::text);
-        let cleans = words.chain([name]).any(is_cleaning);
+        let cleans = !REMOTE.contains(&base) && words.chain([name]).any(is_cleaning);
         let before = self.state.directories.clone();
         if let Some(directory) = split.option(DIRECTORY_OPTIONS) {
             self.state.directories = self.find_directories(&directory);

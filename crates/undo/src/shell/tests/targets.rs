@@ -355,6 +355,8 @@ fn sweeps_are_recognized() {
         "npm install",
         "cargo build",
         "echo clean > x",
+        "kubectl delete pod x",
+        "docker system prune",
     ] {
         assert_eq!(scene.shorten(&scene.analyze(script).sweeps), Vec::<String>::new(), "{script}");
     }
@@ -393,6 +395,13 @@ fn scripts_within_scripts_are_read() {
             &["python3 -c \"import os; os.remove(x)\""],
         ),
         ("sudo -u me nice rm a.txt", &["a.txt"], &[], &[]),
+        (
+            "find uploads -name 'o*' -exec sh -c 'rm \"$1\"' _ {} \\;",
+            &["uploads/one.png"],
+            &[],
+            &[],
+        ),
+        ("ls *.log | xargs -I{} sh -c 'rm {}'", &["c.log"], &[], &[]),
         ("timeout 5 xargs rm < list", &["a.txt", "b.txt"], &[], &[]),
     ]);
     let found = scene.shorten(&scene.analyze("./wipe-it one.png").paths);
