@@ -11,7 +11,7 @@ use super::conversation::{
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes};
-use super::turn::find_turn;
+use super::turn::{CapturedPresent, find_turn};
 use super::{Destination, Request, RollbackError, Scope, TurnUndo};
 use crate::Opened;
 use crate::history::record::{Action, Checkpoint};
@@ -143,10 +143,12 @@ impl Planner<'_> {
         lock: &mut Lock<'_>,
         options: &TurnUndo,
     ) -> Result<Planned, RollbackError> {
-        let named = self.history.named_paths();
-        let capture = self.opened.capture_options(&self.opened.rules, &named);
-        let present = lock.capture_readable(&capture)?;
-        let turn = find_turn(self.workspace, self.history, &present, &named, options)?;
+        let mut capture = |named: &[RelPath]| {
+            let options = self.opened.capture_options(&self.opened.rules, named);
+            Ok(lock.capture_readable(&options)?)
+        };
+        let (turn, present) = find_turn(self.workspace, self.history, &mut capture, options)?;
+        let CapturedPresent { capture: present, named } = present;
         let tree = lock.edit_tree(present.tree, &turn.edits)?;
         let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;
         // These paths were captured before the turn, and are captured now.

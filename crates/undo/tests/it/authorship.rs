@@ -207,3 +207,31 @@ fn a_file_that_a_session_made_and_deleted_is_not_an_edit_of_others() {
     scratch.write("a", "the user's\n");
     assert_eq!(scratch.roll_back("1").others.len(), 1);
 }
+
+#[test]
+fn an_undo_sees_into_directories_that_are_ignored_by_now() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.project().join("out")).unwrap();
+    scratch.write("out/old", "0\n");
+    scratch.begin_turn("s", "build");
+    let call = scratch.begin_script("s", "c1", "make");
+    scratch.write("out/old", "1\n");
+    scratch.write("out/new", "1\n");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    scratch.write(".gitignore", "out/\n");
+    scratch.write("out/mine", "the user's\n");
+    let view = scratch.undo();
+    assert_eq!((scratch.read("out/old").as_str(), scratch.exists("out/new")), ("0\n", false));
+    assert_eq!((view.restored.len(), view.deleted.len()), (1, 1), "{view:?}");
+    let view = scratch.carry_out(Destination::BeforeLastRollback);
+    let contents = ["out/old", "out/new", "out/mine"].map(|name| scratch.read(name));
+    assert_eq!(contents, ["1\n", "1\n", "the user's\n"], "{view:?}");
+    let view = scratch.carry_out(Destination::BeforeLastUndo);
+    assert_eq!(
+        (scratch.read("out/old").as_str(), scratch.exists("out/new")),
+        ("0\n", false),
+        "{view:?}"
+    );
+    assert_eq!(scratch.read("out/mine"), "the user's\n");
+}
