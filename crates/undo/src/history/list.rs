@@ -10,7 +10,7 @@ use takeback_tree::{AnyPath, Oid, RelPath, StoreError, WorkspaceError};
 
 use super::counts::count_changes;
 use super::record::{Checkpoint, TurnId};
-use super::workspace::{WorkspaceRef, find_workspace};
+use super::workspace::{WorkspaceRef, find_inner_history, find_workspace};
 use super::{History, Row, TakeError};
 use crate::Opened;
 use crate::retention::failures::Failure;
@@ -34,6 +34,9 @@ pub struct List {
     /// The reason why the ledger could not be read. Prompts and effects are missing then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_error: Option<String>,
+    /// The older history of the directory itself, from before it became part of the workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner: Option<Box<List>>,
 }
 
 /// One row of the list.
@@ -109,12 +112,16 @@ pub struct OtherWorkspace {
 /// the list is empty.
 pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError> {
     let mut list = if opened.has_store() {
-        list_workspace(opened, &find_workspace(opened, path)?)?
+        let inner = match find_inner_history(opened, path)? {
+            Some(inner) => Some(Box::new(list_workspace(opened, &inner)?)),
+            None => None,
+        };
+        List { inner, ..list_workspace(opened, &find_workspace(opened, path)?)? }
     } else {
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
         let workspace = AnyPath(opened.find_root(path).map_err(failed)?);
         let (checkpoints, failures, unreadable) = (Vec::new(), Vec::new(), Vec::new());
-        List { workspace, checkpoints, failures, unreadable, ledger_error: None }
+        List { workspace, checkpoints, failures, unreadable, ledger_error: None, inner: None }
     };
     if list.ledger_error.is_none() {
         list.ledger_error = opened.ledger().err().map(|error| error_chain(&error));
@@ -159,7 +166,7 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
     let checkpoints = rows.collect();
     let path = AnyPath(workspace.path.clone());
     let (failures, unreadable) = (Vec::new(), history.unreadable);
-    Ok(List { workspace: path, checkpoints, failures, unreadable, ledger_error })
+    Ok(List { workspace: path, checkpoints, failures, unreadable, ledger_error, inner: None })
 }
 
 /// Finds the other workspaces that have checkpoints, the latest first.

@@ -15,12 +15,12 @@ use super::turn::{CapturedPresent, find_turn};
 use super::{Destination, Request, RollbackError, Scope, TurnUndo};
 use crate::Opened;
 use crate::history::record::{Action, Checkpoint};
-use crate::history::workspace::revive_workspace;
-use crate::history::{History, WorkspaceRef, effects_of_row};
+use crate::history::workspace::{find_inner_history, revive_workspace};
+use crate::history::{FindError, History, TakeError, WorkspaceRef, effects_of_row, find_workspace};
 
 /// Plans what a request asks for. Changes nothing.
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
-    let (workspace, _revived) = revive_workspace(opened, &request.directory)?;
+    let (workspace, _revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
     // Taking the lock finishes or reverts an interrupted rollback, before the history is read.
     let mut lock = opened.lock(&workspace)?;
@@ -35,6 +35,26 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
     Ok(planned)
+}
+
+/// Finds the workspace that a request means. If a directory with an older history of its own has
+/// become part of a larger workspace, that one is meant, unless the request gives the id of an older
+/// checkpoint.
+fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
+    let Some(inner) = find_inner_history(opened, &request.directory).map_err(TakeError::from)?
+    else {
+        return Ok(request.directory.clone());
+    };
+    let around = find_workspace(opened, &request.directory)?;
+    if let Destination::Checkpoint(text) = &request.to {
+        let history = History::read(around.store, &around.id)?;
+        let found = history.find(around.store, text);
+        let is_inner = |workspace: &PathBuf| *workspace == inner.path;
+        if matches!(&found, Err(FindError::Elsewhere { workspace, .. }) if is_inner(workspace)) {
+            return Ok(inner.path);
+        }
+    }
+    Ok(around.path)
 }
 
 struct Planner<'a> {

@@ -11,7 +11,7 @@ use takeback_tree::{
 
 use super::merge::{self, Conflicts, Merged};
 use super::{Resolution, RollbackError, TurnUndo};
-use crate::history::authorship::{Node, PresentState, Segment, Timeline};
+use crate::history::authorship::{NeighbourCall, Node, PresentState, Segment, Timeline};
 use crate::history::{History, Row};
 
 /// A file that was changed since the turn, so that its change cannot simply be taken back.
@@ -94,10 +94,11 @@ pub(super) fn find_turn<'h>(
     {
         return Err(RollbackError::NotATurn(number));
     }
+    let neighbours = NeighbourCall::read_all(workspace)?;
     let find = |row: Row<'h>, present: &CapturedPresent| {
         let CapturedPresent { capture, named } = present;
         let state = PresentState { tree: capture.tree, uncovered: &capture.uncovered, named };
-        let timeline = Timeline::of(history, Some(state)).with_neighbours(workspace)?;
+        let timeline = Timeline::of(history, Some(state)).with_neighbours(&neighbours);
         let found = undo_row(workspace.store(), &timeline, &capture.tree, row, options);
         found.map_err(|error| RollbackError::TurnLost(row.number, error))
     };

@@ -1,6 +1,8 @@
 //! Whose change it is: an undo takes back what the agent changed, and nothing else.
 
-use takeback_undo::{Destination, RollbackView, TurnUndo};
+use takeback_undo::{
+    Deadline, Destination, Report, ReportedEvent, RollbackView, ToolCall, ToolWork, TurnUndo,
+};
 
 use crate::support::Scratch;
 
@@ -234,4 +236,40 @@ fn an_undo_sees_into_directories_that_are_ignored_by_now() {
         "{view:?}"
     );
     assert_eq!(scratch.read("out/mine"), "the user's\n");
+}
+
+#[test]
+fn what_changes_during_a_run_is_uncertain_unless_the_command_names_it() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.write("mine", "0\n");
+    let call = ToolCall {
+        id: Some("1".into()),
+        tool: "run".into(),
+        input: serde_json::json!({ "command": "agent" }),
+        work: ToolWork::Changes { script: Some("agent; touch a".into()), paths: Vec::new() },
+    };
+    let report = |event| {
+        let report = Report {
+            agent: "run".into(),
+            session: "1".into(),
+            parent: None,
+            turn: None,
+            directory: scratch.project(),
+            model: None,
+            event,
+        };
+        takeback_undo::hook::handle(&scratch.opened, &report, &Deadline::open());
+    };
+    report(ReportedEvent::TurnStart { prompt: Some("agent".into()) });
+    report(ReportedEvent::BeforeTool(call.clone()));
+    scratch.write("a", "1\n");
+    scratch.write("mine", "the user's\n");
+    report(ReportedEvent::AfterTool { call, outcome: None });
+    report(ReportedEvent::TurnEnd);
+    let view = scratch.undo();
+    assert_eq!(scratch.read("a"), "0\n", "{view:?}");
+    assert_eq!(scratch.read("mine"), "the user's\n");
+    let reason = "changed while `takeback run` ran, by the command or by you";
+    assert_eq!(reasons(&view), [("mine".into(), reason.into())]);
 }
