@@ -49,6 +49,33 @@ pub(crate) fn asks_to_be_strict(home: &Path) -> bool {
 }
 
 impl Config {
+    /// Reads the settings, and ignores lines that are wrong, for commands that nothing may block.
+    /// Returns what is wrong, too.
+    pub(crate) fn read_anyway(home: &Path) -> (Config, Option<Failure>) {
+        let problem = match Config::read(home) {
+            Ok(config) => return (config, None),
+            Err(problem) => problem,
+        };
+        let text = read_text(home).unwrap_or_default();
+        let mut lines: Vec<&str> = text.lines().collect();
+        loop {
+            let text = lines.join("\n");
+            let error = match toml::from_str::<Config>(&text) {
+                Ok(config) => return (config, Some(problem)),
+                Err(error) => error,
+            };
+            let line = error.span().map(|span| line_of(&text, span.start.min(text.len())) - 1);
+            match line.and_then(|line| lines.get_mut(line)) {
+                Some(line) if !line.is_empty() => *line = "",
+                _ => break,
+            }
+        }
+        // Nothing can be made of it. Secrets are masked if a line might ask for that.
+        let redact = text.lines().any(|line| line.trim_start().starts_with("redact"));
+        let config = Config { ledger: LedgerConfig { redact }, ..Config::default() };
+        (config, Some(problem))
+    }
+
     /// Reads the settings. A malformed file is an error, because it may ask to mask secrets.
     pub(crate) fn read(home: &Path) -> Result<Config, Failure> {
         let text = read_text(home)?;

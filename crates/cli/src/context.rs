@@ -207,6 +207,19 @@ impl Context {
         Ok(self.opened.get().expect("it was just set"))
     }
 
+    /// Opens takeback's home even if the configuration is wrong, which the user is told: nothing may
+    /// block the way back.
+    pub(crate) fn opened_anyway(&self) -> Result<&Opened, Failure> {
+        if self.opened.get().is_none() {
+            let (config, problem) = Config::read_anyway(&self.home);
+            if let Some(problem) = problem {
+                output::warn(&format!("{problem}; going on without that setting"));
+            }
+            let _ = self.opened.set(Arc::new(self.open_with(config)));
+        }
+        self.opened()
+    }
+
     /// Opens takeback's home with a configuration.
     pub(crate) fn open_with(&self, config: Config) -> Opened {
         let mut settings = config.checkpoints;

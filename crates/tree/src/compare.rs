@@ -10,7 +10,7 @@ use crate::path::RelPath;
 use crate::store::{ObjectError, Store};
 
 /// A file, symlink or directory in a tree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) struct Node {
     pub(crate) mode: Mode,
     pub(crate) oid: Oid,

@@ -69,7 +69,7 @@ pub use pins::{Pin, PinName, WorkspaceId};
 pub use repair::{RepairError, RepairReport};
 pub use restore::{
     BlockedPath, BlockedReason, KeptPath, KeptReason, Plan, PlanError, Recovery, RestoreError,
-    RestoreOutcome, RestoreTarget,
+    RestoreOutcome, RestoreTarget, Writer,
 };
 pub use rules::{CaptureRules, Filter};
 pub use store::{ObjectError, Store, StoreError};

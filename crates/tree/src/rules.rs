@@ -82,6 +82,13 @@ pub struct CaptureRules {
     pub max_files: u64,
 }
 
+impl CaptureRules {
+    /// Returns these rules without the limits that could keep a restore from saving the present.
+    pub fn without_limits(&self) -> CaptureRules {
+        CaptureRules { max_files: u64::MAX, ..self.clone() }
+    }
+}
+
 impl Default for CaptureRules {
     fn default() -> CaptureRules {
         CaptureRules {

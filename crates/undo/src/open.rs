@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use takeback_base::lock_wait::LockWait;
 use takeback_ledger::{Event, Ledger, LedgerError, LedgerOptions, OpenError, Recorded, Time};
 use takeback_tree::{
-    CaptureOptions, CaptureRules, ForbiddenRoots, Lock, Recovery, RelPath, Store, StoreError,
-    Workspace,
+    Capture, CaptureOptions, CaptureRules, ForbiddenRoots, Lock, Recovery, RelPath, Store,
+    StoreError, Workspace,
 };
 
 use crate::hook::state::{self, SessionState};
@@ -26,6 +26,9 @@ pub struct Opened {
     pub(crate) forbidden: ForbiddenRoots,
     pub(crate) settings: Settings,
     pub(crate) rules: CaptureRules,
+    /// The rules without limits. Captures for a way back follow them: what is about to be replaced
+    /// is saved, however much it is.
+    pub(crate) rules_for_return: CaptureRules,
     redact: bool,
     clock: fn() -> SystemTime,
     on_recovery: fn(&Recovery),
@@ -79,12 +82,14 @@ impl Opened {
         let OpenOptions { home, forbidden, settings, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, lock_wait, .. } = options;
         let rules = settings.rules();
+        let rules_for_return = rules.without_limits();
         let (store, ledger) = (OnceLock::new(), Mutex::new(None));
         Opened {
             home,
             forbidden,
             settings,
             rules,
+            rules_for_return,
             redact,
             clock,
             on_recovery,
@@ -271,6 +276,19 @@ impl Opened {
     pub fn note_failure(&self, workspace: &Path, message: &str) {
         // If even this cannot be written, the caller still has the message.
         let _ = self.failure_log().add(workspace, false, message, self.now());
+    }
+
+    /// Remembers the damage to the store that a capture found.
+    pub(crate) fn note_damage(&self, workspace: &Path, capture: &Capture) {
+        if capture.damaged.is_empty() {
+            return;
+        }
+        let packs = capture.damaged.join(", ");
+        let message = format!(
+            "a part of the store was lost or damaged ({packs}). The files that are on disk were \
+             stored again; `takeback checkpoints verify` shows which older checkpoints have lost some"
+        );
+        self.note_failure(workspace, &message);
     }
 
     /// Remembers that a checkpoint of a workspace was not taken.

@@ -60,7 +60,7 @@ pub(crate) struct DiffView {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let opened = context.opened()?;
+    let opened = context.opened_anyway()?;
     let (workspace, _revived) = history::revive_workspace(opened, &context.directory)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let from = history.find(workspace.store(), &arguments.from)?.checkpoint;
@@ -89,7 +89,7 @@ pub(crate) fn compare_with_present(
     full: bool,
     context: &Context,
 ) -> Result<DiffView, Failure> {
-    let opened = context.opened()?;
+    let opened = context.opened_anyway()?;
     let (workspace, _revived) = history::revive_workspace(opened, &context.directory)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let from = history.find(workspace.store(), from)?.checkpoint;

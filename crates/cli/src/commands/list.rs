@@ -52,7 +52,7 @@ const COLUMNS: [Column; 12] = [
 
 /// Makes the list of the workspace that the command works in.
 pub(crate) fn make_list(context: &Context) -> Result<List, Failure> {
-    Ok(history::list_checkpoints(context.opened()?, &context.directory)?)
+    Ok(history::list_checkpoints(context.opened_anyway()?, &context.directory)?)
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
@@ -69,7 +69,8 @@ pub(crate) fn print_list(with_steps: bool, context: &Context) -> Result<ExitCode
     let path = output::tilde(&list.workspace.0, context);
     if list.checkpoints.is_empty() {
         println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
-        let elsewhere = history::find_other_workspaces(context.opened()?, &context.directory)?;
+        let elsewhere =
+            history::find_other_workspaces(context.opened_anyway()?, &context.directory)?;
         let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));
         output::print_section("Other workspaces have checkpoints", lines, context);
     } else {
@@ -86,6 +87,9 @@ pub(crate) fn print_list(with_steps: bool, context: &Context) -> Result<ExitCode
     }
     list.failures.iter().for_each(|missed| output::warn(&describe_failure(missed)));
     list.unreadable.iter().for_each(|reason| output::warn(reason));
+    let lines = list.repositories.iter().map(ToString::to_string);
+    let title = "Repositories inside, whose history is captured only if a command deletes them";
+    output::print_section(title, lines, context);
     if let Some(error) = &list.ledger_error {
         output::warn(&format!("prompts and effects are missing: {error}"));
         output::warn("the checkpoints are safe; run `takeback sessions verify` for details");
@@ -125,6 +129,12 @@ fn row_cells(row: &RowView) -> [Cell; 12] {
     let if_any = |is_any: bool, cell: Cell| if is_any { cell } else { Cell::default() };
     let not_covered = format!("{} not covered", output::count(row.uncovered.count, "path"));
     let effects = effect_kinds(row);
+    let unsettled = output::count(row.unsettled.len(), "database");
+    let doubts = [
+        row.late.then(|| "late".to_owned()),
+        (!row.unsettled.is_empty()).then(|| format!("{unsettled} taken while being written")),
+    ];
+    let doubts = doubts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     [
         Cell::new(row.number.to_string()),
         Cell::styled(Style::Id, &row.id.to_string()[..7]),
@@ -135,7 +145,7 @@ fn row_cells(row: &RowView) -> [Cell; 12] {
         row.name.as_deref().map_or(Cell::default(), |name| Cell::new(name).between("[", "]")),
         Cell::new(describe_state(row)),
         row.prompt.as_deref().map_or(Cell::default(), prompt_cell),
-        if_any(row.late, Cell::styled(Style::Warning, "late")),
+        if_any(!doubts.is_empty(), Cell::styled(Style::Warning, doubts)),
         if_any(!effects.is_empty(), Cell::styled(Style::Warning, &effects).between("⚠ ", "")),
         if_any(row.uncovered.count > 0, Cell::styled(Style::Faint, not_covered)),
     ]

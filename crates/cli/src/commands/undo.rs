@@ -43,6 +43,9 @@ pub(crate) struct Arguments {
     /// Also take back changes that another agent, or you, may have made (asked about on a terminal)
     #[arg(long)]
     uncertain: bool,
+    /// Leave paths that cannot be restored as they are, and take back the rest
+    #[arg(long)]
+    skip_blocked: bool,
     // Refused with a hint.
     #[arg(value_name = "ROW", hide = true)]
     row: Option<String>,
@@ -62,11 +65,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     };
     let uncertain = arguments.uncertain;
     let mut options = TurnUndo { row: arguments.turn, conflicts, uncertain, taken: Vec::new() };
-    let request = |options| Request::new(&context.directory, Destination::WithoutTurn(options));
+    let request = |options| Request {
+        skip_blocked: arguments.skip_blocked,
+        ..Request::new(&context.directory, Destination::WithoutTurn(options))
+    };
     if context.asks() && !arguments.dry_run {
         options.taken = ask_about_doubts(&request(options.clone()), context)?;
     }
-    rollback::carry_out(&request(options), arguments.dry_run, context)
+    rollback::carry_out(request(options), arguments.dry_run, context)
 }
 
 /// Asks about each file that others may have changed. Returns those to take back as well.

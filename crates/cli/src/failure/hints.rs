@@ -7,8 +7,8 @@ use takeback_ledger::{
     ExchangeError, LedgerError, OpenError, RepairError as LedgerRepairError, TitleError,
 };
 use takeback_tree::{
-    CaptureError, DiffError, GcError, MoveError, PinError, PlanError, RepairError, RestoreError,
-    StoreError, WorkspaceError,
+    BlockedPath, CaptureError, DiffError, GcError, MoveError, PinError, PlanError, RepairError,
+    RestoreError, StoreError, WorkspaceError,
 };
 use takeback_undo::{
     CompareError, FindError, IndexError, MoveHistoryError, NameError, PruneError, RollbackError,
@@ -16,6 +16,7 @@ use takeback_undo::{
 };
 
 use super::Failure;
+use crate::output;
 
 impl From<takeback_agents::InstallError> for Failure {
     fn from(error: takeback_agents::InstallError) -> Failure {
@@ -27,6 +28,22 @@ const VERIFY: &str = "`takeback checkpoints verify` shows what is affected";
 const SPACE: &str = "check the permissions and the free space of takeback's directory";
 const LATER: &str = "try again when that process is done";
 const LIST: &str = "`takeback list` lists the checkpoints of this workspace";
+
+const SKIP: &str = "--skip-blocked restores everything else";
+
+/// The number of paths that an error names.
+const MAX_NAMED: usize = 5;
+
+/// Names the paths that kept a rollback from happening.
+fn name_paths(mut failure: Failure, paths: &[BlockedPath]) -> Failure {
+    for path in paths.iter().take(MAX_NAMED) {
+        failure = failure.because_of(&output::blocked_line(path));
+    }
+    match paths.len().saturating_sub(MAX_NAMED) {
+        0 => failure,
+        more => failure.because_of(&format!("{more} more")),
+    }
+}
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
@@ -98,7 +115,7 @@ impl From<RestoreError> for Failure {
             ),
             RestoreError::Object(_) => failure.hint(VERIFY),
             RestoreError::Io { .. } | RestoreError::Unverified(_) => {
-                failure.hint("nothing was changed")
+                failure.hint(format!("nothing was changed; {SKIP}"))
             }
             _ => failure,
         }
@@ -181,13 +198,20 @@ impl From<RollbackError> for Failure {
             RollbackError::Find(error) => error.into(),
             RollbackError::Outside { .. } => failure.hint("give paths inside the workspace"),
             RollbackError::Plan(error) => error.into(),
+            RollbackError::Restore(RestoreError::Blocked(paths)) => {
+                name_paths(failure, &paths).hint(format!("nothing was changed; {SKIP}"))
+            }
             RollbackError::Restore(error) => error.into(),
             RollbackError::Pin(error) => error.into(),
             RollbackError::Store(error) => error.into(),
             RollbackError::Capture(error) => error.into(),
             RollbackError::Ledger(error) => error.into(),
             RollbackError::Open(error) => error.into(),
-            RollbackError::Changed => failure.hint("--dry-run shows the new plan"),
+            RollbackError::Changed(paths) if paths.is_empty() => {
+                failure.hint("--dry-run shows the new plan")
+            }
+            RollbackError::Changed(paths) => name_paths(failure, &paths)
+                .hint(format!("--dry-run shows the new plan, and {SKIP}")),
             RollbackError::NoChat(_) => failure.hint("only the checkpoints of an agent's turn do"),
             RollbackError::NoIndex(_) => failure.hint("drop --index"),
             RollbackError::Index(IndexError::Busy(_)) => failure.hint(

@@ -28,7 +28,7 @@ pub(crate) use progress::Progress;
 pub(crate) use style::{Style, paint};
 pub(crate) use table::{Cell, Column, Table};
 pub(crate) use text::{
-    bytes, count, disarm, disarm_lines, join_lines, local, local_time, reason, short_local,
+    blocked_line, bytes, count, disarm, disarm_lines, join_lines, local, local_time, short_local,
     shorten, tilde, uncovered_line, width_of,
 };
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use takeback_tree::{Uncovered, UncoveredReason};
+use takeback_tree::{BlockedPath, BlockedReason, Uncovered, UncoveredReason};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
@@ -124,8 +124,23 @@ pub(crate) fn uncovered_line(uncovered: &Uncovered) -> String {
     format!("{}  ({})", uncovered.path, disarm(&reason(&uncovered.reason)))
 }
 
+/// Names a path that cannot be restored, and says why.
+pub(crate) fn blocked_line(blocked: &BlockedPath) -> String {
+    let mut why = match &blocked.reason {
+        BlockedReason::Uncovered(uncovered) => reason(uncovered),
+        BlockedReason::Uncapturable => "never captured".into(),
+        BlockedReason::ParentReplaced => "no longer a directory".into(),
+        BlockedReason::Changed => "changed meanwhile".into(),
+        BlockedReason::Failed { error } => error.clone(),
+    };
+    for writer in &blocked.writers {
+        why.push_str(&format!("; {} (pid {}) writes to it", writer.command, writer.pid));
+    }
+    format!("{}  ({})", blocked.path, disarm(&why))
+}
+
 /// Says why a path is not covered.
-pub(crate) fn reason(reason: &UncoveredReason) -> String {
+fn reason(reason: &UncoveredReason) -> String {
     match reason {
         UncoveredReason::TooLarge { size } => format!("too large ({})", bytes(*size)),
         UncoveredReason::OverBudget { size } => {

@@ -45,3 +45,4 @@ mod undo_turns;
 mod unprotected;
 mod views;
 mod waiting;
+mod way_back;

@@ -26,14 +26,17 @@ fn mode(session: &Session, path: &str) -> u32 {
 #[test]
 fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
     let session = Session::new();
-    configure(&session, "[checkpoints]\nmax_files = 3\n");
     session.write("a", "1");
     session.output(&["checkpoint"]);
     for name in ["a", "b", "c", "d", "e"] {
         session.write(name, "precious");
     }
     let before = everything(&session.project());
-    let output = session.output(&["rollback", "1"]);
+    // Nothing can be written.
+    let script = format!("trap '' XFSZ; ulimit -f 0; exec {}", env!("CARGO_BIN_EXE_takeback"));
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", &format!("{script} rollback 1")]).current_dir(session.project());
+    let output = shell.env_clear().env("HOME", session.base()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(!String::from_utf8_lossy(&output.stdout).contains("Done"));
     assert_eq!(everything(&session.project()), before);

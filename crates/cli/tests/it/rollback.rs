@@ -106,11 +106,11 @@ Would restore:
   thing
 Guarded, not changed (name a file to restore it):
   .env
-In the way, and cannot be saved first:
+Cannot be restored:
   thing/.git  (never captured)
 Not covered by the checkpoint: 1 path (-v lists them).
 ! error: nothing was changed
-! hint: move the blocking paths away, then try again
+! hint: move the blocking paths away, or restore the rest with --skip-blocked
 [exit Some(1)]
 ",
     );

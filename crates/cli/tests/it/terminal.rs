@@ -58,6 +58,23 @@ fn a_rollback_shows_its_plan_and_asks() {
 }
 
 #[test]
+fn a_rollback_offers_to_skip_what_is_in_the_way() {
+    let session = worked();
+    session.write("thing", "1");
+    session.output(&["checkpoint"]);
+    fs::remove_file(session.project().join("thing")).unwrap();
+    session.write("thing/.git/HEAD", "x");
+    session.write("a", "3");
+    let question = "Skip what cannot be restored, and restore the rest? [y/N]";
+    let Some((seen, code)) = typed(&session, "rollback 1", "n\n") else { return };
+    assert_eq!((session.read("a"), code), ("3".into(), Some(1)), "{seen}");
+    assert!(seen.contains(question), "{seen}");
+    let (seen, code) = typed(&session, "rollback 1", "y\n").unwrap();
+    assert_eq!((session.read("a"), code), ("2".into(), Some(0)), "{seen}");
+    assert!(seen.contains("Skipped, not changed:\n  thing/.git"), "{seen}");
+}
+
+#[test]
 fn an_undo_shows_its_plan_and_asks() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "undo", "\n") else { return };

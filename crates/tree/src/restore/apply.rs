@@ -39,19 +39,19 @@ pub(super) fn apply_plan(
     lock: &mut Lock<'_>,
     plan: &Plan,
     safety: &Pin,
-    record: Option<JournalPin>,
+    record: Option<&JournalPin>,
 ) -> Result<RestoreOutcome, RestoreError> {
     if plan.steps.is_empty() && record.is_none() {
         return Ok(RestoreOutcome::default());
     }
     // With its commit in the store, the pin can be changed on a full disk.
-    if let Some(record) = &record {
+    if let Some(record) = record {
         lock.prepare_message(safety, &record.done)?;
     }
     let directory = lock.directory.clone();
     let failed = || StoreError::io("write the journal in", &directory);
     let (root, store) = (lock.workspace().root(), lock.store());
-    let journal = Journal::begin(plan, record.clone(), root, &directory, &store.temporary())
+    let journal = Journal::begin(plan, record.cloned(), root, &directory, &store.temporary())
         .map_err(|error| failed()(error))?;
     let seen = plan.steps.iter().map(|planned| planned.seen).collect();
     let restore = Restore { root, store, journal, seen };
@@ -60,7 +60,7 @@ pub(super) fn apply_plan(
         .and_then(|()| Ok(Journal::start_moving(&directory).map_err(failed())?))
         .and_then(|()| restore.move_files())
         .and_then(|outcome| {
-            if let Some(record) = &record {
+            if let Some(record) = record {
                 lock.change_message(&safety.name, &record.done)?;
             }
             restore.clean_up(outcome)
@@ -73,7 +73,7 @@ pub(super) fn apply_plan(
         // A process that finds the journal from now on reverts, too.
         Journal::start_reverting(&directory).map_err(failed())?;
         let left = restore.settle(Direction::Back)?;
-        if let Some(record) = &record {
+        if let Some(record) = record {
             lock.change_message(&safety.name, &record.attempt)?;
         }
         Journal::end(&directory).map_err(failed())?;
@@ -165,22 +165,31 @@ pub(super) fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreErro
 impl Restore<'_> {
     /// Writes all new files durably under temporary names. Nothing else is touched.
     fn stage_files(&self) -> Result<(), RestoreError> {
-        self.loosen_directories(&self.journal.steps)?;
+        // A step that really needs it fails with its own path.
+        let _ = self.loosen_directories(&self.journal.steps);
+        let mut failures = Vec::new();
         let writes = |step: &Step| matches!(step.action(), Action::Put | Action::Replace);
         let numbers: Vec<usize> = (0..self.journal.steps.len())
             .filter(|number| writes(&self.journal.steps[*number]))
             .collect();
         for batch in numbers.chunks(BATCH) {
             let stage = |number: &usize| self.stage_file(*number, &self.journal.steps[*number]);
-            let staged: Vec<Option<File>> =
-                batch.par_iter().map(stage).collect::<Result<_, _>>()?;
-            let staged: Vec<&File> = staged.iter().flatten().collect();
+            let results: Vec<_> = batch.par_iter().map(stage).collect();
+            let mut staged: Vec<File> = Vec::new();
+            for result in results {
+                match result {
+                    Ok(file) => staged.extend(file),
+                    // All others are tried, so that every path that fails is named at once.
+                    Err(failure) => failures.push(failure),
+                }
+            }
+            let staged: Vec<&File> = staged.iter().collect();
             let first = &self.journal.steps[batch[0]].path;
             fault::point("stage sync")
                 .and_then(|()| durable::sync_files(&staged))
                 .map_err(failed_at(first))?;
         }
-        Ok(())
+        if failures.is_empty() { Ok(()) } else { Err(RestoreError::of_several(failures)) }
     }
 
     /// Writes the temporary file of a step. Returns the open file, or `None` for a symlink.
@@ -212,9 +221,12 @@ impl Restore<'_> {
                 Permissions::from(0o600),
             )?;
             let mut file = File::from(fd);
-            file.write_all(&content)?;
-            set_mode(&file, to.mode)?;
-            Ok(Some(file))
+            let written = file.write_all(&content).and_then(|()| set_mode(&file, to.mode));
+            if written.is_err() {
+                // Half a file must not take up space that others need.
+                let _ = rustix::fs::unlinkat(&stage, paths::from_bytes(&name), AtFlags::empty());
+            }
+            written.map(|()| Some(file))
         };
         write().map_err(failed_at(&step.path))
     }
@@ -223,16 +235,26 @@ impl Restore<'_> {
     fn move_files(&self) -> Result<RestoreOutcome, RestoreError> {
         let steps = &self.journal.steps;
         let mut outcome = RestoreOutcome::default();
+        let mut failures = Vec::new();
         for number in order_steps(steps) {
             let step = &steps[number];
             fault::point("move").map_err(failed_at(&step.path))?;
-            if !self.perform_step(number, step, self.seen[number])? {
-                outcome.kept.push(step.path.clone());
+            match self.perform_step(number, step, self.seen[number]) {
+                Ok(true) => {}
+                Ok(false) => outcome.kept.push(step.path.clone()),
+                Err(failure) => failures.push(failure),
             }
+        }
+        if !failures.is_empty() {
+            return Err(RestoreError::of_several(failures));
         }
         self.set_final_modes(steps, 0o700)?;
         fault::point("verify").map_err(failed_at(&RelPath::root()))?;
-        steps.par_iter().try_for_each(|step| self.verify_step(step))?;
+        let failures: Vec<RestoreError> =
+            steps.par_iter().filter_map(|step| self.verify_step(step).err()).collect();
+        if !failures.is_empty() {
+            return Err(RestoreError::of_several(failures));
+        }
         self.sync_directories(steps)?;
         Ok(outcome)
     }
@@ -276,7 +298,7 @@ impl Restore<'_> {
             return Err(changed());
         };
         let stage =
-            self.root.open_directory(step.stage.as_bytes()).map_err(failed_at(&step.stage))?;
+            self.root.open_directory(step.stage.as_bytes()).map_err(failed_at(&step.path))?;
         let temporary = self.journal.temporary_name(number);
         let (place, aside) = ((directory.as_fd(), &name[..]), (stage.as_fd(), &temporary[..]));
         let done = match step.action() {

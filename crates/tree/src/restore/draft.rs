@@ -52,8 +52,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
 
     pub(super) fn add_difference(&mut self, difference: Difference) -> Result<(), PlanError> {
         let Difference { path, from, to } = difference;
-        if self.is_parent_replaced(&path, from)? {
-            self.blocked.push(BlockedPath { path, reason: BlockedReason::ParentReplaced });
+        if self.is_parent_replaced(&path, from) {
+            self.blocked.push(BlockedPath::new(path, BlockedReason::ParentReplaced));
             return Ok(());
         }
         match (from, to) {
@@ -69,12 +69,12 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
     }
 
     /// True if a directory on the way to a path that was asked for is something else now.
-    fn is_parent_replaced(&self, path: &RelPath, from: Option<Node>) -> Result<bool, PlanError> {
+    fn is_parent_replaced(&self, path: &RelPath, from: Option<Node>) -> bool {
         if self.planner.is_asked_for(path) {
-            return Ok(false);
+            return false;
         }
-        let present = || self.planner.stat_present(path);
-        Ok(from.is_some() || present()?.is_some_and(|stat| !stat.is_directory()))
+        let present = || self.planner.stat_present(path).ok().flatten();
+        from.is_some() || present().is_some_and(|stat| !stat.is_directory())
     }
 
     /// True if the path is part of a swap of a directory and something else.
@@ -120,7 +120,16 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
     /// Decides about a path that only the target has.
     fn add_missing(&mut self, path: RelPath, to: Node) -> Result<(), PlanError> {
         let planner = self.planner;
-        match planner.stat_present(&path)? {
+        let stat = match planner.stat_present(&path) {
+            Ok(stat) => stat,
+            Err(PlanError::Io { source, .. }) => {
+                let reason = BlockedReason::Failed { error: source.to_string() };
+                self.blocked.push(BlockedPath::new(path, reason));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        match stat {
             None => self.push_step(path, None, Some(to)),
             // The directory exists and is not captured: it keeps its content.
             Some(stat) if stat.is_directory() && to.mode.is_directory() => {
@@ -167,21 +176,22 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
     }
 
     /// Adds steps for those directories, which the target does not have, that will be empty.
-    pub(super) fn remove_emptied_directories(&mut self) -> Result<(), PlanError> {
+    pub(super) fn remove_emptied_directories(&mut self) {
         let removed = self.steps.iter().filter(|step| step.to.is_none());
         let mut removed: HashSet<RelPath> = removed.map(|step| step.path.clone()).collect();
         for (path, node) in std::mem::take(&mut self.emptied).into_iter().rev() {
-            let io = |source| PlanError::Io { path: path.clone(), source };
-            let directory = self.planner.root().open_directory(path.as_bytes()).map_err(io)?;
-            let names = beneath::list_names(directory).map_err(io)?;
-            if names.iter().all(|name| removed.contains(&path.join(name))) {
+            let directory = self.planner.root().open_directory(path.as_bytes());
+            let names = directory.and_then(beneath::list_names);
+            // A directory that cannot be listed may have content that stays.
+            let is_emptied = names
+                .is_ok_and(|names| names.iter().all(|name| removed.contains(&path.join(name))));
+            if is_emptied {
                 removed.insert(path.clone());
                 self.push_step(path, Some(node), None);
             } else {
                 self.kept.push(KeptPath { path, reason: KeptReason::NotEmpty });
             }
         }
-        Ok(())
     }
 
     /// Names the paths that came since and are not captured: they stay.
@@ -201,20 +211,20 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<Plan, PlanError> {
+    pub(super) fn finish(mut self) -> Plan {
         let planner = self.planner;
         let writes = paths_of(&self.steps, |step| step.to.is_some());
         let mut deletes = paths_of(&self.steps, |step| step.to.is_none());
         deletes.retain(|path| !writes.contains(path));
-        let touched = self.assign_stages()?;
-        let loosened = self.find_unwritable(touched)?;
+        let touched = self.assign_stages();
+        let loosened = self.find_unwritable(touched);
         let add_seen = |step: Step| {
             // The stat of the capture, not of this moment: later changes are in no checkpoint.
             let is_file = step.from.is_some_and(|node| !node.mode.is_directory());
             let seen = if is_file { planner.lock.captured_stat(&step.path) } else { None };
             PlannedStep { step, seen }
         };
-        Ok(Plan {
+        Plan {
             from: planner.present.tree,
             to: planner.target.tree,
             uncovered: planner.present.uncovered.clone(),
@@ -226,12 +236,12 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
             blocked: self.blocked,
             steps: self.steps.into_iter().map(add_seen).collect(),
             loosened,
-        })
+        }
     }
 
     /// Gives each step the directory in which it stages its file. Returns all directories in which
     /// the restore will change names.
-    fn assign_stages(&mut self) -> Result<BTreeSet<RelPath>, PlanError> {
+    fn assign_stages(&mut self) -> BTreeSet<RelPath> {
         let removes_directory = |step: &&Step| {
             step.from.is_some_and(|node| node.mode.is_directory()) && step.to.is_none()
         };
@@ -244,31 +254,28 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
             step.stage = match stages.get(&parent) {
                 Some(stage) => stage.clone(),
                 None => {
-                    let stage = self.planner.find_stage(&parent, &removed)?;
+                    let stage = self.planner.find_stage(&parent, &removed);
                     stages.insert(parent.clone(), stage.clone());
                     stage
                 }
             };
             touched.extend([parent, step.stage.clone()]);
         }
-        Ok(touched)
+        touched
     }
 
     /// Finds the directories that have to be made writable for a while, with their modes.
-    fn find_unwritable(
-        &self,
-        directories: BTreeSet<RelPath>,
-    ) -> Result<Vec<(RelPath, u32)>, PlanError> {
+    fn find_unwritable(&self, directories: BTreeSet<RelPath>) -> Vec<(RelPath, u32)> {
         let mut unwritable = Vec::new();
         for path in directories {
-            if let Some(stat) = self.planner.stat_present(&path)?
+            if let Ok(Some(stat)) = self.planner.stat_present(&path)
                 && stat.is_directory()
                 && stat.mode & 0o300 != 0o300
             {
                 unwritable.push((path, stat.mode & 0o7777));
             }
         }
-        Ok(unwritable)
+        unwritable
     }
 }
 

@@ -12,7 +12,9 @@ mod journal;
 mod moves;
 mod plan;
 mod recover;
+mod writers;
 
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -27,6 +29,8 @@ use crate::path::RelPath;
 use crate::pins::{Pin, PinName};
 use crate::rules::Filter;
 use crate::store::{ObjectError, StoreError};
+
+pub use self::writers::Writer;
 
 /// True if a restore was cut off in the workspace to which this directory of the store belongs.
 pub(crate) fn is_unfinished(directory: &Path) -> bool {
@@ -107,9 +111,19 @@ pub struct BlockedPath {
     pub path: RelPath,
     #[serde(flatten)]
     pub reason: BlockedReason,
+    /// The processes that have the file open for writing, where the system tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writers: Vec<Writer>,
 }
 
-/// The reason why something in the way cannot be replaced.
+impl BlockedPath {
+    /// Makes one without naming writers.
+    pub fn new(path: RelPath, reason: BlockedReason) -> BlockedPath {
+        BlockedPath { path, reason, writers: Vec::new() }
+    }
+}
+
+/// The reason why a path cannot be restored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "blocked", rename_all = "snake_case")]
 pub enum BlockedReason {
@@ -119,6 +133,11 @@ pub enum BlockedReason {
     Uncapturable,
     /// A directory on the way to the path is something else now.
     ParentReplaced,
+    /// Another process changed it while it was restored.
+    Changed,
+    /// The system does not allow it.
+    #[allow(missing_docs, reason = "the name is self-explanatory")]
+    Failed { error: String },
 }
 
 /// A step of a plan, and the file that it expects to find.
@@ -131,7 +150,7 @@ struct PlannedStep {
 }
 
 /// One change to one path.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 struct Step {
     path: RelPath,
     from: Option<Node>,
@@ -179,8 +198,8 @@ pub enum PlanError {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RestoreError {
-    /// The plan itself says that it is impossible.
-    #[error("{} is in the way and cannot be captured", .0[0].path)]
+    /// These paths cannot be restored, as the plan says or as was found out.
+    #[error("cannot restore {}{}", .0[0].path, and_more(.0.len()))]
     Blocked(Vec<BlockedPath>),
     /// The safety checkpoint does not hold the state that the plan starts from.
     #[error("the safety checkpoint does not hold the state that the plan starts from")]
@@ -221,7 +240,35 @@ pub enum RestoreError {
     },
 }
 
+fn and_more(count: usize) -> String {
+    if count > 1 { format!(" and {} more", count - 1) } else { String::new() }
+}
+
 impl RestoreError {
+    /// The paths that kept the restore from happening. Without them, the rest can be restored.
+    pub fn blocked_paths(&self) -> Vec<BlockedPath> {
+        match self {
+            RestoreError::Blocked(blocked) => blocked.clone(),
+            RestoreError::Changed(path) | RestoreError::Unverified(path) => {
+                vec![BlockedPath::new(path.clone(), BlockedReason::Changed)]
+            }
+            RestoreError::Io { path, source } if !path.is_root() => {
+                let error = source.to_string();
+                vec![BlockedPath::new(path.clone(), BlockedReason::Failed { error })]
+            }
+            RestoreError::Left { failure, .. } => failure.blocked_paths(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Makes one error of several, of which there is at least one.
+    fn of_several(mut failures: Vec<RestoreError>) -> RestoreError {
+        let blocked: Vec<BlockedPath> =
+            failures.iter().flat_map(RestoreError::blocked_paths).collect();
+        let is_more = failures.len() > 1 && blocked.len() > 1;
+        if is_more { RestoreError::Blocked(blocked) } else { failures.swap_remove(0) }
+    }
+
     /// Adds the paths that could not be reverted because another process changed them meanwhile.
     fn with_left(self, mut left: Vec<RelPath>) -> RestoreError {
         left.retain(|path| !matches!(&self, RestoreError::Changed(changed) if changed == path));
@@ -243,7 +290,25 @@ pub enum Recovery {
 impl Plan {
     /// True if another plan does the same to the same state.
     pub fn does_the_same_as(&self, other: &Plan) -> bool {
-        self.from == other.from && self.steps == other.steps && self.blocked == other.blocked
+        let is_blocked_alike = self.blocked.len() == other.blocked.len()
+            && self
+                .blocked
+                .iter()
+                .zip(&other.blocked)
+                .all(|(one, other)| (&one.path, &one.reason) == (&other.path, &other.reason));
+        self.from == other.from && self.steps == other.steps && is_blocked_alike
+    }
+
+    /// Lists the paths to which another plan does something else, or of which it expects another
+    /// content.
+    pub fn paths_done_differently(&self, other: &Plan) -> Vec<RelPath> {
+        let steps = |plan: &Plan| -> HashSet<Step> {
+            plan.steps.iter().map(|planned| planned.step.clone()).collect()
+        };
+        let differing =
+            steps(self).symmetric_difference(&steps(other)).cloned().collect::<Vec<_>>();
+        let paths: BTreeSet<RelPath> = differing.into_iter().map(|step| step.path).collect();
+        paths.into_iter().collect()
     }
 }
 
@@ -316,6 +381,6 @@ impl Lock<'_> {
             attempt: safety.message.clone(),
             done: done.to_owned(),
         });
-        apply::apply_plan(self, plan, safety, done)
+        apply::apply_plan(self, plan, safety, done.as_ref())
     }
 }

@@ -17,12 +17,24 @@ use crate::path::{RelPath, split};
 impl Lock<'_> {
     /// Plans to return the workspace to `target`: all of it, or these files and directories.
     ///
-    /// Captures the present on the way, with everything that the plan overwrites or deletes. Pin
-    /// [`Plan::from`] before applying the plan.
+    /// Captures the present on the way, with everything that the plan overwrites or deletes, however
+    /// many files that are. Pin [`Plan::from`] before applying the plan.
     pub fn plan(
         &mut self,
         target: &RestoreTarget<'_>,
         paths: &[RelPath],
+        options: &CaptureOptions<'_>,
+    ) -> Result<Plan, PlanError> {
+        self.plan_without(target, paths, &[], options)
+    }
+
+    /// Plans as [`Lock::plan`] does, and leaves these paths as they are, with everything that
+    /// cannot be done without them.
+    pub fn plan_without(
+        &mut self,
+        target: &RestoreTarget<'_>,
+        paths: &[RelPath],
+        skipped: &[RelPath],
         options: &CaptureOptions<'_>,
     ) -> Result<Plan, PlanError> {
         if matches!(self.recovery, Some(Recovery::Failed(_))) {
@@ -31,7 +43,7 @@ impl Lock<'_> {
         let mut in_the_way = Vec::new();
         let mut present = self.capture_for_restore(options, &in_the_way)?;
         loop {
-            let planner = Planner { lock: self, target, paths, present: &present };
+            let planner = Planner { lock: self, target, paths, skipped, present: &present };
             let differences = planner.find_differences()?;
             let mut uncaptured = planner.find_uncaptured_in_the_way(&differences)?;
             uncaptured.retain(|path| !in_the_way.contains(path));
@@ -69,6 +81,8 @@ pub(super) struct Planner<'a, 'w> {
     pub(super) lock: &'a Lock<'w>,
     pub(super) target: &'a RestoreTarget<'a>,
     pub(super) paths: &'a [RelPath],
+    /// The paths that are left as they are.
+    pub(super) skipped: &'a [RelPath],
     pub(super) present: &'a Capture,
 }
 
@@ -102,7 +116,33 @@ impl<'a> Planner<'a, '_> {
         }
         differences
             .retain(|difference| self.is_asked_for(&difference.path) || leads_there(difference));
+        if !self.skipped.is_empty() {
+            self.drop_skipped(&mut differences)?;
+        }
         Ok(differences)
+    }
+
+    /// Drops the differences at paths that are skipped, and those that depend on them.
+    fn drop_skipped(&self, differences: &mut Vec<Difference>) -> Result<(), PlanError> {
+        // A directory gives way to something else only with everything in it.
+        let held = find_swaps(differences)
+            .into_iter()
+            .filter(|swap| self.skipped.iter().any(|path| path.starts_with(swap)));
+        let mut tops: HashSet<RelPath> = held.collect();
+        // Below a path that does not become a directory, nothing can be restored.
+        for path in self.skipped {
+            let in_target = find_node(self.lock.store(), self.target.tree, path)?;
+            let is_one =
+                self.stat_present(path).ok().flatten().is_some_and(|stat| stat.is_directory());
+            if !is_one || !is_directory(in_target) {
+                tops.insert(path.clone());
+            }
+        }
+        differences.retain(|difference| {
+            !self.skipped.contains(&difference.path)
+                && !ancestors(&difference.path).any(|above| tops.contains(&above))
+        });
+        Ok(())
     }
 
     /// Fails if a path that was asked for is neither in the workspace nor in the target.
@@ -115,7 +155,8 @@ impl<'a> Planner<'a, '_> {
             let is_in_target = || -> Result<bool, PlanError> {
                 Ok(find_node(self.lock.store(), self.target.tree, path)?.is_some())
             };
-            if self.stat_present(path)?.is_none() && !is_in_target()? {
+            // A path that cannot be looked at exists, or cannot be restored, which the plan says.
+            if matches!(self.stat_present(path), Ok(None)) && !is_in_target()? {
                 return Err(PlanError::NoSuchPath(path.clone()));
             }
         }
@@ -159,9 +200,14 @@ impl<'a> Planner<'a, '_> {
                 absent.insert(path);
                 continue;
             }
-            let Some(stat) = self.stat_present(path)? else {
-                absent.insert(path);
-                continue;
+            let stat = match self.stat_present(path) {
+                Ok(Some(stat)) => stat,
+                Ok(None) => {
+                    absent.insert(path);
+                    continue;
+                }
+                // The draft blocks it.
+                Err(_) => continue,
             };
             // A guarded file will be left alone, so it is not in the way.
             let is_left_alone = !to.mode.is_directory()
@@ -181,9 +227,9 @@ impl<'a> Planner<'a, '_> {
         for difference in differences {
             draft.add_difference(difference)?;
         }
-        draft.remove_emptied_directories()?;
+        draft.remove_emptied_directories();
         draft.keep_unsaved_paths()?;
-        draft.finish()
+        Ok(draft.finish())
     }
 
     /// Finds something below a directory that the capture of the present does not hold.
@@ -222,25 +268,22 @@ impl<'a> Planner<'a, '_> {
         let reason = uncovered.map_or(BlockedReason::Uncapturable, |uncovered| {
             BlockedReason::Uncovered(uncovered.reason.clone())
         });
-        BlockedPath { path, reason }
+        BlockedPath::new(path, reason)
     }
 
     /// Finds the directory in which the files for a directory's paths are staged: the nearest one
     /// above that exists before, during and after the restore.
-    pub(super) fn find_stage(
-        &self,
-        directory: &RelPath,
-        removed: &HashSet<RelPath>,
-    ) -> Result<RelPath, PlanError> {
+    pub(super) fn find_stage(&self, directory: &RelPath, removed: &HashSet<RelPath>) -> RelPath {
         let mut stage = directory.clone();
         while !stage.is_root() {
-            let exists = self.stat_present(&stage)?.is_some_and(|stat| stat.is_directory());
+            let stat = self.stat_present(&stage).ok().flatten();
+            let exists = stat.is_some_and(|stat| stat.is_directory());
             if exists && !removed.contains(&stage) {
                 break;
             }
             stage = stage.parent().expect("only the root has no parent");
         }
-        Ok(stage)
+        stage
     }
 }
 

@@ -48,18 +48,20 @@ fn a_directory_of_another_user_stays_as_it_was() {
             filter: serde_json::from_value(part("filter")).unwrap(),
         };
         let before = read_directory(&scratch.root);
-        match scratch.try_restore(&capture, &[]) {
-            Err(RestoreFailure::Restore(RestoreError::Io { path, source })) => {
-                assert!(path.starts_with(&rel("theirs")), "{path}");
-                assert_eq!(source.kind(), std::io::ErrorKind::PermissionDenied);
-            }
+        let failure = match scratch.try_restore(&capture, &[]) {
+            Err(RestoreFailure::Restore(failure @ RestoreError::Io { .. })) => failure,
             other => panic!("{other:?}"),
-        }
+        };
         assert_eq!(read_directory(&scratch.root), before);
         assert!(!scratch.journal());
+        assert_eq!(failure.blocked_paths()[0].path, rel("theirs/y"));
         // The rest can be restored.
-        scratch.restore(&capture, &["a", "mine"]);
-        assert_eq!((scratch.read("a"), scratch.read("mine/x")), ("1".into(), "1".into()));
+        let skipped = scratch.restore_what_is_possible(&capture);
+        assert_eq!(skipped, [rel("theirs/y"), rel("theirs")]);
+        for path in ["a", "mine/x", "z"] {
+            assert_eq!(scratch.read(path), "1", "{path}");
+        }
+        assert_eq!(scratch.read("theirs/y"), "2");
         return;
     }
     if !rustix::process::geteuid().is_root() {
@@ -136,4 +138,37 @@ fn a_full_disk_leaves_the_workspace_as_it_was() {
     scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("small"), "1");
     assert_eq!(scratch.read("large"), text(3, 60_000));
+}
+
+#[test]
+fn without_space_for_one_file_the_others_are_restored() {
+    let scratch = Scratch::new();
+    let Some(_tmpfs) = Tmpfs::mount(&scratch.root, "1m") else {
+        tell_skipped("cannot mount: that needs root");
+        return;
+    };
+    scratch.write("large", vec![b'1'; 600 << 10]);
+    scratch.write("small", "1");
+    let capture = scratch.capture();
+    scratch.write("large", "gone");
+    scratch.write("small", "2");
+    scratch.write(".gitignore", "filler\n");
+    scratch.write("filler", vec![7; 800 << 10]);
+    assert_eq!(scratch.restore_what_is_possible(&capture), [rel("large")]);
+    assert_eq!((scratch.read("small"), scratch.read("large")), ("1".into(), "gone".into()));
+}
+
+#[test]
+fn a_mount_made_since_holds_up_only_itself() {
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    let capture = scratch.capture();
+    scratch.write("a", "2");
+    scratch.mkdir("mounted");
+    let Some(_tmpfs) = Tmpfs::mount(&scratch.path("mounted"), "1m") else {
+        tell_skipped("cannot mount: that needs root");
+        return;
+    };
+    assert_eq!(scratch.restore_what_is_possible(&capture), [rel("mounted")]);
+    assert_eq!(scratch.read("a"), "1");
 }

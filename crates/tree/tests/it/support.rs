@@ -254,6 +254,35 @@ impl Scratch {
         Ok((plan, outcome))
     }
 
+    /// Returns to a capture, and leaves the paths as they are that cannot be restored. Returns them.
+    pub fn restore_what_is_possible(&self, target: &Capture) -> Vec<RelPath> {
+        let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
+        let mut lock = workspace.lock().unwrap();
+        let target = RestoreTarget {
+            tree: target.tree,
+            filter: &target.filter,
+            uncovered: &target.uncovered,
+            undoes: None,
+            silent: false,
+        };
+        let options =
+            CaptureOptions { rules: &self.rules, named: &self.named, swept: &[], now: self.now() };
+        let mut skipped: Vec<RelPath> = Vec::new();
+        loop {
+            let plan = lock.plan_without(&target, &[], &skipped, &options).unwrap();
+            let safety = lock.pin(plan.from, self.now(), "before a restore\n").unwrap();
+            match lock.apply(&plan, &safety) {
+                Ok(_) => return skipped,
+                Err(error) => {
+                    let blocked = error.blocked_paths();
+                    assert!(!blocked.is_empty(), "{error}");
+                    assert!(blocked.iter().all(|blocked| !skipped.contains(&blocked.path)));
+                    skipped.extend(blocked.into_iter().map(|blocked| blocked.path));
+                }
+            }
+        }
+    }
+
     /// Returns to a capture, and runs `meanwhile` between the plan and its application.
     pub fn restore_with(
         &self,

@@ -10,9 +10,10 @@ use takeback_tree::{AnyPath, Oid, RelPath, StoreError, WorkspaceError};
 
 use super::counts::count_changes;
 use super::record::{Checkpoint, TurnId};
-use super::workspace::{WorkspaceRef, find_inner_history, find_workspace};
+use super::workspace::{WorkspaceRef, find_inner_history, find_workspace, revive_workspace};
 use super::{History, Row, TakeError};
 use crate::Opened;
+use crate::hook::state::WorkspaceState;
 use crate::retention::failures::Failure;
 
 /// The longest time that a list waits for the ledger to be complete.
@@ -31,6 +32,9 @@ pub struct List {
     /// The reasons why some checkpoints could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
+    /// The repositories inside the workspace. Their histories are not part of its checkpoints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repositories: Vec<RelPath>,
     /// The reason why the ledger could not be read. Prompts and effects are missing then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_error: Option<String>,
@@ -61,6 +65,9 @@ pub struct RowView {
     pub deletions: Option<u64>,
     pub effects: Vec<EffectView>,
     pub uncovered: UncoveredView,
+    /// The databases that were taken while they were being written to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
     /// True if the agent had moved on before the capture was complete.
     pub late: bool,
     /// True if a rollback took the turn back.
@@ -112,16 +119,25 @@ pub struct OtherWorkspace {
 /// the list is empty.
 pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError> {
     let mut list = if opened.has_store() {
+        let workspace = find_workspace(opened, path)?;
+        if workspace.store.has_interrupted_restore(&workspace.id)
+            && let Ok((workspace, _revived)) = revive_workspace(opened, &workspace.path)
+        {
+            // The lock finishes or reverts it, and reports that. A failure is reported as well.
+            let _ = opened.lock(&workspace);
+        }
         let inner = match find_inner_history(opened, path)? {
             Some(inner) => Some(Box::new(list_workspace(opened, &inner)?)),
             None => None,
         };
-        List { inner, ..list_workspace(opened, &find_workspace(opened, path)?)? }
+        List { inner, ..list_workspace(opened, &workspace)? }
     } else {
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
         let workspace = AnyPath(opened.find_root(path).map_err(failed)?);
         let (checkpoints, failures, unreadable) = (Vec::new(), Vec::new(), Vec::new());
-        List { workspace, checkpoints, failures, unreadable, ledger_error: None, inner: None }
+        let repositories = Vec::new();
+        let (ledger_error, inner) = (None, None);
+        List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner }
     };
     if list.ledger_error.is_none() {
         list.ledger_error = opened.ledger().err().map(|error| error_chain(&error));
@@ -166,7 +182,9 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
     let checkpoints = rows.collect();
     let path = AnyPath(workspace.path.clone());
     let (failures, unreadable) = (Vec::new(), history.unreadable);
-    Ok(List { workspace: path, checkpoints, failures, unreadable, ledger_error, inner: None })
+    let repositories = WorkspaceState::new(workspace.store.notes(&workspace.id)).repositories();
+    let (workspace, inner) = (path, None);
+    Ok(List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner })
 }
 
 /// Finds the other workspaces that have checkpoints, the latest first.
@@ -225,6 +243,7 @@ impl RowView {
                 count: uncovered.len(),
                 paths: uncovered.iter().map(|path| path.path.clone()).collect(),
             },
+            unsettled: record.unsettled.clone(),
             late: record.late,
             taken_back: false,
             steps: if row.turn().is_some() { steps.collect() } else { Vec::new() },

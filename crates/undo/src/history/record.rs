@@ -61,6 +61,9 @@ pub struct Record {
     pub filter: Filter,
     /// The paths that the tree does not cover, with the reasons.
     pub uncovered: Vec<Uncovered>,
+    /// The databases that were taken while they were being written to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
 }
 
 /// The reason why a checkpoint exists.
@@ -177,6 +180,9 @@ pub struct RollbackRecord {
     /// has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
+    /// The paths that could not be restored and were left as they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<RelPath>,
     /// The conversations of other sessions that were moved with the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_chats: Vec<Chat>,
@@ -283,6 +289,7 @@ impl Record {
             files: None,
             filter: Filter::default(),
             uncovered: Vec::new(),
+            unsettled: Vec::new(),
         }
     }
 
@@ -292,6 +299,7 @@ impl Record {
             files: Some(capture.files),
             filter: capture.filter,
             uncovered: capture.uncovered,
+            unsettled: capture.unsettled,
             ..self
         }
     }

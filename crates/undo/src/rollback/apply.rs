@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
 use takeback_tree::{
-    Filter, GitDirectory, KeptPath, KeptReason, Lock, Oid, Pin, Plan, RestoreError, Store,
-    StoreError, Uncovered, Workspace,
+    BlockedPath, BlockedReason, Filter, GitDirectory, KeptPath, KeptReason, Lock, Oid, Pin, Plan,
+    RelPath, RestoreError, Store, StoreError, Uncovered, Workspace,
 };
 
 use super::RollbackError;
@@ -24,7 +24,7 @@ use crate::history::{History, new_record, pin_tree};
 /// Applies a plan if the workspace is still in the state that the plan was made for. Otherwise
 /// changes nothing and returns [`RollbackError::Changed`].
 pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, RollbackError> {
-    let Planned { work, mut view } = planned;
+    let Planned { mut work, mut view } = planned;
     let (workspace, _revived) = revive_workspace(opened, &work.workspace.0)?;
     let git = GitDirectory::find(workspace.path()).filter(|_| work.goal.index.is_some());
     if let Some(git) = &git {
@@ -33,9 +33,10 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
     let mut lock = opened.lock(&workspace)?;
     check_reversal(&workspace, &work)?;
     let safety = match &work.files {
-        Some(files) => restore_files(opened, &mut lock, &work, files, &mut view)?,
-        None => pin_present(opened, &mut lock, &work)?,
+        Some(_) => restore_files(opened, &mut lock, &mut work, &mut view)?,
+        None => Some(pin_present(opened, &mut lock, &work)?),
     };
+    let Some(safety) = safety else { return Ok(view) };
     view.safety_checkpoint = Some(safety.pin.id);
     let index = match (&git, &work.goal.index) {
         (Some(git), Some(copy)) => restore_index_copy(workspace.store(), git, copy),
@@ -70,22 +71,58 @@ fn check_reversal(workspace: &Workspace<'_>, work: &PlannedWork) -> Result<(), R
         Action::Rollback | Action::UndoTurn => return Ok(()),
     };
     let history = History::read(workspace.store(), workspace.id())?;
-    let (safety, _) = find_reversible(&history, direction).map_err(|_| RollbackError::Changed)?;
+    let (safety, _) =
+        find_reversible(&history, direction).map_err(|_| RollbackError::Changed(Vec::new()))?;
     let is_same = work.goal.reverses.is_some_and(|(known, _)| known == safety.pin.id);
-    if is_same { Ok(()) } else { Err(RollbackError::Changed) }
+    if is_same { Ok(()) } else { Err(RollbackError::Changed(Vec::new())) }
 }
 
-/// Saves the present as the safety checkpoint and restores the files.
+/// The number of times that a restore is tried without the paths that kept it from happening.
+const ATTEMPTS: usize = 10;
+
+/// Saves the present as the safety checkpoint and restores the files. If the request asks for that,
+/// restores the rest if some paths cannot be restored.
 fn restore_files(
     opened: &Opened,
     lock: &mut Lock<'_>,
-    work: &PlannedWork,
-    files: &Plan,
+    work: &mut PlannedWork,
     view: &mut RollbackView,
-) -> Result<Checkpoint, RollbackError> {
-    let present = plan_files(opened, lock, &work.goal)?;
-    if !present.does_the_same_as(files) {
-        return Err(RollbackError::Changed);
+) -> Result<Option<Checkpoint>, RollbackError> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let result = try_to_restore(opened, lock, work, view);
+        let Err(error) = result else { return result };
+        let mut blocked = error.blocked_paths();
+        lock.name_writers(&mut blocked);
+        if !work.goal.skip_blocked || blocked.is_empty() || attempt == ATTEMPTS {
+            return Err(match error {
+                RollbackError::Changed(_)
+                | RollbackError::Restore(RestoreError::Changed(_) | RestoreError::Unverified(_)) => {
+                    RollbackError::Changed(blocked)
+                }
+                RollbackError::Restore(RestoreError::Blocked(_)) => {
+                    RollbackError::Restore(RestoreError::Blocked(blocked))
+                }
+                error => error,
+            });
+        }
+        work.goal.skip(blocked);
+    }
+}
+
+fn try_to_restore(
+    opened: &Opened,
+    lock: &mut Lock<'_>,
+    work: &mut PlannedWork,
+    view: &mut RollbackView,
+) -> Result<Option<Checkpoint>, RollbackError> {
+    let present = plan_files(opened, lock, &mut work.goal)?;
+    check_unchanged(work, &present)?;
+    if is_nothing_left(work, &present, view) {
+        (view.restored, view.deleted) = (Vec::new(), Vec::new());
+        view.skipped = work.goal.skipped.clone();
+        return Ok(None);
     }
     let record = make_safety_record(opened, lock, work, &present.filter, &present.uncovered)?;
     // Until the files are restored, the checkpoint says only what is about to happen.
@@ -99,20 +136,45 @@ fn restore_files(
             return Err(error.into());
         }
         Err(error) => {
-            // No rollback happened, so none must be left to undo.
+            // No rollback happened, so its safety checkpoint is not needed.
             unpin_safety(lock, &safety.pin)?;
             return Err(error.into());
         }
     };
     (view.restored, view.deleted, view.saved) = (outcome.restored, outcome.deleted, outcome.saved);
     let kept = outcome.kept.into_iter();
-    view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotEmpty }));
+    let kept = kept.map(|path| KeptPath { path, reason: KeptReason::NotEmpty });
+    let known = view.kept.clone();
+    view.kept.extend(present.kept.into_iter().filter(|kept| !known.contains(kept)).chain(kept));
+    view.skipped = work.goal.skipped.clone();
     safety.record = done;
     // With the rollback in its record, it has another id.
     if let Some(pin) = lock.workspace().store().pin(&safety.pin.name)? {
         safety.pin = pin;
     }
-    Ok(safety)
+    Ok(Some(safety))
+}
+
+/// True if everything that the rollback would have done is skipped.
+fn is_nothing_left(work: &PlannedWork, present: &Plan, view: &RollbackView) -> bool {
+    let goal = &work.goal;
+    let is_more = goal.reverses.is_some() || goal.index.is_some() || view.undone_messages > 0;
+    present.writes.is_empty() && present.deletes.is_empty() && !goal.skipped.is_empty() && !is_more
+}
+
+/// Fails if a plan does something else than the one that the user saw, apart from the paths that are
+/// skipped. What the plan does not touch may change.
+fn check_unchanged(work: &PlannedWork, present: &Plan) -> Result<(), RollbackError> {
+    let Some(planned) = &work.files else { return Ok(()) };
+    let skipped = &work.goal.skipped;
+    let is_skipped = |path: &RelPath| skipped.iter().any(|skipped| path.starts_with(&skipped.path));
+    let mut paths = present.paths_done_differently(planned);
+    paths.retain(|path| !is_skipped(path));
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let changed = |path| BlockedPath::new(path, BlockedReason::Changed);
+    Err(RollbackError::Changed(paths.into_iter().map(changed).collect()))
 }
 
 fn unpin_safety(lock: &Lock<'_>, safety: &Pin) -> Result<(), StoreError> {
@@ -125,7 +187,7 @@ fn pin_present(
     lock: &mut Lock<'_>,
     work: &PlannedWork,
 ) -> Result<Checkpoint, RollbackError> {
-    let present = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    let present = lock.capture(&opened.capture_options(&opened.rules_for_return, &[]))?;
     let record = make_safety_record(opened, lock, work, &present.filter, &present.uncovered)?;
     Ok(pin_tree(opened, lock, present.tree, record)?)
 }
@@ -155,6 +217,14 @@ fn make_safety_record(
         index: goal.index.is_some(),
         chat: goal.chats.first().cloned(),
         other_chats: goal.chats.iter().skip(1).cloned().collect(),
+        // What the reversed rollback did not touch, this one did not touch either.
+        skipped: goal
+            .skipped
+            .iter()
+            .map(|skipped| &skipped.path)
+            .chain(&goal.untouched)
+            .cloned()
+            .collect(),
     };
     let reason = format!("{prefix} {}", &goal.checkpoint.to_string()[..7]);
     Ok(Record {

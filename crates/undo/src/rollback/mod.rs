@@ -19,7 +19,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use takeback_ledger::{LedgerError, OpenError};
 use takeback_tree::{
-    CaptureError, EditError, ObjectError, PinError, PlanError, RelPath, RestoreError, StoreError,
+    BlockedPath, CaptureError, EditError, ObjectError, PinError, PlanError, RelPath, RestoreError,
+    StoreError,
 };
 
 use crate::Opened;
@@ -48,13 +49,17 @@ pub struct Request {
     pub scope: Scope,
     /// True if the index of the workspace's own repository is restored as well.
     pub index: bool,
+    /// True if paths that cannot be restored are left as they are, and the rest is restored.
+    #[serde(default)]
+    pub skip_blocked: bool,
 }
 
 impl Request {
     /// Makes a request for everything.
     pub fn new(directory: impl Into<PathBuf>, to: Destination) -> Request {
         let (directory, paths) = (directory.into(), Vec::new());
-        Request { directory, to, paths, scope: Scope::Both, index: false }
+        let scope = Scope::Both;
+        Request { directory, to, paths, scope, index: false, skip_blocked: false }
     }
 }
 
@@ -122,7 +127,7 @@ pub enum RollbackError {
     #[error("no undone rollback to redo in this workspace")]
     NothingToRedo,
     #[error("the workspace changed meanwhile; nothing was restored")]
-    Changed,
+    Changed(Vec<BlockedPath>),
     #[error("{} is outside the workspace {}", path.display(), workspace.display())]
     Outside { path: PathBuf, workspace: PathBuf },
     #[error("checkpoint {0} belongs to no conversation")]
@@ -161,6 +166,17 @@ pub enum RollbackError {
     Open(#[from] OpenError),
 }
 
+impl RollbackError {
+    /// The paths that kept the rollback from happening. Without them, the rest can be restored.
+    pub fn blocked_paths(&self) -> Vec<BlockedPath> {
+        match self {
+            RollbackError::Changed(paths) => paths.clone(),
+            RollbackError::Restore(error) => error.blocked_paths(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// Plans and applies at once, for a caller that does not inspect the plan. If the workspace changes
 /// in between, plans again.
 pub fn roll_back(opened: &Opened, request: &Request) -> Result<RollbackView, RollbackError> {
@@ -173,7 +189,7 @@ pub fn roll_back(opened: &Opened, request: &Request) -> Result<RollbackView, Rol
         }
         attempt += 1;
         match apply(opened, planned) {
-            Err(RollbackError::Changed) if attempt < ATTEMPTS => {}
+            Err(RollbackError::Changed(_)) if attempt < ATTEMPTS => {}
             result => return result,
         }
     }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use takeback_base::paths::{canonicalize_or_keep, canonicalize_parent, normalize};
-use takeback_tree::{AnyPath, KeptPath, KeptReason, Lock, Plan, RelPath, Uncovered, Workspace};
+use takeback_tree::{
+    AnyPath, KeptPath, KeptReason, Lock, Oid, Plan, RelPath, Store, Uncovered, Workspace,
+};
 
 use super::conversation::{
     FoundConversations, count_messages, find_conversations, find_reversed_conversations,
@@ -28,9 +30,11 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     let mut planner = Planner { opened, workspace: &workspace, history: &history };
     let planned = match &request.to {
         Destination::Checkpoint(text) => planner.plan_return(&mut lock, text, paths, request),
-        Destination::BeforeLastRollback => planner.plan_reversal(&mut lock, Direction::Undo),
-        Destination::BeforeLastUndo => planner.plan_reversal(&mut lock, Direction::Redo),
-        Destination::WithoutTurn(options) => planner.plan_turn_undo(&mut lock, options),
+        Destination::BeforeLastRollback => {
+            planner.plan_reversal(&mut lock, Direction::Undo, request)
+        }
+        Destination::BeforeLastUndo => planner.plan_reversal(&mut lock, Direction::Redo, request),
+        Destination::WithoutTurn(options) => planner.plan_turn_undo(&mut lock, options, request),
     }?;
     // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
@@ -89,7 +93,7 @@ impl Planner<'_> {
         if request.index && checkpoint.pin.attachment.is_none() {
             return Err(RollbackError::NoIndex(checkpoint.short_id()));
         }
-        let goal = Goal {
+        let mut goal = Goal {
             action: Action::Rollback,
             checkpoint: checkpoint.pin.id,
             index: checkpoint.pin.attachment.filter(|_| request.index),
@@ -97,13 +101,16 @@ impl Planner<'_> {
             edits: None,
             reverses: None,
             paths,
+            untouched: Vec::new(),
             named: self.history.named_paths(),
             chats: chats.moved,
+            skip_blocked: request.skip_blocked,
+            skipped: Vec::new(),
             imported: checkpoint.record.imported.is_some(),
         };
         let files = match request.scope {
             Scope::Chat => None,
-            Scope::Both | Scope::Files => Some(plan_files(self.opened, lock, &goal)?),
+            Scope::Both | Scope::Files => Some(plan_files(self.opened, lock, &mut goal)?),
         };
         let mut planned = self.finish_plan(goal, files, warnings);
         let view = &mut planned.view;
@@ -122,6 +129,7 @@ impl Planner<'_> {
         &mut self,
         lock: &mut Lock<'_>,
         direction: Direction,
+        request: &Request,
     ) -> Result<Planned, RollbackError> {
         let (safety, done) = find_reversible(self.history, direction)?;
         let mut warnings = Vec::new();
@@ -134,7 +142,7 @@ impl Planner<'_> {
             };
             state.uncovered.retain(|uncovered| !was_looked_at(uncovered));
         }
-        let goal = Goal {
+        let mut goal = Goal {
             action: match direction {
                 Direction::Undo => Action::Undo,
                 Direction::Redo => Action::Redo,
@@ -146,15 +154,23 @@ impl Planner<'_> {
             reverses: Some((safety.pin.id, done.tree)),
             // A rollback of single paths is reversed for these paths.
             paths: done.paths.clone(),
+            untouched: done.skipped.clone(),
             named: self.history.named_paths(),
             chats,
+            skip_blocked: request.skip_blocked,
+            skipped: Vec::new(),
             imported: safety.record.imported.is_some(),
         };
         let files = match done.files {
-            true => Some(plan_files(self.opened, lock, &goal)?),
+            true => Some(plan_files(self.opened, lock, &mut goal)?),
             false => None,
         };
-        Ok(self.finish_plan(goal, files, warnings))
+        let led_to = done.tree;
+        let mut planned = self.finish_plan(goal, files, warnings);
+        if let Some(files) = &planned.work.files {
+            planned.view.others = find_changed_since(self.workspace.store(), files, &led_to);
+        }
+        Ok(planned)
     }
 
     /// Plans to take back what a turn changed while keeping what others did since.
@@ -162,9 +178,10 @@ impl Planner<'_> {
         &mut self,
         lock: &mut Lock<'_>,
         options: &TurnUndo,
+        request: &Request,
     ) -> Result<Planned, RollbackError> {
         let mut capture = |named: &[RelPath]| {
-            let options = self.opened.capture_options(&self.opened.rules, named);
+            let options = self.opened.capture_options(&self.opened.rules_for_return, named);
             Ok(lock.capture_readable(&options)?)
         };
         let (turn, present) = find_turn(self.workspace, self.history, &mut capture, options)?;
@@ -177,25 +194,24 @@ impl Planner<'_> {
         let mut uncovered = present.uncovered;
         uncovered.retain(|uncovered| !is_touched(uncovered));
         let checkpoint: &Checkpoint = turn.row.first();
-        let goal = Goal {
+        let mut goal = Goal {
             action: Action::UndoTurn,
             checkpoint: checkpoint.pin.id,
             index: None,
-            state: TargetState { tree, filter: present.filter, uncovered },
+            state: TargetState { tree, filter: present.filter, uncovered, unsettled: Vec::new() },
             edits: Some(turn.edits),
             reverses: None,
             // An empty list means all paths. That is harmless: without an edit, the target is the
             // present.
             paths,
+            untouched: Vec::new(),
             named,
             chats: Vec::new(),
+            skip_blocked: request.skip_blocked,
+            skipped: Vec::new(),
             imported: checkpoint.record.imported.is_some(),
         };
-        let files = lock.plan(
-            &goal.target(),
-            &goal.paths,
-            &self.opened.capture_options(&self.opened.rules, &goal.named),
-        )?;
+        let files = plan_files(self.opened, lock, &mut goal)?;
         let mut planned = self.finish_plan(goal, Some(files), turn.assumptions);
         let view = &mut planned.view;
         let kept = turn.not_covered.into_iter();
@@ -217,6 +233,7 @@ impl Planner<'_> {
             view.guarded = files.guarded.clone();
             view.kept = files.kept.clone();
             view.blocked = files.blocked.clone();
+            view.skipped = goal.skipped.clone();
         }
         count_messages(self.opened, &goal, &mut view);
         let work = PlannedWork {
@@ -230,21 +247,45 @@ impl Planner<'_> {
     }
 }
 
+/// Finds the files to be restored or deleted that are not as the reversed rollback left them.
+fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> Vec<RelPath> {
+    let is_changed = |path: &&RelPath| {
+        let (left, present) = (store.find_entry(led_to, path), store.find_entry(&files.from, path));
+        match (left, present) {
+            (_, Ok(Some((mode, _)))) if mode.is_directory() => false,
+            (Ok(left), Ok(present)) => left != present,
+            // If the state is gone from the store, nothing is certain.
+            _ => true,
+        }
+    };
+    files.writes.iter().chain(&files.deletes).filter(is_changed).cloned().collect()
+}
+
 /// Plans the changes to the files for a goal. The undo of a turn computes its target from the
-/// present state.
+/// present state. If the request asks for that, paths that cannot be restored are skipped.
 pub(super) fn plan_files(
     opened: &Opened,
     lock: &mut Lock<'_>,
-    goal: &Goal,
+    goal: &mut Goal,
 ) -> Result<Plan, RollbackError> {
-    let options = opened.capture_options(&opened.rules, &goal.named);
-    if let Some(edits) = &goal.edits {
-        let present = lock.capture_readable(&options)?;
-        if lock.edit_tree(present.tree, edits)? != goal.state.tree {
-            return Err(RollbackError::Changed);
+    loop {
+        let options = opened.capture_options(&opened.rules_for_return, &goal.named);
+        if let Some(edits) = &goal.edits {
+            let present = lock.capture_readable(&options)?;
+            goal.state.tree = lock.edit_tree(present.tree, edits)?;
+        }
+        let skipped = goal.skipped.iter().map(|skipped| &skipped.path);
+        let skipped: Vec<RelPath> = skipped.chain(&goal.untouched).cloned().collect();
+        let mut plan = lock.plan_without(&goal.target(), &goal.paths, &skipped, &options)?;
+        lock.name_writers(&mut plan.blocked);
+        let known = goal.skipped.len();
+        if goal.skip_blocked {
+            goal.skip(plan.blocked.clone());
+        }
+        if goal.skipped.len() == known {
+            return Ok(plan);
         }
     }
-    Ok(lock.plan(&goal.target(), &goal.paths, &options)?)
 }
 
 /// Turns the paths that a user gave into paths inside the workspace. They are literal: there are

@@ -48,10 +48,16 @@ pub(super) struct Goal {
     /// The safety checkpoint of the rollback that this one reverses, and the state that it led to.
     pub(super) reverses: Option<(Oid, Oid)>,
     pub(super) paths: Vec<RelPath>,
+    /// The paths that the reversed rollback left as they were. They stay.
+    pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured even if the rules exclude them.
     pub(super) named: Vec<RelPath>,
     /// The conversations that are moved with the files, the checkpoint's own session first.
     pub(super) chats: Vec<Chat>,
+    /// True if paths that cannot be restored are left as they are.
+    pub(super) skip_blocked: bool,
+    /// The paths that cannot be restored and are left as they are.
+    pub(super) skipped: Vec<BlockedPath>,
     /// True if the checkpoint was imported: its coverage is known less precisely.
     pub(super) imported: bool,
 }
@@ -62,6 +68,8 @@ pub(super) struct TargetState {
     pub(super) tree: Oid,
     pub(super) filter: Filter,
     pub(super) uncovered: Vec<Uncovered>,
+    #[serde(default)]
+    pub(super) unsettled: Vec<RelPath>,
 }
 
 /// The summary of what a rollback did, or would do.
@@ -82,7 +90,14 @@ pub struct RollbackView {
     /// The new names of old files that another program wrote to during the rollback.
     pub saved: Vec<RelPath>,
     pub uncovered: Vec<Uncovered>,
+    /// The databases that the checkpoint took while they were being written to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
     pub blocked: Vec<BlockedPath>,
+    /// The paths that could not be restored and were left as they are, because the request asks for
+    /// that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<BlockedPath>,
     /// The restored and deleted files that others changed after the agent.
     pub others: Vec<RelPath>,
     /// The files in which the same lines were changed since the turn.
@@ -173,7 +188,10 @@ impl Planned {
     /// The id of the plan. Two plans have the same digest exactly if they do the same to the same
     /// state.
     pub fn digest(&self) -> Oid {
-        let view = serde_json::to_vec(&self.view).expect("plain data becomes JSON");
+        let mut view = self.view.clone();
+        // Which processes write to a file may differ each time.
+        view.blocked.iter_mut().chain(&mut view.skipped).for_each(|path| path.writers.clear());
+        let view = serde_json::to_vec(&view).expect("plain data becomes JSON");
         let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
         let to = self.work.goal.state.tree.to_string();
         Oid::of(takeback_tree::ObjectKind::Blob, &[view, from.into(), to.into()].concat())
@@ -181,8 +199,17 @@ impl Planned {
 }
 
 impl Goal {
+    /// Adds paths to those that are left as they are.
+    pub(super) fn skip(&mut self, blocked: Vec<BlockedPath>) {
+        for path in blocked {
+            if self.skipped.iter().all(|known| known.path != path.path) {
+                self.skipped.push(path);
+            }
+        }
+    }
+
     pub(super) fn target(&self) -> RestoreTarget<'_> {
-        let TargetState { tree, filter, uncovered } = &self.state;
+        let TargetState { tree, filter, uncovered, .. } = &self.state;
         RestoreTarget {
             tree: *tree,
             filter,
@@ -199,6 +226,7 @@ impl TargetState {
             tree: checkpoint.pin.tree,
             filter: checkpoint.record.filter.clone(),
             uncovered: checkpoint.record.uncovered.clone(),
+            unsettled: checkpoint.record.unsettled.clone(),
         }
     }
 }
@@ -216,7 +244,9 @@ impl RollbackView {
             kept: Vec::new(),
             saved: Vec::new(),
             uncovered: goal.state.uncovered.clone(),
+            unsettled: goal.state.unsettled.clone(),
             blocked: Vec::new(),
+            skipped: Vec::new(),
             others: Vec::new(),
             conflicts: Vec::new(),
             uncertain: Vec::new(),

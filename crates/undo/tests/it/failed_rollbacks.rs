@@ -125,11 +125,12 @@ fn a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all() {
 }
 
 /// The directory in which the user writes meanwhile.
-static MEANWHILE: Mutex<PathBuf> = Mutex::new(PathBuf::new());
+static MEANWHILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Writes into the workspace, as the user could while a restore fails.
 fn edit_a_file() {
-    fs::write(MEANWHILE.lock().unwrap().join("a"), "the user's\n").unwrap();
+    let project = MEANWHILE.lock().unwrap().clone().unwrap();
+    fs::write(project.join("a"), "the user's\n").unwrap();
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn a_rollback_that_failed_while_the_user_wrote_was_not_made() {
     let mut left = 0;
     for point in 0.. {
         let scratch = scratch_after_a_turn();
-        *MEANWHILE.lock().unwrap() = scratch.project();
+        *MEANWHILE.lock().unwrap() = Some(scratch.project());
         fault::arm(point, Fault::Meanwhile(edit_a_file, EIO), false);
         let result = roll_back(&scratch.opened, scratch.base());
         if fault::disarm() <= point {

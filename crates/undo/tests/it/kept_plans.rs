@@ -30,7 +30,7 @@ fn a_kept_plan_is_refused_if_the_workspace_changed() {
         let planned = scratch.plan(checkpoint("1"));
         scratch.write(name, "the user's\n");
         let refused = scratch.apply(planned);
-        assert!(matches!(refused, Err(RollbackError::Changed)), "{name}: {refused:?}");
+        assert!(matches!(refused, Err(RollbackError::Changed(_))), "{name}: {refused:?}");
         assert_eq!(scratch.read(name), "the user's\n");
     }
 }
@@ -42,7 +42,7 @@ fn a_kept_plan_is_applied_once() {
     scratch.play_turn("change it", "a", "2\n");
     let planned = scratch.plan(checkpoint("1"));
     scratch.apply(planned.clone()).unwrap();
-    assert!(matches!(scratch.apply(planned), Err(RollbackError::Changed)));
+    assert!(matches!(scratch.apply(planned), Err(RollbackError::Changed(_))));
     assert_eq!(scratch.read("a"), "1\n");
 }
 
@@ -60,7 +60,7 @@ fn the_same_rollback_is_not_undone_by_two_plans() {
     assert_eq!(scratch.read("a"), "2\n");
     // The user returns the workspace to the state that the second plan starts from.
     scratch.write("a", "1\n");
-    assert!(matches!(scratch.apply(second), Err(RollbackError::Changed)));
+    assert!(matches!(scratch.apply(second), Err(RollbackError::Changed(_))));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use takeback_undo::{Destination, Request, Scope};
+use takeback_undo::{Destination, Opened, Planned, Request, RollbackError, RollbackView, Scope};
 
 use super::{diff, list};
 use crate::context::Context;
@@ -54,6 +54,9 @@ pub(crate) struct Arguments {
     /// Also restore what was staged in the workspace's own git repository
     #[arg(long, conflicts_with = "chat_only")]
     index: bool,
+    /// Leave paths that cannot be restored as they are, and restore the rest
+    #[arg(long, conflicts_with = "chat_only")]
+    skip_blocked: bool,
 }
 
 #[derive(Subcommand)]
@@ -77,6 +80,9 @@ pub(crate) struct ReverseArguments {
     /// Show what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Leave paths that cannot be restored as they are, and restore the rest
+    #[arg(long)]
+    skip_blocked: bool,
     // Refused with a hint.
     #[arg(value_name = "PATH", hide = true)]
     paths: Vec<PathBuf>,
@@ -86,23 +92,28 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     match &arguments.command {
         Some(Sub::List(arguments)) => list::run(arguments, context),
         Some(Sub::Diff(arguments)) => diff::run(arguments, context),
-        Some(Sub::Undo(arguments)) => arguments.refuse_paths("undo").and_then(|()| {
-            let request = Request::new(&context.directory, Destination::BeforeLastRollback);
-            carry_out(&request, arguments.dry_run, context)
-        }),
+        Some(Sub::Undo(arguments)) => {
+            arguments.refuse_paths("undo")?;
+            arguments.carry_out(Destination::BeforeLastRollback, context)
+        }
         Some(Sub::Redo(arguments)) => redo(arguments, context),
-        None => carry_out(&arguments.to_request(context)?, arguments.dry_run, context),
+        None => carry_out(arguments.to_request(context)?, arguments.dry_run, context),
     }
 }
 
 /// Redoes what `rollback undo` undid.
 pub(crate) fn redo(arguments: &ReverseArguments, context: &Context) -> Result<ExitCode, Failure> {
     arguments.refuse_paths("redo")?;
-    let request = Request::new(&context.directory, Destination::BeforeLastUndo);
-    carry_out(&request, arguments.dry_run, context)
+    arguments.carry_out(Destination::BeforeLastUndo, context)
 }
 
 impl ReverseArguments {
+    fn carry_out(&self, to: Destination, context: &Context) -> Result<ExitCode, Failure> {
+        let skip_blocked = self.skip_blocked;
+        let request = Request { skip_blocked, ..Request::new(&context.directory, to) };
+        carry_out(request, self.dry_run, context)
+    }
+
     fn refuse_paths(&self, name: &str) -> Result<(), Failure> {
         if self.paths.is_empty() {
             return Ok(());
@@ -126,32 +137,67 @@ impl Arguments {
         let checkpoint = self.checkpoint.clone().expect("clap requires it without a subcommand");
         let (directory, paths) = (context.directory.clone(), self.paths.clone());
         let to = Destination::Checkpoint(checkpoint);
-        Ok(Request { directory, to, paths, scope, index: self.index })
+        let (index, skip_blocked) = (self.index, self.skip_blocked);
+        Ok(Request { directory, to, paths, scope, index, skip_blocked })
     }
 }
 
 /// Plans the request, shows the plan, asks for confirmation, applies it, and reports the result.
 pub(crate) fn carry_out(
-    request: &Request,
+    mut request: Request,
     dry_run: bool,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
+    let opened = context.opened_anyway()?;
     // The agent's own log shows how far the conversation has come.
     logs::catch_up_ledger(context);
-    let opened = context.opened()?;
-    let progress = Progress::new("comparing the workspace");
-    let planned = takeback_undo::rollback::plan(opened, request)?;
-    drop(progress);
+    let mut planned = make_plan(opened, &request)?;
+    let may_ask = context.asks() && !dry_run;
+    if planned.is_blocked() && may_ask {
+        show_plan(&planned, context);
+        request.skip_blocked = true;
+        ask_to_skip()?;
+        planned = make_plan(opened, &request)?;
+    } else if may_ask && !planned.is_empty() {
+        show_plan(&planned, context);
+        output::confirm()?;
+    }
     if dry_run || planned.is_empty() || planned.is_blocked() {
         return Ok(render::print_result(planned.view(), dry_run, context));
     }
-    if context.asks() {
-        render::print_plan(planned.view(), "Will restore", "Will delete", context);
-        render::print_warnings(planned.view(), context);
-        output::confirm()?;
+    let mut result = apply_plan(opened, planned);
+    if let Err(error) = &result
+        && may_ask
+        && !request.skip_blocked
+        && !error.blocked_paths().is_empty()
+    {
+        Failure::from(result.expect_err("it failed")).report(false);
+        request.skip_blocked = true;
+        ask_to_skip()?;
+        result = apply_plan(opened, make_plan(opened, &request)?);
     }
-    let progress = Progress::new("restoring");
-    let view = takeback_undo::rollback::apply(opened, planned)?;
-    drop(progress);
-    Ok(render::print_result(&view, dry_run, context))
+    Ok(render::print_result(&result?, dry_run, context))
+}
+
+fn make_plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
+    let _progress = Progress::new("comparing the workspace");
+    takeback_undo::rollback::plan(opened, request)
+}
+
+fn apply_plan(opened: &Opened, planned: Planned) -> Result<RollbackView, RollbackError> {
+    let _progress = Progress::new("restoring");
+    takeback_undo::rollback::apply(opened, planned)
+}
+
+fn show_plan(planned: &Planned, context: &Context) {
+    render::print_plan(planned.view(), "Will restore", "Will delete", context);
+    render::print_warnings(planned.view(), context);
+}
+
+/// Asks whether to leave the paths as they are that cannot be restored, and fails if not.
+fn ask_to_skip() -> Result<(), Failure> {
+    match output::is_agreed("Skip what cannot be restored, and restore the rest?") {
+        true => Ok(()),
+        false => Err(Failure::new("nothing was changed")),
+    }
 }

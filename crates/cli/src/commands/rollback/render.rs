@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use takeback_tree::{BlockedPath, BlockedReason, Head, KeptPath, KeptReason, RelPath};
+use takeback_tree::{Head, KeptPath, KeptReason, RelPath};
 use takeback_undo::{Action, RollbackView};
 
 use crate::context::Context;
@@ -26,7 +26,7 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
     print_warnings(view, context);
     view.warnings.iter().for_each(|warning| output::warn(warning));
     if blocked {
-        let hint = "move the blocking paths away, then try again";
+        let hint = "move the blocking paths away, or restore the rest with --skip-blocked";
         Failure::new("nothing was changed").hint(hint).report(false);
     } else if view.safety_checkpoint.is_some() {
         let back = if view.action == Action::Undo { "redo" } else { "undo" };
@@ -53,11 +53,19 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
         paths(&view.saved),
         context,
     );
-    let blocked = view.blocked.iter().map(describe_blocked);
-    print_section("In the way, and cannot be saved first", blocked, context);
-    let others =
-        "Edited since the turn, by you or another agent (the safety checkpoint keeps this)";
-    print_section(others, paths(&view.others), context);
+    let blocked = view.blocked.iter().map(output::blocked_line);
+    print_section("Cannot be restored", blocked, context);
+    let skipped = view.skipped.iter().map(output::blocked_line);
+    print_section("Skipped, not changed", skipped, context);
+    let since = match view.action {
+        Action::Rollback | Action::UndoTurn => "turn",
+        Action::Undo => "rollback",
+        Action::Redo => "undo",
+    };
+    let others = format!(
+        "Edited since the {since}, by you or another agent (the safety checkpoint keeps this)"
+    );
+    print_section(&others, paths(&view.others), context);
     let (resolved, left): (Vec<_>, Vec<_>) =
         view.conflicts.iter().partition(|conflict| conflict.resolved);
     let line =
@@ -71,6 +79,13 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     let doubt =
         |doubt: &takeback_undo::UncertainPath| format!("{}  ({})", doubt.path, doubt.reason);
     print_section(uncertain, view.doubts.iter().map(doubt), context);
+    let is_restored = |database: &&RelPath| {
+        let beside = format!("{database}-");
+        let mut restored = view.restored.iter();
+        restored.any(|path| path == *database || path.to_string().starts_with(&beside))
+    };
+    let unsettled = view.unsettled.iter().filter(is_restored).map(ToString::to_string);
+    print_section("Taken while being written, so perhaps not whole", unsettled, context);
     if context.globals.verbose {
         let lines = view.uncovered.iter().map(output::uncovered_line);
         print_section("Not covered by the checkpoint", lines, context);
@@ -158,13 +173,4 @@ fn describe_kept(kept: &KeptPath) -> String {
         }
         KeptReason::NotEmpty => format!("{}  (not empty)", kept.path),
     }
-}
-
-fn describe_blocked(blocked: &BlockedPath) -> String {
-    let why = match &blocked.reason {
-        BlockedReason::Uncovered(reason) => output::reason(reason),
-        BlockedReason::Uncapturable => "never captured".into(),
-        BlockedReason::ParentReplaced => "no longer a directory".into(),
-    };
-    format!("{}  ({})", blocked.path, output::disarm(&why))
 }

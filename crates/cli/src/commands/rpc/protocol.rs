@@ -68,7 +68,7 @@ impl Error {
 
     /// Makes the error for a blocked plan, which lists the obstacles.
     pub(super) fn blocked(plan: &impl Serialize) -> Error {
-        let hint = "move the obstacles away, then try again";
+        let hint = "move the obstacles away, or restore the rest with skip_blocked";
         Error {
             data: Some(serde_json::json!({ "hint": hint, "plan": plan })),
             ..Error::new(BLOCKED, "nothing was changed: something is in the way")

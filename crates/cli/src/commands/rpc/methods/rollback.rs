@@ -44,7 +44,8 @@ pub(super) fn redo(_: &Server, context: &Context, params: Params) -> Answer {
 
 fn reverse(to: Destination, context: &Context, mut params: Params) -> Answer {
     let dry_run: bool = params.or_default("dry_run")?;
-    let request = Request::new(&context.directory, to);
+    let skip_blocked = params.or_default("skip_blocked")?;
+    let request = Request { skip_blocked, ..Request::new(&context.directory, to) };
     if dry_run {
         params.end()?;
         return answer(make_plan(context, &request)?.view());
@@ -53,9 +54,10 @@ fn reverse(to: Destination, context: &Context, mut params: Params) -> Answer {
 }
 
 fn make_plan(context: &Context, request: &Request) -> Result<Planned, Failure> {
+    let opened = context.opened_anyway()?;
     // New entries in the log of the agent belong to the conversation that is taken back.
     logs::catch_up_ledger(context);
-    Ok(rollback::plan(context.opened()?, request)?)
+    Ok(rollback::plan(opened, request)?)
 }
 
 /// Applies a request. With a digest, applies it only if the plan still has this digest.
@@ -63,8 +65,9 @@ fn carry_out(context: &Context, request: &Request, mut params: Params) -> Answer
     let digest: Option<String> = params.optional("digest")?;
     params.end()?;
     let Some(digest) = digest else {
+        let opened = context.opened_anyway()?;
         logs::catch_up_ledger(context);
-        let view = roll_back(context.opened()?, request).map_err(Failure::from)?;
+        let view = roll_back(opened, request).map_err(Failure::from)?;
         return answer_unless_blocked(&view);
     };
     let planned = make_plan(context, request)?;
@@ -93,6 +96,7 @@ fn read_request(context: &Context, params: &mut Params) -> Result<Request, Error
     request.paths = take_paths(params)?;
     request.scope = params.or_default("scope")?;
     request.index = params.or_default("index")?;
+    request.skip_blocked = params.or_default("skip_blocked")?;
     if request.scope == Scope::Chat && (request.index || !request.paths.is_empty()) {
         return Err(Error::invalid_params("scope: \"chat\" takes neither paths nor index"));
     }
@@ -106,5 +110,7 @@ fn read_turn_request(context: &Context, params: &mut Params) -> Result<Request, 
         uncertain: params.or_default("uncertain")?,
         taken: params.or_default("taken")?,
     };
-    Ok(Request::new(&context.directory, Destination::WithoutTurn(options)))
+    let skip_blocked = params.or_default("skip_blocked")?;
+    let to = Destination::WithoutTurn(options);
+    Ok(Request { skip_blocked, ..Request::new(&context.directory, to) })
 }

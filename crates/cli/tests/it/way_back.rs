@@ -1,0 +1,293 @@
+//! The way back is never blocked.
+
+use std::fs;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::json;
+
+use crate::agent::{Agent, configure};
+use crate::session::{Session, said};
+
+#[track_caller]
+fn succeeds(session: &Session, arguments: &[&str]) {
+    let output = session.output(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+}
+
+fn write_many(session: &Session, directory: &str) {
+    for number in 0..60 {
+        session.write(&format!("{directory}/{number}"), "made since");
+    }
+}
+
+#[test]
+fn more_files_than_the_limit_block_no_way_back() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 50\n");
+    session.write("a", "1");
+    session.write("b", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("change it", "a", "2");
+    write_many(&session, "many");
+    succeeds(&session, &["undo", "-y"]);
+    assert_eq!(session.read("a"), "1");
+    assert_eq!(session.read("many/59"), "made since");
+    succeeds(&session, &["rollback", "undo", "-y"]);
+    assert_eq!(session.read("a"), "2");
+    succeeds(&session, &["rollback", "1", "a", "-y"]);
+    assert_eq!(session.read("a"), "1");
+    succeeds(&session, &["rollback", "1", "-y"]);
+    assert!(!session.exists("many/0"));
+    succeeds(&session, &["rollback", "undo", "-y"]);
+    assert_eq!(session.read("many/59"), "made since");
+}
+
+#[test]
+fn an_ignore_rule_that_went_blocks_no_way_back() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 50\n");
+    session.write(".gitignore", "data/\n");
+    write_many(&session, "data");
+    let mut agent = Agent::new(&session, "s");
+    agent.hears("ignore nothing");
+    let call = agent.begins("Write", json!({ "path": ".gitignore", "content": "" }));
+    session.write(".gitignore", "");
+    assert!(agent.report(call.event("after_tool")).contains("more than 50 files"));
+    agent.is_done();
+    succeeds(&session, &["rollback", "1", "-y"]);
+    assert_eq!(session.read(".gitignore"), "data/\n");
+    assert_eq!(session.read("data/59"), "made since");
+}
+
+#[test]
+fn a_named_directory_that_grew_blocks_no_way_back() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 50\n");
+    session.write(".gitignore", "data/\n");
+    session.write("data/0", "1");
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.hears("change the data");
+    let call = agent.begins("Write", json!({ "path": "data", "content": "" }));
+    session.write("data/0", "2");
+    session.write("a", "2");
+    agent.finishes(&call);
+    agent.is_done();
+    write_many(&session, "data/grown");
+    succeeds(&session, &["rollback", "1", "a", "-y"]);
+    assert_eq!(session.read("a"), "1");
+    succeeds(&session, &["rollback", "1", "-y"]);
+    assert_eq!(session.read("data/0"), "1");
+    succeeds(&session, &["rollback", "undo", "-y"]);
+    assert_eq!(session.read("data/0"), "2");
+    assert_eq!(session.read("data/grown/59"), "made since");
+}
+
+/// Appends to a file of the project until it is dropped, as a server does to its log.
+struct WritingProcess {
+    is_over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl WritingProcess {
+    fn start(session: &Session, path: &str) -> WritingProcess {
+        let path = session.project().join(path);
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let flag = is_over.clone();
+        let thread = thread::spawn(move || {
+            while !flag.load(Ordering::Relaxed) {
+                file.write_all(b"a line\n").unwrap();
+            }
+        });
+        WritingProcess { is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for WritingProcess {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_is_being_written_holds_up_only_itself() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("server", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("change it", "a", "2");
+    session.write("server", "2");
+    let writer = WritingProcess::start(&session, "server");
+    let output = session.output(&["rollback", "1", "-y"]);
+    assert!(!output.status.success());
+    let pid = std::process::id();
+    assert!(said(&output).contains(&format!("(pid {pid}) writes to it")), "{}", said(&output));
+    assert!(said(&output).contains("--skip-blocked restores everything else"));
+    assert_eq!(session.read("a"), "2");
+    let done = session.json(&["rollback", "1", "--skip-blocked"]);
+    assert_eq!(done["restored"], json!(["a"]), "{done:#}");
+    assert_eq!(done["skipped"][0]["path"], "server");
+    assert_eq!(done["skipped"][0]["writers"][0]["pid"], pid);
+    assert_eq!(session.read("a"), "1");
+    // The reverse does not touch it either.
+    let undone = session.json(&["rollback", "undo"]);
+    assert_eq!(undone["restored"], json!(["a"]));
+    drop(writer);
+    assert!(session.read("server").len() > 1_000);
+}
+
+/// Puts something in the way that no checkpoint can hold.
+fn with_an_obstacle() -> Session {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("thing", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("change it", "a", "2");
+    fs::remove_file(session.project().join("thing")).unwrap();
+    session.write("thing/.git/HEAD", "x");
+    session.write("thing/inner", "x");
+    session
+}
+
+#[test]
+fn what_is_in_the_way_holds_up_only_itself() {
+    let mut session = with_an_obstacle();
+    session.takeback(&["rollback", "1"]);
+    session.takeback(&["rollback", "1", "--skip-blocked"]);
+    session.assert(
+        "
+$ takeback rollback 1
+Would restore:
+  a
+  thing
+Would delete:
+  thing/inner
+Cannot be restored:
+  thing/.git  (never captured)
+Edited since the turn, by you or another agent (the safety checkpoint keeps this):
+  thing/inner
+Conversation: 1 message taken back.
+The prompt was:
+  change it
+! error: nothing was changed
+! hint: move the blocking paths away, or restore the rest with --skip-blocked
+[exit Some(1)]
+$ takeback rollback 1 --skip-blocked
+Restored:
+  a
+Skipped, not changed:
+  thing/.git  (never captured)
+Conversation: 1 message taken back.
+The prompt was:
+  change it
+Done. `takeback rollback undo` takes this back.
+",
+    );
+    assert_eq!(session.read("a"), "1");
+    assert_eq!(session.read("thing/.git/HEAD"), "x");
+    assert_eq!(session.read("thing/inner"), "x");
+    succeeds(&session, &["rollback", "undo"]);
+    assert_eq!(session.read("a"), "2");
+    assert_eq!(session.read("thing/inner"), "x");
+}
+
+#[test]
+fn a_wrong_configuration_blocks_no_way_back() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("change it", "a", "2");
+    for text in ["[checkpoints]\nmax_files = \"many\"\n", "[checkpoints\n", "what = [\n1,\n"] {
+        configure(&session, text);
+        for (arguments, content) in [
+            (&["list"][..], "2"),
+            (&["diff", "1"], "2"),
+            (&["rollback", "1"], "1"),
+            (&["rollback", "undo"], "2"),
+            (&["undo"], "1"),
+            (&["rollback", "undo"], "2"),
+        ] {
+            let output = session.output(arguments);
+            assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+            assert!(said(&output).contains("config.toml, line"), "{}", said(&output));
+            assert_eq!(session.read("a"), content, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_line_of_the_configuration_leaves_the_others_in_force() {
+    let session = Session::new();
+    session.write("keep.tmp", "1");
+    session.output(&["checkpoint"]);
+    configure(&session, "[checkpoints]\nmax_files = \"many\"\nexclude = [\"*.tmp\"]\n");
+    session.write("new.tmp", "1");
+    succeeds(&session, &["rollback", "1"]);
+    assert!(session.exists("new.tmp"));
+}
+
+#[test]
+fn the_list_finishes_an_interrupted_restore() {
+    let session = Session::new();
+    for number in 0..400 {
+        session.write(&format!("files/{number}"), "1");
+    }
+    session.output(&["checkpoint"]);
+    for number in 0..400 {
+        session.write(&format!("files/{number}"), "2");
+    }
+    let journals = ["journal", "journal.staging"];
+    let has_journal =
+        || journals.iter().any(|name| session.workspace_directory().join(name).exists());
+    for _ in 0..50 {
+        let mut child = session.start(&["rollback", "1", "-y"]);
+        while !has_journal() && child.try_wait().unwrap().is_none() {}
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if has_journal() {
+            break;
+        }
+        session.output(&["rollback", "undo"]);
+    }
+    assert!(has_journal());
+    let output = session.output(&["list"]);
+    assert!(said(&output).contains("a restore was interrupted and has been"), "{}", said(&output));
+    assert!(!has_journal());
+    assert_eq!(session.read("files/0"), session.read("files/399"));
+    assert!(!said(&session.output(&["list"])).contains("interrupted"));
+}
+
+#[test]
+fn a_repeated_rollback_that_changes_nothing_is_not_recorded() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("change it", "a", "2");
+    assert!(session.json(&["rollback", "1"])["safety_checkpoint"].is_string());
+    assert!(session.json(&["rollback", "1"])["safety_checkpoint"].is_null());
+    let undone = session.json(&["rollback", "undo"]);
+    assert_eq!((session.read("a"), &undone["redone_messages"]), ("2".into(), &json!(1)));
+}
+
+#[test]
+fn undoing_a_rollback_names_what_was_made_since() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("b", "1");
+    session.output(&["checkpoint"]);
+    session.write("a", "2");
+    session.write("b", "2");
+    succeeds(&session, &["rollback", "1"]);
+    session.write("a", "an hour of work");
+    session.write("new", "another hour");
+    let plan = session.json(&["rollback", "undo", "--dry-run"]);
+    assert_eq!(plan["others"], json!(["a", "new"]));
+    succeeds(&session, &["rollback", "undo"]);
+    succeeds(&session, &["rollback", "redo"]);
+    assert_eq!(session.read("new"), "another hour");
+}
