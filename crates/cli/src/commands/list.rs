@@ -77,6 +77,14 @@ pub(crate) fn print_list(with_steps: bool, context: &Context) -> Result<ExitCode
         println!("Checkpoints for {path}");
     }
     print_rows(&list, with_steps);
+    if let Some(inner) = &list.inner {
+        let inner_path = output::tilde(&inner.workspace.0, context);
+        println!(
+            "\nOlder checkpoints for {inner_path} alone, from before it was part of {path} \
+             (`takeback rollback ID` returns to one)"
+        );
+        print_rows(inner, with_steps);
+    }
     list.failures.iter().for_each(|missed| output::warn(&describe_failure(missed)));
     list.unreadable.iter().for_each(|reason| output::warn(reason));
     let lines = list.repositories.iter().map(ToString::to_string);

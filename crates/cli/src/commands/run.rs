@@ -22,14 +22,15 @@ use crate::output::{self, Progress};
 /// Run a command between two checkpoints: for agents without hooks
 ///
 /// Takes a checkpoint, runs the command, captures its changes, and exits with its exit code.
-/// `takeback undo` takes the changes back.
+/// `takeback undo` takes the changes back. What changed meanwhile and is not named in the command may
+/// be yours: it asks about each such file, and `--uncertain` takes all of them back.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback run -- aider --message 'add a cart'
   takeback run ./migrate.sh
   takeback rollback 1           return to before the command
-  takeback undo                 take back only what the command changed")]
+  takeback undo                 take back what the command changed, and ask about the rest")]
 pub(crate) struct Arguments {
     /// The command and its arguments
     #[arg(

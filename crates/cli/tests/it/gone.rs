@@ -74,3 +74,37 @@ fn a_directory_that_was_made_anew_has_its_old_history() {
     session.json(&["-C", "inner", "rollback", "1"]);
     assert_eq!(session.read("inner/a"), "mine");
 }
+
+#[test]
+fn an_old_inner_history_does_not_hide_the_checkpoints_around_it() {
+    let session = Session::new();
+    session.write("sub/a", "0");
+    let mut agent = Agent::new(&session, "s1");
+    agent.cwd = session.project().join("sub");
+    agent.turn("before", "a", "1");
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        assert!(git.args(arguments).current_dir(session.project()).status().unwrap().success());
+    };
+    git(&["init", "-q"]);
+    let mut agent = Agent::new(&session, "s2");
+    agent.cwd = session.project().join("sub");
+    agent.turn("after", "a", "2");
+    let inside = |arguments: &[&str]| {
+        let mut command = session.command(arguments);
+        let output = command.current_dir(session.project().join("sub")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let list: serde_json::Value = serde_json::from_str(&inside(&["list", "--json"])).unwrap();
+    assert_eq!(list["workspace"], serde_json::json!(session.project()), "{list}");
+    assert_eq!(list["checkpoints"][0]["prompt"], "after", "{list}");
+    assert_eq!(list["inner"]["workspace"], serde_json::json!(session.project().join("sub")));
+    assert_eq!(list["inner"]["checkpoints"][0]["prompt"], "before", "{list}");
+    let text = inside(&["list"]);
+    assert!(text.contains("Older checkpoints for ~/project/sub alone"), "{text}");
+    inside(&["rollback", "1"]);
+    assert_eq!(session.read("sub/a"), "1");
+    inside(&["rollback", list["inner"]["checkpoints"][0]["id"].as_str().unwrap()]);
+    assert_eq!(session.read("sub/a"), "0");
+}

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
+use std::rc::Rc;
 
 use takeback_ledger::Time;
 use takeback_tree::{
@@ -112,7 +113,7 @@ pub(crate) struct NeighbourCall {
 pub(crate) struct Timeline<'h> {
     points: Vec<KnownState<'h>>,
     spans: Vec<Span<'h>>,
-    neighbours: Vec<NeighbourCall>,
+    neighbours: Rc<[NeighbourCall]>,
 }
 
 impl<'h> Timeline<'h> {
@@ -120,7 +121,7 @@ impl<'h> Timeline<'h> {
     /// if it is known, the present state.
     pub(crate) fn of(history: &'h History, now: Option<PresentState<'h>>) -> Timeline<'h> {
         let mut timeline =
-            Timeline { points: Vec::new(), spans: Vec::new(), neighbours: Vec::new() };
+            Timeline { points: Vec::new(), spans: Vec::new(), neighbours: Rc::from([]) };
         for checkpoint in &history.all {
             timeline.add_checkpoint(history, checkpoint);
         }
@@ -149,22 +150,8 @@ impl<'h> Timeline<'h> {
     }
 
     /// Adds the calls in workspaces that are inside this one, or around it.
-    pub(crate) fn with_neighbours(
-        mut self,
-        workspace: &Workspace<'_>,
-    ) -> Result<Timeline<'h>, StoreError> {
-        let store = workspace.store();
-        for id in store.pinned_workspaces()?.into_iter().filter(|id| id != workspace.id()) {
-            let Ok(Some(info)) = store.workspace_info(&id) else { continue };
-            let (here, there) = (workspace.path(), info.path.0.as_path());
-            if !there.starts_with(here) && !here.starts_with(there) {
-                continue;
-            }
-            for known in &History::read(store, &id)?.all {
-                self.neighbours.extend(NeighbourCall::read(&known.record, here, there));
-            }
-        }
-        Ok(self)
+    pub(crate) fn with_neighbours(self, neighbours: &Rc<[NeighbourCall]>) -> Timeline<'h> {
+        Timeline { neighbours: Rc::clone(neighbours), ..self }
     }
 
     fn add_checkpoint(&mut self, history: &'h History, checkpoint: &'h Checkpoint) {
@@ -415,6 +402,23 @@ fn find_rollback_part(
 }
 
 impl NeighbourCall {
+    /// Reads the calls in workspaces that are inside another one, or around it.
+    pub(crate) fn read_all(workspace: &Workspace<'_>) -> Result<Rc<[NeighbourCall]>, StoreError> {
+        let store = workspace.store();
+        let mut all = Vec::new();
+        for id in store.pinned_workspaces()?.into_iter().filter(|id| id != workspace.id()) {
+            let Ok(Some(info)) = store.workspace_info(&id) else { continue };
+            let (here, there) = (workspace.path(), info.path.0.as_path());
+            if !there.starts_with(here) && !here.starts_with(there) {
+                continue;
+            }
+            for known in &History::read(store, &id)?.all {
+                all.extend(NeighbourCall::read(&known.record, here, there));
+            }
+        }
+        Ok(all.into())
+    }
+
     /// Reads the record of the end of a call in another workspace.
     fn read(record: &Record, here: &Path, there: &Path) -> Option<NeighbourCall> {
         let call = record.call.as_ref()?;

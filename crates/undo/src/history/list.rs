@@ -10,7 +10,7 @@ use takeback_tree::{AnyPath, Oid, RelPath, StoreError, WorkspaceError};
 
 use super::counts::count_changes;
 use super::record::{Checkpoint, TurnId};
-use super::workspace::{WorkspaceRef, find_workspace, revive_workspace};
+use super::workspace::{WorkspaceRef, find_inner_history, find_workspace, revive_workspace};
 use super::{History, Row, TakeError};
 use crate::Opened;
 use crate::hook::state::WorkspaceState;
@@ -38,6 +38,9 @@ pub struct List {
     /// The reason why the ledger could not be read. Prompts and effects are missing then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_error: Option<String>,
+    /// The older history of the directory itself, from before it became part of the workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner: Option<Box<List>>,
 }
 
 /// One row of the list.
@@ -123,13 +126,18 @@ pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError>
             // The lock finishes or reverts it, and reports that. A failure is reported as well.
             let _ = opened.lock(&workspace);
         }
-        list_workspace(opened, &workspace)?
+        let inner = match find_inner_history(opened, path)? {
+            Some(inner) => Some(Box::new(list_workspace(opened, &inner)?)),
+            None => None,
+        };
+        List { inner, ..list_workspace(opened, &workspace)? }
     } else {
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
         let workspace = AnyPath(opened.find_root(path).map_err(failed)?);
         let (checkpoints, failures, unreadable) = (Vec::new(), Vec::new(), Vec::new());
         let repositories = Vec::new();
-        List { workspace, checkpoints, failures, unreadable, repositories, ledger_error: None }
+        let (ledger_error, inner) = (None, None);
+        List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner }
     };
     if list.ledger_error.is_none() {
         list.ledger_error = opened.ledger().err().map(|error| error_chain(&error));
@@ -175,7 +183,8 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
     let path = AnyPath(workspace.path.clone());
     let (failures, unreadable) = (Vec::new(), history.unreadable);
     let repositories = WorkspaceState::new(workspace.store.notes(&workspace.id)).repositories();
-    Ok(List { workspace: path, checkpoints, failures, unreadable, repositories, ledger_error })
+    let (workspace, inner) = (path, None);
+    Ok(List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner })
 }
 
 /// Finds the other workspaces that have checkpoints, the latest first.

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use takeback_tree::{RelPath, Store, StoreError, WorkspaceId};
 
-use self::record::{CallRef, Checkpoint, Checkpoints, Kind, TurnId, read_checkpoints};
+use self::record::{Action, CallRef, Checkpoint, Checkpoints, Kind, TurnId, read_checkpoints};
 use crate::hook::state::{OpenCall, WorkspaceState};
 
 pub(crate) use self::counts::count_changes;
@@ -146,10 +146,19 @@ impl History {
         places.iter().rev().find(|place| begins(place) <= seq).map(|place| place + 1)
     }
 
-    /// The paths that calls named: they were captured even if the rules exclude them.
+    /// The paths that were captured even if the rules exclude them: calls named them, or the undo of
+    /// a turn looked into a directory that is ignored by now.
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
         let calls = self.all.iter().filter_map(|known| known.record.call.as_ref());
-        let named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
+        let mut named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
+        for Checkpoint { record, .. } in &self.all {
+            let Some(done) = &record.rollback else { continue };
+            if done.action == Action::UndoTurn {
+                named.extend(done.paths.iter().filter(|path| {
+                    record.uncovered.iter().any(|uncovered| path.starts_with(&uncovered.path))
+                }));
+            }
+        }
         named.into_iter().cloned().collect()
     }
 

@@ -68,10 +68,36 @@ pub fn open_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<Workspace<'
 /// Finds the workspace that the user means, to look at its history.
 pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRef<'o>, TakeError> {
     let store = opened.store()?;
-    if let Some(path) = find_known_path(store, path)? {
+    if let Some(known) = find_known_path(store, path)? {
+        let path = find_around(opened, &known)?.unwrap_or(known);
         return Ok(WorkspaceRef { store, id: store.workspace_id(&path), path });
     }
     Ok(WorkspaceRef::of(&open_workspace(opened, path)?))
+}
+
+/// Finds the workspace with a history that a directory with an older history of its own has become
+/// part of, for example by `git init` above it. Agents take their checkpoints there now.
+fn find_around(opened: &Opened, known: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let is_repository_data = known.components().any(|part| part.as_os_str() == ".git");
+    if is_repository_data || !known.is_dir() {
+        return Ok(None);
+    }
+    let store = opened.store()?;
+    let Ok(root) = opened.find_root(known) else { return Ok(None) };
+    let has_history = root != known && !store.pin_names(&store.workspace_id(&root))?.is_empty();
+    Ok(has_history.then_some(root))
+}
+
+/// Finds the older history that a directory has of its own, although it is part of a larger
+/// workspace by now.
+pub(crate) fn find_inner_history<'o>(
+    opened: &'o Opened,
+    path: &Path,
+) -> Result<Option<WorkspaceRef<'o>>, StoreError> {
+    let store = opened.store()?;
+    let Some(known) = find_known_path(store, path)? else { return Ok(None) };
+    let is_inner = find_around(opened, &known)?.is_some();
+    Ok(is_inner.then(|| WorkspaceRef { store, id: store.workspace_id(&known), path: known }))
 }
 
 /// Opens the workspace that the user means, to restore files in it: the one at exactly this path if

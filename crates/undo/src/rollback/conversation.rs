@@ -9,7 +9,7 @@ use takeback_ledger::{CallId, ConversationMove, ConversationPoint, Ledger, Ledge
 use super::planned::{ChatView, Goal, MovedSession, PlannedWork, RollbackView};
 use super::{RollbackError, Scope};
 use crate::Opened;
-use crate::history::record::{Chat, Checkpoint, Kind};
+use crate::history::record::{Chat, Checkpoint, Kind, RollbackRecord};
 use crate::history::{FoundCheckpoint, History};
 
 /// The longest time that a rollback waits for the ledger to be complete.
@@ -133,7 +133,7 @@ impl<'l> Search<'l> {
         let seq = checkpoint.pin.name.seq + u64::from(is_seen);
         for known in history.all.iter().filter(|known| known.pin.name.seq >= seq) {
             let record = &known.record;
-            for chat in record.rollback.iter().flat_map(|done| done.chats()) {
+            for chat in record.rollback.iter().flat_map(RollbackRecord::chats) {
                 self.take_if_known(&chat.session, before_rewind(known));
             }
             if record.kind == Kind::Call

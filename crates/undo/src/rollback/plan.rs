@@ -14,16 +14,16 @@ use super::elsewhere::add_elsewhere;
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes};
-use super::turn::find_turn;
+use super::turn::{CapturedPresent, find_turn};
 use super::{Destination, Request, RollbackError, Scope, TurnUndo};
 use crate::Opened;
 use crate::history::record::{Action, Checkpoint};
-use crate::history::workspace::revive_workspace;
-use crate::history::{History, WorkspaceRef, effects_of_row};
+use crate::history::workspace::{find_inner_history, revive_workspace};
+use crate::history::{FindError, History, TakeError, WorkspaceRef, effects_of_row, find_workspace};
 
 /// Plans what a request asks for. Changes nothing.
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
-    let (workspace, _revived) = revive_workspace(opened, &request.directory)?;
+    let (workspace, _revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
     // Taking the lock finishes or reverts an interrupted rollback, before the history is read.
     let mut lock = opened.lock(&workspace)?;
@@ -42,6 +42,26 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     let (store, own) = (workspace.store(), workspace.id());
     add_elsewhere(opened, store, own, &history, request, &mut planned);
     Ok(planned)
+}
+
+/// Finds the workspace that a request means. If a directory with an older history of its own has
+/// become part of a larger workspace, that one is meant, unless the request gives the id of an older
+/// checkpoint.
+fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
+    let Some(inner) = find_inner_history(opened, &request.directory).map_err(TakeError::from)?
+    else {
+        return Ok(request.directory.clone());
+    };
+    let around = find_workspace(opened, &request.directory)?;
+    if let Destination::Checkpoint(text) = &request.to {
+        let history = History::read(around.store, &around.id)?;
+        let found = history.find(around.store, text);
+        let is_inner = |workspace: &PathBuf| *workspace == inner.path;
+        if matches!(&found, Err(FindError::Elsewhere { workspace, .. }) if is_inner(workspace)) {
+            return Ok(inner.path);
+        }
+    }
+    Ok(around.path)
 }
 
 struct Planner<'a> {
@@ -165,10 +185,12 @@ impl Planner<'_> {
         options: &TurnUndo,
         request: &Request,
     ) -> Result<Planned, RollbackError> {
-        let named = self.history.named_paths();
-        let capture = self.opened.capture_options(&self.opened.rules, &named);
-        let present = lock.capture_readable(&capture)?;
-        let turn = find_turn(self.workspace, self.history, &present, &named, options)?;
+        let mut capture = |named: &[RelPath]| {
+            let options = self.opened.capture_options(&self.opened.rules, named);
+            Ok(lock.capture_present(&options)?)
+        };
+        let (turn, present) = find_turn(self.workspace, self.history, &mut capture, options)?;
+        let CapturedPresent { capture: present, named } = present;
         let tree = lock.edit_tree(present.tree, &turn.edits)?;
         let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;
         // These paths were captured before the turn, and are captured now.
@@ -256,7 +278,7 @@ pub(super) fn plan_files(
     loop {
         let options = opened.capture_options(&opened.rules, &goal.named);
         if let Some(edits) = &goal.edits {
-            let present = lock.capture_readable(&options)?;
+            let present = lock.capture_present(&options)?;
             goal.state.tree = lock.edit_tree(present.tree, edits)?;
         }
         let skipped = goal.skipped.iter().map(|skipped| &skipped.path);

@@ -11,7 +11,7 @@ use takeback_tree::{
 
 use super::merge::{self, Conflicts, Merged};
 use super::{Resolution, RollbackError, TurnUndo};
-use crate::history::authorship::{Node, PresentState, Segment, Timeline};
+use crate::history::authorship::{NeighbourCall, Node, PresentState, Segment, Timeline};
 use crate::history::{History, Row};
 
 /// A file that was changed since the turn, so that its change cannot simply be taken back.
@@ -66,39 +66,82 @@ pub(super) struct FoundTurn<'h> {
     made: Vec<RelPath>,
 }
 
+/// A capture of the present state, and the paths that were captured although the rules exclude
+/// them.
+pub(super) struct CapturedPresent {
+    pub(super) capture: Capture,
+    pub(super) named: Vec<RelPath>,
+}
+
 /// Finds the turn that a request means: the turn of the given row, or else the last turn that
-/// changed files and was not taken back.
+/// changed files and was not taken back. `capture` captures the present; paths that the turn changed
+/// in directories that are ignored by now are captured by name.
 pub(super) fn find_turn<'h>(
     workspace: &Workspace<'_>,
     history: &'h History,
-    present: &Capture,
-    named: &[RelPath],
+    capture: &mut dyn FnMut(&[RelPath]) -> Result<Capture, RollbackError>,
     options: &TurnUndo,
-) -> Result<FoundTurn<'h>, RollbackError> {
-    let store = workspace.store();
-    let state = PresentState { tree: present.tree, uncovered: &present.uncovered, named };
-    let timeline = Timeline::of(history, Some(state)).with_neighbours(workspace)?;
-    let find = |row: Row<'h>| {
-        let found = undo_row(store, &timeline, &present.tree, row, options);
+) -> Result<(FoundTurn<'h>, CapturedPresent), RollbackError> {
+    let rows: Vec<Row<'h>> = match options.row {
+        Some(number) => vec![history.row(number)?],
+        None => {
+            let in_force = history.rows_in_force();
+            history.rows().filter(|row| in_force.contains(&row.number)).collect()
+        }
+    };
+    if let Some(number) = options.row
+        && rows[0].turn().is_none()
+    {
+        return Err(RollbackError::NotATurn(number));
+    }
+    let neighbours = NeighbourCall::read_all(workspace)?;
+    let find = |row: Row<'h>, present: &CapturedPresent| {
+        let CapturedPresent { capture, named } = present;
+        let state = PresentState { tree: capture.tree, uncovered: &capture.uncovered, named };
+        let timeline = Timeline::of(history, Some(state)).with_neighbours(&neighbours);
+        let found = undo_row(workspace.store(), &timeline, &capture.tree, row, options);
         found.map_err(|error| RollbackError::TurnLost(row.number, error))
     };
-    if let Some(number) = options.row {
-        let row = history.row(number)?;
-        if row.turn().is_none() {
-            return Err(RollbackError::NotATurn(number));
+    let past = Timeline::of(history, None);
+    let named = history.named_paths();
+    let mut present = CapturedPresent { capture: capture(&named)?, named };
+    for row in rows {
+        let hidden = find_hidden_paths(workspace.store(), &past, row, &present)
+            .map_err(|error| RollbackError::TurnLost(row.number, error))?;
+        if !hidden.is_empty() {
+            present.named.extend(hidden);
+            present.capture = capture(&present.named)?;
         }
-        return find(row);
-    }
-    let in_force = history.rows_in_force();
-    let is_left = |row: &Row<'_>| in_force.contains(&row.number);
-    for row in history.rows().filter(is_left) {
-        let turn = find(row)?;
+        let turn = find(row, &present)?;
         // Skip turns that changed nothing, or whose changes are all gone.
-        if !turn.is_empty() {
-            return Ok(turn);
+        if options.row.is_some() || !turn.is_empty() {
+            return Ok((turn, present));
         }
     }
     Err(RollbackError::NoTurn)
+}
+
+/// Finds the paths that a turn changed in directories that are ignored by now.
+fn find_hidden_paths(
+    store: &Store,
+    past: &Timeline<'_>,
+    row: Row<'_>,
+    present: &CapturedPresent,
+) -> Result<Vec<RelPath>, ObjectError> {
+    let CapturedPresent { capture, named } = present;
+    if capture.uncovered.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_hidden = |path: &RelPath| {
+        capture.uncovered.iter().any(|uncovered| path.starts_with(&uncovered.path))
+            && !named.iter().any(|named| path.starts_with(named))
+    };
+    let changes = past.collect_changes(store, |_, number| number == Some(row.number))?;
+    let files = changes
+        .paths
+        .into_iter()
+        .filter(|(path, segments)| is_hidden(path) && !segments.iter().all(is_about_directories));
+    Ok(files.map(|(path, _)| path).collect())
 }
 
 /// Works out how to take the changes of a row's turn back.

@@ -1,6 +1,8 @@
 //! Whose change it is: an undo takes back what the agent changed, and nothing else.
 
-use takeback_undo::{Destination, RollbackView, TurnUndo};
+use takeback_undo::{
+    Deadline, Destination, Report, ReportedEvent, RollbackView, ToolCall, ToolWork, TurnUndo,
+};
 
 use crate::support::Scratch;
 
@@ -206,4 +208,68 @@ fn a_file_that_a_session_made_and_deleted_is_not_an_edit_of_others() {
     scratch.play_turn("again", "a", "1\n");
     scratch.write("a", "the user's\n");
     assert_eq!(scratch.roll_back("1").others.len(), 1);
+}
+
+#[test]
+fn an_undo_sees_into_directories_that_are_ignored_by_now() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.project().join("out")).unwrap();
+    scratch.write("out/old", "0\n");
+    scratch.begin_turn("s", "build");
+    let call = scratch.begin_script("s", "c1", "make");
+    scratch.write("out/old", "1\n");
+    scratch.write("out/new", "1\n");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    scratch.write(".gitignore", "out/\n");
+    scratch.write("out/mine", "the user's\n");
+    let view = scratch.undo();
+    assert_eq!((scratch.read("out/old").as_str(), scratch.exists("out/new")), ("0\n", false));
+    assert_eq!((view.restored.len(), view.deleted.len()), (1, 1), "{view:?}");
+    let view = scratch.carry_out(Destination::BeforeLastRollback);
+    let contents = ["out/old", "out/new", "out/mine"].map(|name| scratch.read(name));
+    assert_eq!(contents, ["1\n", "1\n", "the user's\n"], "{view:?}");
+    let view = scratch.carry_out(Destination::BeforeLastUndo);
+    assert_eq!(
+        (scratch.read("out/old").as_str(), scratch.exists("out/new")),
+        ("0\n", false),
+        "{view:?}"
+    );
+    assert_eq!(scratch.read("out/mine"), "the user's\n");
+}
+
+#[test]
+fn what_changes_during_a_run_is_uncertain_unless_the_command_names_it() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.write("mine", "0\n");
+    let call = ToolCall {
+        id: Some("1".into()),
+        tool: "run".into(),
+        input: serde_json::json!({ "command": "agent" }),
+        work: ToolWork::Changes { script: Some("agent; touch a".into()), paths: Vec::new() },
+    };
+    let report = |event| {
+        let report = Report {
+            agent: "run".into(),
+            session: "1".into(),
+            parent: None,
+            turn: None,
+            directory: scratch.project(),
+            model: None,
+            event,
+        };
+        takeback_undo::hook::handle(&scratch.opened, &report, &Deadline::open());
+    };
+    report(ReportedEvent::TurnStart { prompt: Some("agent".into()) });
+    report(ReportedEvent::BeforeTool(call.clone()));
+    scratch.write("a", "1\n");
+    scratch.write("mine", "the user's\n");
+    report(ReportedEvent::AfterTool { call, outcome: None });
+    report(ReportedEvent::TurnEnd);
+    let view = scratch.undo();
+    assert_eq!(scratch.read("a"), "0\n", "{view:?}");
+    assert_eq!(scratch.read("mine"), "the user's\n");
+    let reason = "changed while `takeback run` ran, by the command or by you";
+    assert_eq!(reasons(&view), [("mine".into(), reason.into())]);
 }
