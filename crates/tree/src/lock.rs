@@ -1,6 +1,7 @@
 //! The lock that all work on a workspace goes through: captures, pins and restores.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,8 @@ pub struct Lock<'w> {
     /// The tree of the latest capture under this lock, if no restore followed.
     pub(crate) captured: Option<Oid>,
     next_seq: Option<u64>,
+    /// The packs that existed when the latest capture began, as a note describes them.
+    seen_packs: HashSet<String>,
     pub(crate) recovery: Option<Recovery>,
     /// The safety pin of the restore that was cut off before this lock was taken.
     pub(crate) recovered_pin: Option<PinName>,
@@ -53,6 +56,7 @@ impl Workspace<'_> {
             state: None,
             captured: None,
             next_seq: None,
+            seen_packs: HashSet::new(),
             recovery: None,
             recovered_pin: None,
             _store_lock: store_lock,
@@ -129,7 +133,12 @@ impl<'w> Lock<'w> {
         self.captured = None;
         let is_in_memory = self.state.is_some();
         let store = self.store();
-        let suspects = if is_in_memory { None } else { store.find_suspects(&self.directory) };
+        let suspects = if is_in_memory {
+            None
+        } else {
+            self.seen_packs = store.describe_packs();
+            Store::find_suspects(&self.directory, &self.seen_packs)
+        };
         let directory = &self.directory;
         let writer = self.writer.get_or_insert_with(|| self.workspace.store.new_pack());
         let context = CaptureContext {
@@ -342,7 +351,7 @@ impl<'w> Lock<'w> {
         let Some(state) = &self.state else { return Ok(()) };
         fault::point("stat cache")?;
         if state.unsaved != Unsaved::Nothing {
-            self.store().note_packs(&self.directory)?;
+            self.store().note_packs(&self.directory, &self.seen_packs)?;
         }
         let appended = match &state.unsaved {
             Unsaved::Nothing => return Ok(()),

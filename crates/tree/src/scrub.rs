@@ -32,8 +32,11 @@ struct Bookmark {
 
 impl Store {
     /// Notes all packs for [`Store::find_suspects`].
-    pub(crate) fn note_packs(&self, directory: &Path) -> io::Result<()> {
-        let mut lines: Vec<String> = self.list_pack_sizes().iter().map(describe_pack).collect();
+    ///
+    /// Those that existed when the capture began are noted even if they are gone since: the capture
+    /// relied on them.
+    pub(crate) fn note_packs(&self, directory: &Path, seen: &HashSet<String>) -> io::Result<()> {
+        let mut lines: Vec<String> = self.describe_packs().union(seen).cloned().collect();
         lines.sort();
         let text = lines.concat();
         let path = directory.join(NOTE);
@@ -45,15 +48,22 @@ impl Store {
 
     /// Finds the packs that are gone or have another size since they were noted. Returns `None` if
     /// there are none. A merge replaces packs, so that a pack may be gone and its objects are not.
-    pub(crate) fn find_suspects(&self, directory: &Path) -> Option<Vec<String>> {
+    pub(crate) fn find_suspects(
+        directory: &Path,
+        present: &HashSet<String>,
+    ) -> Option<Vec<String>> {
         let Ok(noted) = fs::read_to_string(directory.join(NOTE)) else { return Some(Vec::new()) };
-        let present: HashSet<String> = self.list_pack_sizes().iter().map(describe_pack).collect();
         let suspects: Vec<String> = noted
             .split_inclusive('\n')
             .filter(|line| !present.contains(*line))
             .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
             .collect();
         (!suspects.is_empty()).then_some(suspects)
+    }
+
+    /// Describes all packs as a note does.
+    pub(crate) fn describe_packs(&self) -> HashSet<String> {
+        self.list_pack_sizes().iter().map(describe_pack).collect()
     }
 
     /// Lists the packs, each with the sizes of the pack and of its index.
