@@ -192,7 +192,7 @@ fn pin_present(
     lock: &mut Lock<'_>,
     work: &PlannedWork,
 ) -> Result<Checkpoint, RollbackError> {
-    let present = lock.capture_readable(&opened.capture_options(&opened.rules, &[]))?;
+    let present = lock.capture_present(&opened.capture_options(&opened.rules, &[]))?;
     let record = make_safety_record(opened, lock, work, &present.filter, &present.uncovered)?;
     Ok(pin_tree(opened, lock, present.tree, record)?)
 }

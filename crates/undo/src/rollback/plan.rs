@@ -162,7 +162,7 @@ impl Planner<'_> {
     ) -> Result<Planned, RollbackError> {
         let named = self.history.named_paths();
         let capture = self.opened.capture_options(&self.opened.rules, &named);
-        let present = lock.capture_readable(&capture)?;
+        let present = lock.capture_present(&capture)?;
         let turn = find_turn(self.workspace, self.history, &present, &named, options)?;
         let tree = lock.edit_tree(present.tree, &turn.edits)?;
         let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;
@@ -249,7 +249,7 @@ pub(super) fn plan_files(
     loop {
         let options = opened.capture_options(&opened.rules, &goal.named);
         if let Some(edits) = &goal.edits {
-            let present = lock.capture_readable(&options)?;
+            let present = lock.capture_present(&options)?;
             goal.state.tree = lock.edit_tree(present.tree, edits)?;
         }
         let skipped = goal.skipped.iter().map(|skipped| &skipped.path);
