@@ -18,7 +18,11 @@ pub fn warning_text(unprotected: &[&Unprotected], failures: &[String]) -> Option
     let mut text = String::new();
     push_list(&mut text, "takeback cannot take back everything that this call may change:", &lost);
     let replaceable: Vec<String> = of_kind(true).collect();
-    push_list(&mut text, "takeback keeps no copy of what can be made again:", &replaceable);
+    push_list(
+        &mut text,
+        "takeback does not copy everything that this call may delete:",
+        &replaceable,
+    );
     (!text.is_empty()).then(|| text.trim_end().to_owned())
 }
 

@@ -1,40 +1,61 @@
 //! Tool calls, and the effects that no rollback reverses.
 
-use rusqlite::{Connection, Row, Transaction, named_params, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params};
 use serde_json::Value;
 
 use crate::sessions::{head, parse_json};
-use crate::{CallRecord, EffectRecord, Ledger, LedgerError, Time};
+use crate::turns::find_current_turn;
+use crate::{CallId, CallRecord, EffectRecord, Ledger, LedgerError, Time};
 
 impl Ledger {
-    /// The effects in a workspace since a time, of all sessions, in order.
-    pub fn effects_in(
+    /// The effects in a workspace since a call began, of all sessions, in order. Without a call that
+    /// the ledger knows, the effects since a time.
+    pub fn effects_since(
         &self,
         workspace: &str,
+        call: Option<&CallId<'_>>,
         since: Time,
     ) -> Result<Vec<EffectRecord>, LedgerError> {
         let connection = self.database.reader()?;
+        let first: Option<i64> = match call {
+            None => None,
+            Some(call) => connection
+                .prepare_cached(
+                    "SELECT c.id FROM calls c JOIN sessions s ON s.key = c.session
+                     WHERE s.id = ?1 AND c.call = ?2 AND (c.started_at = ?3 OR ?4)",
+                )?
+                .query_row(params![call.reporter, call.call, call.began, call.late], |row| {
+                    row.get(0)
+                })
+                .optional()?,
+        };
+        // Calls are numbered in the order in which they were reported.
         let mut statement = connection.prepare_cached(
-            "SELECT * FROM effects WHERE workspace = ?1 AND time >= ?2 ORDER BY time, id",
+            "SELECT e.* FROM effects e
+             LEFT JOIN calls c ON c.session = e.session AND c.call = e.call
+             WHERE e.workspace = ?1 AND CASE
+                 WHEN ?2 IS NULL OR c.id IS NULL THEN e.time >= ?3 ELSE c.id >= ?2 END
+             ORDER BY e.id",
         )?;
-        let rows = statement.query_map(params![workspace, since], read_effect)?;
+        let rows = statement.query_map(params![workspace, first, since], read_effect)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The effects in a workspace since a time, of all sessions, in order; each with the id of its
-    /// session.
+    /// The effects in a workspace, of all sessions, in order; each with the id of its session and
+    /// the number of its turn, which is 0 if it belongs to no turn.
     pub fn effects_with_sessions(
         &self,
         workspace: &str,
-        since: Time,
-    ) -> Result<Vec<(String, EffectRecord)>, LedgerError> {
+    ) -> Result<Vec<(String, i64, EffectRecord)>, LedgerError> {
         let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
-            "SELECT e.*, s.id AS session_id FROM effects e JOIN sessions s ON s.key = e.session
-             WHERE e.workspace = ?1 AND e.time >= ?2 ORDER BY e.time, e.id",
+            "SELECT e.*, s.id AS session_id, ifnull(c.turn, e.turn) AS call_turn FROM effects e
+             JOIN sessions s ON s.key = e.session
+             LEFT JOIN calls c ON c.session = e.session AND c.call = e.call
+             WHERE e.workspace = ?1 ORDER BY e.id",
         )?;
-        let rows = statement.query_map(params![workspace, since], |row| {
-            Ok((row.get("session_id")?, read_effect(row)?))
+        let rows = statement.query_map(params![workspace], |row| {
+            Ok((row.get("session_id")?, row.get("call_turn")?, read_effect(row)?))
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
@@ -65,7 +86,7 @@ pub(crate) fn record_call(
     call: &CallRecord,
 ) -> Result<(), LedgerError> {
     let head = head(transaction, session)?;
-    let turn = if call.turn == 0 { head.last_turn } else { call.turn };
+    let turn = if call.turn == 0 { find_current_turn(transaction, &head)? } else { call.turn };
     transaction
         .prepare_cached(
             "INSERT INTO calls (

@@ -8,7 +8,7 @@ use crate::search::INDEX_VERSION;
 pub(crate) const APPLICATION_ID: i32 = 0x746b_626b;
 
 /// The version that this program writes.
-pub(crate) const VERSION: i32 = 2;
+pub(crate) const VERSION: i32 = 3;
 
 /// The oldest version that this program brings up to date. Version 1 was never released.
 pub(crate) const OLDEST_VERSION: i32 = 2;
@@ -25,7 +25,11 @@ struct Migration {
 }
 
 /// The migrations from [`OLDEST_VERSION`] to [`VERSION`], in order.
-const MIGRATIONS: &[Migration] = &[];
+const MIGRATIONS: &[Migration] = &[Migration {
+    to: 3,
+    columns: &[("undos", "was_seq", "INTEGER"), ("undos", "to_seq", "INTEGER")],
+    sql: "",
+}];
 
 /// Makes the tables in an empty database, or brings an older one up to date. The caller provides
 /// the transaction.

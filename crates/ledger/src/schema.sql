@@ -1,4 +1,4 @@
--- Schema version 2. Times are milliseconds since 1970. Columns that are read without the texts
+-- Schema version 3. Times are milliseconds since 1970. Columns that are read without the texts
 -- stand before them, so that reading them does not touch large texts on overflow pages.
 
 CREATE TABLE sessions (
@@ -156,7 +156,7 @@ CREATE TABLE notices (
 );
 CREATE INDEX notices_waiting ON notices (session) WHERE delivered_at IS NULL;
 
--- Rewinds of conversations, so that they can be taken back.
+-- Moves of a conversation's end: rewinds, and returns to what a rewind took back.
 CREATE TABLE undos (
     id        INTEGER PRIMARY KEY,
     session   INTEGER NOT NULL,
@@ -165,7 +165,11 @@ CREATE TABLE undos (
     -- The session's last message at that time: if there are more, the conversation went on.
     last_seq  INTEGER NOT NULL,
     time      INTEGER NOT NULL,
-    redone_at INTEGER
+    -- Set if a later move cancelled it.
+    redone_at INTEGER,
+    -- The last message of the conversation before and after; NULL in rows of version 2.
+    was_seq   INTEGER,
+    to_seq    INTEGER
 );
 CREATE UNIQUE INDEX undos_identity ON undos (session, number);
 

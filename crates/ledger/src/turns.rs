@@ -1,10 +1,10 @@
-//! Turns, and rewinding a conversation: taking back messages without deleting them.
+//! Turns: the messages of the user, and the work that each of them causes.
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
-use crate::sessions::head;
-use crate::{Ledger, LedgerError, Time};
+use crate::sessions::{SessionHead, head};
+use crate::{ConversationPoint, Ledger, LedgerError, Time};
 
 /// One message of the user's and all the work that it caused.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,16 +21,18 @@ pub struct Turn {
     pub undone: bool,
 }
 
-/// The messages that a rewind took back, or that an unrewind brought back.
-#[derive(Clone, Debug, PartialEq)]
+/// The identity of a tool call.
+#[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
-pub struct RewindOutcome {
-    pub messages: usize,
-    pub turns: usize,
-    /// The number of the first of the messages.
-    pub from_seq: i64,
-    /// The first prompt among the messages.
-    pub prompt: Option<String>,
+pub struct CallId<'a> {
+    /// The session that the user talks to.
+    pub session: &'a str,
+    /// The session that made the call: the same, or a subagent's.
+    pub reporter: &'a str,
+    pub call: &'a str,
+    pub began: Time,
+    /// True if the ledger may have another time for the start of the call.
+    pub late: bool,
 }
 
 impl Ledger {
@@ -46,85 +48,26 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Takes back the last `turns` turns of a conversation. Their messages are marked, not deleted.
-    pub fn rewind_turns(
-        &mut self,
-        session: &str,
-        turns: usize,
-        now: Time,
-    ) -> Result<RewindOutcome, LedgerError> {
-        self.database.write(|transaction| {
-            let key = head(transaction, session)?.key;
-            let first: Option<i64> = transaction.query_row(
-                "SELECT min(first_seq) FROM (
-                         SELECT first_seq FROM turns WHERE session = ?1 AND NOT undone
-                         ORDER BY first_seq DESC LIMIT ?2)",
-                params![key, i64::try_from(turns).unwrap_or(i64::MAX)],
-                |row| row.get(0),
-            )?;
-            match first {
-                Some(from_seq) => rewind_from(transaction, session, from_seq, now),
-                None => Err(LedgerError::NothingToRewind(session.to_owned())),
-            }
-        })
-    }
-
-    /// Takes back the messages of a conversation from one on. They are marked, not deleted.
-    pub fn rewind_from(
-        &mut self,
-        session: &str,
-        from_seq: i64,
-        now: Time,
-    ) -> Result<RewindOutcome, LedgerError> {
-        self.database.write(|transaction| rewind_from(transaction, session, from_seq, now))
-    }
-
-    /// Brings back the messages of the latest rewind, unless the conversation went on since.
-    pub fn unrewind(&mut self, session: &str, now: Time) -> Result<RewindOutcome, LedgerError> {
-        self.unrewind_made_at(session, None, now)
-    }
-
-    /// Brings back the messages of the latest rewind, if that was made at a certain time and the
-    /// conversation did not go on since.
-    pub fn unrewind_made_at(
-        &mut self,
-        session: &str,
-        made: Option<Time>,
-        now: Time,
-    ) -> Result<RewindOutcome, LedgerError> {
-        self.database.write(|transaction| {
-            let head = head(transaction, session)?;
-            let latest = transaction
-                .query_row(
-                    "SELECT number, from_seq, last_seq, time FROM undos
-                     WHERE session = ?1 AND redone_at IS NULL ORDER BY number DESC LIMIT 1",
-                    [head.key],
-                    |row| {
-                        let time: Time = row.get(3)?;
-                        Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, i64>(2)?, time))
-                    },
-                )
-                .optional()?;
-            let is_wanted = |time: Time| made.is_none_or(|made| made == time);
-            let latest = latest.filter(|rewind| is_wanted(rewind.3));
-            let Some((number, from_seq, last_seq, _)) = latest else {
-                return Err(LedgerError::NothingToUnrewind(session.to_owned()));
-            };
-            if last_seq != head.last_seq {
-                return Err(LedgerError::WentOn(session.to_owned()));
-            }
-            transaction.execute(
-                "UPDATE undos SET redone_at = ?3 WHERE session = ?1 AND number = ?2",
-                params![head.key, number, now],
-            )?;
-            let outcome = change_marks(transaction, head.key, from_seq, number, 0)?;
-            recount_session(transaction, head.key)?;
-            Ok(outcome)
-        })
+    /// The turn that a call is part of; `None` if no turn had begun or the last was over. The order
+    /// of messages and calls in the ledger decides. Their times decide only for a call that the
+    /// ledger does not know.
+    pub fn turn_of_call(&self, call: &CallId<'_>) -> Result<Option<Turn>, LedgerError> {
+        let connection = self.database.reader()?;
+        let owner = head(connection, call.session)?.key;
+        let number = match find_naming_turn(connection, owner, call)? {
+            Some(turn) => Some(turn),
+            None => find_recorded_turn(connection, owner, call)?,
+        };
+        let Some(number) = number else { return self.turn_at(call.session, call.began) };
+        let mut statement = connection.prepare_cached(
+            "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
+             WHERE session = ?1 AND turn = ?2",
+        )?;
+        Ok(statement.query_row([owner, number], read_turn).optional()?)
     }
 
     /// The turn that a session was in at a time; `None` if no turn had begun or the last was over.
-    pub fn turn_at(&self, session: &str, time: Time) -> Result<Option<Turn>, LedgerError> {
+    fn turn_at(&self, session: &str, time: Time) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let head = head(connection, session)?;
         let mut statement = connection.prepare_cached(
@@ -145,39 +88,95 @@ impl Ledger {
         Ok(statement.query_row(params![head.key, seq], |row| row.get(0)).optional()?.flatten())
     }
 
-    /// The first message of a turn that names a call or came after it began; `None` if there is
-    /// none.
-    pub fn message_of_call(
+    /// The point of a conversation at which a call of a turn began: before the first message that
+    /// names the call, or else before the first message of the turn that came after it; otherwise at
+    /// the end of the turn.
+    pub fn point_of_call(
         &self,
-        session: &str,
         turn: &Turn,
-        call: &str,
-        began: Time,
-    ) -> Result<Option<i64>, LedgerError> {
+        call: &CallId<'_>,
+    ) -> Result<ConversationPoint, LedgerError> {
         let connection = self.database.reader()?;
-        let head = head(connection, session)?;
+        let head = head(connection, call.session)?;
         let mut statement = connection.prepare_cached(
-            "SELECT min(seq) FROM messages
-             WHERE session = ?1 AND seq > ?2 AND NOT undone
-                 AND (tool_call_id = ?3 OR instr(tool_calls, ?4) OR timestamp >= ?5)",
+            "SELECT ifnull(
+                 min(seq) FILTER (WHERE tool_call_id = ?4 OR instr(tool_calls, ?5)),
+                 min(seq) FILTER (WHERE timestamp >= ?6)), max(seq)
+             FROM messages WHERE session = ?1 AND turn = ?2 AND seq > ?3",
         )?;
-        let quoted = Value::from(call).to_string();
-        let found = statement
-            .query_row(params![head.key, turn.first_seq, call, quoted, began], |row| row.get(0))?;
-        Ok(found)
+        let quoted = Value::from(call.call).to_string();
+        let parameters =
+            params![head.key, turn.turn, turn.first_seq, call.call, quoted, call.began];
+        let (first, last): (Option<i64>, Option<i64>) =
+            statement.query_row(parameters, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(match first {
+            Some(first) => ConversationPoint::BeforeMessage(first),
+            None => ConversationPoint::AfterMessage(last.unwrap_or(turn.first_seq)),
+        })
     }
+}
 
-    /// Counts the messages that a rewind from a message on would take back.
-    pub fn count_messages_from(&self, session: &str, from_seq: i64) -> Result<usize, LedgerError> {
-        let connection = self.database.reader()?;
-        let head = head(connection, session)?;
-        let count: i64 = connection.query_row(
-            "SELECT count(*) FROM messages WHERE session = ?1 AND seq >= ?2 AND NOT undone",
-            params![head.key, from_seq],
-            |row| row.get(0),
-        )?;
-        Ok(usize::try_from(count).unwrap_or(0))
+/// Finds the turn whose messages name a call, if there is only one.
+fn find_naming_turn(
+    connection: &Connection,
+    owner: i64,
+    call: &CallId<'_>,
+) -> Result<Option<i64>, LedgerError> {
+    if call.reporter != call.session || call.call.is_empty() {
+        return Ok(None);
     }
+    let mut statement = connection.prepare_cached(
+        "SELECT min(turn), max(turn) FROM messages
+         WHERE session = ?1 AND (tool_call_id = ?2 OR instr(tool_calls, ?3))",
+    )?;
+    let quoted = Value::from(call.call).to_string();
+    let (first, last): (Option<i64>, Option<i64>) = statement
+        .query_row(params![owner, call.call, quoted], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(first.filter(|_| first == last))
+}
+
+/// Finds the turn that a call was recorded in; 0 if it was recorded in no turn, and `None` if it is
+/// not known.
+fn find_recorded_turn(
+    connection: &Connection,
+    owner: i64,
+    call: &CallId<'_>,
+) -> Result<Option<i64>, LedgerError> {
+    // The time tells apart calls with the same name.
+    let recorded = connection
+        .prepare_cached(
+            "SELECT c.id, c.turn FROM calls c JOIN sessions s ON s.key = c.session
+             WHERE s.id = ?1 AND c.call = ?2 AND (c.started_at = ?3 OR ?4)",
+        )?
+        .query_row(params![call.reporter, call.call, call.began, call.late], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+        })
+        .optional()?;
+    let Some((id, turn)) = recorded else { return Ok(None) };
+    if call.reporter == call.session {
+        return Ok(Some(turn));
+    }
+    // A subagent works for the turn in which its parent made its latest call.
+    let of_parent = connection
+        .prepare_cached(
+            "SELECT turn FROM calls WHERE session = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1",
+        )?
+        .query_row([owner, id], |row| row.get(0))
+        .optional()?;
+    Ok(of_parent)
+}
+
+/// Finds the turn that a session is in; 0 if it is in none.
+pub(crate) fn find_current_turn(
+    connection: &Connection,
+    head: &SessionHead,
+) -> Result<i64, LedgerError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT ended_at IS NOT NULL FROM turns WHERE session = ?1 AND turn = ?2",
+    )?;
+    let is_over: Option<bool> =
+        statement.query_row([head.key, head.last_turn], |row| row.get(0)).optional()?;
+    Ok(if is_over == Some(true) { 0 } else { head.last_turn })
 }
 
 fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
@@ -188,62 +187,6 @@ fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
         ended_at: row.get(3)?,
         undone: row.get(4)?,
     })
-}
-
-fn rewind_from(
-    transaction: &Transaction<'_>,
-    session: &str,
-    from_seq: i64,
-    now: Time,
-) -> Result<RewindOutcome, LedgerError> {
-    let head = head(transaction, session)?;
-    let number: i64 = transaction.query_row(
-        "SELECT ifnull(max(number), 0) + 1 FROM undos WHERE session = ?1",
-        [head.key],
-        |row| row.get(0),
-    )?;
-    // 1 marks messages that came in as taken back by another ledger. No unrewind brings those back.
-    let number = number.max(2);
-    let outcome = change_marks(transaction, head.key, from_seq, 0, number)?;
-    if outcome.messages == 0 {
-        return Err(LedgerError::NothingToRewind(session.to_owned()));
-    }
-    transaction.execute(
-        "INSERT INTO undos (session, number, from_seq, last_seq, time) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![head.key, number, from_seq, head.last_seq, now],
-    )?;
-    recount_session(transaction, head.key)?;
-    Ok(outcome)
-}
-
-/// Changes the mark of the messages and turns from `from_seq` on that have the mark `old`.
-fn change_marks(
-    transaction: &Transaction<'_>,
-    key: i64,
-    from_seq: i64,
-    old: i64,
-    new: i64,
-) -> Result<RewindOutcome, LedgerError> {
-    let parameters = params![key, from_seq, old, new];
-    let messages = transaction.execute(
-        "UPDATE messages SET undone = ?4 WHERE session = ?1 AND seq >= ?2 AND undone = ?3",
-        parameters,
-    )?;
-    let turns = transaction.execute(
-        "UPDATE turns SET undone = ?4 WHERE session = ?1 AND first_seq >= ?2 AND undone = ?3",
-        parameters,
-    )?;
-    let prompt = transaction
-        .query_row(
-            "SELECT content FROM messages
-             WHERE session = ?1 AND seq >= ?2 AND role = 'user' AND undone = ?3 AND NOT structured
-             ORDER BY seq LIMIT 1",
-            params![key, from_seq, new],
-            |row| row.get(0),
-        )
-        .optional()?
-        .flatten();
-    Ok(RewindOutcome { messages, turns, from_seq, prompt })
 }
 
 /// Counts the messages and tool calls of a session anew.

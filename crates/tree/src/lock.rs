@@ -142,6 +142,7 @@ impl<'w> Lock<'w> {
             writer,
             suspects,
             damaged: RefCell::default(),
+            unsettled: RefCell::default(),
         };
         if in_the_way.is_none() && capture::limit::is_known(directory, &context, options) {
             return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
@@ -155,6 +156,7 @@ impl<'w> Lock<'w> {
             self.forget_unwritten();
         }
         let (capture, state) = result?;
+        self.forget_limit();
         (self.state, self.captured) = (Some(state), Some(capture.tree));
         Ok(capture)
     }

@@ -33,8 +33,8 @@ pub use retention::{
     PruneOptions, PruneReport, PrunedWorkspace, Status, StatusError, WorkspaceStatus,
 };
 pub use rollback::{
-    ChatView, Conflict, Destination, HeadMoved, IndexError, Notice, NoticeFile, Planned, Request,
-    Resolution, RollbackError, RollbackView, Scope, TurnUndo,
+    ChatView, Conflict, Destination, HeadMoved, IndexError, MovedSession, Notice, NoticeFile,
+    Planned, Request, Resolution, RollbackError, RollbackView, Scope, TurnUndo, UncertainPath,
 };
 pub use root::{ProjectRoot, root_of};
 pub use settings::{Granularity, Private, Settings, Skip};

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use takeback_base::lock_wait::LockWait;
 use takeback_ledger::{Event, Ledger, LedgerError, LedgerOptions, OpenError, Recorded, Time};
 use takeback_tree::{
-    CaptureOptions, CaptureRules, ForbiddenRoots, Lock, Recovery, RelPath, Store, StoreError,
-    Workspace,
+    Capture, CaptureOptions, CaptureRules, ForbiddenRoots, Lock, Recovery, RelPath, Store,
+    StoreError, Workspace,
 };
 
 use crate::hook::state::{self, SessionState};
@@ -271,6 +271,19 @@ impl Opened {
     pub fn note_failure(&self, workspace: &Path, message: &str) {
         // If even this cannot be written, the caller still has the message.
         let _ = self.failure_log().add(workspace, false, message, self.now());
+    }
+
+    /// Remembers the damage to the store that a capture found.
+    pub(crate) fn note_damage(&self, workspace: &Path, capture: &Capture) {
+        if capture.damaged.is_empty() {
+            return;
+        }
+        let packs = capture.damaged.join(", ");
+        let message = format!(
+            "a part of the store was lost or damaged ({packs}). The files that are on disk were \
+             stored again; `takeback checkpoints verify` shows which older checkpoints have lost some"
+        );
+        self.note_failure(workspace, &message);
     }
 
     /// Remembers that a checkpoint of a workspace was not taken.

@@ -74,7 +74,7 @@ impl UsageError {
                 None => None,
             }
         });
-        values.filter_map(|value| Color::from_str(value, false).ok()).last()
+        values.rev().find_map(|value| Color::from_str(value, false).ok())
     }
 
     /// Suggests what to type instead, where takeback knows more than clap.

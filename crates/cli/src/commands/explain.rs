@@ -1,5 +1,6 @@
 //! `takeback explain`: says how takeback classifies a shell command.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -11,8 +12,8 @@ use crate::output;
 
 /// Explain whether takeback expects a shell command to change files
 ///
-/// Also lists the effects that no rollback reverses, and the paths outside the workspace that the
-/// command may change.
+/// Also lists the effects that no rollback reverses, and the files that the command may change or
+/// delete. Nothing is run: patterns, variables and loops are expanded by takeback itself.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -47,7 +48,17 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         .iter()
         .map(|effect| format!("{}: {}", effect.kind.as_str(), output::disarm(&effect.command)));
     output::print_section("No rollback reverses", effects, context);
-    let outside = analysis.outside.iter().map(|path| output::tilde(path, context));
-    output::print_section("Outside the workspace", outside, context);
+    print_targets(&analysis, context);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the files that the command may change or delete.
+fn print_targets(analysis: &ScriptAnalysis, context: &Context) {
+    let tilde = |path: &PathBuf| output::tilde(path, context);
+    let inside = analysis.paths.iter().filter(|path| !analysis.outside.contains(path));
+    output::print_section("In the workspace", inside.map(tilde), context);
+    output::print_section("Outside the workspace", analysis.outside.iter().map(tilde), context);
+    output::print_section("Sweeps", analysis.sweeps.iter().map(tilde), context);
+    let unknown = analysis.unknown.iter().map(|command| output::disarm(command));
+    output::print_section("Changes files that cannot be told in advance", unknown, context);
 }

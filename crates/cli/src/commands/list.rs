@@ -37,7 +37,7 @@ const COLUMNS: [Column; 12] = [
     Column::left().shrinks(2, 0),
     // The counts of files and lines.
     Column::left().shrinks(7, 0),
-    // The name, and the word "pinned".
+    // The name, and the words "pinned" and "taken back".
     Column::free().shrinks(8, 8),
     Column::free().shrinks(3, 0),
     // The prompt.
@@ -79,6 +79,9 @@ pub(crate) fn print_list(with_steps: bool, context: &Context) -> Result<ExitCode
     print_rows(&list, with_steps);
     list.failures.iter().for_each(|missed| output::warn(&describe_failure(missed)));
     list.unreadable.iter().for_each(|reason| output::warn(reason));
+    let lines = list.repositories.iter().map(ToString::to_string);
+    let title = "Repositories inside, whose history is captured only if a command deletes them";
+    output::print_section(title, lines, context);
     if let Some(error) = &list.ledger_error {
         output::warn(&format!("prompts and effects are missing: {error}"));
         output::warn("the checkpoints are safe; run `takeback sessions verify` for details");
@@ -118,6 +121,12 @@ fn row_cells(row: &RowView) -> [Cell; 12] {
     let if_any = |is_any: bool, cell: Cell| if is_any { cell } else { Cell::default() };
     let not_covered = format!("{} not covered", output::count(row.uncovered.count, "path"));
     let effects = effect_kinds(row);
+    let unsettled = output::count(row.unsettled.len(), "database");
+    let doubts = [
+        row.late.then(|| "late".to_owned()),
+        (!row.unsettled.is_empty()).then(|| format!("{unsettled} taken while being written")),
+    ];
+    let doubts = doubts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     [
         Cell::new(row.number.to_string()),
         Cell::styled(Style::Id, &row.id.to_string()[..7]),
@@ -126,9 +135,9 @@ fn row_cells(row: &RowView) -> [Cell; 12] {
         Cell::new(steps),
         Cell::new(format_counts(row)),
         row.name.as_deref().map_or(Cell::default(), |name| Cell::new(name).between("[", "]")),
-        if_any(row.pinned, Cell::new("pinned")),
+        Cell::new(describe_state(row)),
         row.prompt.as_deref().map_or(Cell::default(), prompt_cell),
-        if_any(row.late, Cell::styled(Style::Warning, "late")),
+        if_any(!doubts.is_empty(), Cell::styled(Style::Warning, doubts)),
         if_any(!effects.is_empty(), Cell::styled(Style::Warning, &effects).between("⚠ ", "")),
         if_any(row.uncovered.count > 0, Cell::styled(Style::Faint, not_covered)),
     ]
@@ -157,6 +166,16 @@ fn format_counts(row: &RowView) -> String {
             format!("({}, +{insertions}/−{deletions})", output::count(files as usize, "file"))
         }
         _ => String::new(),
+    }
+}
+
+/// Says whether a row is pinned, and whether its turn is taken back.
+fn describe_state(row: &RowView) -> &'static str {
+    match (row.pinned, row.taken_back) {
+        (true, true) => "pinned, taken back",
+        (true, false) => "pinned",
+        (false, true) => "taken back",
+        (false, false) => "",
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_tree::{Head, Oid, TreeChange, Uncovered};
+use takeback_tree::{Head, Oid, RelPath, TreeChange, Uncovered};
 use takeback_undo::{Checkpoint, EffectView, History, Kind, RowView, StepView, TurnId, history};
 
 use super::diff::describe_change;
@@ -56,6 +56,9 @@ struct ShowView {
     changes: Vec<TreeChange>,
     effects: Vec<EffectView>,
     uncovered: Vec<Uncovered>,
+    /// The databases that were taken while they were being written to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unsettled: Vec<RelPath>,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
@@ -124,6 +127,7 @@ impl ShowView {
             changes: Vec::new(),
             effects: Vec::new(),
             uncovered: record.uncovered.clone(),
+            unsettled: record.unsettled.clone(),
         }
     }
 
@@ -173,6 +177,8 @@ fn print_view(view: &ShowView) {
     let effect =
         |effect: &EffectView| format!("{}: {}", effect.kind, output::disarm(&effect.command));
     print_list("No rollback reverses", view.effects.iter().map(effect));
+    let unsettled = view.unsettled.iter().map(ToString::to_string);
+    print_list("Taken while being written, so perhaps not whole", unsettled);
     print_list("Not covered", view.uncovered.iter().map(output::uncovered_line));
 }
 

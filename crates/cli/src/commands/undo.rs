@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use takeback_undo::{Destination, Request, Resolution, TurnUndo};
+use takeback_tree::RelPath;
+use takeback_undo::{Destination, Request, Resolution, TurnUndo, UncertainPath};
 
 use super::rollback;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output;
 
 /// Take back what the agent changed in its last turn, and keep everything else
 ///
@@ -38,7 +40,7 @@ pub(crate) struct Arguments {
     /// In conflicts, write both versions between markers
     #[arg(long, group = "conflicts")]
     markers: bool,
-    /// Also take back changes that another agent, or you, may have made
+    /// Also take back changes that another agent, or you, may have made (asked about on a terminal)
     #[arg(long)]
     uncertain: bool,
     /// Leave paths that cannot be restored as they are, and take back the rest
@@ -64,11 +66,26 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         (.., true) => Resolution::Markers,
         _ => Resolution::Leave,
     };
-    let options = TurnUndo { row: arguments.turn, conflicts, uncertain: arguments.uncertain };
-    let request = Request {
+    let uncertain = arguments.uncertain;
+    let mut options = TurnUndo { row: arguments.turn, conflicts, uncertain, taken: Vec::new() };
+    let request = |options| Request {
         skip_blocked: arguments.skip_blocked,
         workspace_only: arguments.workspace_only,
         ..Request::new(&context.directory, Destination::WithoutTurn(options))
     };
-    rollback::carry_out(request, arguments.dry_run, context)
+    if context.asks() && !arguments.dry_run {
+        options.taken = ask_about_doubts(&request(options.clone()), context)?;
+    }
+    rollback::carry_out(request(options), arguments.dry_run, context)
+}
+
+/// Asks about each file that others may have changed. Returns those to take back as well.
+fn ask_about_doubts(request: &Request, context: &Context) -> Result<Vec<RelPath>, Failure> {
+    let planned = takeback_undo::rollback::plan(context.opened()?, request)?;
+    let doubts = planned.into_view().doubts.into_iter();
+    let is_taken = |doubt: &UncertainPath| {
+        let path = output::disarm(&doubt.path.to_string());
+        output::is_agreed(&format!("{path} ({}): take this change back, too?", doubt.reason))
+    };
+    Ok(doubts.filter(is_taken).map(|doubt| doubt.path).collect())
 }

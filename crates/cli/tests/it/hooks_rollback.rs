@@ -177,7 +177,7 @@ fn undoing_a_rollback_of_the_conversation_alone_brings_it_back() {
 }
 
 #[test]
-fn after_a_rollback_the_conversation_goes_on_and_the_files_can_still_be_brought_back() {
+fn a_rollback_is_undone_with_its_conversation_even_if_that_went_on() {
     let session = three_turns();
     session.output(&["rollback", "2"]);
     let agent = Agent::new(&session, "s1");
@@ -186,13 +186,14 @@ fn after_a_rollback_the_conversation_goes_on_and_the_files_can_still_be_brought_
     let output = session.output(&["rollback", "undo"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(session.read("a"), "3");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("the conversation stays as it is"), "{said}");
+    assert_eq!(current_messages(&session), ["make it 1", "make it 2", "make it 3"]);
+    session.output(&["rollback", "redo"]);
+    assert_eq!(session.read("a"), "1");
     assert_eq!(current_messages(&session), ["make it 1", "something else"]);
 }
 
 #[test]
-fn only_the_conversation_of_the_checkpoint_goes_back() {
+fn the_conversations_of_all_sessions_go_back_with_their_files() {
     let session = Session::new();
     let mut one = Agent::new(&session, "s1");
     let mut two = Agent::new(&session, "s2");
@@ -200,8 +201,14 @@ fn only_the_conversation_of_the_checkpoint_goes_back() {
     two.turn("second", "b", "1");
     one.turn("third", "a", "2");
     let done = session.json(&["rollback", "3"]);
-    assert_eq!(done["undone_messages"], 2);
-    assert_eq!(current_messages(&session), ["second"]);
+    assert_eq!(done["undone_messages"], 3);
+    let moved = |session, count| json!({ "session": session, "undone_messages": count, "redone_messages": 0 });
+    assert_eq!(done["sessions"], json!([moved("mine:s1", 2), moved("mine:s2", 1)]));
+    assert!(current_messages(&session).is_empty());
+    let undone = session.output(&["rollback", "undo"]);
+    let undone = String::from_utf8(undone.stdout).unwrap();
+    assert!(undone.contains("Conversation of mine:s2: 1 message restored.\n"), "{undone}");
+    assert_eq!(current_messages(&session).len(), 3);
     assert_eq!(done["others"], json!(["b"]), "another agent's file is called out");
 }
 
@@ -330,7 +337,7 @@ $ takeback undo --turn 7
 }
 
 #[test]
-fn undo_of_a_call_without_an_end_is_uncertain() {
+fn undo_of_a_call_that_has_not_ended_is_uncertain() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -339,7 +346,7 @@ fn undo_of_a_call_without_an_end_is_uncertain() {
     session.write("a", "2");
     session.write("b", "a person's");
     let undone = session.json(&["undo"]);
-    assert_eq!(undone["uncertain"], json!(["a", "b"]), "{undone}");
+    assert_eq!(undone["uncertain"], json!(["a"]), "{undone}");
     assert_eq!((session.read("a"), session.read("b")), ("2".into(), "a person's".into()));
 }
 

@@ -638,6 +638,36 @@ fn the_history_of_a_single_file_can_be_moved() {
 }
 
 #[test]
+fn the_home_of_hermes_may_be_elsewhere() {
+    let session = Session::new();
+    let old = old_workspace(&session, "old", 0);
+    session.output(&["checkpoints", "clear", "-f"]);
+    let hermes = session.base().join("my-hermes");
+    fs::create_dir(&hermes).unwrap();
+    fs::rename(session.base().join("hermes-old"), hermes.join("checkpoints")).unwrap();
+    let mut import = session.command(&["checkpoints", "import"]);
+    assert!(import.env("HERMES_HOME", &hermes).status().unwrap().success());
+    assert_eq!(count_checkpoints(&session, &old), 1);
+    // The error names the database that is missing there.
+    let mut import = session.command(&["sessions", "import", "--from", "hermes"]);
+    let output = import.env("HERMES_HOME", &hermes).output().unwrap();
+    assert!(crate::session::said(&output).contains("my-hermes"), "{output:?}");
+}
+
+/// Two sessions that end at once start two prunes.
+#[test]
+fn prunes_at_the_same_time_evict_no_more_than_one() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_total_size_mb = 1\nauto_prune = false\n");
+    let contents = (1..9).map(|seed| noise(seed, 200_000)).collect::<Vec<_>>();
+    let one = workspace_with_checkpoints(&session, "one", &contents);
+    let mut prunes: Vec<_> = (0..4).map(|_| session.start(&["checkpoints", "prune"])).collect();
+    assert!(prunes.iter_mut().all(|prune| prune.wait().unwrap().success()));
+    let left = count_checkpoints(&session, &one);
+    assert!((4..=5).contains(&left), "{left}");
+}
+
+#[test]
 fn the_first_import_finds_an_older_layout() {
     let session = Session::new();
     let old = old_workspace(&session, "old", 0);

@@ -195,7 +195,10 @@ fn explain_has_the_documented_shape() {
             "mutates": true,
             "because": "`> ../out` writes a file",
             "effects": [{ "kind": "database", "command": "psql -c 'drop table x' > ../out" }],
+            "paths": [session.base().join("out")],
             "outside": [session.base().join("out")],
+            "sweeps": [],
+            "unknown": [],
         })
     );
     let harmless = session.json(&["explain", "git status 2>&1 | head"]);

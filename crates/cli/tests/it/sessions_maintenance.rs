@@ -38,11 +38,11 @@ $ takeback sessions
 ",
     );
     let prune = ["sessions", "prune", "--older-than", "1d"];
-    let found = json!({ "sessions": ["codex:4f2b0000-bbbb"], "dry_run": true });
+    let found = json!({ "sessions": ["codex:4f2b0000-bbbb"], "open": [], "dry_run": true });
     assert_eq!(session.json(&[&prune[..], &["--dry-run"]].concat()), found);
-    let gone = json!({ "sessions": ["codex:4f2b0000-bbbb"], "dry_run": false });
+    let gone = json!({ "sessions": ["codex:4f2b0000-bbbb"], "open": [], "dry_run": false });
     assert_eq!(session.json(&prune), gone);
-    assert_eq!(session.json(&prune), json!({ "sessions": [], "dry_run": false }));
+    assert_eq!(session.json(&prune), json!({ "sessions": [], "open": [], "dry_run": false }));
 }
 
 #[test]

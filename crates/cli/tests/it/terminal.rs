@@ -86,6 +86,27 @@ fn an_undo_shows_its_plan_and_asks() {
 }
 
 #[test]
+fn an_undo_asks_about_each_uncertain_file() {
+    let session = Session::new();
+    for name in ["a", "b", "c"] {
+        session.write(name, "1");
+    }
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("generate");
+    let call = agent.begins("mcp__make__generate", serde_json::json!({ "path": "a" }));
+    for name in ["a", "b", "c"] {
+        session.write(name, "2");
+    }
+    agent.finishes(&call);
+    agent.is_done();
+    let Some((seen, code)) = typed(&session, "undo", "y\nn\ny\n") else { return };
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("b (the call names other files): take this change back"), "{seen}");
+    let contents = ["a", "b", "c"].map(|name| session.read(name));
+    assert_eq!(contents, ["1", "1", "2"], "{seen}");
+}
+
+#[test]
 fn clearing_asks_first() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "checkpoints clear", "n\n") else { return };

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, configure, hook, noise, rows};
+use crate::agent::{Agent, configure, eventually, hook, noise, rows};
 use crate::session::Session;
 
 fn run_git(directory: &Path, arguments: &[&str]) {
@@ -216,7 +216,10 @@ fn what_a_sweep_deletes_comes_back_except_what_can_be_made_again() {
     agent.report(json!({ "event": "turn_start", "prompt": "tidy up" }));
     let call = agent.call("Bash", json!({ "command": "git clean -fdxq" }));
     let said = agent.report(call.event("before_tool"));
-    assert!(said.contains("/node_modules: it can be made again"), "{said}");
+    assert!(
+        said.contains("/node_modules: no copy is kept, because it can be made again"),
+        "{said}"
+    );
     run_git(&session.project(), &["clean", "-fdxq"]);
     agent.finishes(&call);
     assert!(!session.exists("uploads") && !session.exists("untracked"));
@@ -265,4 +268,19 @@ fn in_strict_mode_what_can_be_made_again_may_go() {
     let event = agent.event(call.event("before_tool"));
     let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_list_names_repositories_inside_the_workspace() {
+    let session = Session::new();
+    make_repository(&session.project());
+    make_repository(&session.project().join("lib"));
+    let mut agent = Agent::new(&session, "s1");
+    agent.tell(json!({ "event": "session_start" }));
+    agent.turn("one", "a", "1");
+    eventually("the workspace is warm", || {
+        session.json(&["list"])["repositories"] == json!(["lib"])
+    });
+    let listed = String::from_utf8(session.output(&["list"]).stdout).unwrap();
+    assert!(listed.contains("Repositories inside") && listed.contains("  lib"), "{listed}");
 }

@@ -30,6 +30,8 @@ struct RewindSpan {
     number: i64,
     from: Time,
     until: Time,
+    /// The last message of the session at that time.
+    last_seq: i64,
 }
 
 /// Places each message of a log in its session; returns the number of new messages.
@@ -161,7 +163,15 @@ impl Conversation<'_> {
         let LogMessage { origin, time, message, is_summary } = entry;
         let (time, is_summary) = (*time, *is_summary);
         let took_it_back = |rewind: &&RewindSpan| rewind.from <= time && time <= rewind.until;
-        let rewind = self.rewinds.iter().rev().find(took_it_back).map(|rewind| rewind.number);
+        let rewind = self.rewinds.iter().rposition(|rewind| took_it_back(&rewind));
+        let rewind = rewind.map(|index| {
+            let rewind = &mut self.rewinds[index];
+            // The message came before the rewind, not after it.
+            if number == rewind.last_seq + 1 {
+                rewind.last_seq = number;
+            }
+            (rewind.number, rewind.last_seq)
+        });
         let message = MessageRecord {
             timestamp: Some(time),
             undone: rewind.is_some(),
@@ -173,7 +183,17 @@ impl Conversation<'_> {
         }
         self.appender.append_as(number, &message, now)?;
         match (rewind, message.summarizes) {
-            (Some(rewind), _) => turns::mark_undone(self.transaction, self.key, number, rewind)?,
+            (Some((rewind, last)), _) => {
+                turns::mark_undone(self.transaction, self.key, number, rewind)?;
+                self.transaction
+                    .prepare_cached(
+                        "UPDATE undos SET
+                             was_seq = CASE was_seq WHEN last_seq THEN ?3 ELSE was_seq END,
+                             last_seq = ?3
+                         WHERE session = ?1 AND number = ?2",
+                    )?
+                    .execute([self.key, rewind, last])?;
+            }
             (None, Some(upto)) => {
                 messages::mark_compacted(self.transaction, self.key, upto, number)?;
             }
@@ -204,7 +224,9 @@ impl Conversation<'_> {
             // A message from before a rewind does not mean that the conversation went on after it.
             self.transaction
                 .prepare_cached(
-                    "UPDATE undos SET last_seq = ?3
+                    "UPDATE undos SET
+                         was_seq = CASE was_seq WHEN last_seq THEN ?3 ELSE was_seq END,
+                         last_seq = ?3
                      WHERE session = ?1 AND last_seq = ?2 AND redone_at IS NULL AND time >= ?4",
                 )?
                 .execute(params![self.key, last, now_last, latest])?;
@@ -319,12 +341,13 @@ fn take_turns(
 /// Reads the rewinds that were not taken back, in order.
 fn read_rewinds(transaction: &Transaction<'_>, key: i64) -> Result<Vec<RewindSpan>, LedgerError> {
     let mut statement = transaction.prepare_cached(
-        "SELECT u.number, m.timestamp, u.time FROM undos u
+        "SELECT u.number, m.timestamp, u.time, u.last_seq FROM undos u
          JOIN messages m ON m.session = u.session AND m.seq = u.from_seq
          WHERE u.session = ?1 AND u.redone_at IS NULL ORDER BY u.number",
     )?;
     let rows = statement.query_map([key], |row| {
-        Ok(RewindSpan { number: row.get(0)?, from: row.get(1)?, until: row.get(2)? })
+        let (from, until) = (row.get(1)?, row.get(2)?);
+        Ok(RewindSpan { number: row.get(0)?, from, until, last_seq: row.get(3)? })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

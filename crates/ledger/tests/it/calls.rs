@@ -66,9 +66,9 @@ fn effects_are_found_by_session_and_by_workspace() {
         at(6),
     );
     assert_eq!(fixture.ledger.transcript("s").unwrap().effects.len(), 2);
-    let here = fixture.ledger.effects_in("/w", at(5)).unwrap();
+    let here = fixture.ledger.effects_since("/w", None, at(5)).unwrap();
     assert_eq!((here.len(), here[0].turn, here[0].time), (1, 3, Some(at(5))));
-    assert!(fixture.ledger.effects_in("/w", at(6)).unwrap().is_empty());
+    assert!(fixture.ledger.effects_since("/w", None, at(6)).unwrap().is_empty());
 }
 
 #[test]

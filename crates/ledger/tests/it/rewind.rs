@@ -1,6 +1,6 @@
 //! Rewinding a conversation, and taking a rewind back.
 
-use takeback_ledger::{LedgerError, MessageFilter, SearchOptions};
+use takeback_ledger::{ConversationPoint, LedgerError, MessageFilter, SearchOptions};
 
 use crate::support::{Fixture, at, message};
 
@@ -83,6 +83,100 @@ fn messages_taken_back_are_found_only_when_asked_for() {
             assert!(fixture.find(query).is_empty(), "{query}");
             let options = SearchOptions { undone: true, ..SearchOptions::default() };
             assert_eq!(fixture.ledger.search(query, &options).unwrap().total, 1, "{query}");
+        }
+    }
+}
+
+#[test]
+fn a_return_to_a_message_that_was_taken_back_brings_back_what_came_before_it() {
+    let mut fixture = Fixture::with_three_turns();
+    let before = ConversationPoint::BeforeMessage;
+    fixture.ledger.return_to_point("s", before(3), at(10)).unwrap();
+    assert_eq!(fixture.current_texts("s"), ["ask1", "answer1"]);
+    let moved = fixture.ledger.return_to_point("s", before(5), at(11)).unwrap();
+    assert_eq!((moved.taken_back, moved.brought_back), (0, 2));
+    assert_eq!(fixture.current_texts("s"), ["ask1", "answer1", "ask2", "answer2"]);
+    let turns = fixture.ledger.turns("s").unwrap();
+    assert_eq!(turns.iter().map(|turn| turn.undone).collect::<Vec<_>>(), [false, false, true]);
+    fixture.ledger.unrewind("s", at(12)).unwrap();
+    assert_eq!(fixture.current_texts("s"), ["ask1", "answer1"]);
+    fixture.ledger.unrewind("s", at(13)).unwrap();
+    assert_eq!(fixture.current_texts("s").len(), 6);
+}
+
+#[test]
+fn a_return_to_another_branch_leaves_only_that_branch() {
+    let mut fixture = Fixture::with_three_turns();
+    let before = ConversationPoint::BeforeMessage;
+    fixture.ledger.return_to_point("s", before(3), at(10)).unwrap();
+    fixture.talk("s", &["ask4", "answer4"]);
+    fixture.ledger.return_to_point("s", before(5), at(11)).unwrap();
+    assert_eq!(fixture.current_texts("s"), ["ask1", "answer1", "ask2", "answer2"]);
+    fixture.talk("s", &["ask5", "answer5"]);
+    let moved = fixture.ledger.return_to_point("s", before(7), at(12)).unwrap();
+    assert_eq!(fixture.current_texts("s"), ["ask1", "answer1"]);
+    assert_eq!((moved.taken_back, moved.brought_back), (4, 0));
+    let moved = fixture.ledger.return_to_point("s", before(9), at(13)).unwrap();
+    assert_eq!(fixture.current_texts("s"), ["ask1", "answer1", "ask2", "answer2"]);
+    assert_eq!((moved.taken_back, moved.brought_back), (0, 2));
+}
+
+#[test]
+fn a_rewind_is_reversed_even_if_the_conversation_went_on() {
+    let mut fixture = Fixture::with_three_turns();
+    let all = fixture.current_texts("s");
+    fixture.ledger.return_to_point("s", ConversationPoint::BeforeMessage(3), at(10)).unwrap();
+    fixture.talk("s", &["ask4", "answer4"]);
+    let with_fourth = fixture.current_texts("s");
+    let before_rewind = |time| ConversationPoint::BeforeRewind(at(time));
+    fixture.ledger.return_to_point("s", before_rewind(10), at(11)).unwrap();
+    assert_eq!(fixture.current_texts("s"), all);
+    fixture.ledger.return_to_point("s", before_rewind(11), at(12)).unwrap();
+    assert_eq!(fixture.current_texts("s"), with_fourth);
+}
+
+/// A model that keeps the whole conversation at each moment judges the moves.
+#[test]
+fn every_earlier_point_of_a_conversation_can_be_returned_to() {
+    for seed in 1..40_u64 {
+        let mut state = seed;
+        let mut below = |limit: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % limit
+        };
+        let mut fixture = Fixture::new();
+        fixture.create_session("s");
+        let mut said: Vec<Vec<String>> = Vec::new();
+        let mut moves: Vec<(i64, Vec<String>)> = Vec::new();
+        let mut now: Vec<String> = Vec::new();
+        for step in 1..40 {
+            let point = match below(5) {
+                0 if !moves.is_empty() => {
+                    let (time, then) = moves[below(moves.len() as u64) as usize].clone();
+                    moves.push((step, now));
+                    now = then;
+                    ConversationPoint::BeforeRewind(at(time))
+                }
+                1 if !said.is_empty() => {
+                    let number = below(said.len() as u64) as usize;
+                    moves.push((step, now));
+                    now = said[number].clone();
+                    ConversationPoint::BeforeMessage(number as i64 + 1)
+                }
+                _ => {
+                    said.push(now.clone());
+                    now.push(format!("m{step}"));
+                    fixture.say("s", "user", &format!("m{step}"));
+                    continue;
+                }
+            };
+            let moved = fixture.ledger.return_to_point("s", point, at(step)).unwrap();
+            if moved.is_empty() {
+                moves.pop();
+            }
+            assert_eq!(fixture.current_texts("s"), now, "seed {seed}, step {step}: {point:?}");
         }
     }
 }

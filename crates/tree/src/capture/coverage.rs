@@ -244,6 +244,11 @@ impl Coverage {
         }
     }
 
+    /// True if the workspace is a single file, beside which nothing is captured.
+    pub(crate) fn is_single_file(&self) -> bool {
+        self.only.is_some()
+    }
+
     /// True if the budget for named paths applies to a file of this class.
     pub(crate) fn is_budgeted(&self, class: FileClass, path: &[u8]) -> bool {
         class == FileClass::Named && self.request(path) != Some(Request::InTheWay)

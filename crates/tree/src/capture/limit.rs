@@ -28,6 +28,8 @@ struct LimitNote {
 struct Glance {
     /// The fingerprint of the rules.
     rules: u64,
+    /// The number of files that was allowed.
+    max_files: u64,
     /// The modification time, change time and size of the topmost `.gitignore`.
     gitignore: Option<(i64, i64, u64)>,
     /// The number of names in the root.
@@ -39,6 +41,7 @@ impl Glance {
         let gitignore = beneath::stat_at(context.root, b".gitignore").ok();
         Some(Glance {
             rules: fingerprint(options.rules, context.own.as_ref()),
+            max_files: options.rules.max_files,
             gitignore: gitignore.map(|stat| (stat.mtime, stat.ctime, stat.size)),
             names: beneath::list_names(context.root).ok()?.len(),
         })

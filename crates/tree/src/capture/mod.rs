@@ -10,6 +10,7 @@ mod budget;
 pub(crate) mod cache;
 mod check;
 mod coverage;
+pub(crate) mod databases;
 mod gitignore;
 mod known;
 pub(crate) mod limit;
@@ -143,6 +144,8 @@ pub(crate) struct CaptureContext<'a> {
     pub(crate) suspects: Option<Vec<String>>,
     /// The packs that turn out to be lost or damaged.
     pub(crate) damaged: RefCell<Vec<String>>,
+    /// The databases that were being written to each time they were read.
+    pub(crate) unsettled: RefCell<Vec<RelPath>>,
 }
 
 /// The state of a workspace in memory, and the part of it that the cache on disk lacks.
@@ -211,6 +214,8 @@ pub(crate) fn capture_workspace(
     capture.damaged = context.damaged.take();
     capture.damaged.sort();
     capture.damaged.dedup();
+    capture.unsettled = context.unsettled.take();
+    capture.unsettled.sort();
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
@@ -307,6 +312,7 @@ fn scan_changes(
         None => scanner.scan_everything(),
     }
     scanner.read_budgeted_files();
+    context.unsettled.replace(scanner.settle_databases());
     sink.check_written(context)?;
     if scanner.has_too_many_files() {
         return Err(CaptureError::TooManyFiles { limit: coverage.max_files });

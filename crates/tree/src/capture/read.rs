@@ -86,6 +86,38 @@ pub(super) fn read_stable_content(
     })
 }
 
+/// The content of a file, read once, and the stat that it had before.
+pub(super) struct ReadOnce {
+    pub(super) stat: Stat,
+    pub(super) content: Vec<u8>,
+    /// True if the file did not look different after it was read.
+    pub(super) is_same: bool,
+}
+
+/// Reads a file once, whether or not it changes meanwhile. Returns `None` if it does not exist.
+pub(super) fn read_once(
+    fd: BorrowedFd<'_>,
+    name: &[u8],
+    size_limit: u64,
+) -> Result<Option<ReadOnce>, ReadFailure> {
+    let file = match beneath::open_file(fd, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let stat = beneath::stat_fd(&file)?;
+    if !stat.is_file() {
+        return Err(ReadFailure::Changing);
+    }
+    if stat.size > size_limit {
+        return Err(ReadFailure::TooLarge(stat));
+    }
+    let mut content = vec![0; stat.size as usize + 1];
+    let read = fill_buffer(&file, &mut content)?;
+    content.truncate(read.min(stat.size as usize));
+    let is_same = read as u64 == stat.size && beneath::stat_fd(&file)? == stat;
+    Ok(Some(ReadOnce { stat, content, is_same }))
+}
+
 /// Reads up to the end of the file or of the buffer, and returns the number of bytes.
 fn fill_buffer(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;

@@ -1,6 +1,6 @@
 //! The second look of a capture: lists directories and reads files, in parallel.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +35,7 @@ pub(crate) enum ScannedDirectory {
 
 /// A directory and its children, sorted by name.
 pub(crate) struct DirectoryListing {
+    pub(crate) path: Vec<u8>,
     pub(crate) stat: Stat,
     pub(crate) children: Vec<ListedChild>,
 }
@@ -88,18 +89,20 @@ pub(crate) struct ScanResults {
 pub(crate) struct Scanner<'a> {
     pub(super) root: &'a Root,
     pub(super) coverage: &'a Coverage,
-    sink: &'a ObjectSink<'a>,
+    pub(super) sink: &'a ObjectSink<'a>,
     known: Option<&'a KnownState>,
     /// The cutoff of the known state: nothing that is newer is trusted.
     known_cutoff: Cutoff,
     /// The cutoff of this scan: anything newer may be in the middle of a write.
-    present_cutoff: Cutoff,
+    pub(super) present_cutoff: Cutoff,
     results: Mutex<ScanResults>,
     gitignores: AppliedGitignores,
     /// The number of files that were found and not known before.
     new_files: AtomicU64,
     /// The files that are captured only because the caller asks for them.
     pub(super) budgeted: Mutex<Vec<BudgetedFile>>,
+    /// The databases of which a file was read.
+    pub(super) databases: Mutex<BTreeSet<Vec<u8>>>,
 }
 
 impl<'a> Scanner<'a> {
@@ -121,6 +124,7 @@ impl<'a> Scanner<'a> {
             gitignores: AppliedGitignores::default(),
             new_files: AtomicU64::new(0),
             budgeted: Mutex::default(),
+            databases: Mutex::default(),
         }
     }
 
@@ -226,7 +230,8 @@ impl<'a> Scanner<'a> {
             }
         }
         gone.into_iter().rev().for_each(|position| drop(children.remove(position)));
-        Some(ScannedDirectory::Listed(DirectoryListing { stat: entry.stat, children }))
+        let path = path.to_vec();
+        Some(ScannedDirectory::Listed(DirectoryListing { path, stat: entry.stat, children }))
     }
 
     /// Lists a directory in another thread. Returns the index at which its result will be.
@@ -312,7 +317,8 @@ impl<'a> Scanner<'a> {
             Ok(after) if after == stat => stat,
             _ => Stat { ctime: i64::MIN, ..stat },
         };
-        ScannedDirectory::Listed(DirectoryListing { stat, children })
+        let path = path.to_vec();
+        ScannedDirectory::Listed(DirectoryListing { path, stat, children })
     }
 
     /// Decides about a name in a listing. Returns its entry and whether it still has to be read, or
@@ -493,13 +499,17 @@ impl<'a> Scanner<'a> {
         }
         let read = read_stable_content(fd, name, limit, self.present_cutoff, |oid, content| {
             self.sink.add_known_object(oid, object::ObjectKind::Blob, content);
+            self.note_database(path, content);
         });
         match read {
             Ok((stat, oid)) => {
                 CachedEntry { oid, class, ..CachedEntry::new(EntryKind::File, stat) }
             }
             Err(ReadFailure::TooLarge(stat)) => uncovered(Cause::TooLarge, stat),
-            Err(ReadFailure::Changing) => uncovered(Cause::Changing, stat),
+            Err(ReadFailure::Changing) => {
+                self.note_changing_database(fd, path, name);
+                uncovered(Cause::Changing, stat)
+            }
             Err(ReadFailure::Io(error)) => {
                 mark_unreadable(uncovered(Cause::Unreadable, stat), &error)
             }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::capture::databases::database_of;
 use crate::compare::find_node;
 use crate::oid::Oid;
 use crate::path::{RelPath, split};
@@ -27,6 +28,14 @@ impl<'a> Guard<'a> {
 
     /// True if a file is a single ignored one beside captured ones.
     pub(crate) fn is_guarded(&mut self, path: &RelPath) -> Result<bool, ObjectError> {
+        // The files beside a database are treated like the database: a log that returns beside
+        // another state of its database would destroy it.
+        if let Some(database) = database_of(path.as_bytes())
+            && let Ok(database) = RelPath::new(database.to_vec())
+            && find_node(self.store, self.tree, &database)?.is_some_and(|node| node.mode.is_file())
+        {
+            return self.is_guarded(&database);
+        }
         if self.filter.tracked.contains(path) {
             return Ok(false);
         }

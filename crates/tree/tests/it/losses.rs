@@ -30,6 +30,22 @@ fn a_rollback_whose_safety_checkpoint_fails_changes_nothing() {
 }
 
 #[test]
+fn more_files_than_the_limit_are_no_obstacle_to_a_rollback_and_come_back() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_files = 3;
+    scratch.write("a", "1");
+    let capture = scratch.capture();
+    for name in ["a", "b", "c", "d", "e"] {
+        scratch.write(name, "precious");
+    }
+    let before = read_directory(&scratch.root);
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!((scratch.read("a"), scratch.exists("e")), ("1".into(), false));
+    scratch.restore(&scratch.as_capture(&plan), &[]);
+    assert_eq!(read_directory(&scratch.root), before);
+}
+
+#[test]
 fn a_nested_repository_without_commits_is_captured_as_files() {
     let scratch = Scratch::new();
     scratch.write("vendor/file", "1");

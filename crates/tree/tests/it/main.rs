@@ -6,6 +6,7 @@ mod attachments;
 mod capture;
 mod changing;
 mod corrupt;
+mod databases;
 mod edit;
 mod ignore;
 mod kept_plans;

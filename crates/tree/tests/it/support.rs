@@ -265,12 +265,8 @@ impl Scratch {
             undoes: None,
             silent: false,
         };
-        let options = CaptureOptions {
-            rules: &self.rules,
-            named: &self.named,
-            swept: &self.swept,
-            now: self.now(),
-        };
+        let options =
+            CaptureOptions { rules: &self.rules, named: &self.named, swept: &[], now: self.now() };
         let mut skipped: Vec<RelPath> = Vec::new();
         loop {
             let plan = lock.plan_without(&target, &[], &skipped, &options).unwrap();

@@ -1,18 +1,23 @@
 //! Who changed what: the states of a workspace at each moment a call began or ended, and the calls
 //! that were running in between.
 //!
-//! A change while only one session's calls were running belongs to that session. A change while
-//! calls of several sessions were running belongs to the session whose call names the path, and is
-//! uncertain otherwise. A change between calls is the user's, or another program's.
+//! A call that names the files it changes changed those, and no others (`claim`). A script may
+//! change anything: a change while only one session's calls were running belongs to that session,
+//! and a change while calls of several sessions were running belongs to the session whose call names
+//! the path, and is uncertain otherwise. A change between calls is the user's, or another program's.
+//! The changes of takeback's own rollbacks belong to no call.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
 use takeback_ledger::Time;
-use takeback_tree::{Mode, ObjectError, Oid, RelPath, Store, StoreError, Uncovered, Workspace};
+use takeback_tree::{
+    Mode, ObjectError, Oid, PathChange, RelPath, Store, StoreError, Uncovered, Workspace,
+};
 
 use super::History;
-use super::record::{CallRef, Checkpoint, Kind, Record};
+use super::claim::{Claim, Doubt, find_claim, has_editor_file};
+use super::record::{CallRef, Checkpoint, Kind, Record, RollbackRecord};
 
 /// A file, symlink or directory in a tree.
 pub(crate) type Node = (Mode, Oid);
@@ -22,8 +27,9 @@ pub(crate) type Node = (Mode, Oid);
 pub(crate) struct Segment {
     pub(crate) before: Option<Node>,
     pub(crate) after: Option<Node>,
-    /// True if only the session in question can have made the change.
-    pub(crate) certain: bool,
+    /// The reason why others may have made the change; `None` if only the session in question can
+    /// have made it.
+    pub(crate) doubt: Option<Doubt>,
 }
 
 /// The changes that some turns made.
@@ -33,6 +39,8 @@ pub(crate) struct Changes {
     pub(crate) paths: BTreeMap<RelPath, Vec<Segment>>,
     /// The paths that were not covered before, so whether they changed is not known.
     pub(crate) not_covered: BTreeSet<RelPath>,
+    /// The agents that did not report the end of a call, if it was assumed.
+    pub(crate) assumed: BTreeSet<String>,
 }
 
 /// A known state of the workspace.
@@ -46,6 +54,8 @@ struct KnownState<'h> {
     uncovered: Vec<&'h RelPath>,
     /// The paths that were captured even if the rules exclude them.
     named: &'h [RelPath],
+    /// The rollback that followed, if any.
+    rollback: Option<&'h RollbackRecord>,
 }
 
 /// The present state of the workspace.
@@ -76,8 +86,17 @@ struct Span<'h> {
     from: u64,
     to: u64,
     late: bool,
-    /// True if the end of the call is known.
-    ended: bool,
+    end: SpanEnd,
+}
+
+/// The knowledge of a call's end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SpanEnd {
+    Reported,
+    /// Not reported. The session's next call or the end of its turn is the latest possible end.
+    Assumed,
+    /// Not known, or not reached yet.
+    Unknown,
 }
 
 /// A call in a workspace that is inside this one, or around it.
@@ -109,10 +128,24 @@ impl<'h> Timeline<'h> {
         if let Some(PresentState { tree, uncovered, named }) = now {
             let uncovered = uncovered.iter().map(|uncovered| &uncovered.path).collect();
             let time = Time(i64::MAX);
-            timeline.points.push(KnownState { at: u64::MAX, time, tree, uncovered, named });
+            let rollback = None;
+            let at = u64::MAX;
+            timeline.points.push(KnownState { at, time, tree, uncovered, named, rollback });
         }
         timeline.add_unended_calls(history);
+        timeline.doubt_missing_ends();
         timeline
+    }
+
+    /// Assumes no ends for agents that do report ends: their call was refused or cut off.
+    fn doubt_missing_ends(&mut self) {
+        let reported = self.spans.iter().filter(|span| span.end == SpanEnd::Reported);
+        let agents: HashSet<&str> = reported.map(|span| span.call.agent.as_str()).collect();
+        for span in &mut self.spans {
+            if span.end == SpanEnd::Assumed && agents.contains(span.call.agent.as_str()) {
+                span.end = SpanEnd::Unknown;
+            }
+        }
     }
 
     /// Adds the calls in workspaces that are inside this one, or around it.
@@ -139,7 +172,8 @@ impl<'h> Timeline<'h> {
         let uncovered = record.uncovered.iter().map(|uncovered| &uncovered.path).collect();
         let (time, tree) = (record.moment(), checkpoint.pin.tree);
         let named = record.call.as_ref().map_or(&[][..], |call| &call.named);
-        self.points.push(KnownState { at, time, tree, uncovered, named });
+        let rollback = record.rollback.as_ref().filter(|done| done.files);
+        self.points.push(KnownState { at, time, tree, uncovered, named, rollback });
         let Some(call) = &record.call else { return };
         let Some(began) = &call.began else { return };
         // In a history that was moved, all numbers grew by the same amount.
@@ -148,14 +182,18 @@ impl<'h> Timeline<'h> {
         let time = Time::parse(&began.time).unwrap_or_default();
         let uncovered = began.uncovered.iter().collect();
         let (tree, named) = (began.tree, &call.named[..]);
-        self.points.push(KnownState { at: from, time, tree, uncovered, named });
+        let rollback = None;
+        self.points.push(KnownState { at: from, time, tree, uncovered, named, rollback });
         let row = history.row_of(call, began.seq + moved);
-        self.spans.push(Span { call, row, from, to: at, late: began.late, ended: true });
+        // The end of a turn stands for the ends of its calls that were not reported.
+        let is_reported = record.kind == Kind::After;
+        let end = if is_reported { SpanEnd::Reported } else { SpanEnd::Assumed };
+        self.spans.push(Span { call, row, from, to: at, late: began.late, end });
     }
 
     /// Adds the calls whose end was not reported. A call that is still open runs until now, unless
     /// its session has begun another turn. Any other call counts as running until its session's
-    /// next checkpoint, or until the next known state if there is none.
+    /// next checkpoint or the end of its turn, or until the next known state if there is none.
     fn add_unended_calls(&mut self, history: &'h History) {
         let name = |call: &'h CallRef| (call.session.as_str(), call.id.as_str());
         let ended: HashSet<_> = self.spans.iter().map(|span| name(span.call)).collect();
@@ -168,20 +206,22 @@ impl<'h> Timeline<'h> {
             let from = 2 * checkpoint.pin.name.seq;
             let is_open =
                 history.open.iter().any(|open| open.call == call.id && open.seq == record.seq);
-            let later = history.all[index + 1..].iter().filter(|later| {
-                later.record.call.as_ref().is_some_and(|later| later.session == call.session)
+            let later = history.all[index + 1..].iter().filter_map(|later| {
+                let of = later.record.call.as_ref().filter(|of| of.session == call.session)?;
+                Some((2 * later.pin.name.seq, of.turn == call.turn))
             });
-            let is_again = |later: &&Checkpoint| {
-                !is_open || later.record.call.as_ref().is_some_and(|later| later.turn != call.turn)
-            };
-            let again = later.into_iter().find(is_again).map(|again| 2 * again.pin.name.seq);
+            let again = later.into_iter().find(|(_, is_same_turn)| !is_open || !is_same_turn);
             let next = || match is_open {
                 true => Some(u64::MAX),
                 false => self.points.iter().map(|point| point.at).find(|at| *at > from),
             };
-            let Some(to) = again.or_else(next) else { continue };
+            let end = match again {
+                Some((_, true)) => SpanEnd::Assumed,
+                _ => SpanEnd::Unknown,
+            };
+            let Some(to) = again.map(|(at, _)| at).or_else(next) else { continue };
             let row = history.row_of(call, checkpoint.pin.name.seq);
-            self.spans.push(Span { call, row, from, to, late: record.late, ended: false });
+            self.spans.push(Span { call, row, from, to, late: record.late, end });
         }
     }
 
@@ -213,15 +253,11 @@ impl<'h> Timeline<'h> {
                 continue;
             }
             for change in store.changed_paths(&from.tree, &to.tree)? {
-                let Some(certain) = attribute_change(&change.path, &ours, &others) else {
+                let window = Window { store, from, to, ours: &ours, others: &others };
+                let Some((doubt, assumed)) = self.attribute_change(&window, &change)? else {
                     continue;
                 };
-                let is_shared = self.neighbours.iter().any(|neighbour| {
-                    neighbour.is_running(from.time, to.time)
-                        && neighbour.within.iter().any(|within| change.path.starts_with(within))
-                        && ours.iter().all(|span| span.call.session != neighbour.session)
-                });
-                let certain = certain && !is_shared;
+                changes.assumed.extend(assumed.map(|span| span.call.agent.clone()));
                 // A file that became covered was not created, and one that is no longer covered was
                 // not deleted.
                 if change.from.is_none() && !from.covers(&change.path) {
@@ -230,7 +266,7 @@ impl<'h> Timeline<'h> {
                         changes.not_covered.insert(change.path);
                     }
                 } else if change.to.is_some() || to.covers(&change.path) {
-                    let segment = Segment { before: change.from, after: change.to, certain };
+                    let segment = Segment { before: change.from, after: change.to, doubt };
                     append_segment(changes.paths.entry(change.path).or_default(), segment);
                 }
             }
@@ -241,6 +277,141 @@ impl<'h> Timeline<'h> {
         });
         Ok(changes)
     }
+
+    /// Finds the paths among these that were last changed by something other than a session and
+    /// takeback's own rollbacks. `since` is the number of the checkpoint to look back to.
+    pub(crate) fn find_others_changes(
+        &self,
+        store: &Store,
+        session: &str,
+        since: u64,
+        mut paths: BTreeSet<RelPath>,
+    ) -> Result<BTreeSet<RelPath>, ObjectError> {
+        let first = self.points.partition_point(|point| point.at < 2 * since);
+        let points = &self.points[first..];
+        let mut others = BTreeSet::new();
+        for (from, to) in points.iter().zip(points.iter().skip(1)).rev() {
+            if from.tree == to.tree || paths.is_empty() {
+                continue;
+            }
+            let is_running = |span: &&Span<'_>| span.from <= from.at && to.at <= span.to;
+            let running = self.spans.iter().filter(is_running);
+            let (own, other): (Vec<&Span<'_>>, Vec<_>) =
+                running.partition(|span| span.call.session == session);
+            let window = Window { store, from, to, ours: &own, others: &other };
+            for change in store.changed_paths(&from.tree, &to.tree)? {
+                if !paths.remove(&change.path) {
+                    continue;
+                }
+                let is_rollback =
+                    !matches!(find_rollback_part(store, from, &change)?, RollbackPart::None);
+                if !is_rollback && self.attribute_change(&window, &change)?.is_none() {
+                    others.insert(change.path);
+                }
+            }
+        }
+        others.extend(paths);
+        Ok(others)
+    }
+
+    /// Decides whether the chosen calls made a change. Returns `None` if they did not; otherwise the
+    /// doubt about it, and the call whose end had to be assumed.
+    #[allow(clippy::type_complexity, reason = "two optional values")]
+    fn attribute_change<'a>(
+        &self,
+        window: &Window<'a, '_>,
+        change: &PathChange,
+    ) -> Result<Option<(Option<Doubt>, Option<&'a Span<'a>>)>, ObjectError> {
+        let Window { store, from, to, ours, others } = *window;
+        let path = &change.path;
+        let is_directory =
+            [change.from, change.to].iter().flatten().any(|(mode, _)| mode.is_directory());
+        let claims = |span: &&Span<'_>| find_claim(span.call, path, is_directory);
+        let claim = ours.iter().map(claims).max().unwrap_or(Claim::None);
+        let other = others.iter().map(claims).max().unwrap_or(Claim::None);
+        let mut doubt = match (claim, other) {
+            (Claim::None, _) => return Ok(None),
+            (Claim::Names, Claim::Names) => Some(Doubt::OtherSession),
+            (Claim::Names, _) => None,
+            (_, Claim::Names) => return Ok(None),
+            (_, Claim::Any | Claim::Unlikely) => Some(Doubt::OtherSession),
+            (Claim::Unlikely, Claim::None) => Some(Doubt::NotNamed),
+            (Claim::Any, Claim::None) if has_editor_file(store, &[from.tree, to.tree], path)? => {
+                Some(Doubt::Editor)
+            }
+            (Claim::Any, Claim::None) => None,
+        };
+        match find_rollback_part(store, from, change)? {
+            RollbackPart::All => return Ok(None),
+            RollbackPart::Some => doubt = doubt.or(Some(Doubt::Rollback)),
+            RollbackPart::None => {}
+        }
+        let claimants: Vec<&'a Span<'a>> =
+            ours.iter().filter(|span| claims(span) == claim).copied().collect();
+        let ends = |span: &&&Span<'_>, end| !span.late && span.end == end;
+        let is_known = claimants.iter().any(|span| ends(&span, SpanEnd::Reported));
+        let assumed = claimants.iter().find(|span| ends(span, SpanEnd::Assumed));
+        let assumed = assumed.filter(|_| !is_known);
+        if !is_known && assumed.is_none() {
+            let is_late = claimants.iter().any(|span| span.late);
+            doubt = doubt.or(Some(if is_late { Doubt::Late } else { Doubt::UnknownEnd }));
+        }
+        if claim != Claim::Names && claimants.iter().all(|span| span.call.is_run()) {
+            doubt = doubt.or(Some(Doubt::Run));
+        }
+        if self.is_shared(window, path) {
+            doubt = doubt.or(Some(Doubt::OtherSession));
+        }
+        Ok(Some((doubt, assumed.copied())))
+    }
+
+    /// Returns true if a call of another session, in a workspace around or inside this one, may have
+    /// changed a path.
+    fn is_shared(&self, window: &Window<'_, '_>, path: &RelPath) -> bool {
+        self.neighbours.iter().any(|neighbour| {
+            neighbour.is_running(window.from.time, window.to.time)
+                && neighbour.within.iter().any(|within| path.starts_with(within))
+                && window.ours.iter().all(|span| span.call.session != neighbour.session)
+        })
+    }
+}
+
+/// Two known states, and the calls that were running in between.
+#[derive(Clone, Copy)]
+struct Window<'a, 's> {
+    store: &'s Store,
+    from: &'s KnownState<'a>,
+    to: &'s KnownState<'a>,
+    ours: &'s [&'a Span<'a>],
+    others: &'s [&'a Span<'a>],
+}
+
+/// The part of a change that a rollback made.
+enum RollbackPart {
+    None,
+    Some,
+    All,
+}
+
+/// Finds out whether the rollback after a state made a change.
+fn find_rollback_part(
+    store: &Store,
+    from: &KnownState<'_>,
+    change: &PathChange,
+) -> Result<RollbackPart, ObjectError> {
+    let path = &change.path;
+    let is_asked_for = |done: &&RollbackRecord| {
+        done.paths.is_empty() || done.paths.iter().any(|asked| path.starts_with(asked))
+    };
+    let Some(done) = from.rollback.filter(is_asked_for) else { return Ok(RollbackPart::None) };
+    let led_to = store.find_entry(&done.tree, path)?;
+    Ok(if is_same(led_to, change.to) {
+        RollbackPart::All
+    } else if is_same(led_to, change.from) {
+        RollbackPart::None
+    } else {
+        RollbackPart::Some
+    })
 }
 
 impl NeighbourCall {
@@ -267,24 +438,6 @@ impl NeighbourCall {
     }
 }
 
-/// Decides whether the chosen calls (`ours`) made a change. Returns `None` if they did not;
-/// otherwise, returns true if that is certain.
-fn attribute_change(path: &RelPath, ours: &[&Span<'_>], others: &[&Span<'_>]) -> Option<bool> {
-    let names = |span: &&Span<'_>| span.call.named.iter().any(|named| path.starts_with(named));
-    let is_sure = ours.iter().any(|span| span.ended && !span.late);
-    if others.is_empty() {
-        return Some(is_sure);
-    }
-    match (ours.iter().any(names), others.iter().any(names)) {
-        (true, false) => Some(is_sure),
-        (false, true) => None,
-        // A call that names the files it changes changes no others.
-        (false, false) if others.iter().all(|span| !span.call.named.is_empty()) => Some(is_sure),
-        (false, false) if ours.iter().all(|span| !span.call.named.is_empty()) => None,
-        _ => Some(false),
-    }
-}
-
 /// Returns true if two nodes are equal. For directories, only the mode counts: the files in them
 /// are compared separately.
 pub(crate) fn is_same(one: Option<Node>, other: Option<Node>) -> bool {
@@ -297,7 +450,7 @@ pub(crate) fn is_same(one: Option<Node>, other: Option<Node>) -> bool {
 /// Appends a change. A change that begins where the last one ended extends it.
 fn append_segment(segments: &mut Vec<Segment>, next: Segment) {
     match segments.last_mut() {
-        Some(last) if is_same(last.after, next.before) && last.certain == next.certain => {
+        Some(last) if is_same(last.after, next.before) && last.doubt == next.doubt => {
             last.after = next.after;
         }
         _ => segments.push(next),

@@ -13,6 +13,7 @@ use super::record::{Checkpoint, TurnId};
 use super::workspace::{WorkspaceRef, find_workspace, revive_workspace};
 use super::{History, Row, TakeError};
 use crate::Opened;
+use crate::hook::state::WorkspaceState;
 use crate::retention::failures::Failure;
 
 /// The longest time that a list waits for the ledger to be complete.
@@ -31,6 +32,9 @@ pub struct List {
     /// The reasons why some checkpoints could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
+    /// The repositories inside the workspace. Their histories are not part of its checkpoints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repositories: Vec<RelPath>,
     /// The reason why the ledger could not be read. Prompts and effects are missing then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_error: Option<String>,
@@ -58,8 +62,14 @@ pub struct RowView {
     pub deletions: Option<u64>,
     pub effects: Vec<EffectView>,
     pub uncovered: UncoveredView,
+    /// The databases that were taken while they were being written to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
     /// True if the agent had moved on before the capture was complete.
     pub late: bool,
+    /// True if a rollback took the turn back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub taken_back: bool,
     pub steps: Vec<StepView>,
 }
 
@@ -118,7 +128,8 @@ pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError>
         let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
         let workspace = AnyPath(opened.find_root(path).map_err(failed)?);
         let (checkpoints, failures, unreadable) = (Vec::new(), Vec::new(), Vec::new());
-        List { workspace, checkpoints, failures, unreadable, ledger_error: None }
+        let repositories = Vec::new();
+        List { workspace, checkpoints, failures, unreadable, repositories, ledger_error: None }
     };
     if list.ledger_error.is_none() {
         list.ledger_error = opened.ledger().err().map(|error| error_chain(&error));
@@ -142,6 +153,7 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
     });
     let mut effects = effects.unwrap_or_default().into_iter();
     let mut counts = count_changes(opened, workspace, &history).into_iter();
+    let in_force = history.rows_in_force();
     let rows = history.rows().map(|row| {
         let counts = counts.next().flatten();
         RowView {
@@ -155,13 +167,15 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
             insertions: counts.map(|counts| counts.insertions),
             deletions: counts.map(|counts| counts.deletions),
             effects: effects.next().unwrap_or_default(),
+            taken_back: row.turn().is_some() && !in_force.contains(&row.number),
             ..RowView::new(&row)
         }
     });
     let checkpoints = rows.collect();
     let path = AnyPath(workspace.path.clone());
     let (failures, unreadable) = (Vec::new(), history.unreadable);
-    Ok(List { workspace: path, checkpoints, failures, unreadable, ledger_error })
+    let repositories = WorkspaceState::new(workspace.store.notes(&workspace.id)).repositories();
+    Ok(List { workspace: path, checkpoints, failures, unreadable, repositories, ledger_error })
 }
 
 /// Finds the other workspaces that have checkpoints, the latest first.
@@ -220,7 +234,9 @@ impl RowView {
                 count: uncovered.len(),
                 paths: uncovered.iter().map(|path| path.path.clone()).collect(),
             },
+            unsettled: record.unsettled.clone(),
             late: record.late,
+            taken_back: false,
             steps: if row.turn().is_some() { steps.collect() } else { Vec::new() },
         }
     }
@@ -229,9 +245,22 @@ impl RowView {
 /// Finds the prompt of a row's turn.
 fn find_prompt(ledger: &Ledger, row: &Row<'_>) -> Result<Option<String>, LedgerError> {
     let Some((session, _)) = row.turn() else { return Ok(None) };
-    match ledger.turn_at(session, row.first().record.moment())? {
+    match find_ledger_turn(ledger, row)? {
         Some(turn) => ledger.prompt(session, turn.first_seq),
         None => Ok(None),
+    }
+}
+
+/// Finds a row's turn in the ledger.
+fn find_ledger_turn(
+    ledger: &Ledger,
+    row: &Row<'_>,
+) -> Result<Option<takeback_ledger::Turn>, LedgerError> {
+    let call = row.turn().and_then(|_| row.first().record.call_id());
+    match call.map(|call| ledger.turn_of_call(&call)) {
+        // The session was deleted, or its events never reached the ledger.
+        None | Some(Err(LedgerError::NoSuchSession(_))) => Ok(None),
+        Some(turn) => turn,
     }
 }
 
@@ -246,8 +275,8 @@ pub(crate) fn effects_of_row(
     effects.map_or_else(|_| Vec::new(), |mut effects| effects.swap_remove(row.number - 1))
 }
 
-/// Lists the effects of each row's turn: the effects of its session from the start of the turn
-/// until the session's next turn.
+/// Lists the effects of each row's turn: those of the turn in the ledger. Times decide only if the
+/// ledger knows no turns of the session.
 fn effects_by_row(
     ledger: &Ledger,
     workspace: &WorkspaceRef<'_>,
@@ -255,16 +284,23 @@ fn effects_by_row(
 ) -> Result<Vec<Vec<EffectView>>, LedgerError> {
     let rows: Vec<Row<'_>> = history.rows().collect();
     let mut effects = vec![Vec::new(); rows.len()];
-    let Some(oldest) = rows.iter().map(|row| row.first().record.moment()).min() else {
-        return Ok(effects);
-    };
     let path = workspace.path.display().to_string();
-    let known = ledger.effects_with_sessions(&path, oldest)?;
-    for (session, effect) in known {
+    let known = ledger.effects_with_sessions(&path)?;
+    if known.is_empty() {
+        return Ok(effects);
+    }
+    let mut turns = Vec::new();
+    for row in &rows {
+        let turn = find_ledger_turn(ledger, row)?;
+        turns.push(row.turn().zip(turn).map(|((session, _), turn)| (session, turn.turn)));
+    }
+    for (session, turn, effect) in known {
         let time = effect.time.unwrap_or_default();
-        let row = rows
-            .iter()
-            .position(|row| row.has_session(&session) && row.first().record.moment() <= time);
+        let of_turn = turns.iter().position(|known| *known == Some((session.as_str(), turn)));
+        let row = of_turn.or_else(|| {
+            let is_after = |row: &Row<'_>| row.first().record.moment() <= time;
+            rows.iter().position(|row| row.has_session(&session) && is_after(row))
+        });
         if let Some(row) = row {
             effects[row].push(EffectView { kind: effect.kind, command: effect.command });
         }

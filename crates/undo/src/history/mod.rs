@@ -1,8 +1,10 @@
 //! The history of a workspace: its checkpoints as rows, and which one the user means.
 
 pub(crate) mod authorship;
+pub(crate) mod claim;
 mod counts;
 mod diff;
+mod in_force;
 mod list;
 pub mod record;
 mod take;

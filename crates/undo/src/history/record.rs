@@ -2,7 +2,7 @@
 //! empty line, and one versioned JSON document.
 
 use serde::{Deserialize, Serialize};
-use takeback_ledger::{Redactor, Time};
+use takeback_ledger::{CallId, ConversationPoint, Redactor, Time};
 use takeback_tree::{
     AnyPath, Capture, Filter, Head, Oid, Pin, RelPath, Store, StoreError, Uncovered, WorkspaceId,
 };
@@ -61,6 +61,9 @@ pub struct Record {
     pub filter: Filter,
     /// The paths that the tree does not cover, with the reasons.
     pub uncovered: Vec<Uncovered>,
+    /// The databases that were taken while they were being written to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
 }
 
 /// The reason why a checkpoint exists.
@@ -109,9 +112,27 @@ pub struct CallRef {
     /// Paths that the call names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub named: Vec<RelPath>,
+    /// Paths that the call's script writes, as far as its analysis knows them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<RelPath>,
+    /// True if the call runs a script, which may change more than the call names.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub script: bool,
     /// The state before the call, in the record of the state after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
+}
+
+impl CallRef {
+    /// True if the call is a command between two checkpoints: `takeback run`.
+    pub(crate) fn is_run(&self) -> bool {
+        self.agent == "run" && self.tool == "run"
+    }
+
+    /// The session that made the call: a subagent's, or the one that the user talks to.
+    pub(crate) fn reporter(&self) -> &str {
+        self.subagent.as_deref().unwrap_or(&self.session)
+    }
 }
 
 /// The state of the workspace when a call began.
@@ -155,7 +176,8 @@ pub struct RollbackRecord {
     /// True if the repository's index was restored as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub index: bool,
-    /// The conversation that was taken back with the files.
+    /// The conversation that was moved with the files: the one of the checkpoint's session, if it
+    /// has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
     /// For files outside the workspace of a rollback, the safety checkpoint of that rollback.
@@ -164,19 +186,54 @@ pub struct RollbackRecord {
     /// The paths that could not be restored and were left as they were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<RelPath>,
+    /// The conversations of other sessions that were moved with the files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_chats: Vec<Chat>,
+}
+
+impl RollbackRecord {
+    /// The conversations that were moved with the files.
+    pub fn chats(&self) -> impl Iterator<Item = &Chat> {
+        self.chat.iter().chain(&self.other_chats)
+    }
+
+    /// True if the rollback returned all files to an earlier state.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.files && self.paths.is_empty() && self.action != Action::UndoTurn
+    }
 }
 
 fn yes() -> bool {
     true
 }
 
-/// The part of a conversation that a rollback takes back.
+/// A conversation that a rollback moves to an earlier point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Chat {
     pub session: String,
     /// The first message that is taken back.
     pub from_message: i64,
+    /// The point that the conversation returns to. Records of older versions do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<ConversationPoint>,
+}
+
+impl Chat {
+    /// Describes the return of a session to a point.
+    pub(crate) fn new(session: &str, to: ConversationPoint) -> Chat {
+        let from_message = match to {
+            ConversationPoint::BeforeMessage(seq) => seq,
+            ConversationPoint::AfterMessage(seq) => seq + 1,
+            ConversationPoint::BeforeRewind(_) => 0,
+        };
+        Chat { session: session.to_owned(), from_message, to: Some(to) }
+    }
+
+    /// The point that the conversation returns to.
+    pub(crate) fn point(&self) -> ConversationPoint {
+        self.to.unwrap_or(ConversationPoint::BeforeMessage(self.from_message))
+    }
 }
 
 /// The kinds of rollbacks.
@@ -235,6 +292,7 @@ impl Record {
             files: None,
             filter: Filter::default(),
             uncovered: Vec::new(),
+            unsettled: Vec::new(),
         }
     }
 
@@ -244,6 +302,7 @@ impl Record {
             files: Some(capture.files),
             filter: capture.filter,
             uncovered: capture.uncovered,
+            unsettled: capture.unsettled,
             ..self
         }
     }
@@ -257,6 +316,18 @@ impl Record {
     /// The time of the capture.
     pub fn moment(&self) -> Time {
         Time::parse(&self.time).unwrap_or_default()
+    }
+
+    /// The identity of the call in the ledger.
+    pub(crate) fn call_id(&self) -> Option<CallId<'_>> {
+        let call = self.call.as_ref()?;
+        Some(CallId {
+            session: &call.session,
+            reporter: call.reporter(),
+            call: &call.id,
+            began: self.moment(),
+            late: self.late,
+        })
     }
 
     /// True if the checkpoint is never pruned: it is pinned or has a name.

@@ -69,7 +69,9 @@ pub fn take_checkpoint(
             return Err(NameError::Taken(name.clone()).into());
         }
     }
+    lock.forget_limit();
     let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    opened.note_damage(workspace.path(), &capture);
     let _ = opened.failure_log().forget_failures(Some(&workspace.subject()));
     let is_plain = options.reason.is_none() && options.name.is_none() && !options.pinned;
     if is_plain && let Some(checkpoint) = find_unchanged(&mut lock, capture.tree)? {

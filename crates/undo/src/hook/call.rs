@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use takeback_base::paths::canonicalize_parent;
 use takeback_ledger::Time;
 use takeback_tree::RelPath;
 
@@ -95,8 +96,19 @@ impl<'a> CallContext<'a> {
         }
     }
 
+    /// Lists the paths in a directory that the call's script writes, as far as they are known.
+    pub(super) fn writes_in(&self, directory: &Path) -> Vec<RelPath> {
+        let paths = self.analysis.as_ref().map(|analysis| analysis.paths.as_slice());
+        let inner = |path: &PathBuf| {
+            let path = canonicalize_parent(path);
+            RelPath::from_path(path.strip_prefix(directory).ok()?).ok()
+        };
+        let writes = paths.unwrap_or_default().iter().filter_map(inner);
+        writes.filter(|path| !path.is_root()).collect()
+    }
+
     /// Describes the call for a record.
-    pub(super) fn to_ref(&self, named: &[RelPath]) -> CallRef {
+    pub(super) fn to_ref(&self, named: &[RelPath], writes: &[RelPath]) -> CallRef {
         CallRef {
             agent: self.report.agent.clone(),
             session: self.session.clone(),
@@ -105,6 +117,8 @@ impl<'a> CallContext<'a> {
             id: self.id.clone(),
             tool: self.call.tool.clone(),
             named: named.to_vec(),
+            writes: writes.to_vec(),
+            script: self.call.script().is_some(),
             began: None,
         }
     }

@@ -29,7 +29,7 @@ pub(super) fn capture_before(
     let workspace = path.open(opened)?;
     let mut lock = opened.lock(&workspace)?;
     let hook_state = WorkspaceState::new(workspace.notes());
-    let capture = capture_path(opened, path, &mut lock, &hook_state)?;
+    let capture = capture_path(opened, path, &workspace, &mut lock)?;
     let unprotected = find_unprotected(path, &capture.uncovered);
     let late = call.deadline.has_passed();
     let last = hook_state
@@ -40,6 +40,7 @@ pub(super) fn capture_before(
         Some(last) => opened.settings.granularity == Granularity::Step && last.tree != capture.tree,
     };
     let (seq, tree) = (lock.next_seq()?, capture.tree);
+    let writes = call.writes_in(path.path());
     let uncovered = capture.uncovered.iter().map(|uncovered| uncovered.path.clone()).collect();
     // The state before the call is kept even if it is not a checkpoint.
     let is_kept = last.as_ref().is_some_and(|last| last.tree == tree);
@@ -51,7 +52,7 @@ pub(super) fn capture_before(
         let record = Record {
             // The effects of the call get the same time.
             time: call.time.rfc3339(),
-            call: Some(call.to_ref(&path.named)),
+            call: Some(call.to_ref(&path.named, &writes)),
             first: last.is_none(),
             late,
             ..new_record(opened, &mut lock, kind, &reason)?
@@ -69,6 +70,8 @@ pub(super) fn capture_before(
         call: call.id.clone(),
         tool: call.call.tool.clone(),
         named: path.named.clone(),
+        writes,
+        script: call.call.script().is_some(),
         tree,
         uncovered,
         seq,
@@ -82,24 +85,16 @@ pub(super) fn capture_before(
     Ok(CapturedPath { tree, checkpoint, unprotected })
 }
 
-/// Captures a path. A workspace that was too large before is not tried again until the background
-/// has found it small enough.
 fn capture_path(
     opened: &Opened,
     path: &ProtectedPath,
+    workspace: &Workspace<'_>,
     lock: &mut Lock<'_>,
-    hook_state: &WorkspaceState,
 ) -> Result<Capture, CaptureError> {
-    let limit = path.rules.max_files;
-    if !path.only_named && hook_state.is_too_large(limit) {
-        return Err(CaptureError::TooManyFiles { limit });
-    }
     let options = opened.capture_options(&path.rules, &path.named);
-    let captured = lock.capture(&CaptureOptions { swept: &path.swept, ..options });
-    if !path.only_named && matches!(captured, Err(CaptureError::TooManyFiles { .. })) {
-        hook_state.set_too_large(Some(limit));
-    }
-    captured
+    let capture = lock.capture(&CaptureOptions { swept: &path.swept, ..options })?;
+    opened.note_damage(workspace.path(), &capture);
+    Ok(capture)
 }
 
 /// Captures a path after a call. Returns `None` if the start of the call is unknown.
@@ -118,7 +113,7 @@ pub(super) fn capture_after(
     let Some((open_call, file)) = hook_state.find_open_call(&call.reporter, &call.key) else {
         return Ok(None);
     };
-    let capture = capture_path(opened, path, &mut lock, &hook_state)?;
+    let capture = capture_path(opened, path, &workspace, &mut lock)?;
     let (tree, late) = (capture.tree, call.deadline.has_passed());
     // The end of a call that changed nothing matters only if its start is a checkpoint: otherwise
     // the next checkpoint would count as its end.
@@ -134,7 +129,7 @@ pub(super) fn capture_after(
             turn: open_call.turn.clone(),
             id: open_call.call.clone(),
             began: Some(began),
-            ..call.to_ref(&open_call.named)
+            ..call.to_ref(&open_call.named, &open_call.writes)
         };
         let reason = format!("after {}", call.tool());
         let record = new_record(opened, &mut lock, Kind::After, &reason)?;

@@ -3,14 +3,21 @@
 
 use std::path::{Path, PathBuf};
 
+use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
-use takeback_tree::{Capture, CaptureError, Lock, Workspace, WorkspaceError};
+use takeback_tree::{CaptureError, RepairError, Workspace, WorkspaceError};
 
-use super::state::{SessionState, WorkspaceState};
+use super::repositories::find_nested_repositories;
+use super::session::find_owner;
+use super::state::{OpenCall, SessionState, WorkspaceState};
 use crate::Opened;
-use crate::history::record::Kind;
+use crate::history::claim::is_editing_tool;
+use crate::history::record::{Began, CallRef, Kind, Record};
 use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
 use crate::retention::limit_rows;
+
+/// The number of bytes of the store that are checked for damage at the end of each turn.
+const SCRUB_BYTES: u64 = 64 << 20;
 
 /// Work that can wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,23 +40,13 @@ impl FollowUp {
 pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError> {
     let workspace = opened.store()?.workspace(directory, &opened.forbidden)?;
     let mut lock = opened.lock(&workspace)?;
-    capture_all(opened, &workspace, &mut lock)?;
+    let nested = find_nested_repositories(workspace.path());
+    WorkspaceState::new(workspace.notes()).set_repositories(&nested);
+    lock.forget_limit();
+    let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    opened.note_damage(workspace.path(), &capture);
     lock.finish(opened.system_time())?;
     Ok(())
-}
-
-/// Captures a workspace by the configured rules, and remembers for the next hooks whether it has
-/// too many files for that.
-fn capture_all(
-    opened: &Opened,
-    workspace: &Workspace<'_>,
-    lock: &mut Lock<'_>,
-) -> Result<Capture, CaptureError> {
-    let captured = lock.capture(&opened.capture_options(&opened.rules, &[]));
-    let is_too_large = matches!(captured, Err(CaptureError::TooManyFiles { .. }));
-    let limit = is_too_large.then_some(opened.rules.max_files);
-    WorkspaceState::new(workspace.notes()).set_too_large(limit);
-    captured
 }
 
 /// Maintains a workspace at the end of a turn: keeps the resulting state, counts the turn's changes,
@@ -65,12 +62,36 @@ pub fn tend_workspace(
         Err(WorkspaceError::Refused { .. }) => return Ok(()),
         workspace => workspace?,
     };
+    scrub_store(opened, &workspace);
     conclude_turn(opened, &workspace, session, ended)?;
     let history = History::read(workspace.store(), workspace.id())?;
     count_changes(opened, &WorkspaceRef::of(&workspace), &history);
     // If another process is in the way, the next turn makes up for it.
     let _ = limit_rows(opened, workspace.id());
     Ok(())
+}
+
+/// Looks for damage in the next part of the store. If there is some, repairs the store, so that the
+/// next capture stores what is still on disk again.
+fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
+    let store = workspace.store();
+    // If this fails, the next turn tries again.
+    let Ok(Some(damaged)) = store.scrub(SCRUB_BYTES) else { return };
+    let message = match store.repair(&|_, _| {}) {
+        Ok(repaired) => format!(
+            "{} was damaged: {}. The store was repaired, {} objects were saved; `takeback \
+             checkpoints verify` shows which checkpoints have lost some",
+            damaged.name, damaged.reason, repaired.salvaged
+        ),
+        Err(RepairError::Busy) => return,
+        Err(error) => format!(
+            "{} is damaged: {}. It could not be repaired: {}",
+            damaged.name,
+            damaged.reason,
+            error_chain(&error)
+        ),
+    };
+    opened.note_failure(workspace.path(), &message);
 }
 
 /// Forgets the calls of a session that have not ended by now, and keeps the state of the workspace
@@ -82,20 +103,67 @@ fn conclude_turn(
     ended: Time,
 ) -> Result<(), TakeError> {
     let mut lock = opened.lock(workspace)?;
-    WorkspaceState::new(workspace.notes())
-        .drop_open_calls(|call| call.session == session && call.time <= ended);
+    let unended = drop_unended_calls(opened, workspace, session, ended);
     let names = workspace.store().pin_names(workspace.id())?;
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
-    let capture = match capture_all(opened, workspace, &mut lock) {
+    let capture = match lock.capture(&opened.capture_options(&opened.rules, &[])) {
         // Only what calls name is captured there, and that is done.
         Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
         captured => captured?,
     };
-    if newest.is_some_and(|newest| newest.tree != capture.tree) {
+    opened.note_damage(workspace.path(), &capture);
+    // The end of the turn is the latest possible end of its calls.
+    if newest.is_some_and(|newest| newest.tree != capture.tree || unended.is_some()) {
         let record = new_record(opened, &mut lock, Kind::State, "at the end of a turn")?;
+        let record = Record { call: unended, ..record };
         let tree = capture.tree;
         pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;
     }
     lock.finish(opened.system_time())?;
     Ok(())
+}
+
+/// Forgets the calls of a session whose end will never be reported: those of turns that are over.
+/// Returns a description of all of them as one call.
+fn drop_unended_calls(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    session: &str,
+    ended: Time,
+) -> Option<CallRef> {
+    let state = opened.session_state(session);
+    let owner = state.as_ref().map(|state| find_owner(opened, state));
+    let is_over = |call: &OpenCall| {
+        let is_of_past_turn = match (&state, &owner) {
+            (Some(state), Some((_, turn))) => state.over || call.turn != turn.id,
+            _ => call.time <= ended,
+        };
+        call.session == session && is_of_past_turn
+    };
+    let hook_state = WorkspaceState::new(workspace.notes());
+    let mut calls: Vec<OpenCall> = hook_state.open_calls().into_iter().filter(is_over).collect();
+    hook_state.drop_open_calls(is_over);
+    calls.sort_by_key(|call| call.seq);
+    let first = calls.first()?.clone();
+    let owner = owner.map_or_else(|| session.to_owned(), |(owner, _)| owner);
+    let names_all = |call: &OpenCall| !call.script && !call.named.is_empty();
+    let unknown = calls.iter().find(|call| !is_editing_tool(&call.tool));
+    Some(CallRef {
+        agent: session.split(':').next().unwrap_or_default().to_owned(),
+        subagent: (owner != session).then(|| session.to_owned()),
+        session: owner,
+        turn: first.turn.clone(),
+        id: String::new(),
+        tool: unknown.unwrap_or(&first).tool.clone(),
+        named: calls.iter().flat_map(|call| call.named.clone()).collect(),
+        writes: calls.iter().flat_map(|call| call.writes.clone()).collect(),
+        script: !calls.iter().all(names_all),
+        began: Some(Began {
+            tree: first.tree,
+            seq: first.seq,
+            time: first.time.rfc3339(),
+            uncovered: first.uncovered,
+            late: first.late,
+        }),
+    })
 }

@@ -21,6 +21,10 @@ const MAX_OUTSIDE_PATHS: usize = 16;
 /// The number of files up to which a directory outside any project is captured.
 const MAX_OUTSIDE_FILES: u64 = 2_000;
 
+/// The number of files up to which a directory outside any project is captured before it is
+/// deleted.
+const MAX_DELETED_FILES: u64 = 20_000;
+
 /// The number of files in one directory from which on they are captured together.
 const MIN_SIBLINGS: usize = 3;
 
@@ -190,8 +194,14 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
     }
     if is_directory {
         let mut protected = ProtectedPath::new(opened, PathKind::Directory(path.into()));
-        protected.rules.max_files = protected.rules.max_files.min(MAX_OUTSIDE_FILES);
-        protected.swept.push(RelPath::root());
+        let limit = match mention {
+            Mention::Named => MAX_OUTSIDE_FILES,
+            Mention::Deleted | Mention::Swept => {
+                protected.swept.push(RelPath::root());
+                MAX_DELETED_FILES
+            }
+        };
+        protected.rules.max_files = protected.rules.max_files.min(limit);
         return Some(protected);
     }
     // A new temporary file has nothing to lose.

@@ -6,6 +6,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use takeback_tree::RelPath;
+
 use super::protected::{PathKind, ProtectedPath};
 use super::unprotected::Unprotected;
 use crate::Opened;
@@ -52,23 +54,11 @@ impl Repositories {
             self.add_data(opened, path);
             return;
         }
-        let mut waiting = VecDeque::from([path.to_owned()]);
-        let mut seen = 0;
-        while let Some(directory) = waiting.pop_front() {
-            seen += 1;
-            if seen > MAX_DIRECTORIES {
-                let reason = "it has too many directories to look for repositories in them";
-                self.unprotected.push(Unprotected::replaceable(path, reason));
-                return;
-            }
-            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-                let Ok(kind) = entry.file_type() else { continue };
-                if entry.file_name() == OsStr::new(".git") {
-                    self.add_data(opened, &entry.path());
-                } else if kind.is_dir() {
-                    waiting.push_back(entry.path());
-                }
-            }
+        let (found, is_complete) = find_repository_data(path);
+        found.iter().for_each(|data| self.add_data(opened, data));
+        if !is_complete {
+            let reason = "it has too many directories to look for repositories in them";
+            self.unprotected.push(Unprotected::replaceable(path, reason));
         }
     }
 
@@ -102,6 +92,38 @@ impl Repositories {
         protected.rules.max_files = u64::MAX;
         self.protected.push(protected);
     }
+}
+
+/// Finds the `.git` of each repository at or below a directory, the nearest first. Also returns
+/// whether all directories were looked at.
+fn find_repository_data(directory: &Path) -> (Vec<PathBuf>, bool) {
+    let mut found = Vec::new();
+    let mut waiting = VecDeque::from([directory.to_owned()]);
+    let mut seen = 0;
+    while let Some(directory) = waiting.pop_front() {
+        seen += 1;
+        if seen > MAX_DIRECTORIES {
+            return (found, false);
+        }
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            if entry.file_name() == OsStr::new(".git") {
+                found.push(entry.path());
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                waiting.push_back(entry.path());
+            }
+        }
+    }
+    (found, true)
+}
+
+/// Finds the repositories inside a workspace whose history no checkpoint of the workspace has.
+pub(super) fn find_nested_repositories(root: &Path) -> Vec<RelPath> {
+    let own = root.join(".git");
+    let (found, _) = find_repository_data(root);
+    // The `.git` of a submodule is a file, and its repository is elsewhere.
+    let nested = found.iter().filter(|data| **data != own && data.is_dir());
+    let inner = nested.filter_map(|data| data.parent()?.strip_prefix(root).ok());
+    inner.filter_map(|inner| RelPath::from_path(inner).ok()).collect()
 }
 
 /// Adds up the sizes of all files at or below a path. Returns `None` if there are more files or

@@ -126,6 +126,12 @@ pub(crate) struct OpenCall {
     pub(crate) call: String,
     pub(crate) tool: String,
     pub(crate) named: Vec<RelPath>,
+    /// The paths that the call's script writes, as far as they are known.
+    #[serde(default)]
+    pub(crate) writes: Vec<RelPath>,
+    /// True if the call runs a script.
+    #[serde(default)]
+    pub(crate) script: bool,
     /// The state before the call.
     pub(crate) tree: Oid,
     /// The paths that the tree does not cover.
@@ -246,18 +252,17 @@ impl WorkspaceState {
         write(&self.directory.join("index"), state)
     }
 
-    /// Returns true if the workspace had more files than this limit when it was last captured.
-    pub(crate) fn is_too_large(&self, limit: u64) -> bool {
-        read::<u64>(&self.directory.join("too_large")) == Some(limit)
+    /// The repositories inside the workspace, as they were when its session began.
+    pub(crate) fn repositories(&self) -> Vec<RelPath> {
+        read(&self.directory.join("repositories")).unwrap_or_default()
     }
 
-    /// Remembers that the workspace has more files than a limit, or that it has not.
-    pub(crate) fn set_too_large(&self, limit: Option<u64>) {
-        let path = self.directory.join("too_large");
-        match limit {
-            // Without the file, the next capture finds out again.
-            Some(limit) => drop(write(&path, &limit)),
-            None => remove(&path),
+    pub(crate) fn set_repositories(&self, repositories: &[RelPath]) {
+        let path = self.directory.join("repositories");
+        match repositories {
+            [] => remove(&path),
+            // Without the file, the list does not name them.
+            _ => drop(write(&path, &repositories)),
         }
     }
 

@@ -76,10 +76,10 @@ fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
         UncoveredReason::TooLarge { size } => {
             Unprotected::new(&at, format!("it is too large ({} MiB)", mib(*size)))
         }
-        UncoveredReason::Excluded => {
-            Unprotected::replaceable(&at, "it can be made again, or config.toml excludes it")
+        // Of what a call names, a capture leaves out only what can be made again.
+        UncoveredReason::Excluded | UncoveredReason::Ignored => {
+            Unprotected::replaceable(&at, "no copy is kept, because it can be made again")
         }
-        UncoveredReason::Ignored => Unprotected::new(&at, "git ignores it"),
         UncoveredReason::Unreadable { error } => {
             Unprotected::new(&at, format!("it cannot be read: {error}"))
         }

@@ -20,7 +20,7 @@ pub(crate) use self::legacy::archive_repositories;
 pub use self::legacy::{clear_legacy_archives, legacy_directories};
 pub use self::prune::{
     PruneOptions, PruneReport, PrunedWorkspace, is_prune_due, is_size_cap_exceeded, limit_rows,
-    prune,
+    prune, prune_if_due,
 };
 pub use self::status::{LegacyArchive, Status, StatusError, WorkspaceStatus, read_status};
 

@@ -1,12 +1,15 @@
 //! Pruning: enforces the limits of age and number, and hands over to the size cap.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
+use std::{fs, io};
 
+use rustix::fs::FlockOperation;
 use serde::Serialize;
+use takeback_base::durable;
 use takeback_ledger::Time;
-use takeback_tree::{AnyPath, PinName, Store, StoreError, WorkspaceGuard, WorkspaceId};
+use takeback_tree::{AnyPath, Oid, Pin, PinName, Store, StoreError, WorkspaceGuard, WorkspaceId};
 
 use super::PruneError;
 use super::days_seen::{ClockJump, DaysSeen};
@@ -96,6 +99,8 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
     if !opened.has_store() {
         return Ok(report);
     }
+    // Two prunes at once would each evict what the size cap needs, and so too much.
+    let _lock = if options.dry_run { None } else { Some(lock_pruning(opened)?) };
     let store = opened.store()?;
     report.bytes_before = store.measure_size()?;
     let workspaces = read_workspaces(opened)?;
@@ -128,6 +133,22 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
         state::write(&opened.last_size(), &report.bytes_after)?;
     }
     Ok(report)
+}
+
+/// Waits until no other process prunes. The lock ends with the file.
+fn lock_pruning(opened: &Opened) -> io::Result<fs::File> {
+    let file = durable::open_file(&opened.checkpoints_directory().join(".prune_lock"))?;
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+/// Prunes if that is due, or if the store is over its size cap. Lists all files of the store, so no
+/// agent should wait for it.
+pub fn prune_if_due(opened: &Opened) -> Result<(), PruneError> {
+    if is_prune_due(opened) || is_size_cap_exceeded(opened) {
+        prune(opened, &PruneOptions { headroom: true, ..PruneOptions::default() })?;
+    }
+    Ok(())
 }
 
 /// Returns true if an automatic prune is due.
@@ -217,9 +238,7 @@ pub(super) fn evict(
             }
             return Ok(());
         };
-        for name in doomed {
-            store.unpin(name)?;
-        }
+        unpin_all(store, workspace, doomed)?;
     }
     let rows: HashSet<&PinName> =
         workspace.history.rows().map(|row| &row.first().pin.name).collect();
@@ -232,6 +251,29 @@ pub(super) fn evict(
             known.steps += steps;
         }
         None => report.workspaces.push(PrunedWorkspace { path, checkpoints, steps, because }),
+    }
+    Ok(())
+}
+
+/// Deletes pins of a locked workspace, except those that changed or became needed since they were
+/// listed: a call has begun, or another process renumbered the history.
+fn unpin_all(
+    store: &Store,
+    workspace: &PrunableWorkspace,
+    doomed: &[PinName],
+) -> Result<(), StoreError> {
+    let open_calls = WorkspaceState::new(store.notes(&workspace.id)).open_calls();
+    let known = workspace.history.open.iter().map(|call| (&call.session, &call.call));
+    let known: HashSet<_> = known.collect();
+    let new_calls = open_calls.iter().filter(|call| !known.contains(&(&call.session, &call.call)));
+    let in_use: HashSet<Oid> = new_calls.map(|call| call.tree).collect();
+    let pins = workspace.history.all.iter().map(|known| (&known.pin.name, &known.pin));
+    let pins: HashMap<&PinName, &Pin> = pins.collect();
+    for name in doomed {
+        let Some(pin) = pins.get(name).filter(|pin| !in_use.contains(&pin.tree)) else { continue };
+        if store.pin_id(name)? == Some(pin.id) {
+            store.unpin(name)?;
+        }
     }
     Ok(())
 }

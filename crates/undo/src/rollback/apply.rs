@@ -220,7 +220,8 @@ fn make_safety_record(
         reverses: goal.reverses.map(|(safety, _)| safety),
         files: work.files.is_some(),
         index: goal.index.is_some(),
-        chat: goal.chat.as_ref().map(|step| step.chat.clone()),
+        chat: goal.chats.first().cloned(),
+        other_chats: goal.chats.iter().skip(1).cloned().collect(),
         part_of: goal.part_of,
         // What the reversed rollback did not touch, this one did not touch either.
         skipped: goal

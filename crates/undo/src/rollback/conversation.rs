@@ -1,129 +1,268 @@
-//! The conversation in the ledger, which is taken back together with the files.
+//! The conversations in the ledger, which are moved together with the files.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use takeback_base::errors::error_chain;
-use takeback_ledger::{LedgerError, Time};
+use takeback_ledger::{CallId, ConversationMove, ConversationPoint, Ledger, LedgerError, Time};
 
-use super::RollbackError;
-use super::planned::{ChatStep, ChatView, Goal, PlannedWork, RollbackView};
+use super::planned::{ChatView, Goal, MovedSession, PlannedWork, RollbackView};
+use super::{RollbackError, Scope};
 use crate::Opened;
-use crate::history::FoundCheckpoint;
-use crate::history::record::{CallRef, Chat, Kind};
+use crate::history::record::{Chat, Checkpoint, Kind};
+use crate::history::{FoundCheckpoint, History};
 
 /// The longest time that a rollback waits for the ledger to be complete.
 const LEDGER_WAIT: Duration = Duration::from_secs(5);
 
-/// Finds the messages that a return to a checkpoint takes back.
-pub(super) fn find_conversation(
-    opened: &Opened,
-    found: &FoundCheckpoint<'_>,
-    warnings: &mut Vec<String>,
-) -> Option<Chat> {
-    let record = &found.checkpoint.record;
-    let call = record.call.as_ref().filter(|_| record.kind == Kind::Call)?;
-    match find_first_message(opened, call, record.moment(), found.is_step) {
-        Ok(first) => first.map(|from_message| Chat { session: call.session.clone(), from_message }),
-        Err(error) => {
-            warnings.push(format!("the conversation stays as it is: {error}"));
-            None
-        }
-    }
+/// The conversations that belong to a return to an earlier state.
+#[derive(Default)]
+pub(super) struct FoundConversations {
+    /// True if the checkpoint's own session has a conversation.
+    pub(super) has_own: bool,
+    /// The conversations that have to be moved, the checkpoint's own first.
+    pub(super) moved: Vec<Chat>,
 }
 
-/// Finds the first message of the turn that was running at a given time, or of a call in that turn.
-fn find_first_message(
+/// Finds the conversations that a return to a checkpoint moves: that of its own session and, if
+/// files are restored, those of all sessions that worked there since.
+pub(super) fn find_conversations(
     opened: &Opened,
-    call: &CallRef,
-    moment: Time,
-    is_step: bool,
-) -> Result<Option<i64>, String> {
-    let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
-        return Ok(None);
+    history: &History,
+    found: &FoundCheckpoint<'_>,
+    scope: Scope,
+    warnings: &mut Vec<String>,
+) -> FoundConversations {
+    let record = &found.checkpoint.record;
+    let is_call = record.kind == Kind::Call;
+    let Some(ledger) = open_ledger(opened, warnings) else { return FoundConversations::default() };
+    let mut search = Search::new(&ledger);
+    let mut conversations = FoundConversations::default();
+    if is_call && let Some(call) = record.call_id() {
+        let point = search.find_point(&call, found.is_step);
+        conversations.has_own = point.is_some();
+        search.take(call.session, point);
+    }
+    if scope == Scope::Both {
+        search.add_sessions_since(history, found.checkpoint, is_call);
+    }
+    conversations.moved = search.finish(warnings);
+    conversations
+}
+
+/// Finds the conversations that the reversal of a rollback moves: back to where they were.
+pub(super) fn find_reversed_conversations(
+    opened: &Opened,
+    history: &History,
+    safety: &Checkpoint,
+    warnings: &mut Vec<String>,
+) -> Vec<Chat> {
+    let Some(done) = &safety.record.rollback else { return Vec::new() };
+    let is_whole = done.is_whole();
+    if !is_whole && done.chats().next().is_none() {
+        return Vec::new();
+    }
+    let Some(ledger) = open_ledger(opened, warnings) else { return Vec::new() };
+    let mut search = Search::new(&ledger);
+    for chat in done.chats() {
+        search.take_if_known(&chat.session, before_rewind(safety));
+    }
+    if is_whole {
+        search.add_sessions_since(history, safety, true);
+    }
+    search.finish(warnings)
+}
+
+fn before_rewind(safety: &Checkpoint) -> ConversationPoint {
+    ConversationPoint::BeforeRewind(safety.record.moment())
+}
+
+/// Opens the ledger with everything that hooks reported.
+fn open_ledger<'o>(
+    opened: &'o Opened,
+    warnings: &mut Vec<String>,
+) -> Option<crate::LedgerGuard<'o>> {
+    let mut keep = |error: String| {
+        warnings.push(format!("the conversation stays as it is: {error}"));
+        None
+    };
+    let mut ledger = match opened.ledger() {
+        Ok(ledger) => ledger?,
+        Err(error) => return keep(error_chain(&error)),
     };
     ledger.set_wait(LEDGER_WAIT);
-    if !ledger.catch_up().map_err(|error| error_chain(&error))? {
-        return Err("the ledger does not know the latest turns yet".to_owned());
+    match ledger.catch_up() {
+        Ok(true) => Some(ledger),
+        Ok(false) => keep("the ledger does not know the latest turns yet".to_owned()),
+        Err(error) => keep(error_chain(&error)),
     }
-    let turn = match ledger.turn_at(&call.session, moment) {
-        Ok(Some(turn)) => turn,
-        Ok(None) | Err(LedgerError::NoSuchSession(_)) => return Ok(None),
-        Err(error) => return Err(error_chain(&error)),
-    };
-    if !is_step {
-        return Ok(Some(turn.first_seq));
-    }
-    let first = ledger.message_of_call(&call.session, &turn, &call.id, moment);
-    first.map_err(|error| error_chain(&error))
 }
 
-/// Counts the messages that will be taken back, and finds the prompt among them.
+/// A search for the point that each session was at when a checkpoint was taken.
+struct Search<'l> {
+    ledger: &'l Ledger,
+    /// The sessions whose point is known.
+    seen: BTreeSet<String>,
+    found: Vec<Chat>,
+    failure: Option<String>,
+}
+
+impl<'l> Search<'l> {
+    fn new(ledger: &'l Ledger) -> Search<'l> {
+        Search { ledger, seen: BTreeSet::new(), found: Vec::new(), failure: None }
+    }
+
+    fn take(&mut self, session: &str, point: Option<ConversationPoint>) {
+        if let Some(point) = point
+            && self.seen.insert(session.to_owned())
+        {
+            self.found.push(Chat::new(session, point));
+        }
+    }
+
+    /// Takes a point unless the ledger does not know it.
+    fn take_if_known(&mut self, session: &str, point: ConversationPoint) {
+        if !self.seen.contains(session) && self.count(session, point).is_some() {
+            self.take(session, Some(point));
+        }
+    }
+
+    /// Finds the first event of each session since a checkpoint: before it, the session was where
+    /// it was at the checkpoint. The order of the checkpoints decides.
+    fn add_sessions_since(&mut self, history: &History, checkpoint: &Checkpoint, is_seen: bool) {
+        let seq = checkpoint.pin.name.seq + u64::from(is_seen);
+        for known in history.all.iter().filter(|known| known.pin.name.seq >= seq) {
+            let record = &known.record;
+            for chat in record.rollback.iter().flat_map(|done| done.chats()) {
+                self.take_if_known(&chat.session, before_rewind(known));
+            }
+            if record.kind == Kind::Call
+                && let Some(call) = record.call_id()
+                && !self.seen.contains(call.session)
+            {
+                let point = self.find_point(&call, !record.first);
+                self.take(call.session, point);
+            }
+        }
+    }
+
+    /// Finds the point before the turn of a call, or before the call itself.
+    fn find_point(&mut self, call: &CallId<'_>, is_step: bool) -> Option<ConversationPoint> {
+        let turn = self.ledger.turn_of_call(call);
+        let turn = self.accept(turn)??;
+        if is_step && call.reporter == call.session {
+            let point = self.ledger.point_of_call(&turn, call);
+            return self.accept(point);
+        }
+        Some(ConversationPoint::BeforeMessage(turn.first_seq))
+    }
+
+    fn count(&mut self, session: &str, point: ConversationPoint) -> Option<ConversationMove> {
+        let count = self.ledger.count_move(session, point);
+        self.accept(count)
+    }
+
+    /// Remembers a failure, unless the ledger only does not know a session or a rewind.
+    fn accept<T>(&mut self, result: Result<T, LedgerError>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(LedgerError::NoSuchSession(_) | LedgerError::NothingToUnrewind(_)) => None,
+            Err(error) => {
+                self.failure = Some(error_chain(&error));
+                None
+            }
+        }
+    }
+
+    /// Returns the conversations that are not where they were.
+    fn finish(mut self, warnings: &mut Vec<String>) -> Vec<Chat> {
+        let mut moved = std::mem::take(&mut self.found);
+        moved.retain(|chat| {
+            self.count(&chat.session, chat.point()).is_some_and(|count| !count.is_empty())
+        });
+        if let Some(error) = self.failure {
+            warnings.push(format!("the conversation stays as it is: {error}"));
+        }
+        moved
+    }
+}
+
+/// Counts the messages that will be moved, and finds the first prompt that is taken back.
 pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackView) {
-    let Some(ChatStep { chat, redo: None }) = &goal.chat else { return };
+    if goal.chats.is_empty() {
+        return;
+    }
     let Ok(Some(ledger)) = opened.ledger() else { return };
-    let count = ledger.count_messages_from(&chat.session, chat.from_message).unwrap_or(0);
-    view.undone_messages = count;
-    let turns = ledger.turns(&chat.session).unwrap_or_default();
-    let is_prompt = turns.iter().any(|turn| turn.first_seq == chat.from_message);
-    let prompt = is_prompt.then(|| ledger.prompt(&chat.session, chat.from_message).ok().flatten());
-    view.chat = (count > 0).then(|| ChatView {
-        session: chat.session.clone(),
-        prompt: prompt.flatten(),
-        resume: (opened.resume_hint)(&chat.session),
-    });
+    for chat in &goal.chats {
+        let count = ledger.count_move(&chat.session, chat.point()).unwrap_or_default();
+        view.add_moved(&chat.session, &count);
+        if view.chat.is_some() || count.taken_back == 0 {
+            continue;
+        }
+        view.chat = Some(ChatView {
+            session: chat.session.clone(),
+            prompt: count.prompt,
+            resume: (opened.resume_hint)(&chat.session),
+        });
+    }
 }
 
-/// Takes back the conversation of a plan, or restores it. The files are already restored, so a
-/// failure is only a warning, unless the plan has nothing but the conversation.
+/// Moves the conversations of a plan. The files are already restored, so a failure is only a
+/// warning, unless the plan has nothing but the conversation.
 pub(super) fn move_conversation(
     opened: &Opened,
     work: &PlannedWork,
     now: Time,
     view: &mut RollbackView,
 ) -> Result<(), RollbackError> {
-    let Some(step) = &work.goal.chat else { return Ok(()) };
-    match (move_messages(opened, step, now), step.redo) {
-        (Ok(messages), None) => view.undone_messages = messages,
-        (Ok(messages), Some(_)) => view.redone_messages = messages,
-        (Err(RollbackError::Ledger(LedgerError::NothingToUnrewind(_))), _) => {
-            view.warnings.push(format!(
-                "messages of {} stay taken back: the conversation was rewound again since",
-                step.chat.session
-            ));
+    view.sessions.clear();
+    (view.undone_messages, view.redone_messages) = (0, 0);
+    for chat in &work.goal.chats {
+        match move_messages(opened, chat, now) {
+            Ok(moved) => view.add_moved(&chat.session, &moved),
+            Err(error) if work.files.is_some() => {
+                view.chat = view.chat.take().filter(|view| view.session != chat.session);
+                let error = error_chain(&error);
+                view.warnings.push(format!("the conversation stays as it is: {error}"));
+            }
+            Err(error) => return Err(error),
         }
-        (Err(error), _) if work.files.is_some() => {
-            (view.undone_messages, view.chat) = (0, None);
-            let error = error_chain(&error);
-            view.warnings.push(format!("the conversation stays as it is: {error}"));
-        }
-        (Err(error), _) => return Err(error),
     }
     Ok(())
 }
 
-/// Takes messages back, or restores them. Returns their number.
+/// Moves one conversation. Returns the number of messages that were taken back and brought back.
 pub(super) fn move_messages(
     opened: &Opened,
-    step: &ChatStep,
+    chat: &Chat,
     now: Time,
-) -> Result<usize, RollbackError> {
-    let ChatStep { chat, redo } = step;
-    let done = {
-        let Some(mut ledger) = opened.ledger()? else { return Ok(0) };
-        match redo {
-            None => ledger.rewind_from(&chat.session, chat.from_message, now),
-            Some(made) => ledger.unrewind_made_at(&chat.session, Some(*made), now),
-        }
+) -> Result<ConversationMove, RollbackError> {
+    let moved = {
+        let Some(mut ledger) = opened.ledger()? else { return Ok(ConversationMove::default()) };
+        ledger.return_to_point(&chat.session, chat.point(), now)
     };
     // The next prompt begins another turn, even if the agent gives it the same name.
     if let Some(mut state) = opened.session_state(&chat.session) {
         state.over = true;
         let _ = opened.set_session_state(&state);
     }
-    match done {
-        Ok(done) => Ok(done.messages),
-        // The messages were taken back in another way.
-        Err(LedgerError::NothingToRewind(_)) => Ok(0),
-        Err(error) => Err(error.into()),
+    match moved {
+        Err(LedgerError::NothingToUnrewind(_)) => Ok(ConversationMove::default()),
+        moved => Ok(moved?),
+    }
+}
+
+impl RollbackView {
+    fn add_moved(&mut self, session: &str, moved: &ConversationMove) {
+        if moved.is_empty() {
+            return;
+        }
+        self.undone_messages += moved.taken_back;
+        self.redone_messages += moved.brought_back;
+        self.sessions.push(MovedSession {
+            session: session.to_owned(),
+            undone_messages: moved.taken_back,
+            redone_messages: moved.brought_back,
+        });
     }
 }

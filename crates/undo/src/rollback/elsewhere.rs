@@ -272,7 +272,7 @@ impl Place<'_> {
             paths: Vec::new(),
             untouched: Vec::new(),
             named: self.history.named_paths(),
-            chat: None,
+            chats: Vec::new(),
             skip_blocked: main.skip_blocked,
             skipped: Vec::new(),
             part_of: None,

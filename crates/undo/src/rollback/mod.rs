@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use takeback_ledger::{LedgerError, OpenError};
 use takeback_tree::{
-    BlockedPath, CaptureError, EditError, ObjectError, PinError, PlanError, RestoreError,
+    BlockedPath, CaptureError, EditError, ObjectError, PinError, PlanError, RelPath, RestoreError,
     StoreError,
 };
 
@@ -32,9 +32,9 @@ pub use self::elsewhere::ElsewhereView;
 pub use self::git_index::IndexError;
 pub use self::notices::{Notice, NoticeFile, take_notices};
 pub use self::plan::{plan, relative_paths};
-pub use self::planned::{ChatView, HeadMoved, Planned, RollbackView};
+pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, RollbackView};
 pub(crate) use self::recovery::finish_recovered;
-pub use self::turn::Conflict;
+pub use self::turn::{Conflict, UncertainPath};
 
 /// A request to take something back: in which workspace, to which state, and how much.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ pub enum Destination {
 }
 
 /// The options for undoing a turn.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TurnUndo {
     /// The row of the turn; `None` for the last turn that changed files.
@@ -91,6 +91,9 @@ pub struct TurnUndo {
     pub conflicts: Resolution,
     /// True if changes that others may have made are taken back as well.
     pub uncertain: bool,
+    /// Paths for which changes that others may have made are taken back as well.
+    #[serde(default)]
+    pub taken: Vec<RelPath>,
 }
 
 /// The treatment of a file that was changed since the turn, in the same lines.

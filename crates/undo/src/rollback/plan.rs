@@ -7,9 +7,11 @@ use takeback_tree::{
     AnyPath, KeptPath, KeptReason, Lock, Oid, Plan, RelPath, Store, Uncovered, Workspace,
 };
 
-use super::conversation::{count_messages, find_conversation};
+use super::conversation::{
+    FoundConversations, count_messages, find_conversations, find_reversed_conversations,
+};
 use super::elsewhere::add_elsewhere;
-use super::planned::{ChatStep, Goal, Planned, PlannedWork, RollbackView, TargetState};
+use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes};
 use super::turn::find_turn;
@@ -62,9 +64,13 @@ impl Planner<'_> {
         let mut warnings = Vec::new();
         // Restoring only some files does not return to that moment, so the conversation stays.
         let wants_chat = request.scope != Scope::Files && paths.is_empty();
-        let chat = wants_chat.then(|| find_conversation(self.opened, &found, &mut warnings));
-        let chat = chat.flatten().map(|chat| ChatStep { chat, redo: None });
-        if request.scope == Scope::Chat && chat.is_none() {
+        let chats = match wants_chat {
+            true => {
+                find_conversations(self.opened, self.history, &found, request.scope, &mut warnings)
+            }
+            false => FoundConversations::default(),
+        };
+        if request.scope == Scope::Chat && !chats.has_own {
             return Err(RollbackError::NoChat(checkpoint.short_id()));
         }
         if request.index && checkpoint.pin.attachment.is_none() {
@@ -80,7 +86,7 @@ impl Planner<'_> {
             paths,
             untouched: Vec::new(),
             named: self.history.named_paths(),
-            chat,
+            chats: chats.moved,
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
             part_of: None,
@@ -110,9 +116,8 @@ impl Planner<'_> {
         request: &Request,
     ) -> Result<Planned, RollbackError> {
         let (safety, done) = find_reversible(self.history, direction)?;
-        // If the rollback took messages back, its reversal restores them, and vice versa.
-        let took_back = matches!(done.action, Action::Rollback | Action::Redo);
-        let redo = took_back.then_some(safety.record.moment());
+        let mut warnings = Vec::new();
+        let chats = find_reversed_conversations(self.opened, self.history, safety, &mut warnings);
         let mut state = TargetState::of(safety);
         if done.action == Action::UndoTurn {
             // An undo of a turn looked at each of its paths, even where the rules exclude them.
@@ -135,7 +140,7 @@ impl Planner<'_> {
             paths: done.paths.clone(),
             untouched: done.skipped.clone(),
             named: self.history.named_paths(),
-            chat: done.chat.clone().map(|chat| ChatStep { chat, redo }),
+            chats,
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
             part_of: None,
@@ -146,7 +151,7 @@ impl Planner<'_> {
             false => None,
         };
         let led_to = done.tree;
-        let mut planned = self.finish_plan(goal, files, Vec::new());
+        let mut planned = self.finish_plan(goal, files, warnings);
         if let Some(files) = &planned.work.files {
             planned.view.others = find_changed_since(self.workspace.store(), files, &led_to);
         }
@@ -176,7 +181,7 @@ impl Planner<'_> {
             action: Action::UndoTurn,
             checkpoint: checkpoint.pin.id,
             index: None,
-            state: TargetState { tree, filter: present.filter, uncovered },
+            state: TargetState { tree, filter: present.filter, uncovered, unsettled: Vec::new() },
             edits: Some(turn.edits),
             reverses: None,
             // An empty list means all paths. That is harmless: without an edit, the target is the
@@ -184,20 +189,22 @@ impl Planner<'_> {
             paths,
             untouched: Vec::new(),
             named,
-            chat: None,
+            chats: Vec::new(),
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
             part_of: None,
             imported: checkpoint.record.imported.is_some(),
         };
         let files = plan_files(self.opened, lock, &mut goal)?;
-        let mut planned = self.finish_plan(goal, Some(files), Vec::new());
+        let mut planned = self.finish_plan(goal, Some(files), turn.assumptions);
         let view = &mut planned.view;
         let kept = turn.not_covered.into_iter();
         view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotCovered }));
         view.row = Some(turn.row.number);
         view.effects = effects_of_row(self.opened, &WorkspaceRef::of(self.workspace), &turn.row);
-        (view.conflicts, view.uncertain) = (turn.conflicts, turn.uncertain);
+        view.conflicts = turn.conflicts;
+        view.uncertain = turn.uncertain.iter().map(|uncertain| uncertain.path.clone()).collect();
+        view.doubts = turn.uncertain;
         Ok(planned)
     }
 

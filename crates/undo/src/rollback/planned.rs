@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use takeback_ledger::Time;
 use takeback_tree::{
     AnyPath, BlockedPath, Filter, Head, KeptPath, Oid, Plan, RelPath, RestoreTarget, TreeEdit,
     Uncovered,
 };
 
 use super::elsewhere::ElsewhereView;
-use super::turn::Conflict;
+use super::turn::{Conflict, UncertainPath};
 use crate::history::EffectView;
 use crate::history::record::{Action, Chat, Checkpoint};
 
@@ -56,7 +55,8 @@ pub(super) struct Goal {
     pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured even if the rules exclude them.
     pub(super) named: Vec<RelPath>,
-    pub(super) chat: Option<ChatStep>,
+    /// The conversations that are moved with the files, the checkpoint's own session first.
+    pub(super) chats: Vec<Chat>,
     /// True if paths that cannot be restored are left as they are.
     pub(super) skip_blocked: bool,
     /// The safety checkpoint of the rollback that this is the part of outside its workspace.
@@ -73,14 +73,8 @@ pub(super) struct TargetState {
     pub(super) tree: Oid,
     pub(super) filter: Filter,
     pub(super) uncovered: Vec<Uncovered>,
-}
-
-/// The part of a conversation that is taken back or restored.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ChatStep {
-    pub(super) chat: Chat,
-    /// The time at which the messages were taken back, if they are restored now.
-    pub(super) redo: Option<Time>,
+    #[serde(default)]
+    pub(super) unsettled: Vec<RelPath>,
 }
 
 /// The summary of what a rollback did, or would do.
@@ -101,6 +95,9 @@ pub struct RollbackView {
     /// The new names of old files that another program wrote to during the rollback.
     pub saved: Vec<RelPath>,
     pub uncovered: Vec<Uncovered>,
+    /// The databases that the checkpoint took while they were being written to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
     pub blocked: Vec<BlockedPath>,
     /// The paths that could not be restored and were left as they are, because the request asks for
     /// that.
@@ -114,6 +111,9 @@ pub struct RollbackView {
     /// The files that others may have changed during the turn. They stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncertain: Vec<RelPath>,
+    /// The reasons why these files are uncertain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<UncertainPath>,
     /// What is restored outside the workspace, because the turns that are taken back changed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<ElsewhereView>,
@@ -121,6 +121,9 @@ pub struct RollbackView {
     /// The conversation that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<ChatView>,
+    /// The conversations that are moved, each with its numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<MovedSession>,
     pub undone_messages: usize,
     /// The number of messages that are part of the conversation again.
     pub redone_messages: usize,
@@ -141,6 +144,17 @@ pub struct ChatView {
     pub prompt: Option<String>,
     /// Instructions for taking back the agent's own copy of the conversation.
     pub resume: Option<String>,
+}
+
+/// A conversation that a rollback moves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
+pub struct MovedSession {
+    pub session: String,
+    /// The number of messages that are taken back.
+    pub undone_messages: usize,
+    /// The number of messages that are part of the conversation again.
+    pub redone_messages: usize,
 }
 
 /// A move of HEAD or of the branch in the workspace's own repository.
@@ -170,7 +184,7 @@ impl Planned {
         // back.
         let goal = &self.work.goal;
         let is_reversal = goal.reverses.is_some();
-        let is_more = self.view.undone_messages > 0 || goal.index.is_some();
+        let is_more = !goal.chats.is_empty() || goal.index.is_some();
         let is_elsewhere = self.view.elsewhere.iter().any(ElsewhereView::changes_files);
         self.view.changes_no_file() && !is_reversal && !is_more && !is_elsewhere
     }
@@ -204,7 +218,7 @@ impl Goal {
     }
 
     pub(super) fn target(&self) -> RestoreTarget<'_> {
-        let TargetState { tree, filter, uncovered } = &self.state;
+        let TargetState { tree, filter, uncovered, .. } = &self.state;
         RestoreTarget {
             tree: *tree,
             filter,
@@ -221,6 +235,7 @@ impl TargetState {
             tree: checkpoint.pin.tree,
             filter: checkpoint.record.filter.clone(),
             uncovered: checkpoint.record.uncovered.clone(),
+            unsettled: checkpoint.record.unsettled.clone(),
         }
     }
 }
@@ -238,14 +253,17 @@ impl RollbackView {
             kept: Vec::new(),
             saved: Vec::new(),
             uncovered: goal.state.uncovered.clone(),
+            unsettled: goal.state.unsettled.clone(),
             blocked: Vec::new(),
             skipped: Vec::new(),
             others: Vec::new(),
             conflicts: Vec::new(),
             uncertain: Vec::new(),
+            doubts: Vec::new(),
             elsewhere: Vec::new(),
             effects: Vec::new(),
             chat: None,
+            sessions: Vec::new(),
             undone_messages: 0,
             redone_messages: 0,
             index: goal.index.is_some(),

@@ -5,10 +5,9 @@ use takeback_tree::{Lock, Recovery, Workspace};
 
 use super::conversation::move_messages;
 use super::notices;
-use super::planned::ChatStep;
 use crate::Opened;
 use crate::history::History;
-use crate::history::record::{Action, Checkpoint, RollbackRecord};
+use crate::history::record::{Checkpoint, RollbackRecord};
 
 /// Finishes the rollback that an interrupted restore was part of. Its safety checkpoint says what
 /// belongs to it.
@@ -49,12 +48,8 @@ fn finish_story(
     done: &RollbackRecord,
 ) -> Result<(), String> {
     let now = safety.record.moment();
-    if let Some(chat) = &done.chat {
-        let reversed = history.all.iter().find(|known| done.reverses == Some(known.pin.id));
-        let redo = reversed.filter(|_| done.action == Action::Undo);
-        let redo = redo.map(|reversed| reversed.record.moment());
-        let step = ChatStep { chat: chat.clone(), redo };
-        move_messages(opened, &step, now).map_err(|error| error_chain(&error))?;
+    for chat in done.chats() {
+        move_messages(opened, chat, now).map_err(|error| error_chain(&error))?;
     }
     notices::leave_after_recovery(opened, workspace, history, safety, done)
 }

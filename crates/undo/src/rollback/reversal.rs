@@ -1,8 +1,4 @@
-//! The rollbacks that can be undone and redone, and the turns that they have taken back.
-
-use std::ops::Range;
-
-use takeback_tree::Oid;
+//! The rollbacks that can be undone and redone.
 
 use super::RollbackError;
 use crate::history::History;
@@ -55,31 +51,4 @@ fn reversal_stacks(history: &History) -> (Vec<MadeRollback<'_>>, Vec<MadeRollbac
         }
     }
     (undo, redo)
-}
-
-/// Lists the ranges of checkpoint numbers whose turns were taken back by whole rollbacks.
-pub(super) fn find_undone_ranges(history: &History) -> Vec<Range<u64>> {
-    let seq = |id: Oid| {
-        let known = history.all.iter().find(|known| known.pin.id == id);
-        known.map(|known| known.pin.name.seq)
-    };
-    let (undo, _) = reversal_stacks(history);
-    let whole = undo.iter().filter(|(_, done)| done.files && done.paths.is_empty());
-    let ranges = whole
-        .filter_map(|(safety, done)| Some(seq(find_target(history, done)?)?..safety.pin.name.seq));
-    ranges.collect()
-}
-
-/// Finds the checkpoint that a rollback, or its redo, returned to.
-fn find_target(history: &History, done: &RollbackRecord) -> Option<Oid> {
-    let done_by = |safety: Option<Oid>| {
-        let known = history.all.iter().find(|known| Some(known.pin.id) == safety);
-        known.and_then(|known| known.record.rollback.as_ref())
-    };
-    match done.action {
-        Action::Rollback => Some(done.to),
-        // A redo reverses an undo, which in turn reversed the rollback that the redo repeats.
-        Action::Redo => find_target(history, done_by(done_by(done.reverses)?.reverses)?),
-        Action::Undo | Action::UndoTurn => None,
-    }
 }

@@ -1,6 +1,8 @@
 //! The consequences of a rollback besides files: effects that it cannot reverse, changes by others,
 //! the position of HEAD.
 
+use std::collections::BTreeSet;
+
 use takeback_base::errors::error_chain;
 use takeback_tree::{GitDirectory, Head, Plan, RelPath, StoreError, Workspace};
 
@@ -23,7 +25,7 @@ pub(super) fn effects_since(
     let found = match opened.ledger() {
         Ok(None) => return Vec::new(),
         Ok(Some(ledger)) => ledger
-            .effects_in(&path, checkpoint.record.moment())
+            .effects_since(&path, checkpoint.record.call_id().as_ref(), checkpoint.record.moment())
             .map_err(|error| error_chain(&error)),
         Err(error) => Err(error_chain(&error)),
     };
@@ -54,21 +56,16 @@ pub(super) fn find_others_changes(
     let store = workspace.store();
     let present = PresentState { tree: files.from, uncovered: &files.uncovered, named };
     let timeline = Timeline::of(history, Some(present));
-    let changes = timeline
-        .collect_changes(store, |running, _| running.session == call.session)
-        .map_err(StoreError::from)?;
-    let mut others = Vec::new();
+    let mut changed = BTreeSet::new();
     for path in files.writes.iter().chain(&files.deletes) {
         let present = store.find_entry(&files.from, path).map_err(StoreError::from)?;
-        if present.is_some_and(|(mode, _)| mode.is_directory()) {
-            continue;
-        }
-        let last = changes.paths.get(path).and_then(|segments| segments.last());
-        if last.is_none_or(|last| last.after != present) {
-            others.push(path.clone());
+        if !present.is_some_and(|(mode, _)| mode.is_directory()) {
+            changed.insert(path.clone());
         }
     }
-    Ok(others)
+    let since = checkpoint.pin.name.seq;
+    let others = timeline.find_others_changes(store, &call.session, since, changed);
+    Ok(others.map_err(StoreError::from)?.into_iter().collect())
 }
 
 /// Determines whether HEAD of the workspace's own repository moved since a checkpoint, and which

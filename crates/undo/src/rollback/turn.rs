@@ -10,7 +10,6 @@ use takeback_tree::{
 };
 
 use super::merge::{self, Conflicts, Merged};
-use super::reversal::find_undone_ranges;
 use super::{Resolution, RollbackError, TurnUndo};
 use crate::history::authorship::{Node, PresentState, Segment, Timeline};
 use crate::history::{History, Row};
@@ -24,6 +23,15 @@ pub struct Conflict {
     pub reason: Cow<'static, str>,
     /// True if the conflict was resolved as the request asks.
     pub resolved: bool,
+}
+
+/// A file that others may have changed during the turn, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct UncertainPath {
+    pub path: RelPath,
+    /// The reason in words.
+    pub reason: Cow<'static, str>,
 }
 
 /// The result of undoing the changes of one path.
@@ -49,7 +57,9 @@ pub(super) struct FoundTurn<'h> {
     pub(super) row: Row<'h>,
     pub(super) edits: Vec<TreeEdit>,
     pub(super) conflicts: Vec<Conflict>,
-    pub(super) uncertain: Vec<RelPath>,
+    pub(super) uncertain: Vec<UncertainPath>,
+    /// The assumptions that the undo is based on, in words.
+    pub(super) assumptions: Vec<String>,
     /// The paths that were not covered before the turn. They stay as they are.
     pub(super) not_covered: BTreeSet<RelPath>,
     /// The paths that the turn created.
@@ -79,11 +89,8 @@ pub(super) fn find_turn<'h>(
         }
         return find(row);
     }
-    let undone = find_undone_ranges(history);
-    let is_left = |row: &Row<'_>| {
-        let seq = row.first().pin.name.seq;
-        row.turn().is_some() && !undone.iter().any(|range| range.contains(&seq))
-    };
+    let in_force = history.rows_in_force();
+    let is_left = |row: &Row<'_>| in_force.contains(&row.number);
     for row in history.rows().filter(is_left) {
         let turn = find(row)?;
         // Skip turns that changed nothing, or whose changes are all gone.
@@ -111,6 +118,7 @@ fn undo_row<'h>(
         edits: Vec::new(),
         conflicts: Vec::new(),
         uncertain: Vec::new(),
+        assumptions: changes.assumed.iter().map(|agent| describe_assumption(agent)).collect(),
         made: made.map(|(path, _)| path.clone()).collect(),
         not_covered: changes.not_covered,
     };
@@ -119,6 +127,13 @@ fn undo_row<'h>(
     }
     turn.drop_impossible_edits(store, present)?;
     Ok(turn)
+}
+
+fn describe_assumption(agent: &str) -> String {
+    format!(
+        "{agent} does not report when calls end: everything that changed until its next call, or \
+         until the end of the turn, counts as its work"
+    )
 }
 
 impl FoundTurn<'_> {
@@ -154,10 +169,13 @@ impl FoundTurn<'_> {
         segments: &[Segment],
         options: &TurnUndo,
     ) -> Result<(), ObjectError> {
-        let is_used = |segment: &&Segment| segment.certain || options.uncertain;
+        let is_wanted = options.uncertain || options.taken.contains(path);
+        let is_used = |segment: &&Segment| segment.doubt.is_none() || is_wanted;
         let used: Vec<&Segment> = segments.iter().filter(is_used).collect();
-        if used.len() < segments.len() {
-            self.uncertain.push(path.clone());
+        let doubt = segments.iter().find_map(|segment| segment.doubt);
+        if let Some(doubt) = doubt.filter(|_| !is_wanted) {
+            self.uncertain
+                .push(UncertainPath { path: path.clone(), reason: doubt.reason().into() });
         }
         if used.is_empty() {
             return Ok(());

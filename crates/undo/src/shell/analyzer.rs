@@ -1,7 +1,6 @@
 //! Walks a parsed script command by command, in the order in which they run.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 
 use super::nested_commands::{NestedCommand, find_nested_commands};
 use super::parser::{Dialect, MAX_DEPTH, parse_script};
@@ -10,7 +9,8 @@ use super::syntax::{
     Arg, Assignment, Command, CompoundCommand, CompoundKind, ListEntry, Redirect, RedirectOperator,
     SimpleCommand, Word, WordPart,
 };
-use super::{Effect, ScriptAnalysis, ScriptContext, effects, outside_paths};
+use super::targets::{Targets, find_targets};
+use super::{Effect, ScriptAnalysis, ScriptContext, effects};
 
 /// The number of commands that are looked at, in all scripts within scripts.
 const MAX_COMMANDS: usize = 20_000;
@@ -24,12 +24,8 @@ pub(super) struct Analyzer<'a> {
     /// The first reason found for which files may change.
     reason: Option<String>,
     effects: Vec<Effect>,
-    paths: Vec<PathBuf>,
-    sweeps: Vec<PathBuf>,
     /// The functions that are certainly defined. Their bodies have been visited.
     functions: HashSet<String>,
-    /// The directory in which the next command runs, if it is known.
-    directory: Option<PathBuf>,
     depth: usize,
     commands: usize,
 }
@@ -40,10 +36,7 @@ impl<'a> Analyzer<'a> {
             context,
             reason: None,
             effects: Vec::new(),
-            paths: Vec::new(),
-            sweeps: Vec::new(),
             functions: HashSet::new(),
-            directory: Some(context.directory.to_owned()),
             depth: 0,
             commands: 0,
         }
@@ -56,14 +49,18 @@ impl<'a> Analyzer<'a> {
             (None, 0) => "it runs nothing".to_owned(),
             (None, _) => "every command in it only reads".to_owned(),
         };
+        let targets = match self.reason {
+            Some(_) => find_targets(script, self.context),
+            None => Targets::default(),
+        };
         ScriptAnalysis {
             mutates: self.reason.is_some(),
             because,
             effects: self.effects,
-            outside: outside_paths::retain_outside(&self.paths, self.context),
-            paths: self.paths,
-            sweeps: self.sweeps,
-            unknown: Vec::new(),
+            outside: targets.outside,
+            paths: targets.paths,
+            sweeps: targets.sweeps,
+            unknown: targets.unknown,
         }
     }
 
@@ -92,14 +89,6 @@ impl<'a> Analyzer<'a> {
         self.depth -= levels;
     }
 
-    /// Runs `inner` for commands that leave the shell itself unchanged: a `cd` among them has no
-    /// lasting effect.
-    fn in_subshell(&mut self, inner: impl FnOnce(&mut Self)) {
-        let directory = self.directory.clone();
-        inner(self);
-        self.directory = directory;
-    }
-
     /// Visits the commands of a list. `is_certain` means that they certainly run, and in the shell
     /// itself.
     fn visit_list(&mut self, list: &[ListEntry], is_certain: bool) {
@@ -107,11 +96,8 @@ impl<'a> Analyzer<'a> {
             if self.commands >= MAX_COMMANDS {
                 return self.note_change("it has too many commands");
             }
-            if entry.in_subshell {
-                self.in_subshell(|analyzer| analyzer.visit_command(&entry.command, false));
-            } else {
-                self.visit_command(&entry.command, is_certain && !entry.is_conditional);
-            }
+            let is_certain = is_certain && !entry.is_conditional && !entry.in_subshell;
+            self.visit_command(&entry.command, is_certain);
         }
     }
 
@@ -123,10 +109,7 @@ impl<'a> Analyzer<'a> {
                 if is_certain {
                     self.functions.insert(name.clone());
                 }
-                // The body runs later, in a directory that is not known yet.
-                let directory = self.directory.take();
                 self.visit_compound(body);
-                self.directory = directory;
             }
         }
     }
@@ -143,17 +126,7 @@ impl<'a> Analyzer<'a> {
         if compound.kind == CompoundKind::Test && !builtins::is_harmless_test(&compound.words) {
             self.note_change("a test with variables may run something");
         }
-        let before = self.directory.clone();
-        for list in &compound.lists {
-            self.visit_list(list, false);
-            // A branch may run after any other, or not at all.
-            if compound.kind == CompoundKind::Branches && self.directory != before {
-                self.directory = None;
-            }
-        }
-        if compound.kind == CompoundKind::Subshell {
-            self.directory = before;
-        }
+        compound.lists.iter().for_each(|list| self.visit_list(list, false));
     }
 
     fn visit_words(&mut self, words: &[Word]) {
@@ -164,10 +137,9 @@ impl<'a> Analyzer<'a> {
     fn visit_word(&mut self, word: &Word) {
         for part in &word.parts {
             match part {
-                WordPart::Substitution { list, .. } => {
-                    self.in_subshell(|analyzer| analyzer.visit_list(list, false));
-                }
-                WordPart::Nested(words) => self.visit_words(words),
+                WordPart::Substitution { list, .. } => self.visit_list(list, false),
+                WordPart::Modified { word, .. } => self.visit_word(word),
+                WordPart::Array(words) => self.visit_words(words),
                 WordPart::Hidden(what) => self.note_change(format!("{what} may run something")),
                 WordPart::Text { .. } | WordPart::Home | WordPart::Expansion { .. } => {}
             }
@@ -183,17 +155,6 @@ impl<'a> Analyzer<'a> {
             let target = redirect.target.to_arg();
             if is_write(redirect.operator, &target) {
                 self.note_change(format!("`{}` writes a file", shorten(&redirect.text)));
-                let directory = self.directory.as_deref();
-                let path = outside_paths::resolve_path(&target, directory, self.context);
-                self.add_paths(path);
-            }
-        }
-    }
-
-    fn add_paths(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
-        for path in paths {
-            if !self.paths.contains(&path) {
-                self.paths.push(path);
             }
         }
     }
@@ -211,9 +172,7 @@ impl<'a> Analyzer<'a> {
             return;
         }
         if args[0].known().is_some_and(|name| self.functions.contains(name)) {
-            // Its body was visited where it was defined, but the directory it leaves the shell in
-            // is not known.
-            self.directory = None;
+            // Its body was visited where it was defined.
             return;
         }
         let stdin = simple.redirects.iter().rev().find_map(text_for_stdin);
@@ -222,7 +181,7 @@ impl<'a> Analyzer<'a> {
 
     /// Checks the assignments before a command. Without a command, they set variables of the shell.
     fn check_assignments(&mut self, assignments: &[Assignment], command: Option<&Arg>) {
-        for Assignment { name, value } in assignments {
+        for Assignment { name, value, .. } in assignments {
             let is_harmless = match command {
                 None => variables::is_harmless_in_shell(name),
                 Some(Arg::Known(program)) if program == "read" && name == "IFS" => true,
@@ -243,8 +202,7 @@ impl<'a> Analyzer<'a> {
     fn visit_call(&mut self, args: &[Arg], text: &str, stdin: Option<&str>) {
         let Some((first, args)) = args.split_first() else { return };
         let Some(name) = first.known() else {
-            self.note_change("the name of a command is only known at run time");
-            return self.add_named_paths("", args);
+            return self.note_change("the name of a command is only known at run time");
         };
         match find_nested_commands(name, args) {
             Some(nested) => {
@@ -275,11 +233,9 @@ impl<'a> Analyzer<'a> {
     /// are not defined.
     fn visit_inner_script(&mut self, script: &str, dialect: Dialect) {
         self.go_deeper(SCRIPT_LEVELS, |analyzer| {
-            analyzer.in_subshell(|analyzer| {
-                let functions = std::mem::take(&mut analyzer.functions);
-                analyzer.visit_script(script, dialect);
-                analyzer.functions = functions;
-            });
+            let functions = std::mem::take(&mut analyzer.functions);
+            analyzer.visit_script(script, dialect);
+            analyzer.functions = functions;
         });
     }
 
@@ -297,15 +253,12 @@ impl<'a> Analyzer<'a> {
             }
             "eval" => self.visit_eval(args),
             "trap" => self.visit_trap(args),
-            "cd" | "pushd" => self.directory = self.find_destination(args),
-            "popd" => self.directory = None,
             // The name may be a function's, which would then be gone.
             "unset" => self.functions.clear(),
             _ if builtins::is_harmless(name, args) == Some(true) => {}
             _ => {
                 if let Some(because) = programs::why_may_change(name, args) {
                     self.note_change(because);
-                    self.add_named_paths(base, args);
                     self.visit_stdin(base, stdin);
                 }
             }
@@ -342,44 +295,19 @@ impl<'a> Analyzer<'a> {
             Some(None) => self.note_change("`trap` runs a script that is only known at run time"),
         }
     }
-
-    /// Finds the directory that `cd` changes to, if it is known.
-    fn find_destination(&self, args: &[Arg]) -> Option<PathBuf> {
-        let operands: Vec<&Arg> = args.iter().filter(|arg| arg.known() != Some("--")).collect();
-        match operands.as_slice() {
-            [] => self.context.home.map(Path::to_owned),
-            [arg] if arg.is_operand() && arg.known() != Some("-") => {
-                outside_paths::absolute_path(arg, self.directory.as_deref(), self.context.home)
-            }
-            _ => None,
-        }
-    }
-
-    /// Adds the paths that a mutating command names, and the directory that it sweeps.
-    fn add_named_paths(&mut self, base: &str, args: &[Arg]) {
-        let directory = self.directory.as_deref();
-        let paths = outside_paths::find_paths(base, args, directory, self.context);
-        self.add_paths(paths);
-        if let Some(directory) = &self.directory
-            && outside_paths::is_sweep(base, args)
-            && !self.sweeps.contains(directory)
-        {
-            self.sweeps.push(directory.clone());
-        }
-    }
 }
 
 /// True if a redirection writes a file or opens a connection.
-fn is_write(operator: RedirectOperator, target: &Arg) -> bool {
+pub(super) fn is_write(operator: RedirectOperator, target: &Arg) -> bool {
     let Arg::Known(target) = target else {
         return matches!(operator, RedirectOperator::Write | RedirectOperator::Duplicate);
     };
     match operator {
-        RedirectOperator::Write => !outside_paths::is_harmless_device(target),
+        RedirectOperator::Write => !is_harmless_device(target),
         RedirectOperator::Duplicate => {
             let descriptor = target.strip_suffix('-').unwrap_or(target);
             let is_descriptor = descriptor.bytes().all(|byte| byte.is_ascii_digit());
-            !is_descriptor && !outside_paths::is_harmless_device(target)
+            !is_descriptor && !is_harmless_device(target)
         }
         // bash opens a connection for these.
         RedirectOperator::Read => {
@@ -389,6 +317,13 @@ fn is_write(operator: RedirectOperator, target: &Arg) -> bool {
         | RedirectOperator::HereDocument
         | RedirectOperator::HereString => false,
     }
+}
+
+/// True if writing to this path changes nothing.
+fn is_harmless_device(path: &str) -> bool {
+    let is_descriptor = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+    matches!(path, "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero")
+        || path.strip_prefix("/dev/fd/").is_some_and(is_descriptor)
 }
 
 /// Returns the text that a redirection feeds to a program, if it is known.
@@ -401,7 +336,7 @@ fn text_for_stdin(redirect: &Redirect) -> Option<String> {
 }
 
 /// Cuts a text to a length that fits into a sentence.
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -12,15 +12,17 @@
 //! - `read_only` knows the programs that only read, and with which arguments. For example,
 //!   `read_only/sed.rs` decides that `sed -i` changes files.
 //! - `nested_commands` finds the commands that a program runs in turn: `sudo`, `xargs`, `bash -c`.
-//! - `effects` recognizes effects, and `outside_paths` finds paths outside the workspace.
+//! - `effects` recognizes effects.
+//! - `targets` finds what a script changes or deletes: it goes through the tree once more, with the
+//!   values of variables, and expands words against the file system.
 
 mod analyzer;
 mod effects;
 mod nested_commands;
-mod outside_paths;
 mod parser;
 mod read_only;
 mod syntax;
+mod targets;
 #[cfg(test)]
 mod tests;
 

@@ -104,7 +104,7 @@ const RUNNERS: &[(&str, &[&str])] = &[
     ("yarn", &["exec", "dlx", "run"]),
 ];
 
-const SHELLS: &[&str] = &["bash", "sh", "zsh", "dash", "ksh", "ash"];
+pub(super) const SHELLS: &[&str] = &["bash", "sh", "zsh", "dash", "ksh", "ash"];
 
 /// Finds the commands within a command; `None` if the program runs no others.
 pub(super) fn find_nested_commands(name: &str, args: &[Arg]) -> Option<Vec<NestedCommand>> {

@@ -12,6 +12,10 @@ pub(super) struct ListEntry {
     pub(super) command: Command,
     /// True after `&&` or `||`: the command may not run.
     pub(super) is_conditional: bool,
+    /// True after `||`: the command runs if the one before failed.
+    pub(super) is_alternative: bool,
+    /// True before `|`: the next command reads the output of this one.
+    pub(super) is_piped: bool,
     /// True in a pipeline or in the background: changes to the shell itself do not last.
     pub(super) in_subshell: bool,
 }
@@ -23,7 +27,7 @@ pub(super) enum Command {
     Compound(CompoundCommand),
     Function {
         name: String,
-        body: CompoundCommand,
+        body: Rc<CompoundCommand>,
     },
 }
 
@@ -41,6 +45,8 @@ pub(super) struct SimpleCommand {
 pub(super) struct Assignment {
     pub(super) name: String,
     pub(super) value: Word,
+    /// True for `+=`.
+    pub(super) appends: bool,
 }
 
 /// Lists of commands that may run. The script decides at run time which of them do.
@@ -62,8 +68,10 @@ pub(super) enum CompoundKind {
     Group,
     /// `( … )`: runs in a separate process.
     Subshell,
-    /// `if`, `case` and loops: lists that run sometimes, or more than once.
+    /// `if` and `case`: lists that run sometimes.
     Branches,
+    /// `for`, `while`, `until` and `select`: lists that run any number of times.
+    Loop,
     /// `[[ … ]]`.
     Test,
 }
@@ -110,6 +118,8 @@ pub(super) enum WordPart {
     Home,
     /// A value that is only known when the script runs.
     Expansion {
+        /// The name of the variable; `None` for a computed value.
+        name: Option<String>,
         quoted: bool,
         /// True if it may become several words even within quotes.
         many: bool,
@@ -119,8 +129,15 @@ pub(super) enum WordPart {
         list: CommandList,
         quoted: bool,
     },
-    /// Words of which only the substitutions matter: `${x:-word}`, `x=(a b)`.
-    Nested(Vec<Word>),
+    /// `${x:-word}`, `${x%word}` and the like.
+    Modified {
+        name: String,
+        operator: &'static str,
+        word: Word,
+        quoted: bool,
+    },
+    /// The words of `x=(a b)`.
+    Array(Vec<Word>),
     /// A construct in which the shell may run something that cannot be seen.
     Hidden(&'static str),
 }
@@ -188,7 +205,7 @@ impl Word {
                 // A home directory is one word, and a script that sets HOME counts as changing
                 // files anyway.
                 WordPart::Home => is_known = false,
-                WordPart::Expansion { quoted, many } => {
+                WordPart::Expansion { quoted, many, .. } => {
                     is_known = false;
                     single &= *quoted && !many;
                 }
@@ -196,7 +213,9 @@ impl Word {
                     is_known = false;
                     single &= *quoted;
                 }
-                WordPart::Nested(_) | WordPart::Hidden(_) => return Arg::Unknown,
+                WordPart::Modified { .. } | WordPart::Array(_) | WordPart::Hidden(_) => {
+                    return Arg::Unknown;
+                }
             }
         }
         let glob = self.find_glob();

@@ -39,7 +39,7 @@ fn roll_back(opened: &Opened, base: &Path) -> Result<(), RollbackError> {
 /// True if the conversation still has its message.
 fn has_message(opened: &Opened) -> bool {
     let ledger = opened.ledger().unwrap().unwrap();
-    ledger.count_messages_from("mine:s", 1).unwrap() == 1
+    ledger.session("mine:s").unwrap().message_count == 1
 }
 
 /// Checks that files, conversation, `undo` and `rollback undo` agree on whether the rollback was

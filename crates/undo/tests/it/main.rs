@@ -1,8 +1,10 @@
 //! Tests of the operations over an opened home.
 #![allow(clippy::unwrap_used, reason = "a failure is what a test reports")]
 
+mod authorship;
 mod failed_rollbacks;
 mod kept_plans;
+mod one_story;
 mod opened;
 mod retention;
 mod support;

@@ -1,15 +1,31 @@
 //! A scratch home and workspace, and an agent that reports what it does.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::{
-    Deadline, Destination, Handled, OpenOptions, Opened, Planned, Report, ReportedEvent, Request,
-    RollbackError, Settings, ToolCall, ToolWork, hook, rollback,
+    Deadline, Destination, FollowUp, Handled, OpenOptions, Opened, Planned, Report, ReportedEvent,
+    Request, RollbackError, RollbackView, Settings, ToolCall, ToolWork, TurnUndo, hook, rollback,
 };
+
+thread_local! {
+    static SHIFT: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Sets the clock of this test forward or back by seconds.
+pub(crate) fn shift_clock(seconds: i64) {
+    SHIFT.set(SHIFT.get() + seconds);
+}
+
+fn shifted_clock() -> SystemTime {
+    let shift = SHIFT.get();
+    let by = Duration::from_secs(shift.unsigned_abs());
+    if shift < 0 { SystemTime::now() - by } else { SystemTime::now() + by }
+}
 
 pub(crate) struct Scratch {
     base: tempfile::TempDir,
@@ -26,7 +42,7 @@ impl Scratch {
 
     /// Opens the home as another process would.
     pub(crate) fn open(base: &Path) -> Opened {
-        Scratch::open_with_clock(base, SystemTime::now)
+        Scratch::open_with_clock(base, shifted_clock)
     }
 
     /// Opens the home as another process with another clock would.
@@ -95,6 +111,80 @@ impl Scratch {
         call_tool();
         report(ReportedEvent::AfterTool { call, outcome: None });
         report(ReportedEvent::TurnEnd);
+    }
+
+    /// Begins a call of a tool that names the files it changes.
+    pub(crate) fn begin_edit(
+        &self,
+        session: &str,
+        tool: &str,
+        id: &str,
+        names: &[&str],
+    ) -> ToolCall {
+        let paths = names.iter().map(PathBuf::from).collect();
+        let call = ToolCall {
+            id: Some(id.into()),
+            tool: tool.into(),
+            input: json!({ "id": id }),
+            work: ToolWork::Changes { script: None, paths },
+        };
+        self.report(session, ReportedEvent::BeforeTool(call.clone()));
+        call
+    }
+
+    /// Begins a call that runs a script.
+    pub(crate) fn begin_script(&self, session: &str, id: &str, script: &str) -> ToolCall {
+        let call = ToolCall {
+            id: Some(id.into()),
+            tool: "bash".into(),
+            input: json!({ "command": script }),
+            work: ToolWork::run_script(script),
+        };
+        self.report(session, ReportedEvent::BeforeTool(call.clone()));
+        call
+    }
+
+    pub(crate) fn end_call(&self, session: &str, call: ToolCall) {
+        self.report(session, ReportedEvent::AfterTool { call, outcome: None });
+    }
+
+    pub(crate) fn begin_turn(&self, session: &str, prompt: &str) {
+        self.report(session, ReportedEvent::TurnStart { prompt: Some(prompt.into()) });
+    }
+
+    /// Ends a turn, and does the work that is left for when no agent waits.
+    pub(crate) fn end_turn(&self, session: &str) {
+        let handled = self.report(session, ReportedEvent::TurnEnd);
+        if let Some(FollowUp::Tend { workspace, session, time }) = handled.follow_up {
+            hook::tend_workspace(&self.opened, &workspace, &session, time).unwrap();
+        }
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.project().join(name).exists()
+    }
+
+    /// Returns to a checkpoint of the list.
+    pub(crate) fn roll_back(&self, to: &str) -> RollbackView {
+        self.carry_out(Destination::Checkpoint(to.into()))
+    }
+
+    /// Undoes the last turn.
+    pub(crate) fn undo(&self) -> RollbackView {
+        self.carry_out(Destination::WithoutTurn(TurnUndo::default()))
+    }
+
+    pub(crate) fn carry_out(&self, to: Destination) -> RollbackView {
+        rollback::roll_back(&self.opened, &Request::new(self.project(), to)).unwrap()
+    }
+
+    /// The prompts that are part of a session's conversation.
+    pub(crate) fn prompts(&self, session: &str) -> Vec<String> {
+        let ledger = self.opened.ledger().unwrap().unwrap();
+        let session = format!("mine:{session}");
+        let turns = ledger.turns(&session).unwrap();
+        let left = turns.iter().filter(|turn| !turn.undone);
+        left.map(|turn| ledger.prompt(&session, turn.first_seq).unwrap().unwrap()).collect()
     }
 
     /// Plans a request, and sends the plan through JSON as a web page or another process would.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use takeback_undo::{PruneOptions, retention};
+use takeback_undo::retention;
 
 use crate::background;
 use crate::context::Context;
@@ -187,8 +187,6 @@ fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
     if store.needs_merge() {
         store.merge()?;
     }
-    if retention::is_prune_due(opened) || retention::is_size_cap_exceeded(opened) {
-        retention::prune(opened, &PruneOptions { headroom: true, ..PruneOptions::default() })?;
-    }
+    retention::prune_if_due(opened)?;
     Ok(ExitCode::SUCCESS)
 }

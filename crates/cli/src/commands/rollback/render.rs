@@ -76,7 +76,16 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     print_section(conflicts, left.into_iter().map(line), context);
     let uncertain =
         "Not changed: others may have made these changes (--uncertain takes them back, too)";
-    print_section(uncertain, paths(&view.uncertain), context);
+    let doubt =
+        |doubt: &takeback_undo::UncertainPath| format!("{}  ({})", doubt.path, doubt.reason);
+    print_section(uncertain, view.doubts.iter().map(doubt), context);
+    let is_restored = |database: &&RelPath| {
+        let beside = format!("{database}-");
+        let mut restored = view.restored.iter();
+        restored.any(|path| path == *database || path.to_string().starts_with(&beside))
+    };
+    let unsettled = view.unsettled.iter().filter(is_restored).map(ToString::to_string);
+    print_section("Taken while being written, so perhaps not whole", unsettled, context);
     for group in &view.elsewhere {
         let place = output::tilde(&group.workspace.0, context);
         print_section(&format!("{restore} in {place}"), paths(&group.restored), context);
@@ -125,9 +134,7 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
             println!("  To go back: `{}`", output::disarm(command));
         }
     }
-    if view.undone_messages > 0 {
-        println!("Conversation: {} taken back.", output::count(view.undone_messages, "message"));
-    }
+    print_conversations(view);
     if let Some(chat) = &view.chat {
         let lines = chat.prompt.iter().flat_map(|prompt| prompt.trim_end().lines());
         print_section("The prompt was", lines.map(output::disarm), context);
@@ -138,8 +145,23 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
             );
         }
     }
-    if view.redone_messages > 0 {
-        println!("Conversation: {} restored.", output::count(view.redone_messages, "message"));
+}
+
+/// Prints how many messages are taken back and restored, for each session if there are several.
+fn print_conversations(view: &RollbackView) {
+    let is_one = view.sessions.len() == 1;
+    for moved in &view.sessions {
+        let of = match is_one {
+            true => String::new(),
+            false => format!(" of {}", output::disarm(&moved.session)),
+        };
+        let counts = [(moved.undone_messages, "taken back"), (moved.redone_messages, "restored")];
+        let parts: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{} {what}", output::count(*count, "message")))
+            .collect();
+        println!("Conversation{of}: {}.", parts.join(", "));
     }
 }
 

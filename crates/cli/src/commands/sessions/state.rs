@@ -108,8 +108,7 @@ pub(super) fn run_reopen(
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let mut ledger = logs::current_ledger(context)?;
-    let view =
-        change_state(&mut ledger, &arguments.session, |ledger, id| ledger.reopen_session(id))?;
+    let view = change_state(&mut ledger, &arguments.session, Ledger::reopen_session)?;
     Ok(print_state(&view, "is open", context))
 }
 

@@ -1,5 +1,7 @@
 //! Parses lists, pipelines and compound commands.
 
+use std::rc::Rc;
+
 use crate::shell::syntax::{
     Command, CommandList, CompoundCommand, CompoundKind, ListEntry, Word, WordPart,
 };
@@ -61,12 +63,15 @@ impl<'t> Parser<'t> {
         self.parse_pipeline(list, false)?;
         loop {
             self.skip_blanks();
+            let is_alternative = self.rest().starts_with("||");
             if !self.eat("&&") && !self.eat("||") {
                 return Ok(());
             }
             self.check_operator_end()?;
             self.skip_lines()?;
+            let start = list.len();
             self.parse_pipeline(list, true)?;
+            list[start..].iter_mut().for_each(|entry| entry.is_alternative = is_alternative);
         }
     }
 
@@ -82,7 +87,13 @@ impl<'t> Parser<'t> {
         let start = list.len();
         loop {
             let command = self.parse_command()?;
-            list.push(ListEntry { command, is_conditional, in_subshell: false });
+            list.push(ListEntry {
+                command,
+                is_conditional,
+                is_alternative: false,
+                is_piped: false,
+                in_subshell: false,
+            });
             self.skip_blanks();
             if self.peek() != Some(b'|') || self.peek_at(1) == Some(b'|') {
                 break;
@@ -96,6 +107,8 @@ impl<'t> Parser<'t> {
         }
         if list.len() > start + 1 {
             list[start..].iter_mut().for_each(|entry| entry.in_subshell = true);
+            let last = list.len() - 1;
+            list[start..last].iter_mut().for_each(|entry| entry.is_piped = true);
         }
         Ok(())
     }
@@ -129,7 +142,7 @@ impl<'t> Parser<'t> {
         let name = name.bare().ok_or("a function has an unusual name")?.to_owned();
         self.skip_lines()?;
         let body = self.go_deeper(Self::parse_compound)?.ok_or("a function has no body")?;
-        Ok(Command::Function { name, body })
+        Ok(Command::Function { name, body: Rc::new(body) })
     }
 
     /// Parses a compound command and its redirections, if one comes next.
@@ -203,7 +216,7 @@ impl<'t> Parser<'t> {
         let condition = self.parse_list(&["do"])?;
         let body = self.parse_loop_body()?;
         Ok(CompoundCommand {
-            kind: CompoundKind::Branches,
+            kind: CompoundKind::Loop,
             lists: vec![condition, body],
             ..CompoundCommand::default()
         })
@@ -219,7 +232,7 @@ impl<'t> Parser<'t> {
 
     fn parse_for(&mut self) -> Parsed<CompoundCommand> {
         let mut compound =
-            CompoundCommand { kind: CompoundKind::Branches, ..CompoundCommand::default() };
+            CompoundCommand { kind: CompoundKind::Loop, ..CompoundCommand::default() };
         self.at += self.peek_keyword().len();
         self.skip_blanks();
         if self.eat("((") {

@@ -11,7 +11,7 @@ impl Parser<'_> {
             Some(b'(') if rest.starts_with("((") => {
                 self.at += 3;
                 self.go_deeper(|parser| parser.parse_arithmetic(word))?;
-                word.parts.push(WordPart::Expansion { quoted, many: false });
+                word.parts.push(WordPart::Expansion { name: None, quoted, many: false });
                 Ok(())
             }
             Some(b'(') => {
@@ -36,13 +36,15 @@ impl Parser<'_> {
                 Ok(())
             }
             Some(c @ (b'@' | b'*' | b'#' | b'?' | b'-' | b'$' | b'!' | b'0'..=b'9')) => {
-                word.parts.push(WordPart::Expansion { quoted, many: matches!(c, b'@' | b'*') });
+                let name = Some(char::from(c).to_string());
+                let many = matches!(c, b'@' | b'*');
+                word.parts.push(WordPart::Expansion { name, quoted, many });
                 self.at += 2;
                 Ok(())
             }
             // Modifiers of zsh, which may make several words of a value.
             Some(b'=' | b'^' | b'~' | b'+') => {
-                word.parts.push(WordPart::Expansion { quoted, many: true });
+                word.parts.push(WordPart::Expansion { name: None, quoted, many: true });
                 self.at += 2;
                 Ok(())
             }
@@ -122,8 +124,8 @@ impl Parser<'_> {
         if self.eat("}") {
             let many = subscript || matches!(name, "@" | "*");
             word.parts.push(match counted {
-                true => WordPart::Expansion { quoted, many: false },
-                false if many => WordPart::Expansion { quoted, many },
+                true => WordPart::Expansion { name: None, quoted, many: false },
+                false if many => WordPart::Expansion { name: Some(name.to_owned()), quoted, many },
                 false => variable_part(name, quoted),
             });
             return Ok(());
@@ -131,9 +133,10 @@ impl Parser<'_> {
         if counted || name == "!" {
             return Err("an unusual expansion");
         }
-        self.skip_modifier()?;
+        let operator = self.skip_modifier()?;
         let inner = self.parse_until_brace(quoted)?;
-        word.parts.push(WordPart::Nested(vec![inner]));
+        let name = name.to_owned();
+        word.parts.push(WordPart::Modified { name, operator, word: inner, quoted });
         Ok(())
     }
 
@@ -152,19 +155,20 @@ impl Parser<'_> {
         Ok(true)
     }
 
-    /// Skips the operator of an expansion: `:-`, `##`, `/` and so on, or the `:` of a substring.
-    fn skip_modifier(&mut self) -> Parsed<()> {
+    /// Skips the operator of an expansion and returns it: `:-`, `##`, `/` and so on, or the `:` of a
+    /// substring.
+    fn skip_modifier(&mut self) -> Parsed<&'static str> {
         const MODIFIERS: &[&str] = &[
             ":-", ":+", ":?", "##", "%%", "//", "^^", ",,", "-", "+", "?", "#", "%", "/", "^", ",",
         ];
-        if MODIFIERS.iter().any(|modifier| self.eat(modifier)) {
-            return Ok(());
+        if let Some(modifier) = MODIFIERS.iter().find(|modifier| self.eat(modifier)) {
+            return Ok(modifier);
         }
         let rest = self.rest();
         let numbers = |c: char| c.is_ascii_digit() || matches!(c, ':' | ' ' | '-');
         let length = rest.find(|c| !numbers(c)).unwrap_or(rest.len());
         if rest.starts_with(':') && rest[length..].starts_with('}') {
-            return Ok(());
+            return Ok(":");
         }
         Err("an unusual expansion")
     }
@@ -193,6 +197,7 @@ impl Parser<'_> {
                     if rest[..length].contains("<(") || rest[..length].contains(">(") {
                         return Err("an unusual expansion");
                     }
+                    word.push_text(&rest[..length], quoted);
                     self.at += length;
                 }
             }
@@ -211,7 +216,7 @@ impl Parser<'_> {
         }
         match text.replace("\\t", "\t").replace("\\n", "\n") {
             plain if !plain.contains('\\') => word.push_text(&plain, true),
-            _ => word.parts.push(WordPart::Expansion { quoted: true, many: false }),
+            _ => word.parts.push(WordPart::Expansion { name: None, quoted: true, many: false }),
         }
         Ok(())
     }
@@ -220,6 +225,6 @@ impl Parser<'_> {
 fn variable_part(name: &str, quoted: bool) -> WordPart {
     match name {
         "HOME" => WordPart::Home,
-        _ => WordPart::Expansion { quoted, many: false },
+        _ => WordPart::Expansion { name: Some(name.to_owned()), quoted, many: false },
     }
 }

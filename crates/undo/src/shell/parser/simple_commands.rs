@@ -116,11 +116,12 @@ impl Parser<'_> {
 fn into_assignment(mut word: Word) -> Result<Assignment, Word> {
     let Some(WordPart::Text { text, quoted: false }) = word.parts.first() else { return Err(word) };
     let Some((name, value)) = text.split_once('=') else { return Err(word) };
+    let appends = name.ends_with('+');
     let name = name.strip_suffix('+').unwrap_or(name);
     if !is_name(name) {
         return Err(word);
     }
     let (name, value) = (name.to_owned(), value.to_owned());
     word.parts[0] = WordPart::Text { text: value, quoted: false };
-    Ok(Assignment { name, value: word })
+    Ok(Assignment { name, value: word, appends })
 }

@@ -45,7 +45,7 @@ impl Parser<'_> {
                     }
                     self.at += 1;
                     let words = self.parse_array()?;
-                    word.parts.push(WordPart::Nested(words));
+                    word.parts.push(WordPart::Array(words));
                 }
                 b'\\' => self.parse_escape(&mut word)?,
                 b'\'' => self.parse_single_quoted(&mut word)?,
@@ -79,7 +79,7 @@ impl Parser<'_> {
             }
             _ => {
                 word.push_text("/", false);
-                word.parts.push(WordPart::Expansion { quoted: true, many: false });
+                word.parts.push(WordPart::Expansion { name: None, quoted: true, many: false });
             }
         }
     }

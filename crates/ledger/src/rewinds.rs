@@ -1,0 +1,406 @@
+//! Rewinding a conversation: taking back messages without deleting them.
+//!
+//! A rewind moves the end of the conversation to an earlier message, or to a message that another
+//! rewind took back. The table `undos` is the log of these moves. It also says which message came
+//! before another in the conversation: the one with the number before it, or, if the end was moved
+//! in between, the new end. So the conversation of any earlier moment can be told from the log
+//! alone, without comparing times.
+
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use serde::{Deserialize, Serialize};
+
+use crate::sessions::head;
+use crate::turns::recount_session;
+use crate::{Ledger, LedgerError, Time};
+
+/// The messages that a rewind took back, or that an unrewind brought back.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct RewindOutcome {
+    pub messages: usize,
+    pub turns: usize,
+    /// The number of the first of the messages.
+    pub from_seq: i64,
+    /// The first prompt among the messages.
+    pub prompt: Option<String>,
+}
+
+/// The messages that a move of the conversation's end takes back and brings back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct ConversationMove {
+    pub taken_back: usize,
+    pub brought_back: usize,
+    /// The prompt of the first turn that is taken back, if it is taken back from its beginning.
+    pub prompt: Option<String>,
+}
+
+impl ConversationMove {
+    /// True if the conversation stays as it is.
+    pub fn is_empty(&self) -> bool {
+        self.taken_back == 0 && self.brought_back == 0
+    }
+}
+
+/// A place in the past of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConversationPoint {
+    /// Right before a message was said.
+    BeforeMessage(i64),
+    /// Right after a message was said.
+    AfterMessage(i64),
+    /// Right before the rewind that was made at this time.
+    BeforeRewind(Time),
+}
+
+impl Ledger {
+    /// Takes back the last `turns` turns of a conversation. Their messages are marked, not deleted.
+    pub fn rewind_turns(
+        &mut self,
+        session: &str,
+        turns: usize,
+        now: Time,
+    ) -> Result<RewindOutcome, LedgerError> {
+        self.database.write(|transaction| {
+            let key = head(transaction, session)?.key;
+            let first: Option<i64> = transaction.query_row(
+                "SELECT min(first_seq) FROM (
+                         SELECT first_seq FROM turns WHERE session = ?1 AND NOT undone
+                         ORDER BY first_seq DESC LIMIT ?2)",
+                params![key, i64::try_from(turns).unwrap_or(i64::MAX)],
+                |row| row.get(0),
+            )?;
+            let from = first.ok_or_else(|| LedgerError::NothingToRewind(session.to_owned()))?;
+            let before = read_marks(transaction, key)?;
+            move_to_point(transaction, session, ConversationPoint::BeforeMessage(from), now)?;
+            describe_changes(transaction, key, &before, true)
+        })
+    }
+
+    /// Brings back the messages of the latest rewind, unless the conversation went on since.
+    pub fn unrewind(&mut self, session: &str, now: Time) -> Result<RewindOutcome, LedgerError> {
+        self.database.write(|transaction| {
+            let head = head(transaction, session)?;
+            let log = RewindLog::read(transaction, head.key)?;
+            let Some(latest) = log.rows.iter().rev().find(|row| !row.is_redone) else {
+                return Err(LedgerError::NothingToUnrewind(session.to_owned()));
+            };
+            if latest.last_seq != head.last_seq {
+                return Err(LedgerError::WentOn(session.to_owned()));
+            }
+            let before = read_marks(transaction, head.key)?;
+            let end = log.end_before(latest);
+            set_redone(transaction, head.key, latest.number, now)?;
+            set_end(transaction, head.key, &log, end, latest.number)?;
+            recount_session(transaction, head.key)?;
+            describe_changes(transaction, head.key, &before, false)
+        })
+    }
+
+    /// Returns a conversation to an earlier point, whether that takes messages back, brings
+    /// messages back that were taken back since, or both.
+    pub fn return_to_point(
+        &mut self,
+        session: &str,
+        point: ConversationPoint,
+        now: Time,
+    ) -> Result<ConversationMove, LedgerError> {
+        self.database.write(|transaction| move_to_point(transaction, session, point, now))
+    }
+
+    /// Counts the messages that [`Ledger::return_to_point`] would take back and bring back.
+    pub fn count_move(
+        &self,
+        session: &str,
+        point: ConversationPoint,
+    ) -> Result<ConversationMove, LedgerError> {
+        let connection = self.database.reader()?;
+        let head = head(connection, session)?;
+        let log = RewindLog::read(connection, head.key)?;
+        let end = log.find_end(session, point)?;
+        let mut count = ConversationMove::default();
+        for part in log.divide(end) {
+            let number = |sql: &str| {
+                let mut statement = connection.prepare_cached(sql)?;
+                let count: i64 =
+                    statement.query_row([head.key, part.from, part.to], |row| row.get(0))?;
+                Ok::<_, rusqlite::Error>(usize::try_from(count).unwrap_or(0))
+            };
+            if part.is_in {
+                count.brought_back +=
+                    number(&format!("SELECT count(*) FROM messages WHERE {TAKEN_BACK}"))?;
+            } else {
+                count.taken_back +=
+                    number(&format!("SELECT count(*) FROM messages WHERE {IN_FORCE}"))?;
+                let first = find_first_prompt(connection, head.key, &part)?;
+                count.prompt = first.or(count.prompt);
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// The condition for messages that are part of the conversation.
+const IN_FORCE: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone = 0";
+
+/// The condition for messages that a rewind took back. A message that came in later from a log, and
+/// messages that came in as taken back by another ledger, stay as they are.
+const TAKEN_BACK: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone > 1 AND seq <= (
+    SELECT last_seq FROM undos u WHERE u.session = ?1 AND u.number = messages.undone)";
+
+/// One move of a conversation's end.
+#[derive(Debug)]
+struct RewindRow {
+    number: i64,
+    from_seq: i64,
+    /// The last message of the session at that time.
+    last_seq: i64,
+    /// The ends before and after. Rows of older versions do not have them.
+    was_seq: Option<i64>,
+    to_seq: Option<i64>,
+    time: Time,
+    is_redone: bool,
+}
+
+/// The moves of a conversation's end, in order.
+struct RewindLog {
+    rows: Vec<RewindRow>,
+}
+
+/// Messages that are all in a conversation, or all not in it.
+struct Part {
+    from: i64,
+    to: i64,
+    is_in: bool,
+}
+
+impl RewindLog {
+    fn read(connection: &Connection, key: i64) -> Result<RewindLog, LedgerError> {
+        let mut statement = connection.prepare_cached(
+            "SELECT number, from_seq, last_seq, was_seq, to_seq, time, redone_at IS NOT NULL
+             FROM undos WHERE session = ?1 ORDER BY number",
+        )?;
+        let rows = statement.query_map([key], |row| {
+            Ok(RewindRow {
+                number: row.get(0)?,
+                from_seq: row.get(1)?,
+                last_seq: row.get(2)?,
+                was_seq: row.get(3)?,
+                to_seq: row.get(4)?,
+                time: row.get(5)?,
+                is_redone: row.get(6)?,
+            })
+        })?;
+        Ok(RewindLog { rows: rows.collect::<Result<_, _>>()? })
+    }
+
+    /// Finds the last move before another one that was made when `last` was the last message.
+    fn last_at(&self, last: i64, before: i64) -> Option<&RewindRow> {
+        let is_it =
+            |row: &&RewindRow| !row.is_redone && row.last_seq == last && row.number < before;
+        self.rows.iter().rev().find(is_it)
+    }
+
+    /// The message that came before another one in its conversation; 0 if there is none.
+    fn predecessor(&self, seq: i64) -> i64 {
+        match self.last_at(seq - 1, i64::MAX) {
+            Some(row) => self.end_after(row),
+            None => seq - 1,
+        }
+    }
+
+    /// The end of the conversation after a move; 0 if no message was left.
+    fn end_after(&self, row: &RewindRow) -> i64 {
+        let end = row.to_seq.unwrap_or_else(|| self.predecessor(row.from_seq.min(row.last_seq)));
+        end.min(row.last_seq)
+    }
+
+    /// The end of the conversation before a move.
+    fn end_before(&self, row: &RewindRow) -> i64 {
+        row.was_seq.unwrap_or_else(|| match self.last_at(row.last_seq, row.number) {
+            Some(earlier) => self.end_after(earlier),
+            None => row.last_seq,
+        })
+    }
+
+    /// The present end of the conversation. `last` is the last message of the session.
+    fn present_end(&self, last: i64) -> i64 {
+        self.last_at(last, i64::MAX).map_or(last, |row| self.end_after(row))
+    }
+
+    /// Finds the end of the conversation at an earlier point.
+    fn find_end(&self, session: &str, point: ConversationPoint) -> Result<i64, LedgerError> {
+        match point {
+            ConversationPoint::BeforeMessage(seq) => Ok(self.predecessor(seq)),
+            ConversationPoint::AfterMessage(seq) => Ok(seq),
+            ConversationPoint::BeforeRewind(time) => {
+                let row = self.find_made_at(time);
+                let row = row.ok_or_else(|| LedgerError::NothingToUnrewind(session.to_owned()))?;
+                Ok(self.end_before(row))
+            }
+        }
+    }
+
+    fn find_made_at(&self, time: Time) -> Option<&RewindRow> {
+        self.rows.iter().rev().find(|row| row.time == time)
+    }
+
+    /// Divides all messages into those that are in the conversation with this end and the others.
+    fn divide(&self, end: i64) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut after = i64::MAX;
+        let mut end = end;
+        while end > 0 {
+            parts.push(Part { from: end + 1, to: after, is_in: false });
+            let earlier = self.rows.iter().filter(|row| !row.is_redone && row.last_seq < end);
+            let cut = earlier.map(|row| row.last_seq).max();
+            let from = cut.map_or(1, |cut| cut + 1);
+            parts.push(Part { from, to: end, is_in: true });
+            after = from - 1;
+            end = match cut.and_then(|cut| self.last_at(cut, i64::MAX)) {
+                Some(row) => self.end_after(row),
+                None => 0,
+            };
+        }
+        parts.push(Part { from: 1, to: after, is_in: false });
+        parts
+    }
+}
+
+/// Finds the prompt that is the first message of a part that is in the conversation.
+fn find_first_prompt(
+    connection: &Connection,
+    key: i64,
+    part: &Part,
+) -> Result<Option<String>, LedgerError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT content FROM messages WHERE {IN_FORCE} AND NOT structured
+             AND seq IN (SELECT first_seq FROM turns WHERE session = ?1)
+             AND seq = (SELECT min(seq) FROM messages WHERE {IN_FORCE})"
+    ))?;
+    let found = statement.query_row([key, part.from, part.to], |row| row.get(0)).optional()?;
+    Ok(found.flatten())
+}
+
+/// Moves the end of a conversation to an earlier point, and records the move.
+fn move_to_point(
+    transaction: &Transaction<'_>,
+    session: &str,
+    point: ConversationPoint,
+    now: Time,
+) -> Result<ConversationMove, LedgerError> {
+    let head = head(transaction, session)?;
+    let log = RewindLog::read(transaction, head.key)?;
+    let end = log.find_end(session, point)?;
+    let was = log.present_end(head.last_seq);
+    // 1 marks messages that came in as taken back by another ledger.
+    let number = log.rows.last().map_or(0, |row| row.number).max(1) + 1;
+    let moved = set_end(transaction, head.key, &log, end, number)?;
+    if moved.is_empty() {
+        return Ok(moved);
+    }
+    let from = match point {
+        ConversationPoint::BeforeMessage(seq) => seq,
+        ConversationPoint::AfterMessage(_) | ConversationPoint::BeforeRewind(_) => end + 1,
+    };
+    transaction.execute(
+        "INSERT INTO undos (session, number, from_seq, last_seq, time, was_seq, to_seq)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![head.key, number, from.min(head.last_seq), head.last_seq, now, was, end],
+    )?;
+    // A rewind and its reverse cancel each other out: an unrewind goes further back.
+    if let ConversationPoint::BeforeRewind(time) = point
+        && let Some(row) = log.find_made_at(time)
+        && log.last_at(head.last_seq, i64::MAX).is_some_and(|last| last.number == row.number)
+    {
+        set_redone(transaction, head.key, row.number, now)?;
+        set_redone(transaction, head.key, number, now)?;
+    }
+    recount_session(transaction, head.key)?;
+    Ok(moved)
+}
+
+/// Marks messages and turns so that the conversation has this end.
+fn set_end(
+    transaction: &Transaction<'_>,
+    key: i64,
+    log: &RewindLog,
+    end: i64,
+    number: i64,
+) -> Result<ConversationMove, LedgerError> {
+    let mut moved = ConversationMove::default();
+    for part in log.divide(end) {
+        let (condition, mark) = if part.is_in { (TAKEN_BACK, 0) } else { (IN_FORCE, number) };
+        let sql = format!("UPDATE messages SET undone = ?4 WHERE {condition}");
+        let count = transaction.prepare_cached(&sql)?.execute([key, part.from, part.to, mark])?;
+        if part.is_in {
+            moved.brought_back += count;
+        } else {
+            moved.taken_back += count;
+        }
+    }
+    transaction
+        .prepare_cached(
+            "UPDATE turns SET undone = ifnull((
+                 SELECT undone FROM messages m
+                 WHERE m.session = ?1 AND m.seq = turns.first_seq), undone)
+             WHERE session = ?1",
+        )?
+        .execute([key])?;
+    Ok(moved)
+}
+
+fn set_redone(
+    transaction: &Transaction<'_>,
+    key: i64,
+    number: i64,
+    now: Time,
+) -> Result<(), LedgerError> {
+    transaction.execute(
+        "UPDATE undos SET redone_at = ?3 WHERE session = ?1 AND number = ?2",
+        params![key, number, now],
+    )?;
+    Ok(())
+}
+
+/// Reads which messages are in the conversation, by their numbers.
+fn read_marks(transaction: &Transaction<'_>, key: i64) -> Result<Vec<(i64, bool)>, LedgerError> {
+    let mut statement = transaction
+        .prepare_cached("SELECT seq, undone = 0 FROM messages WHERE session = ?1 ORDER BY seq")?;
+    let rows = statement.query_map([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Describes the messages that were taken back since their marks were read, or brought back.
+fn describe_changes(
+    transaction: &Transaction<'_>,
+    key: i64,
+    before: &[(i64, bool)],
+    taken_back: bool,
+) -> Result<RewindOutcome, LedgerError> {
+    let after = read_marks(transaction, key)?;
+    let changed =
+        before.iter().zip(&after).filter(|(was, is)| was.1 != is.1 && was.1 == taken_back);
+    let changed: Vec<i64> = changed.map(|(was, _)| was.0).collect();
+    let mut outcome = RewindOutcome {
+        messages: changed.len(),
+        turns: 0,
+        from_seq: changed.first().copied().unwrap_or(0),
+        prompt: None,
+    };
+    let mut statement = transaction.prepare_cached(
+        "SELECT m.content, m.structured FROM turns t
+         JOIN messages m ON m.session = t.session AND m.seq = t.first_seq
+         WHERE t.session = ?1 AND t.first_seq = ?2",
+    )?;
+    for seq in changed {
+        let mut rows = statement.query([key, seq])?;
+        let Some(row) = rows.next()? else { continue };
+        outcome.turns += 1;
+        if outcome.prompt.is_none() && !row.get::<_, bool>(1)? {
+            outcome.prompt = row.get(0)?;
+        }
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,92 @@
+//! The part of a workspace that a call may have changed.
+
+use takeback_tree::{ObjectError, Oid, RelPath, Store};
+
+use super::record::CallRef;
+
+/// The likelihood that a call changed a path, from the lowest to the highest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Claim {
+    /// The call names the files it changes, and the path is not among them.
+    None,
+    /// The call names other files, but its tool is not known to change only those.
+    Unlikely,
+    /// The call may change anything.
+    Any,
+    /// The call names the path, or its script is known to write it.
+    Names,
+}
+
+/// The reason why it is uncertain whether a session made a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    OtherSession,
+    Late,
+    UnknownEnd,
+    NotNamed,
+    Editor,
+    Run,
+    Rollback,
+}
+
+impl Doubt {
+    /// Explains the doubt, as a clause for people.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Doubt::OtherSession => "another session was working at the same time",
+            Doubt::Late => "the checkpoint was late, the call may have begun before it",
+            Doubt::UnknownEnd => "the end of the call is not known",
+            Doubt::NotNamed => "the call names other files",
+            Doubt::Editor => "open in an editor at that time",
+            Doubt::Run => "changed while `takeback run` ran, by the command or by you",
+            Doubt::Rollback => "a rollback was made during the call",
+        }
+    }
+}
+
+/// Words in the names of tools that change exactly the files they name.
+const EDITING_WORDS: [&str; 10] =
+    ["edit", "write", "patch", "replace", "create", "insert", "delete", "remove", "move", "rename"];
+
+/// Finds out how likely a call changed a path.
+pub(crate) fn find_claim(call: &CallRef, path: &RelPath, is_directory: bool) -> Claim {
+    // To write a file is to make the directories above it.
+    let is_about =
+        |named: &RelPath| path.starts_with(named) || (is_directory && named.starts_with(path));
+    if call.named.iter().chain(&call.writes).any(is_about) {
+        Claim::Names
+    } else if call.script || call.named.is_empty() {
+        Claim::Any
+    } else if is_editing_tool(&call.tool) {
+        Claim::None
+    } else {
+        Claim::Unlikely
+    }
+}
+
+/// Returns true if a tool of this name changes exactly the files that it names.
+pub(crate) fn is_editing_tool(tool: &str) -> bool {
+    let tool = tool.to_ascii_lowercase();
+    EDITING_WORDS.iter().any(|word| tool.contains(word))
+}
+
+/// Returns true if an editor had a file open in one of these states: editors keep a file beside it.
+pub(crate) fn has_editor_file(
+    store: &Store,
+    trees: &[Oid],
+    path: &RelPath,
+) -> Result<bool, ObjectError> {
+    let Some(name) = path.as_path().file_name().and_then(|name| name.to_str()) else {
+        return Ok(false);
+    };
+    for beside in [format!(".{name}.swp"), format!(".#{name}"), format!("#{name}#")] {
+        let beside = path.as_path().with_file_name(beside);
+        let Ok(beside) = RelPath::from_path(&beside) else { continue };
+        for tree in trees {
+            if store.find_entry(tree, &beside)?.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,115 @@
+//! The arguments of programs: options, their values, and operands.
+
+use super::value::Value;
+use crate::shell::syntax::Arg;
+
+/// The arguments of a program, sorted.
+pub(super) struct SplitArguments {
+    pub(super) operands: Vec<Vec<Value>>,
+    /// The options, each with its value. Bundled letters are separate.
+    options: Vec<(String, Option<Vec<Value>>)>,
+}
+
+impl SplitArguments {
+    pub(super) fn has(&self, names: &[&str]) -> bool {
+        self.options.iter().any(|(name, _)| names.contains(&name.as_str()))
+    }
+
+    /// Returns the value of an option.
+    pub(super) fn option(&self, names: &[&str]) -> Option<Vec<Value>> {
+        self.options_named(names).first().map(|values| (*values).clone())
+    }
+
+    pub(super) fn options_named(&self, names: &[&str]) -> Vec<&Vec<Value>> {
+        let named = self.options.iter().filter(|(name, _)| names.contains(&name.as_str()));
+        named.filter_map(|(_, value)| value.as_ref()).collect()
+    }
+}
+
+/// Sorts arguments into options and operands. `valued` has the options that take a value: letters
+/// and long names.
+pub(super) fn split_operands(args: &[Vec<Value>], valued: &str) -> SplitArguments {
+    split(args, valued, false).0
+}
+
+/// Sorts the arguments before the first operand, and returns the position of that.
+pub(super) fn split_operands_until(args: &[Vec<Value>], valued: &str) -> (SplitArguments, usize) {
+    split(args, valued, true)
+}
+
+fn split(args: &[Vec<Value>], valued: &str, stops: bool) -> (SplitArguments, usize) {
+    let takes_value = |name: &str| valued.split(' ').any(|valued| valued == name);
+    let mut split = SplitArguments { operands: Vec::new(), options: Vec::new() };
+    let mut at = 0;
+    while let Some(group) = args.get(at) {
+        let text = match group.first() {
+            Some(value) if group.iter().all(Value::is_option) => value.start(),
+            _ => {
+                if stops {
+                    break;
+                }
+                // A pattern may match names that look like options, but they are operands then.
+                split.operands.push(group.clone());
+                at += 1;
+                continue;
+            }
+        };
+        at += 1;
+        if text == "--" {
+            if !stops {
+                split.operands.extend(args[at..].iter().cloned());
+                at = args.len();
+            }
+            break;
+        }
+        if let Some(long) = text.strip_prefix("--") {
+            let value = match long.split_once('=') {
+                Some((name, _)) => {
+                    let start = format!("--{name}=");
+                    Some(group.iter().filter_map(|value| value.strip_start(&start)).collect())
+                }
+                None if takes_value(long) => {
+                    at += 1;
+                    args.get(at - 1).cloned()
+                }
+                None => None,
+            };
+            let name = long.split('=').next().unwrap_or(long);
+            split.options.push((format!("--{name}"), value));
+            continue;
+        }
+        for (index, letter) in text.char_indices().skip(1) {
+            let name = format!("-{letter}");
+            if !takes_value(&name[1..]) {
+                split.options.push((name, None));
+                continue;
+            }
+            let attached = &text[index + letter.len_utf8()..];
+            let value = if attached.is_empty() {
+                at += 1;
+                args.get(at - 1).cloned()
+            } else {
+                let start = &text[..text.len() - attached.len()];
+                Some(group.iter().filter_map(|value| value.strip_start(start)).collect())
+            };
+            split.options.push((name, value));
+            break;
+        }
+    }
+    (split, at)
+}
+
+/// Returns the arguments as the rules for reading programs take them.
+pub(super) fn to_args(args: &[Vec<Value>]) -> Vec<Arg> {
+    let to_arg = |group: &Vec<Value>| match group.as_slice() {
+        [Value::Text(text)] => Arg::Known(text.clone()),
+        [_] if !group[0].start().is_empty() && !group[0].is_option() => Arg::Operand,
+        _ => Arg::Unknown,
+    };
+    args.iter().map(to_arg).collect()
+}
+
+/// Returns the last name in a path.
+pub(super) fn last_name(path: &str) -> &str {
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+}

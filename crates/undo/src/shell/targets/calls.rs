@@ -1,0 +1,266 @@
+//! What programs do to their operands.
+
+use super::arguments::{split_operands, to_args};
+use super::value::Value;
+use super::{Change, Finder, Stream};
+use crate::shell::read_only::builtins;
+use crate::shell::read_only::programs::{base_name, why_may_change};
+
+/// Programs that delete their operands.
+const REMOVING: &[&str] = &["rm", "rmdir", "shred", "srm", "trash", "trash-put", "unlink", "wipe"];
+
+/// Programs that change all their operands, each with its options that take a value.
+#[rustfmt::skip]
+const CHANGING: &[(&str, &str, Change)] = &[
+    ("chattr", "v p", Change::Touches),
+    ("chgrp", "reference", Change::Touches),
+    ("chmod", "reference", Change::Touches),
+    ("chown", "reference from", Change::Touches),
+    ("dos2unix", "", Change::Overwrites),
+    ("mkdir", "m mode", Change::Touches),
+    ("mkfifo", "m mode", Change::Touches),
+    ("setfacl", "m x M X modify remove", Change::Touches),
+    ("sponge", "", Change::Overwrites),
+    ("tee", "", Change::Overwrites),
+    ("touch", "d t r date reference", Change::Touches),
+    ("truncate", "s r size reference", Change::Overwrites),
+    ("unix2dos", "", Change::Overwrites),
+];
+
+/// Programs that replace a file by a compressed one, or the other way round.
+#[rustfmt::skip]
+const COMPRESSING: &[(&str, &str)] = &[
+    ("brotli", ".br"), ("bunzip2", ".bz2"), ("bzip2", ".bz2"), ("gunzip", ".gz"), ("gzip", ".gz"),
+    ("lz4", ".lz4"), ("unxz", ".xz"), ("unzstd", ".zst"), ("xz", ".xz"), ("zstd", ".zst"),
+];
+
+/// Programs whose last operand is overwritten.
+const COPYING: &[&str] = &["cp", "ditto", "install", "ln", "mv", "rsync", "scp"];
+
+/// Words of targets and scripts that delete files.
+#[rustfmt::skip]
+const CLEANING: &[&str] = &[
+    "clean", "cleanall", "cleanup", "clobber", "delete", "destroy", "distclean", "mrproper",
+    "nuke", "prune", "purge", "realclean", "reset", "wipe",
+];
+
+/// Options whose value is text, not a path.
+const TEXT_OPTIONS: &[&str] =
+    &["-m", "--message", "-c", "-e", "--expression", "-H", "-d", "--data"];
+
+/// Options that make a program work in another directory.
+const DIRECTORY_OPTIONS: &[&str] =
+    &["-C", "--build", "--chdir", "--cwd", "--dir", "--directory", "--prefix"];
+
+impl Finder<'_> {
+    /// Visits a program with its arguments, each of which may have several values, and returns what
+    /// it prints.
+    pub(super) fn visit_call(
+        &mut self,
+        groups: &[Vec<Value>],
+        text: &str,
+        input: &Stream,
+    ) -> Stream {
+        let Some((first, args)) = groups.split_first() else { return Stream::default() };
+        self.commands += 1;
+        if self.is_exhausted() {
+            return Stream::unknown();
+        }
+        let Some(Value::Text(name)) = first.first() else {
+            self.name_operands("", args);
+            return Stream::unknown();
+        };
+        if first.len() == 1 {
+            return self.visit_named(name, args, text, input);
+        }
+        // The other values are further arguments, or other programs.
+        let further: Vec<Vec<Value>> = first[1..]
+            .iter()
+            .map(|value| vec![value.clone()])
+            .chain(args.iter().cloned())
+            .collect();
+        let output = self.visit_named(name, &further, text, input);
+        for other in first[1..].iter().take(8).filter(|value| !value.is_option()) {
+            if let Value::Text(name) = other {
+                self.visit_named(name, args, text, input);
+            }
+        }
+        output
+    }
+
+    fn visit_named(
+        &mut self,
+        name: &str,
+        args: &[Vec<Value>],
+        text: &str,
+        input: &Stream,
+    ) -> Stream {
+        if let Some(body) = self.state.functions.get(name).cloned() {
+            return self.call_function(&body, args, input);
+        }
+        if let Some(output) = self.visit_builtin(name, args, input) {
+            return output;
+        }
+        let base = base_name(name);
+        if let Some(output) = self.visit_nested(name, base, args, text, input) {
+            return output;
+        }
+        let output = self.find_output(base, args, input);
+        let plain = to_args(args);
+        let is_read_only = match builtins::is_harmless(name, &plain) {
+            Some(_) => true,
+            None => why_may_change(name, &plain).is_none(),
+        };
+        if !is_read_only {
+            self.visit_program(name, base, args, text);
+        }
+        output
+    }
+
+    /// Visits a program that may change files.
+    fn visit_program(&mut self, name: &str, base: &str, args: &[Vec<Value>], text: &str) {
+        if REMOVING.contains(&base) {
+            for group in split_operands(args, "n s").operands {
+                self.add_values(&group, Change::Removes, text);
+            }
+        } else if let Some((_, valued, change)) = CHANGING.iter().find(|(name, ..)| *name == base) {
+            let operands = split_operands(args, valued).operands;
+            // The first operand of these is a mode or an owner.
+            let skipped = usize::from(matches!(base, "chgrp" | "chmod" | "chown"));
+            for group in operands.iter().skip(skipped) {
+                self.add_values(group, *change, text);
+            }
+        } else if let Some((_, suffix)) = COMPRESSING.iter().find(|(name, _)| *name == base) {
+            self.visit_compression(args, suffix, text);
+        } else if COPYING.contains(&base) {
+            self.visit_copy(base, args, text);
+        } else {
+            let count = self.paths.len() + self.sweeps.len();
+            self.visit_other(name, base, args, text);
+            // A program that names no path most likely changes the directory it runs in.
+            if self.paths.len() + self.sweeps.len() == count {
+                self.add_outside_directory();
+            }
+        }
+    }
+
+    fn visit_other(&mut self, name: &str, base: &str, args: &[Vec<Value>], text: &str) {
+        match base {
+            "git" => self.visit_git(args, text),
+            "dd" => {
+                for value in args.iter().flatten() {
+                    if let Some(file) = value.strip_start("of=") {
+                        self.add_value(&file, Change::Overwrites, text);
+                    }
+                }
+            }
+            "sed" => self.visit_sed(args, text),
+            "awk" | "gawk" | "mawk" => {
+                for program in args.iter().flatten().filter_map(Value::text) {
+                    super::literals::visit_code(self, program, text);
+                }
+            }
+            "tar" | "bsdtar" => self.visit_tar(args, text),
+            "unzip" | "7z" | "7za" | "unrar" | "cpio" => self.visit_unpack(args, text),
+            "patch" => self.visit_patch(args, text),
+            "curl" | "wget" => self.visit_download(base, args, text),
+            "zip" => {
+                let split = split_operands(args, "x i b");
+                let count = if split.has(&["-m"]) { usize::MAX } else { 1 };
+                for group in split.operands.iter().take(count) {
+                    self.add_values(group, Change::Overwrites, text);
+                }
+            }
+            _ => {
+                self.visit_script_program(name, args);
+                self.visit_runner(base, name, args, text);
+            }
+        }
+    }
+
+    /// Visits a program of which only its arguments are known: a build tool, a script.
+    fn visit_runner(&mut self, base: &str, name: &str, args: &[Vec<Value>], text: &str) {
+        let split = split_operands(args, "C build chdir cwd dir directory prefix");
+        let is_cleaning = |text: &str| {
+            let is_word = !text.contains(char::is_whitespace) && text.len() < 80;
+            is_word
+                && text
+                    .split(|c: char| !c.is_ascii_alphabetic())
+                    .any(|part| CLEANING.contains(&part.to_ascii_lowercase().as_str()))
+        };
+        let words = args.iter().flatten().filter_map(Value::text);
+        let cleans = words.chain([name]).any(is_cleaning);
+        let before = self.state.directories.clone();
+        if let Some(directory) = split.option(DIRECTORY_OPTIONS) {
+            self.state.directories = self.find_directories(&directory);
+        }
+        if cleans {
+            self.sweep_directories(text);
+        }
+        self.visit_package_script(base, args);
+        self.state.directories = before;
+        self.name_operands(base, args);
+    }
+
+    /// Adds the operands of an unknown program that are paths.
+    pub(super) fn name_operands(&mut self, base: &str, args: &[Vec<Value>]) {
+        // The first operand of these is a script, which may look like a path.
+        let mut skips_operand = matches!(base, "perl");
+        let mut skips_value = false;
+        for group in args {
+            if std::mem::take(&mut skips_value) {
+                continue;
+            }
+            let first = group.first().map(Value::start).unwrap_or_default();
+            if group.first().is_some_and(Value::is_option) {
+                skips_value = TEXT_OPTIONS.contains(&first);
+                skips_operand &= !(skips_value && first == "-e");
+                if let Some((option, _)) = first.split_once('=') {
+                    let start = format!("{option}=");
+                    let values: Vec<Value> =
+                        group.iter().filter_map(|value| value.strip_start(&start)).collect();
+                    values.iter().for_each(|value| self.name_operand(value));
+                }
+                continue;
+            }
+            if std::mem::take(&mut skips_operand) {
+                continue;
+            }
+            group.iter().for_each(|value| self.name_operand(value));
+        }
+    }
+
+    /// Adds an operand that exists, or that looks like a path outside of the workspace.
+    fn name_operand(&mut self, value: &Value) {
+        let start = value.start();
+        if start.is_empty() || start.contains('\n') {
+            return;
+        }
+        if let Value::Prefix(prefix) = value
+            && prefix.ends_with('/')
+        {
+            // It is not certain that the directory changes, and it may be large.
+            return;
+        }
+        let Some(paths) = self.resolve_value(value) else { return };
+        for path in paths {
+            let exists = self.files.exists(&path);
+            let looks_like_path = start.contains('/') && !start.contains(':');
+            let is_outside = !path.starts_with(&self.workspace);
+            let contains_workspace = self.workspace.starts_with(&path);
+            if !contains_workspace && (exists || (looks_like_path && is_outside)) {
+                self.add_resolved(&path, Change::Overwrites, true);
+            }
+        }
+    }
+
+    /// Adds the directories of the shell that are outside of the workspace.
+    fn add_outside_directory(&mut self) {
+        for directory in self.state.directories.clone().unwrap_or_default() {
+            let directory = self.files.resolve(&directory);
+            if !directory.starts_with(&self.workspace) && !self.workspace.starts_with(&directory) {
+                self.add_path(directory);
+            }
+        }
+    }
+}

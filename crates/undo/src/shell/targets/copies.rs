@@ -1,0 +1,203 @@
+//! Programs that write to a place they are given: copies, archives, downloads.
+
+use super::arguments::{last_name, split_operands};
+use super::value::Value;
+use super::{Change, Finder};
+
+impl Finder<'_> {
+    pub(super) fn visit_compression(&mut self, args: &[Vec<Value>], suffix: &str, text: &str) {
+        let split = split_operands(args, "o S T suffix threads");
+        for group in split.operands.iter().chain(split.options_named(&["-o"])) {
+            for value in group {
+                self.add_value(value, Change::Removes, text);
+                if let Value::Text(name) = value {
+                    let other = match name.strip_suffix(suffix) {
+                        Some(plain) => plain.to_owned(),
+                        None => format!("{name}{suffix}"),
+                    };
+                    self.add_value(&Value::Text(other), Change::Overwrites, text);
+                }
+            }
+        }
+    }
+
+    /// Visits a program that copies or moves operands to the last one.
+    pub(super) fn visit_copy(&mut self, base: &str, args: &[Vec<Value>], text: &str) {
+        let valued = match base {
+            "install" => "t S m o g target-directory suffix mode owner group",
+            "rsync" => {
+                "e f T B exclude include filter rsh files-from exclude-from backup-dir suffix"
+            }
+            "scp" => "P i o F J c S l",
+            _ => "t S target-directory suffix",
+        };
+        let split = split_operands(args, valued);
+        let mut sources = split.operands.as_slice();
+        let target = match split.option(&["-t", "--target-directory"]) {
+            Some(target) => target,
+            None => match sources.split_last() {
+                Some((only, [])) if base == "ln" => {
+                    let names = only.iter().map(|value| match value {
+                        Value::Text(path) => Value::Text(last_name(path).to_owned()),
+                        other => other.clone(),
+                    });
+                    names.collect()
+                }
+                Some((last, before)) => {
+                    sources = before;
+                    last.clone()
+                }
+                None => return,
+            },
+        };
+        if base == "mv" || split.has(&["--remove-source-files"]) {
+            for group in sources {
+                self.add_values(group, Change::Removes, text);
+            }
+        }
+        if base == "install" && split.has(&["-d", "--directory"]) {
+            return split
+                .operands
+                .iter()
+                .for_each(|group| self.add_values(group, Change::Touches, text));
+        }
+        let is_whole = split.has(&["-T", "--no-target-directory"])
+            || split.has(&["--delete", "--delete-after", "--delete-before", "--delete-excluded"]);
+        for value in &target {
+            self.add_copy_target(value, sources, is_whole, text);
+        }
+    }
+
+    /// Adds the paths to which sources are copied: the target, or their names within it if it is a
+    /// directory.
+    fn add_copy_target(
+        &mut self,
+        target: &Value,
+        sources: &[Vec<Value>],
+        is_whole: bool,
+        text: &str,
+    ) {
+        let Value::Text(directory) = target else {
+            return self.add_value(target, Change::Overwrites, text);
+        };
+        let host = directory.split('/').next().unwrap_or_default();
+        if host.contains(':') && !self.is_existing(std::slice::from_ref(target)) {
+            return;
+        }
+        let paths = self.absolute_paths(directory).unwrap_or_default();
+        let is_directory = paths.iter().any(|path| self.files.is_directory(path));
+        if !is_directory || is_whole {
+            return self.add_value(target, Change::Overwrites, text);
+        }
+        for source in sources.iter().flatten() {
+            let name = source.text().map(last_name).unwrap_or_default();
+            let is_contents = source.start().ends_with('/') || matches!(name, "" | "." | "..");
+            let inner = match is_contents {
+                true => target.clone(),
+                false => Value::Text(format!("{}/{name}", directory.trim_end_matches('/'))),
+            };
+            self.add_value(&inner, Change::Overwrites, text);
+        }
+    }
+
+    pub(super) fn visit_sed(&mut self, args: &[Vec<Value>], text: &str) {
+        let split = split_operands(args, "e f l expression file line-length");
+        let has_script = split.has(&["-e", "-f", "--expression", "--file"]);
+        let is_in_place = split.has(&["-i", "--in-place", "-I"]);
+        let change = if is_in_place { Change::Overwrites } else { Change::Touches };
+        let mut operands = split.operands.as_slice();
+        // BSD's sed takes the suffix of the copy as a separate argument.
+        if operands.first().is_some_and(|group| group.as_slice() == [Value::Text(String::new())]) {
+            operands = &operands[1..];
+        }
+        if !has_script && let [script, rest @ ..] = operands {
+            for script in script.iter().filter_map(Value::text) {
+                super::literals::visit_code(self, script, text);
+            }
+            operands = rest;
+        }
+        for group in operands {
+            self.add_values(group, change, text);
+        }
+    }
+
+    pub(super) fn visit_tar(&mut self, args: &[Vec<Value>], text: &str) {
+        let mut args = args.to_vec();
+        // The first argument may be a bundle without a dash.
+        if let Some(Value::Text(first)) = args.first_mut().and_then(|group| group.first_mut())
+            && !first.starts_with('-')
+        {
+            first.insert(0, '-');
+        }
+        let split = split_operands(&args, "C f T X directory file files-from exclude exclude-from");
+        if split.has(&["--remove-files"]) {
+            split.operands.iter().for_each(|group| self.add_values(group, Change::Removes, text));
+        }
+        if !split.has(&["-x", "--extract", "--get"]) {
+            for file in split.options_named(&["-f", "--file"]) {
+                self.add_values(file, Change::Overwrites, text);
+            }
+            return;
+        }
+        let directories = split.options_named(&["-C", "--directory"]);
+        match directories.is_empty() {
+            true => self.sweep_directories(text),
+            false => {
+                directories
+                    .iter()
+                    .for_each(|group| self.add_values(group, Change::Overwrites, text));
+            }
+        }
+    }
+
+    pub(super) fn visit_unpack(&mut self, args: &[Vec<Value>], text: &str) {
+        let split = split_operands(args, "d D o x directory");
+        match split.option(&["-d", "-D", "-o", "--directory"]) {
+            Some(directory) if !directory.is_empty() => {
+                self.add_values(&directory, Change::Overwrites, text);
+            }
+            _ => self.sweep_directories(text),
+        }
+    }
+
+    pub(super) fn visit_patch(&mut self, args: &[Vec<Value>], text: &str) {
+        let split = split_operands(args, "d i o p F B D r directory input output strip");
+        for output in split.options_named(&["-o", "--output"]) {
+            self.add_values(output, Change::Overwrites, text);
+        }
+        let directory = split.option(&["-d", "--directory"]);
+        match (directory, split.operands.first()) {
+            (Some(directory), _) => self.add_values(&directory, Change::Overwrites, text),
+            (None, Some(file)) => self.add_values(file, Change::Overwrites, text),
+            (None, None) => self.sweep_directories(text),
+        }
+    }
+
+    pub(super) fn visit_download(&mut self, base: &str, args: &[Vec<Value>], text: &str) {
+        let is_curl = base == "curl";
+        let valued = if is_curl {
+            "o X d H F T u A e b c D K m w output data header form user dump-header cookie-jar"
+        } else {
+            "O P o a i U output-document directory-prefix output-file append-output header"
+        };
+        let split = split_operands(args, valued);
+        let (files, names): (&[&str], bool) = match is_curl {
+            true => {
+                let files = &["-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar"];
+                (files, split.has(&["-O", "--remote-name"]))
+            }
+            false => {
+                let files = &["-O", "--output-document", "-o", "-a", "-P", "--directory-prefix"];
+                (files, !split.has(&["-O", "--output-document"]))
+            }
+        };
+        for file in split.options_named(files) {
+            self.add_values(file, Change::Overwrites, text);
+        }
+        for address in split.operands.iter().flatten().filter_map(Value::text).filter(|_| names) {
+            let path = address.split(['?', '#']).next().unwrap_or_default();
+            let name = last_name(path).to_owned();
+            self.add_value(&Value::Text(name), Change::Overwrites, text);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Looks at the file system, with bounds: a hook must not take longer in a large directory.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use takeback_base::paths::{canonicalize_existing, normalize};
+
+/// The number of directory entries that are read for one script.
+const MAX_ENTRIES: usize = 10_000;
+
+/// The number of paths that are looked up for one script.
+const MAX_LOOKUPS: usize = 10_000;
+
+/// The number of bytes of a file that is read for its text.
+const MAX_TEXT: u64 = 64 * 1024;
+
+/// The number of levels that a search goes down.
+const MAX_LEVELS: usize = 64;
+
+pub(super) struct Entry {
+    pub(super) name: OsString,
+    pub(super) is_directory: bool,
+}
+
+/// The file system, with the effort that is left to look at it.
+pub(super) struct Files {
+    entries: usize,
+    lookups: usize,
+    listings: HashMap<PathBuf, Rc<Vec<Entry>>>,
+    resolved: HashMap<PathBuf, PathBuf>,
+}
+
+impl Files {
+    pub(super) fn new() -> Files {
+        Files {
+            entries: MAX_ENTRIES,
+            lookups: MAX_LOOKUPS,
+            listings: HashMap::new(),
+            resolved: HashMap::new(),
+        }
+    }
+
+    /// Lists a directory; `None` if it has too many entries. A directory that cannot be read is
+    /// empty.
+    pub(super) fn list(&mut self, directory: &Path) -> Option<Rc<Vec<Entry>>> {
+        if let Some(listing) = self.listings.get(directory) {
+            return Some(Rc::clone(listing));
+        }
+        self.look_up()?;
+        let mut listing = Vec::new();
+        if let Ok(entries) = fs::read_dir(directory) {
+            for entry in entries.flatten() {
+                self.entries = self.entries.checked_sub(1)?;
+                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                listing.push(Entry { name: entry.file_name(), is_directory });
+            }
+        }
+        listing.sort_by(|a, b| a.name.cmp(&b.name));
+        let listing = Rc::new(listing);
+        self.listings.insert(directory.to_owned(), Rc::clone(&listing));
+        Some(listing)
+    }
+
+    fn look_up(&mut self) -> Option<()> {
+        self.lookups = self.lookups.checked_sub(1)?;
+        Some(())
+    }
+
+    /// True if the path exists, even as a broken link. After too many questions, every path does.
+    pub(super) fn exists(&mut self, path: &Path) -> bool {
+        self.look_up().is_none() || fs::symlink_metadata(path).is_ok()
+    }
+
+    pub(super) fn is_directory(&mut self, path: &Path) -> bool {
+        self.look_up().is_some() && path.is_dir()
+    }
+
+    /// Reads a small text file.
+    pub(super) fn read_text(&mut self, path: &Path) -> Option<String> {
+        self.look_up()?;
+        // Opening a pipe would wait for its other end.
+        let metadata = fs::metadata(path).ok()?;
+        let is_small = metadata.is_file() && metadata.len() <= MAX_TEXT;
+        is_small.then(|| fs::read_to_string(path).ok()).flatten()
+    }
+
+    /// Resolves the links in the directory of a path, as far as that exists, and `..` as the system
+    /// does. A link at the end is not followed.
+    pub(super) fn resolve(&mut self, path: &Path) -> PathBuf {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return normalize(&canonicalize_existing(path));
+        };
+        if let Some(resolved) = self.resolved.get(parent) {
+            return resolved.join(name);
+        }
+        let resolved = match self.look_up() {
+            Some(()) => normalize(&canonicalize_existing(parent)),
+            None => normalize(parent),
+        };
+        self.resolved.insert(parent.to_owned(), resolved.clone());
+        resolved.join(name)
+    }
+
+    /// Returns the target of a link.
+    pub(super) fn follow(&mut self, path: &Path) -> Option<PathBuf> {
+        self.look_up()?;
+        fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink)?;
+        Some(normalize(&canonicalize_existing(path)))
+    }
+
+    /// Finds the entries of a directory whose names start with a text. `None` if there are too many
+    /// to list.
+    pub(super) fn find_prefixed(&mut self, directory: &Path, start: &str) -> Option<Vec<PathBuf>> {
+        let listing = self.list(directory)?;
+        let is_match = |entry: &&Entry| entry.name.as_bytes().starts_with(start.as_bytes());
+        Some(listing.iter().filter(is_match).map(|entry| directory.join(&entry.name)).collect())
+    }
+
+    /// Finds the paths below a directory that `is_match` accepts, given their names and their paths
+    /// relative to it. Packages that can be installed again and git's objects are skipped.
+    pub(super) fn search(
+        &mut self,
+        root: &Path,
+        max_depth: usize,
+        max_matches: usize,
+        is_match: &dyn Fn(&str, &str) -> bool,
+    ) -> Option<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        let mut open = vec![(PathBuf::new(), 0usize)];
+        while let Some((relative, depth)) = open.pop() {
+            if depth > MAX_LEVELS {
+                return None;
+            }
+            for entry in self.list(&root.join(&relative))?.iter() {
+                let path = relative.join(&entry.name);
+                let name = entry.name.to_str();
+                let accepted = match (name, path.to_str()) {
+                    (Some(name), Some(path)) => is_match(name, path),
+                    _ => true,
+                };
+                if accepted {
+                    found.push(path.clone());
+                }
+                let is_skipped = name == Some("node_modules") || path.ends_with(".git/objects");
+                if entry.is_directory && depth + 1 < max_depth && !is_skipped {
+                    open.push((path, depth + 1));
+                }
+            }
+            if found.len() > max_matches {
+                return None;
+            }
+        }
+        found.sort();
+        Some(found)
+    }
+}

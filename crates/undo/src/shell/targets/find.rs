@@ -1,0 +1,173 @@
+//! `find`: the files it finds, deletes, or gives to other commands.
+
+use super::glob::Pattern;
+use super::state::MAX_VALUES;
+use super::value::Value;
+use super::{Change, Finder, Stream};
+
+/// Tests and actions that take one value.
+#[rustfmt::skip]
+const VALUED: &[&str] = &[
+    "-amin", "-anewer", "-atime", "-cmin", "-cnewer", "-context", "-ctime", "-D", "-fls", "-fprint",
+    "-fprint0", "-fstype", "-gid", "-group", "-ilname", "-iname", "-inum", "-ipath", "-iregex",
+    "-iwholename", "-links", "-lname", "-maxdepth", "-mindepth", "-mmin", "-mtime", "-name",
+    "-newer", "-path", "-perm", "-printf", "-regex", "-regextype", "-samefile", "-size", "-type",
+    "-uid", "-used", "-user", "-wholename", "-xtype",
+];
+
+/// What find is asked to do.
+#[derive(Default)]
+struct Search {
+    roots: Vec<Value>,
+    names: Vec<String>,
+    paths: Vec<String>,
+    max_depth: Option<usize>,
+    /// True if the tests are joined in a way that the names alone do not decide.
+    is_complex: bool,
+    deletes: bool,
+    commands: Vec<Vec<Vec<Value>>>,
+    /// The files that it writes.
+    outputs: Vec<Vec<Value>>,
+}
+
+impl Finder<'_> {
+    pub(super) fn visit_find(&mut self, args: &[Vec<Value>], text: &str) -> Stream {
+        let search = read_search(args);
+        for file in &search.outputs {
+            self.add_values(file, Change::Overwrites, text);
+        }
+        if !search.deletes && search.commands.is_empty() && !self.wants_output {
+            return Stream::unknown();
+        }
+        let found = self.find_matches(&search);
+        if search.deletes {
+            self.add_values(&found, Change::Removes, text);
+        }
+        for command in &search.commands {
+            let command: Vec<Vec<Value>> =
+                command.iter().map(|group| self.replace_mark(group, "{}", &found)).collect();
+            self.go_deeper(2, |finder| finder.visit_call(&command, text, &Stream::unknown()));
+        }
+        Stream::of(found)
+    }
+
+    /// Returns the paths that match, or the directories to search if that cannot be told.
+    fn find_matches(&mut self, search: &Search) -> Vec<Value> {
+        let names: Vec<Pattern> = search.names.iter().map(|name| Pattern::new(name)).collect();
+        let paths: Vec<Pattern> = search.paths.iter().map(|path| Pattern::new(path)).collect();
+        let is_narrow = !search.is_complex
+            && (names.iter().any(|name| !name.matches_all()) || !paths.is_empty());
+        let mut found = Vec::new();
+        for root in &search.roots {
+            match root {
+                Value::Text(text) if is_narrow => {
+                    match self.search_root(text, search.max_depth, &names, &paths) {
+                        Some(matches) => found.extend(matches),
+                        None => found.push(Value::Below(text.clone())),
+                    }
+                }
+                Value::Text(text) => found.push(Value::Below(text.clone())),
+                other => found.push(other.clone()),
+            }
+        }
+        found
+    }
+
+    fn search_root(
+        &mut self,
+        root: &str,
+        max_depth: Option<usize>,
+        names: &[Pattern],
+        paths: &[Pattern],
+    ) -> Option<Vec<Value>> {
+        let is_match = |name: &str, path: &str| {
+            let path = format!("{}/{path}", root.trim_end_matches('/')).to_lowercase();
+            let name = name.to_lowercase();
+            names.iter().all(|pattern| pattern.matches(&name))
+                && paths.iter().all(|pattern| pattern.matches(&path))
+        };
+        let mut found = Vec::new();
+        for directory in self.absolute_paths(root)? {
+            let directory = self.files.resolve(&directory);
+            let own = root.trim_end_matches('/').rsplit('/').next().unwrap_or(root);
+            if is_match(own, "") {
+                return None;
+            }
+            let depth = max_depth.unwrap_or(usize::MAX);
+            for path in self.files.search(&directory, depth, MAX_VALUES, &is_match)? {
+                let path = path.to_str()?;
+                found.push(Value::Text(format!("{}/{path}", root.trim_end_matches('/'))));
+            }
+        }
+        Some(found)
+    }
+}
+
+fn read_search(args: &[Vec<Value>]) -> Search {
+    let mut search = Search::default();
+    let mut at = 0;
+    let is_expression =
+        |value: &Value| value.is_option() || matches!(value.text(), Some("(" | ")" | "!" | ","));
+    while let Some(group) = args.get(at) {
+        let first = group.first().and_then(Value::text).unwrap_or_default();
+        if matches!(first, "-H" | "-L" | "-P") || first.starts_with("-O") {
+            at += 1;
+        } else if group.iter().any(is_expression) {
+            break;
+        } else {
+            search.roots.extend(group.iter().cloned());
+            at += 1;
+        }
+    }
+    if search.roots.is_empty() {
+        search.roots.push(Value::Text(".".to_owned()));
+    }
+    while let Some(group) = args.get(at) {
+        let test = group.first().and_then(Value::text).unwrap_or_default();
+        at += 1;
+        match test {
+            "-delete" => search.deletes = true,
+            "-exec" | "-execdir" | "-ok" | "-okdir" => {
+                let is_end = |group: &Vec<Value>| {
+                    matches!(group.first().and_then(Value::text), Some(";" | "+"))
+                };
+                let length = args[at..].iter().position(is_end).unwrap_or(args.len() - at);
+                search.commands.push(args[at..at + length].to_vec());
+                at += length + 1;
+            }
+            "-o" | "-or" | "!" | "-not" | "," | "-prune" | "-regex" | "-iregex" => {
+                search.is_complex = true;
+                at += usize::from(test.ends_with("regex"));
+            }
+            "-fprintf" => {
+                search.outputs.extend(args.get(at).cloned());
+                at += 2;
+            }
+            _ if VALUED.contains(&test) || test.starts_with("-newer") => {
+                search.read_value(test, args.get(at));
+                at += 1;
+            }
+            _ => {}
+        }
+    }
+    search
+}
+
+impl Search {
+    fn read_value(&mut self, test: &str, group: Option<&Vec<Value>>) {
+        let text = match group.map(Vec::as_slice) {
+            Some([Value::Text(text)]) => Some(text.as_str()),
+            _ => None,
+        };
+        match (test, text) {
+            ("-name" | "-iname", Some(pattern)) => self.names.push(pattern.to_lowercase()),
+            ("-path" | "-wholename" | "-ipath" | "-iwholename", Some(pattern)) => {
+                self.paths.push(pattern.to_lowercase());
+            }
+            ("-maxdepth", Some(depth)) => self.max_depth = depth.parse().ok(),
+            ("-fprint" | "-fprint0" | "-fls", _) => self.outputs.extend(group.cloned()),
+            ("-name" | "-iname" | "-path" | "-wholename" | "-ipath" | "-iwholename", None) => {}
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What git does to files: those it names, and those that it sweeps away.
+
+use std::path::PathBuf;
+
+use super::arguments::{split_operands, split_operands_until};
+use super::value::Value;
+use super::{Change, Finder};
+
+impl Finder<'_> {
+    pub(super) fn visit_git(&mut self, args: &[Vec<Value>], text: &str) {
+        let (split, at) =
+            split_operands_until(args, "C c git-dir work-tree namespace exec-path config-env");
+        let Some((verb, rest)) = args[at..].split_first() else { return };
+        let verb = verb.first().and_then(Value::text).unwrap_or_default().to_owned();
+        let directories: Vec<Vec<Value>> =
+            split.options_named(&["-C", "--work-tree"]).into_iter().cloned().collect();
+        let before = self.state.directories.clone();
+        for directory in &directories {
+            self.state.directories = self.find_directories(directory);
+        }
+        self.visit_git_verb(&verb, rest, text);
+        self.state.directories = before;
+    }
+
+    fn visit_git_verb(&mut self, verb: &str, args: &[Vec<Value>], text: &str) {
+        let split = split_operands(args, "b B c C s e m o source orphan exclude output message");
+        let verb_of = split.operands.first().and_then(|group| group.first()).and_then(Value::text);
+        match verb {
+            "clean" if split.has(&["-n", "--dry-run"]) => {}
+            "clean" => match split.operands.is_empty() {
+                true => self.sweep_directories(text),
+                false => {
+                    split.operands.iter().for_each(|group| self.sweep_values(group, text));
+                }
+            },
+            "checkout" => self.visit_checkout(args, text),
+            "restore" => {
+                let is_staged = split.has(&["-S", "--staged"]) && !split.has(&["-W", "--worktree"]);
+                if !is_staged {
+                    split.operands.iter().for_each(|group| self.sweep_values(group, text));
+                }
+            }
+            "switch" => {
+                let creates = split.has(&["-c", "-C", "--create", "--force-create"]);
+                if !creates || !split.operands.is_empty() {
+                    self.sweep_repository(text);
+                }
+            }
+            "reset" if !split.has(&["--hard", "--merge", "--keep"]) => {}
+            "stash" => {
+                let flags = ["-u", "-a", "--include-untracked", "--all"];
+                if split.has(&flags) || matches!(verb_of, Some("pop" | "apply" | "branch")) {
+                    self.sweep_repository(text);
+                }
+            }
+            "rm" if split.has(&["--cached"]) => {}
+            "rm" | "mv" => {
+                for group in &split.operands {
+                    self.add_values(group, Change::Removes, text);
+                }
+            }
+            "clone" if split.operands.len() < 2 => {}
+            "clone" | "init" => {
+                if let Some(target) = split.operands.last() {
+                    self.add_values(target, Change::Touches, text);
+                }
+            }
+            "worktree" | "submodule"
+                if matches!(verb_of, Some("remove" | "deinit" | "add" | "move")) =>
+            {
+                for group in &split.operands[1..] {
+                    self.add_values(group, Change::Removes, text);
+                }
+            }
+            "am" | "apply" | "bisect" | "cherry-pick" | "filter-branch" | "filter-repo"
+            | "merge" | "pull" | "read-tree" | "rebase" | "reset" | "revert"
+            | "sparse-checkout" | "submodule" => self.sweep_repository(text),
+            "archive" | "diff" | "format-patch" | "log" | "show" => {
+                for output in split.options_named(&["-o", "--output"]) {
+                    self.add_values(output, Change::Overwrites, text);
+                }
+            }
+            "bundle" => {
+                for group in split.operands.iter().skip(1).take(1) {
+                    self.add_values(group, Change::Overwrites, text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Visits `git checkout`, which restores paths or switches to another commit.
+    fn visit_checkout(&mut self, args: &[Vec<Value>], text: &str) {
+        let split = split_operands(args, "b B orphan conflict");
+        let is_end =
+            |group: &Vec<Value>| matches!(group.as_slice(), [Value::Text(text)] if text == "--");
+        if let Some(at) = args.iter().position(is_end) {
+            return args[at + 1..].iter().for_each(|group| self.sweep_values(group, text));
+        }
+        if split.operands.is_empty() && split.has(&["-b", "-B", "--orphan"]) {
+            return;
+        }
+        let paths: Vec<Vec<Value>> =
+            split.operands.iter().filter(|group| self.is_existing(group)).cloned().collect();
+        match paths.is_empty() {
+            true => self.sweep_repository(text),
+            false => paths.iter().for_each(|group| self.sweep_values(group, text)),
+        }
+    }
+
+    /// True if one of the values is a path that exists.
+    pub(super) fn is_existing(&mut self, values: &[Value]) -> bool {
+        values.iter().any(|value| match value {
+            Value::Text(text) if !text.is_empty() => {
+                let paths = self.absolute_paths(text).unwrap_or_default();
+                paths.iter().any(|path| self.files.exists(path))
+            }
+            _ => false,
+        })
+    }
+
+    /// Adds the working trees around the directories of the shell as swept ones.
+    fn sweep_repository(&mut self, text: &str) {
+        match self.find_repositories() {
+            Some(roots) => roots.into_iter().for_each(|root| self.add_sweep(root)),
+            None => self.note_unknown(text),
+        }
+    }
+
+    /// Finds the working trees around the directories of the shell; a directory without one counts
+    /// itself.
+    pub(super) fn find_repositories(&mut self) -> Option<Vec<PathBuf>> {
+        let mut roots = Vec::new();
+        for directory in self.state.directories.clone()? {
+            let directory = self.files.resolve(&directory.join("x"));
+            let directory = directory.parent().unwrap_or(&directory);
+            let root = directory.ancestors().find(|root| self.files.exists(&root.join(".git")));
+            roots.push(root.unwrap_or(directory).to_owned());
+        }
+        Some(roots)
+    }
+}

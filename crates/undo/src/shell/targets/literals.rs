@@ -1,0 +1,112 @@
+//! Finds paths in texts of which only the words are known: programs in other languages, and scripts
+//! that cannot be parsed.
+
+use super::value::Value;
+use super::{Change, Finder};
+
+/// The number of words that are looked at.
+const MAX_WORDS: usize = 500;
+
+/// The bytes of a text that are looked at.
+const MAX_LENGTH: usize = 64 * 1024;
+
+/// Names that delete or overwrite files, in several languages.
+#[rustfmt::skip]
+const DELETING: &[&str] = &[
+    "rmtree", "unlink", "os.remove", "rmdir", "rmSync", "fs.rm", "removeSync", "emptyDir", "rimraf",
+    "rm_rf", "rm_r", "FileUtils.rm", "remove_dir", "remove_tree", "truncate",
+];
+
+/// Programs that delete or overwrite files.
+const DELETING_PROGRAMS: &[&str] = &["rm", "shred", "unlink", "rmdir", "truncate", "mv"];
+
+/// Adds the string literals of a program that are paths.
+pub(super) fn visit_code(finder: &mut Finder<'_>, code: &str, command: &str) {
+    let code = cut(code);
+    let deletes = DELETING.iter().any(|name| code.contains(name));
+    let mut found = false;
+    for literal in find_literals(code).into_iter().take(MAX_WORDS) {
+        found |= add_literal(finder, literal, deletes);
+    }
+    if deletes && !found {
+        finder.note_unknown(command);
+    }
+}
+
+/// Adds the words of a script that are paths.
+pub(super) fn visit_words(finder: &mut Finder<'_>, script: &str, reports: bool) {
+    let is_break = |c: char| c.is_whitespace() || "'\"`;|&<>(){}$=".contains(c);
+    let words: Vec<&str> =
+        cut(script).split(is_break).filter(|word| !word.is_empty()).take(MAX_WORDS).collect();
+    let deletes = words.iter().any(|word| DELETING_PROGRAMS.contains(word));
+    let cleans = words.windows(2).any(|pair| pair == ["git", "clean"]);
+    for word in words {
+        add_literal(finder, word, deletes);
+    }
+    // A redirection to a file that is only known at run time.
+    let writes = cut(script)
+        .split('>')
+        .skip(1)
+        .any(|rest| rest.trim_start_matches([' ', '"', '|']).starts_with(['$', '`']));
+    if reports && (deletes || cleans || writes) {
+        finder.note_unknown(script);
+    }
+}
+
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MAX_LENGTH);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Adds a literal that is a path, and returns whether it is one.
+fn add_literal(finder: &mut Finder<'_>, literal: &str, deletes: bool) -> bool {
+    if literal.is_empty() || literal.len() > 4096 || literal.contains('\n') {
+        return false;
+    }
+    let value = match (literal.strip_prefix("~/"), finder.home().pop()) {
+        (Some(below), Some(Value::Text(home))) => Value::Text(format!("{home}/{below}")),
+        _ => Value::Text(literal.to_owned()),
+    };
+    // The rest of a pattern or a format is only known when it runs.
+    let value = match value.start().find(['*', '?', '{', '%', '$']) {
+        Some(at) if at > 0 && deletes => Value::Prefix(value.start()[..at].to_owned()),
+        Some(_) => return false,
+        None => value,
+    };
+    let Some(paths) = finder.resolve_value(&value) else { return false };
+    let mut found = false;
+    for path in paths {
+        let is_outside = !path.starts_with(&finder.workspace);
+        let is_large =
+            finder.workspace.starts_with(&path) || (is_outside && finder.files.is_directory(&path));
+        if finder.files.exists(&path) && (deletes || !is_large) {
+            finder.add_resolved(&path, Change::Overwrites, true);
+            found = true;
+        }
+    }
+    found
+}
+
+/// Returns the texts between single or double quotes.
+fn find_literals(code: &str) -> Vec<&str> {
+    let mut literals = Vec::new();
+    let mut open: Option<(u8, usize)> = None;
+    let bytes = code.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match (bytes[at], open) {
+            (b'\\', Some(_)) => at += 1,
+            (quote @ (b'\'' | b'"' | b'`'), None) => open = Some((quote, at + 1)),
+            (quote, Some((opened, start))) if quote == opened => {
+                literals.extend(code.get(start..at));
+                open = None;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    literals
+}

@@ -1,0 +1,358 @@
+//! Finds the files that a script changes or deletes, before it runs.
+//!
+//! The script is gone through as a shell would, but with all the values that a word may have: the
+//! matches of a pattern, the values of a loop's variable, the output of `find`. Where a value is
+//! unknown, the directory before it is taken; if that is unknown, too, the command is reported.
+//!
+//! The answer may contain too much. What it misses could be lost.
+//!
+//! - `walk` goes through the commands and keeps the `state` of the shell.
+//! - `words` expands words, with `braces` and `glob`; `files` is the file system, with bounds.
+//! - `calls` decides what a program does to its operands, with `copies`, `git`, `find`, `xargs` and
+//!   `nested`.
+//! - `outputs` knows what programs print, for `$(…)` and pipes.
+//! - `literals` finds paths in scripts of other languages, and in scripts that cannot be parsed.
+
+mod arguments;
+mod braces;
+mod builtins;
+mod calls;
+mod copies;
+mod files;
+mod find;
+mod git;
+mod glob;
+mod literals;
+mod nested;
+mod outputs;
+mod state;
+mod value;
+mod walk;
+mod words;
+mod xargs;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use takeback_base::paths::{canonicalize_or_keep, normalize};
+
+use self::files::Files;
+use self::state::State;
+use self::value::Value;
+use super::ScriptContext;
+use super::analyzer::shorten;
+use super::parser::Dialect;
+
+/// The number of commands that are gone through, with repetitions.
+const MAX_COMMANDS: usize = 10_000;
+
+/// The bytes of a script that is gone through. In a longer one, only paths are looked for.
+const MAX_SCRIPT: usize = 256 * 1024;
+
+/// The effort for one script, in bytes of expanded text.
+const MAX_EFFORT: usize = 4 << 20;
+
+/// The number of paths. Beyond it, the directories around them are taken.
+const MAX_PATHS: usize = 1000;
+
+/// The number of commands that are reported as unknown.
+const MAX_UNKNOWN: usize = 20;
+
+/// The files that a script changes or deletes.
+#[derive(Default)]
+pub(super) struct Targets {
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) outside: Vec<PathBuf>,
+    pub(super) sweeps: Vec<PathBuf>,
+    pub(super) unknown: Vec<String>,
+}
+
+/// Finds the files that a script changes or deletes.
+pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets {
+    let mut finder = Finder::new(script, context);
+    if script.len() > MAX_SCRIPT {
+        literals::visit_words(&mut finder, script, true);
+    } else {
+        finder.visit_script(script, Dialect::Bash, true);
+        finder.visit_traps();
+    }
+    if finder.is_exhausted() {
+        finder.note_unknown(script);
+    }
+    let outside = finder.paths.iter().filter(|path| !path.starts_with(&finder.workspace));
+    Targets {
+        outside: outside.cloned().collect(),
+        paths: finder.paths,
+        sweeps: finder.sweeps,
+        unknown: finder.unknown,
+    }
+}
+
+/// The text that a command reads or prints.
+#[derive(Clone, Default)]
+struct Stream {
+    /// Its lines and words.
+    values: Vec<Value>,
+    /// All of it, if it is known.
+    text: Option<String>,
+}
+
+impl Stream {
+    fn unknown() -> Stream {
+        Stream { values: vec![Value::unknown()], text: None }
+    }
+
+    fn of(values: Vec<Value>) -> Stream {
+        Stream { values, text: None }
+    }
+
+    /// Takes a text apart into its lines, and into the words of each line.
+    fn of_text(text: String) -> Stream {
+        let mut values = Vec::new();
+        for line in text.split(['\n', '\0']).filter(|line| !line.is_empty()).take(MAX_PATHS) {
+            values.push(Value::Text(line.to_owned()));
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if words.as_slice() != [line] {
+                values.extend(words.into_iter().map(|word| Value::Text(word.to_owned())));
+            }
+        }
+        Stream { values, text: Some(text) }
+    }
+}
+
+/// How a command treats a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// It deletes or renames the path itself, even if that is a link.
+    Removes,
+    /// It overwrites the file, or the one that a link leads to.
+    Overwrites,
+    /// It may change the path, or create it.
+    Touches,
+}
+
+struct Finder<'a> {
+    context: &'a ScriptContext<'a>,
+    /// The workspace, without links.
+    workspace: PathBuf,
+    state: State,
+    files: Files,
+    paths: Vec<PathBuf>,
+    known_paths: HashSet<PathBuf>,
+    sweeps: Vec<PathBuf>,
+    unknown: Vec<String>,
+    /// The scripts that run at the end.
+    traps: Vec<String>,
+    /// True if patterns match hidden directories.
+    matches_hidden: bool,
+    /// The directories that the shell stays in if the last `cd` fails.
+    failed_cd: Option<Vec<PathBuf>>,
+    /// True if another command reads what the current one prints.
+    wants_output: bool,
+    depth: usize,
+    commands: usize,
+    effort: usize,
+}
+
+impl<'a> Finder<'a> {
+    fn new(script: &str, context: &'a ScriptContext<'a>) -> Finder<'a> {
+        let words = ["dotglob", "globdots", "glob_dots", "GLOB_DOTS"];
+        Finder {
+            context,
+            workspace: normalize(&canonicalize_or_keep(context.workspace)),
+            state: State::new(context.directory.to_owned()),
+            files: Files::new(),
+            paths: Vec::new(),
+            known_paths: HashSet::new(),
+            sweeps: Vec::new(),
+            unknown: Vec::new(),
+            traps: Vec::new(),
+            matches_hidden: words.iter().any(|word| script.contains(word)),
+            failed_cd: None,
+            wants_output: false,
+            depth: 0,
+            commands: 0,
+            effort: 0,
+        }
+    }
+
+    /// Spends effort, and returns whether there was enough left.
+    fn spend(&mut self, effort: usize) -> bool {
+        self.effort = self.effort.saturating_add(effort);
+        self.effort <= MAX_EFFORT
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.effort > MAX_EFFORT || self.commands > MAX_COMMANDS
+    }
+
+    /// Notes a command that deletes or overwrites something unknown.
+    fn note_unknown(&mut self, command: &str) {
+        let command = shorten(command.trim());
+        if self.unknown.len() < MAX_UNKNOWN && !self.unknown.contains(&command) {
+            self.unknown.push(command);
+        }
+    }
+
+    /// Adds the paths that a value may name. If it cannot be said which, and the command changes
+    /// them for certain, the command is unknown.
+    fn add_value(&mut self, value: &Value, change: Change, command: &str) {
+        match self.resolve_value(value) {
+            Some(paths) => {
+                let leads_on = value.start().ends_with('/') || matches!(value, Value::Below(_));
+                for path in paths {
+                    self.add_resolved(&path, change, leads_on);
+                }
+            }
+            None if change != Change::Touches => self.note_unknown(command),
+            None => {}
+        }
+    }
+
+    fn add_values(&mut self, values: &[Value], change: Change, command: &str) {
+        values.iter().for_each(|value| self.add_value(value, change, command));
+    }
+
+    /// Returns the absolute paths that a value may name; `None` if that is unknown.
+    fn resolve_value(&mut self, value: &Value) -> Option<Vec<PathBuf>> {
+        match value {
+            Value::Fresh => Some(Vec::new()),
+            Value::Text(text) | Value::Below(text) if text.is_empty() => Some(Vec::new()),
+            Value::Text(text) | Value::Below(text) => {
+                let paths = self.absolute_paths(text)?;
+                Some(paths.iter().map(|path| self.files.resolve(path)).collect())
+            }
+            Value::Prefix(prefix) => {
+                let (directory, start) = match prefix.rsplit_once('/') {
+                    Some(("", start)) => ("/", start),
+                    Some((directory, start)) => (directory, start),
+                    None => (".", prefix.as_str()),
+                };
+                if prefix.is_empty() || (directory == "/" && start.is_empty()) {
+                    return None;
+                }
+                let mut paths = Vec::new();
+                for directory in self.absolute_paths(directory)? {
+                    let directory = self.files.resolve(&directory);
+                    match self.files.find_prefixed(&directory, start) {
+                        Some(found) if !matches!(start, "" | "." | "..") => paths.extend(found),
+                        _ => paths.push(directory),
+                    }
+                }
+                Some(paths)
+            }
+        }
+    }
+
+    /// Joins a path with the directories that the shell may be in.
+    fn absolute_paths(&self, path: &str) -> Option<Vec<PathBuf>> {
+        // The system does not know longer ones.
+        if path.len() > 4096 || path.contains('\0') {
+            return Some(Vec::new());
+        }
+        if path.starts_with('/') {
+            return Some(vec![PathBuf::from(path)]);
+        }
+        let directories = self.state.directories.as_ref()?;
+        Some(directories.iter().map(|directory| directory.join(path)).collect())
+    }
+
+    /// Adds a path, and the target if it is a link that the command follows.
+    fn add_resolved(&mut self, path: &Path, change: Change, leads_on: bool) {
+        if (change != Change::Removes || leads_on)
+            && let Some(target) = self.files.follow(path)
+        {
+            self.add_path(target);
+        }
+        self.add_path(path.to_owned());
+    }
+
+    fn add_path(&mut self, path: PathBuf) {
+        if ["/dev", "/proc", "/sys"].iter().any(|system| path.starts_with(system)) {
+            return;
+        }
+        let path = match path.parent() {
+            Some(parent) if self.paths.len() >= MAX_PATHS => parent.to_owned(),
+            _ => path,
+        };
+        if self.paths.len() >= 2 * MAX_PATHS {
+            return self.note_unknown("too many paths");
+        }
+        if self.workspace.starts_with(&path) {
+            let workspace = self.workspace.clone();
+            self.add_sweep(workspace);
+        }
+        if self.known_paths.insert(path.clone()) {
+            self.paths.push(path);
+        }
+    }
+
+    /// Adds a directory in which files are deleted that the command does not name.
+    fn add_sweep(&mut self, directory: PathBuf) {
+        if self.sweeps.contains(&directory) || !self.files.is_directory(&directory) {
+            return;
+        }
+        self.sweeps.push(directory.clone());
+        if !directory.starts_with(&self.workspace) {
+            self.add_path(directory);
+        }
+    }
+
+    /// Adds the directories that the shell may be in as swept ones.
+    fn sweep_directories(&mut self, command: &str) {
+        match self.state.directories.clone() {
+            Some(directories) => {
+                for directory in directories {
+                    let directory = self.files.resolve(&directory);
+                    self.add_sweep(directory);
+                }
+            }
+            None => self.note_unknown(command),
+        }
+    }
+
+    /// Adds values as swept directories, or as paths if they are none.
+    fn sweep_values(&mut self, values: &[Value], command: &str) {
+        for value in values {
+            let Some(paths) = self.resolve_value(value) else {
+                self.note_unknown(command);
+                continue;
+            };
+            for path in paths {
+                let path = canonicalize_or_keep(&path);
+                if self.files.is_directory(&path) {
+                    self.add_sweep(path);
+                } else {
+                    self.add_path(path);
+                }
+            }
+        }
+    }
+
+    /// Runs `inner` as if the shell were in another directory.
+    fn in_directory(&mut self, directory: &[Value], inner: impl FnOnce(&mut Self)) {
+        let before = self.state.directories.clone();
+        self.state.directories = self.find_directories(directory);
+        inner(self);
+        self.state.directories = before;
+    }
+
+    /// Returns the directories that values name, as `cd` would: `..` leads back by the names.
+    fn find_directories(&mut self, values: &[Value]) -> Option<Vec<PathBuf>> {
+        let mut directories = Vec::new();
+        for value in values {
+            let path = match value {
+                Value::Text(text) => text,
+                Value::Below(_) | Value::Prefix(_) | Value::Fresh => return None,
+            };
+            for path in self.absolute_paths(path)? {
+                let logical = normalize(&path);
+                let found = if self.files.is_directory(&logical) { logical } else { path };
+                if !directories.contains(&found) {
+                    directories.push(found);
+                }
+            }
+        }
+        (1..=32).contains(&directories.len()).then_some(directories)
+    }
+}

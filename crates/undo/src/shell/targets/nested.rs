@@ -1,0 +1,201 @@
+//! Programs that run other commands: wrappers like `sudo`, shells, interpreters.
+
+use std::rc::Rc;
+
+use super::arguments::{split_operands, to_args};
+use super::value::Value;
+use super::{Finder, Stream, literals};
+use crate::shell::nested_commands::{NestedCommand, SHELLS, find_nested_commands};
+use crate::shell::parser::Dialect;
+
+/// The options that give an interpreter its program.
+const INTERPRETERS: &[(&str, &[&str])] = &[
+    ("bun", &["-e", "--eval"]),
+    ("deno", &["eval"]),
+    ("node", &["-e", "-p", "-pe", "--eval", "--print"]),
+    ("perl", &["-e", "-E", "-ne", "-pe", "-le"]),
+    ("php", &["-r"]),
+    ("python", &["-c"]),
+    ("python3", &["-c"]),
+    ("ruby", &["-e", "-ne", "-pe"]),
+];
+
+impl Finder<'_> {
+    /// Visits a command that runs another one; returns `None` if it runs none.
+    pub(super) fn visit_nested(
+        &mut self,
+        name: &str,
+        base: &str,
+        args: &[Vec<Value>],
+        text: &str,
+        input: &Stream,
+    ) -> Option<Stream> {
+        match base {
+            "xargs" => return Some(self.visit_xargs(args, text, input)),
+            "find" => return Some(self.visit_find(args, text)),
+            "su" => return self.visit_shell(args, input),
+            _ if SHELLS.contains(&base) => return self.visit_shell(args, input),
+            _ => {}
+        }
+        if let Some((_, options)) = INTERPRETERS.iter().find(|(name, _)| *name == base)
+            && self.visit_interpreter(args, options, text, input)
+        {
+            return Some(Stream::unknown());
+        }
+        let nested = find_nested_commands(name, &to_args(args))?;
+        let mut output = Stream::default();
+        for command in nested {
+            let NestedCommand::Program { args: inner, .. } = command else { continue };
+            let Some(at) = args.len().checked_sub(inner.len()) else { continue };
+            let directory = if base == "env" { find_chdir(&args[..at]) } else { None };
+            let command = &args[at..];
+            let visited = self.go_deeper(2, |finder| match directory {
+                Some(directory) => {
+                    let mut output = Stream::default();
+                    finder.in_directory(&directory, |finder| {
+                        output = finder.visit_call(command, text, input);
+                    });
+                    output
+                }
+                None => finder.visit_call(command, text, input),
+            });
+            output = visited.unwrap_or_else(Stream::unknown);
+        }
+        Some(output)
+    }
+
+    /// Visits the script of a shell: after `-c`, in a file, or on standard input.
+    fn visit_shell(&mut self, args: &[Vec<Value>], input: &Stream) -> Option<Stream> {
+        let is_command = |group: &Vec<Value>| {
+            let text = group.first().and_then(Value::text).unwrap_or_default();
+            text.starts_with('-') && !text.starts_with("--") && text.contains('c')
+        };
+        let (scripts, arguments) = match args.iter().position(is_command) {
+            Some(at) => {
+                let scripts = args.get(at + 1).map(Vec::as_slice).unwrap_or_default();
+                let scripts = scripts.iter().filter_map(Value::text).map(str::to_owned).collect();
+                (scripts, args.get(at + 3..).unwrap_or_default())
+            }
+            None => {
+                let is_operand = |group: &Vec<Value>| !group.iter().any(Value::is_option);
+                match args.iter().position(is_operand) {
+                    Some(at) => (self.read_scripts(&args[at]), &args[at + 1..]),
+                    None => (input.text.clone().into_iter().collect::<Vec<String>>(), &args[..0]),
+                }
+            }
+        };
+        let mut output = Stream::unknown();
+        for script in scripts {
+            output = self.visit_inner_script(&script, arguments);
+        }
+        Some(output)
+    }
+
+    /// Visits a script that runs in its own shell.
+    pub(super) fn visit_inner_script(&mut self, script: &str, arguments: &[Vec<Value>]) -> Stream {
+        if !self.spend(script.len()) {
+            return Stream::unknown();
+        }
+        let before = self.state.clone();
+        self.state.arguments = Some(Rc::new(arguments.to_vec()));
+        self.state.functions = Rc::default();
+        let output = self.go_deeper(6, |finder| finder.visit_script(script, Dialect::Bash, true));
+        self.state = before;
+        output.unwrap_or_else(Stream::unknown)
+    }
+
+    /// Reads scripts from small files.
+    pub(super) fn read_scripts(&mut self, files: &[Value]) -> Vec<String> {
+        let mut scripts = Vec::new();
+        for file in files.iter().take(8).filter_map(Value::text) {
+            for path in self.absolute_paths(file).unwrap_or_default() {
+                scripts.extend(self.files.read_text(&path));
+            }
+        }
+        scripts
+    }
+
+    /// Visits a program that is itself a shell script.
+    pub(super) fn visit_script_program(&mut self, name: &str, args: &[Vec<Value>]) {
+        if !name.contains('/') {
+            return;
+        }
+        for script in self.read_scripts(&[Value::Text(name.to_owned())]) {
+            let first = script.lines().next().unwrap_or_default();
+            let is_shell = first.starts_with("#!")
+                && SHELLS.iter().any(|shell| first.split(['/', ' ']).any(|word| word == *shell));
+            if is_shell {
+                self.visit_inner_script(&script, args);
+            }
+        }
+    }
+
+    /// Visits the script that `npm run` and its kind find in package.json.
+    pub(super) fn visit_package_script(&mut self, base: &str, args: &[Vec<Value>]) {
+        if !matches!(base, "npm" | "pnpm" | "yarn" | "bun") {
+            return;
+        }
+        let split = split_operands(args, "C w prefix cwd dir filter workspace");
+        let words: Vec<&str> = split.operands.iter().flatten().filter_map(Value::text).collect();
+        let script = match words.as_slice() {
+            ["run" | "run-script", script, ..] => *script,
+            [script, ..] => *script,
+            [] => return,
+        };
+        for directory in self.state.directories.clone().unwrap_or_default() {
+            for directory in directory.ancestors().take(8) {
+                let Some(text) = self.files.read_text(&directory.join("package.json")) else {
+                    continue;
+                };
+                let Ok(package) = serde_json::from_str::<serde_json::Value>(&text) else { break };
+                for name in [format!("pre{script}"), script.to_owned(), format!("post{script}")] {
+                    if let Some(script) = package["scripts"][&name].as_str() {
+                        let before = self.state.clone();
+                        self.state.directories = Some(vec![directory.to_owned()]);
+                        self.visit_inner_script(script, &[]);
+                        self.state = before;
+                    }
+                }
+                break;
+            }
+        }
+    }
+
+    /// Visits the program of an interpreter, and returns whether it is given on the command line or
+    /// on standard input.
+    fn visit_interpreter(
+        &mut self,
+        args: &[Vec<Value>],
+        options: &[&str],
+        text: &str,
+        input: &Stream,
+    ) -> bool {
+        let is_code = |group: &Vec<Value>| {
+            group.first().and_then(Value::text).is_some_and(|text| options.contains(&text))
+        };
+        if let Some(at) = args.iter().position(is_code) {
+            for code in args.get(at + 1).into_iter().flatten().filter_map(Value::text) {
+                literals::visit_code(self, code, text);
+            }
+            if let Some(rest) = args.get(at + 2..) {
+                self.name_operands("", rest);
+            }
+            // `perl -i` changes its operands.
+            return true;
+        }
+        let reads_input = args.iter().flatten().all(|value| value.text() == Some("-"));
+        match &input.text {
+            Some(code) if reads_input => {
+                literals::visit_code(self, code, text);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Finds the directory of `env -C`.
+fn find_chdir(options: &[Vec<Value>]) -> Option<Vec<Value>> {
+    let split = split_operands(options, "C u chdir unset");
+    split.option(&["-C", "--chdir"])
+}

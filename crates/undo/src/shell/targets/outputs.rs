@@ -1,0 +1,265 @@
+//! What programs print, for substitutions and pipes.
+
+use super::arguments::{last_name, split_operands};
+use super::state::bound_values;
+use super::value::Value;
+use super::{Finder, Stream};
+
+/// Programs that print what they read, or some of it.
+const FILTERS: &[&str] = &[
+    "column", "egrep", "fgrep", "grep", "head", "nl", "pv", "rev", "rg", "shuf", "sort", "sponge",
+    "tac", "tail", "tee", "tr", "uniq",
+];
+
+/// Programs that print something made of what they read.
+const EDITORS: &[&str] =
+    &["awk", "cut", "gawk", "jq", "mawk", "paste", "perl", "python", "python3", "ruby", "sed"];
+
+impl Finder<'_> {
+    /// Returns what a program prints.
+    pub(super) fn find_output(
+        &mut self,
+        base: &str,
+        args: &[Vec<Value>],
+        input: &Stream,
+    ) -> Stream {
+        if !self.wants_output {
+            return Stream::unknown();
+        }
+        let all = || args.iter().flatten().cloned().collect::<Vec<Value>>();
+        let operands = || split_operands(args, "").operands.concat();
+        Stream::of(match base {
+            "echo" => print_words(operands()),
+            "printf" => print_formatted(args),
+            "pwd" => self.directory_values(),
+            "mktemp" => vec![Value::Fresh],
+            "cat" if operands().is_empty() => return input.clone(),
+            "cat" => return self.read_files(&operands()),
+            "basename" => find_base_names(&operands()),
+            "dirname" => all().iter().map(find_directory).collect(),
+            "realpath" | "readlink" => operands(),
+            "seq" => print_sequence(&all()),
+            "ls" => self.list_names(&operands()),
+            "git" => self.find_git_output(args),
+            "grep" | "egrep" | "fgrep" | "rg" | "ag" if self.lists_files(args) => {
+                search_roots(&split_operands(args, "e f A B C m g t").operands)
+            }
+            "fd" | "fdfind" => search_roots(&split_operands(args, "e t d E").operands),
+            "grep" | "head" | "tail" | "sort" | "rg" | "egrep" | "fgrep" | "tac"
+                if args.iter().flatten().filter(|value| !value.is_option()).count()
+                    > filter_operands(base) =>
+            {
+                let files = operands();
+                let skipped = filter_operands(base).min(files.len());
+                return self.read_files(&files[skipped..]);
+            }
+            _ if FILTERS.contains(&base) => return input.clone(),
+            _ if EDITORS.contains(&base) => find_edited(&input.values),
+            _ => return Stream::unknown(),
+        })
+    }
+
+    /// Returns the lines of files.
+    pub(super) fn read_files(&mut self, files: &[Value]) -> Stream {
+        let mut stream = Stream::default();
+        for file in files {
+            let Value::Text(file) = file else { return Stream::unknown() };
+            let Some(paths) = self.absolute_paths(file) else { return Stream::unknown() };
+            for path in paths {
+                let path = self.files.resolve(&path);
+                // The script may have written it.
+                let text = match self.known_paths.contains(&path) {
+                    true => None,
+                    false => self.files.read_text(&path),
+                };
+                let Some(text) = text.filter(|text| self.spend(text.len())) else {
+                    return Stream::unknown();
+                };
+                if text.lines().count() > 1000 {
+                    return Stream::unknown();
+                }
+                let read = Stream::of_text(text);
+                stream.values.extend(read.values);
+                stream.text = stream.text.or(read.text);
+            }
+        }
+        stream
+    }
+
+    /// Returns what `ls` prints: the names in directories, and other operands as they are.
+    fn list_names(&mut self, operands: &[Value]) -> Vec<Value> {
+        let here = [Value::Text(".".to_owned())];
+        let operands = if operands.is_empty() { &here } else { operands };
+        let mut names = Vec::new();
+        for operand in operands {
+            let Value::Text(text) = operand else {
+                names.push(operand.clone());
+                continue;
+            };
+            for path in self.absolute_paths(text).unwrap_or_default() {
+                if !self.files.is_directory(&path) {
+                    names.push(operand.clone());
+                    continue;
+                }
+                let Some(listing) = self.files.list(&path) else { return vec![Value::unknown()] };
+                let listed = listing.iter().map(|entry| match entry.name.to_str() {
+                    Some(name) => Value::Text(name.to_owned()),
+                    None => Value::unknown(),
+                });
+                names.extend(listed);
+                // `ls -d directory` prints the directory.
+                if text != "." {
+                    names.push(operand.clone());
+                }
+            }
+        }
+        if self.state.directories.is_none() {
+            names.push(Value::unknown());
+        }
+        bound_values(names)
+    }
+
+    fn find_git_output(&mut self, args: &[Vec<Value>]) -> Vec<Value> {
+        let split = split_operands(args, "C c");
+        let verb = split.operands.first().and_then(|group| group.first()).and_then(Value::text);
+        let roots = |finder: &mut Self| match finder.find_repositories() {
+            Some(roots) => roots
+                .iter()
+                .map(|root| {
+                    root.to_str().map_or_else(Value::unknown, |root| Value::Text(root.to_owned()))
+                })
+                .collect(),
+            None => vec![Value::unknown()],
+        };
+        match verb {
+            _ if split.has(&["-C"]) => vec![Value::unknown()],
+            Some("rev-parse") if split.has(&["--show-toplevel"]) => roots(self),
+            Some("ls-files") => vec![Value::Below(".".to_owned())],
+            // These print paths relative to the root of the repository.
+            Some("diff" | "status" | "ls-tree" | "show" | "log" | "grep") => {
+                let to_below = |value: Value| match value {
+                    Value::Text(root) => Value::Below(root),
+                    other => other,
+                };
+                roots(self).into_iter().map(to_below).collect()
+            }
+            _ => vec![Value::unknown()],
+        }
+    }
+
+    /// True if a search prints the names of files.
+    fn lists_files(&self, args: &[Vec<Value>]) -> bool {
+        let split = split_operands(args, "e f A B C m g t");
+        split.has(&["-l", "-L", "--files-with-matches", "--files-without-match", "--files"])
+    }
+}
+
+/// Returns the number of operands of a filter that are no files.
+fn filter_operands(base: &str) -> usize {
+    usize::from(matches!(base, "grep" | "egrep" | "fgrep" | "rg"))
+}
+
+/// Returns the places that a search looks at: all operands after the pattern, or this directory.
+fn search_roots(operands: &[Vec<Value>]) -> Vec<Value> {
+    let mut roots: Vec<Value> = operands
+        .iter()
+        .skip(1)
+        .flatten()
+        .map(|value| match value {
+            Value::Text(root) => Value::Below(root.clone()),
+            other => other.clone(),
+        })
+        .collect();
+    if roots.is_empty() {
+        roots.push(Value::Below(".".to_owned()));
+    }
+    roots
+}
+
+/// Returns words, and the line that they make.
+fn print_words(words: Vec<Value>) -> Vec<Value> {
+    let texts: Option<Vec<&str>> = words.iter().map(Value::text).collect();
+    let line =
+        texts.filter(|texts| texts.len() > 1 && texts.len() < 100).map(|texts| texts.join(" "));
+    words.into_iter().chain(line.map(Value::Text)).collect()
+}
+
+fn print_formatted(args: &[Vec<Value>]) -> Vec<Value> {
+    let Some((format, rest)) = args.split_first() else { return Vec::new() };
+    let [Value::Text(format)] = format.as_slice() else { return vec![Value::unknown()] };
+    let plain = format.replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t");
+    let bare = plain.replace("%s", "").replace("%q", "");
+    if bare.contains(['%', '\\']) {
+        return vec![Value::unknown()];
+    }
+    if !plain.contains('%') {
+        return Stream::of_text(plain).values;
+    }
+    if bare.trim_matches(['\n', '\0', ' ']).is_empty() {
+        return rest.iter().flatten().cloned().collect();
+    }
+    vec![Value::Prefix(plain.split('%').next().unwrap_or_default().to_owned())]
+}
+
+fn find_base_names(operands: &[Value]) -> Vec<Value> {
+    let (paths, suffix) = match operands {
+        [path, Value::Text(suffix)] => (std::slice::from_ref(path), suffix.as_str()),
+        paths => (paths, ""),
+    };
+    let mut names = Vec::new();
+    for path in paths {
+        match path {
+            Value::Text(path) => {
+                let name = last_name(path);
+                names.extend(name.strip_suffix(suffix).map(|name| Value::Text(name.to_owned())));
+                names.push(Value::Text(name.to_owned()));
+            }
+            Value::Fresh => names.push(Value::Fresh),
+            _ => names.push(Value::unknown()),
+        }
+    }
+    bound_values(names)
+}
+
+fn find_directory(value: &Value) -> Value {
+    match value {
+        Value::Text(path) => {
+            let path = path.trim_end_matches('/');
+            Value::Text(match path.rsplit_once('/') {
+                Some(("", _)) => "/".to_owned(),
+                Some((directory, _)) => directory.to_owned(),
+                None => ".".to_owned(),
+            })
+        }
+        Value::Fresh => Value::Fresh,
+        Value::Below(path) if !path.trim_end_matches('/').is_empty() => Value::Below(path.clone()),
+        _ => Value::unknown(),
+    }
+}
+
+fn print_sequence(args: &[Value]) -> Vec<Value> {
+    let numbers: Option<Vec<i64>> =
+        args.iter().map(|value| value.text().and_then(|text| text.parse().ok())).collect();
+    let (from, to) = match numbers.as_deref() {
+        Some([to]) => (1, *to),
+        Some([from, to] | [from, _, to]) => (*from, *to),
+        _ => return vec![Value::unknown()],
+    };
+    let (from, to) = (from.min(to), from.max(to));
+    match from.abs_diff(to) {
+        0..1000 => (from..=to).map(|number| Value::Text(number.to_string())).collect(),
+        _ => vec![Value::unknown()],
+    }
+}
+
+/// Returns what a program makes of lines: most likely paths in the same directories.
+fn find_edited(values: &[Value]) -> Vec<Value> {
+    let to_below = |value: &Value| match value {
+        Value::Text(_) => match find_directory(value) {
+            Value::Text(directory) => Value::Below(directory),
+            other => other,
+        },
+        other => other.clone(),
+    };
+    bound_values(values.iter().map(to_below).collect())
+}

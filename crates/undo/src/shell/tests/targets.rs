@@ -1,0 +1,464 @@
+//! The files that scripts change or delete.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::super::{ScriptAnalysis, ScriptContext, analyze_script};
+use super::analyze;
+
+/// A script, its paths, its sweeps and its unknown commands.
+type Row =
+    (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
+/// A workspace with some files, a home directory, and a directory next to them.
+struct Scene {
+    scratch: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let scene = Scene { scratch: tempfile::tempdir().unwrap() };
+        for file in [
+            "app/.git/HEAD",
+            "app/.env",
+            "app/a.txt",
+            "app/b.txt",
+            "app/c.log",
+            "app/src/main.rs",
+            "app/src/deep/x.log",
+            "app/src/deep/y.log",
+            "app/with space.txt",
+            "app/uploads/one.png",
+            "app/uploads/two.png",
+            "app/build-1/out",
+            "app/build-2/out",
+            "app/sub/keep.txt",
+            "home/.bashrc",
+            "home/notes/n.md",
+            "other/f1",
+            "other/f2",
+            "other/deep/f3",
+        ] {
+            let path = scene.root().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "text\n").unwrap();
+        }
+        fs::write(scene.root().join("app/list"), "a.txt\nb.txt\n").unwrap();
+        symlink("../../other/deep", scene.root().join("app/src/link")).unwrap();
+        symlink("../other/f1", scene.root().join("app/to-f1")).unwrap();
+        scene
+    }
+
+    fn root(&self) -> std::path::PathBuf {
+        fs::canonicalize(self.scratch.path()).unwrap()
+    }
+
+    fn analyze(&self, script: &str) -> ScriptAnalysis {
+        let root = self.root();
+        let script = script.replace("@/", &format!("{}/", root.display()));
+        analyze_script(
+            &script,
+            &ScriptContext {
+                directory: &root.join("app"),
+                workspace: &root.join("app"),
+                home: Some(&root.join("home")),
+            },
+        )
+    }
+
+    /// Writes paths relative to the workspace, or to the scene with a leading `@/`.
+    fn shorten(&self, paths: &[std::path::PathBuf]) -> Vec<String> {
+        let root = self.root();
+        let mut names: Vec<String> = paths
+            .iter()
+            .map(|path| match path.strip_prefix(root.join("app")) {
+                Ok(inner) if inner == Path::new("") => ".".to_owned(),
+                Ok(inner) => inner.display().to_string(),
+                Err(_) => match path.strip_prefix(&root) {
+                    Ok(inner) => format!("@/{}", inner.display()),
+                    Err(_) => path.display().to_string(),
+                },
+            })
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Checks all rows, and lists every failure.
+    fn check(&self, rows: &[Row]) {
+        let mut wrong = Vec::new();
+        for (script, paths, sweeps, unknown) in rows {
+            let found = self.analyze(script);
+            let found = (self.shorten(&found.paths), self.shorten(&found.sweeps), found.unknown);
+            let sort = |names: &[&str]| {
+                let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+                names.sort();
+                names
+            };
+            let unknown: Vec<String> = unknown.iter().map(|text| (*text).to_owned()).collect();
+            if found != (sort(paths), sort(sweeps), unknown) {
+                wrong.push(format!("{script}\n    {found:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    }
+}
+
+#[test]
+fn named_operands_are_found() {
+    Scene::new().check(&[
+        ("rm -rf uploads model.bin dev.sqlite", &["uploads", "model.bin", "dev.sqlite"], &[], &[]),
+        ("rm -- -x", &["-x"], &[], &[]),
+        ("rm 'with space.txt'", &["with space.txt"], &[], &[]),
+        ("mv a.txt b.txt", &["a.txt", "b.txt"], &[], &[]),
+        ("mv a.txt b.txt sub", &["a.txt", "b.txt", "sub/a.txt", "sub/b.txt"], &[], &[]),
+        ("mv -t sub a.txt", &["a.txt", "sub/a.txt"], &[], &[]),
+        ("cp a.txt sub", &["sub/a.txt"], &[], &[]),
+        ("cp -r src/ @/other", &["@/other"], &[], &[]),
+        ("cp a.txt new", &["new"], &[], &[]),
+        ("ln -sf ../x sub/keep.txt", &["sub/keep.txt"], &[], &[]),
+        ("chmod 755 a.txt", &["a.txt"], &[], &[]),
+        ("truncate -s 0 c.log", &["c.log"], &[], &[]),
+        ("dd if=/dev/zero of=c.log", &["c.log"], &[], &[]),
+        ("sed -i s/a/b/ a.txt b.txt", &["a.txt", "b.txt"], &[], &[]),
+        ("sed -i -e s/a/b/ a.txt", &["a.txt"], &[], &[]),
+        ("sed -i '' s/a/b/ a.txt", &["a.txt"], &[], &[]),
+        ("gzip c.log", &["c.log", "c.log.gz"], &[], &[]),
+        ("rsync -a --delete src/ @/other/", &["@/other"], &[], &[]),
+        ("rsync -a a.txt host:/x", &[], &[], &[]),
+        ("echo x > a.txt", &["a.txt"], &[], &[]),
+        ("ls | tee c.log", &["c.log"], &[], &[]),
+        ("frobnicate uploads --to=c.log nothing", &["uploads", "c.log"], &[], &[]),
+        ("frobnicate .", &[], &[], &[]),
+        ("cat a.txt; touch n", &["n"], &[], &[]),
+        ("curl -o c.log http://h/x", &["c.log"], &[], &[]),
+        ("wget http://h/a.txt?x=1", &["a.txt"], &[], &[]),
+        ("tar czf c.log src", &["c.log"], &[], &[]),
+        ("git rm -r uploads", &["uploads"], &[], &[]),
+        ("rm -rf .git", &[".git"], &[], &[]),
+        ("rm -rf $PWD", &["."], &["."], &[]),
+        ("rm -rf @/app/../app/a.txt", &["a.txt"], &[], &[]),
+    ]);
+}
+
+#[test]
+fn words_are_expanded() {
+    Scene::new().check(&[
+        ("rm *.txt", &["a.txt", "b.txt", "with space.txt"], &[], &[]),
+        ("rm \"*.txt\"", &["*.txt"], &[], &[]),
+        ("rm none*.txt", &["none*.txt"], &[], &[]),
+        ("rm [ab].txt ?.log", &["a.txt", "b.txt", "c.log"], &[], &[]),
+        ("rm [!a].txt", &["b.txt"], &[], &[]),
+        ("rm src/**/*.log", &["src/deep/x.log", "src/deep/y.log"], &[], &[]),
+        ("rm {a,b}.txt", &["a.txt", "b.txt"], &[], &[]),
+        ("rm a{,.bak} f{1..3} {x}", &["a", "a.bak", "f1", "f2", "f3", "{x}"], &[], &[]),
+        ("rm -r build-{1,$n}", &["build-1", "build-2"], &[], &[]),
+        (
+            "rm ~/.bashrc $HOME/x {~/y,z}",
+            &["@/home/.bashrc", "@/home/x", "@/home/y", "z"],
+            &[],
+            &[],
+        ),
+        ("D=uploads; rm -r $D \"$D/x\" ${D}y", &["uploads", "uploads/x", "uploadsy"], &[], &[]),
+        ("D=~/notes; rm -r $D", &["@/home/notes"], &[], &[]),
+        ("export D=sub && rm $D/k*", &["sub/keep.txt"], &[], &[]),
+        ("F='a.txt b.txt'; rm $F", &["a.txt", "b.txt"], &[], &[]),
+        ("F=(a.txt 'with space.txt'); rm \"${F[@]}\"", &["a.txt", "with space.txt"], &[], &[]),
+        ("F='with space.txt'; G=$F; rm \"$G\"", &["with space.txt"], &[], &[]),
+        ("P=*.log; rm \"$P\"", &["*.log"], &[], &[]),
+        ("P='*.log'; rm $P", &["c.log"], &[], &[]),
+        ("D=sub; D+=/keep; rm $D.txt", &["sub/keep.txt"], &[], &[]),
+        ("rm -rf build-$VERSION", &["build-1", "build-2"], &[], &[]),
+        ("rm -rf uploads/$X", &["uploads"], &[], &[]),
+        ("rm -rf @/other/$X/y", &["@/other"], &[], &[]),
+        ("rm \"${X:-a.txt}\"", &["a.txt"], &[], &["rm \"${X:-a.txt}\""]),
+        ("X=b.txt; rm \"${X:-a.txt}\"", &["b.txt"], &[], &[]),
+        ("f=a.txt; mv $f ${f%.txt}.md", &["a.txt", "a.md"], &[], &[]),
+        (
+            "f=src/main.rs; rm ${f##*/} $(basename $f .rs) $(dirname $f)/z",
+            &["main.rs", "main", "src/z"],
+            &[],
+            &[],
+        ),
+        ("rm $(echo a.txt)", &["a.txt"], &[], &[]),
+        ("rm \"$(pwd)/a.txt\"", &["a.txt"], &[], &[]),
+        ("rm -rf \"$(git rev-parse --show-toplevel)/uploads\"", &["uploads"], &[], &[]),
+        ("d=$(mktemp -d); trap 'rm -rf \"$d\"' EXIT; touch $d/x", &[], &[], &[]),
+        ("trap 'rm -rf \"$d\"' EXIT; d=uploads", &["uploads"], &[], &[]),
+        ("rm $(cat list)", &["a.txt", "b.txt"], &[], &[]),
+    ]);
+}
+
+#[test]
+fn hidden_files_match_but_hidden_directories_do_not() {
+    let scene = Scene::new();
+    let paths = |script: &str| scene.shorten(&scene.analyze(script).paths);
+    assert!(paths("rm -rf *").contains(&".env".to_owned()));
+    assert!(!paths("rm -rf *").contains(&".git".to_owned()));
+    assert!(paths("rm -rf *").contains(&"uploads".to_owned()));
+    assert!(paths("shopt -s dotglob; rm -rf *").contains(&".git".to_owned()));
+    assert!(paths("rm -rf .*").contains(&".git".to_owned()));
+}
+
+#[test]
+fn directories_are_followed() {
+    Scene::new().check(&[
+        ("cd sub && rm keep.txt", &["sub/keep.txt"], &[], &[]),
+        ("cd @/other; rm f*", &["@/other/f1", "@/other/f2"], &[], &[]),
+        ("(cd @/other); rm a.txt", &["a.txt"], &[], &[]),
+        ("(cd @/other && rm f1); rm a.txt", &["@/other/f1", "a.txt"], &[], &[]),
+        ("cd @/other && cd - && rm a.txt", &["a.txt"], &[], &[]),
+        ("pushd @/other; rm f1; popd; rm a.txt", &["@/other/f1", "a.txt"], &[], &[]),
+        ("cd sub && (cd none; cd -; rm f)", &["f", "sub/f"], &[], &[]),
+        ("cd && rm .bashrc", &["@/home/.bashrc"], &[], &[]),
+        ("cd none; rm a.txt", &["none/a.txt", "a.txt"], &[], &[]),
+        ("cd none && rm a.txt", &["none/a.txt"], &[], &[]),
+        ("cd none || exit 1; rm a.txt", &["none/a.txt"], &[], &[]),
+        ("cd none || rm a.txt", &["a.txt"], &[], &[]),
+        ("if true; then cd @/other; fi; rm f1", &["@/other/f1", "f1"], &[], &[]),
+        ("cd $X; rm f1", &[], &[], &["rm f1"]),
+        ("cd @/other; npm install", &["@/other"], &[], &[]),
+        ("env -C @/other rm f1", &["@/other/f1"], &[], &[]),
+        ("env -C @/other X=1 rm f1; rm a.txt", &["@/other/f1", "a.txt"], &[], &[]),
+        ("unzip x.zip -d @/other", &["@/other"], &[], &[]),
+        ("tar xzf x.tgz -C sub", &["sub"], &[], &[]),
+        ("tar xf x.tar", &[], &["."], &[]),
+        ("patch -d @/other -p1 < x", &["@/other"], &[], &[]),
+        ("git -C @/other rm f1", &["@/other/f1"], &[], &[]),
+        ("make -C sub clean", &["sub"], &["sub"], &[]),
+        ("for d in src sub; do cd $d; rm x; cd ..; done", &["src/x", "sub/x"], &[], &[]),
+    ]);
+}
+
+#[test]
+fn loops_and_functions_are_followed() {
+    Scene::new().check(&[
+        ("for f in *.txt; do rm \"$f\"; done", &["a.txt", "b.txt", "with space.txt"], &[], &[]),
+        ("for d in uploads sub; do rm -rf ./$d; done", &["uploads", "sub"], &[], &[]),
+        (
+            "for i in 1 2; do for k in x y; do rm $i$k; done; done",
+            &["1x", "1y", "2x", "2y"],
+            &[],
+            &[],
+        ),
+        (
+            "for f in *.txt; do mv \"$f\" \"${f%.txt}.md\"; done",
+            &["a.txt", "b.txt", "with space.txt", "a.md", "b.md", "with space.md"],
+            &[],
+            &[],
+        ),
+        ("while read f; do rm $f; done < list", &["a.txt", "b.txt"], &[], &[]),
+        ("cat list | while read -r f; do rm \"$f\"; done", &["a.txt", "b.txt"], &[], &[]),
+        ("while read f; do rm \"$f\"; done", &[], &[], &["rm \"$f\""]),
+        ("x=; while true; do x=$x/a; rm -r sub$x; done", &["sub", "sub/a", "sub/a/a"], &[], &[]),
+        ("f() { rm -rf \"$1\"; }; f uploads", &["uploads"], &[], &[]),
+        ("f() { for x; do rm $x; done; }; f a.txt b.txt", &["a.txt", "b.txt"], &[], &[]),
+        ("f() { f; rm a.txt; }; f", &["a.txt"], &[], &[]),
+        ("set -- a.txt b.txt; rm \"$@\"", &["a.txt", "b.txt"], &[], &[]),
+        (
+            "case x in a) D=uploads;; *) D=sub;; esac; rm -r $D",
+            &["uploads", "sub"],
+            &[],
+            &["rm -r $D"],
+        ),
+        ("if x; then D=uploads; else D=sub; fi; rm -r $D", &["uploads", "sub"], &[], &["rm -r $D"]),
+    ]);
+}
+
+#[test]
+fn found_and_piped_files_are_named() {
+    Scene::new().check(&[
+        ("find src -name '*.log' -delete", &["src/deep/x.log", "src/deep/y.log"], &[], &[]),
+        (
+            "find . -name '*.log' -exec rm {} +",
+            &["c.log", "src/deep/x.log", "src/deep/y.log"],
+            &[],
+            &[],
+        ),
+        ("find . -type f -delete", &["."], &["."], &[]),
+        ("find uploads -type f -delete", &["uploads"], &[], &[]),
+        ("find src \\( -name a -o -name b \\) -delete", &["src"], &[], &[]),
+        ("find @/other -mtime +3 -exec rm {} \\;", &["@/other"], &[], &[]),
+        ("find src -name '*.log' | xargs rm", &["src/deep/x.log", "src/deep/y.log"], &[], &[]),
+        ("find uploads -print0 | xargs -0 rm -f", &["uploads"], &[], &[]),
+        ("ls *.txt | xargs rm", &["a.txt", "b.txt", "with space.txt"], &[], &[]),
+        (
+            "ls uploads | xargs -I{} rm uploads/{}",
+            &["uploads/one.png", "uploads/two.png", "uploads/uploads"],
+            &[],
+            &[],
+        ),
+        ("echo a.txt b.txt | xargs rm", &["a.txt", "b.txt", "a.txt b.txt"], &[], &[]),
+        ("printf '%s\\n' a.txt b.txt | xargs rm", &["a.txt", "b.txt"], &[], &[]),
+        ("git ls-files sub | xargs rm", &["."], &["."], &[]),
+        ("grep -rl foo src | xargs sed -i s/foo/bar/", &["src"], &[], &[]),
+        ("xargs rm < list", &["a.txt", "b.txt"], &[], &[]),
+        ("xargs -a list rm", &["a.txt", "b.txt"], &[], &[]),
+        ("frob | xargs rm", &[], &[], &["xargs rm"]),
+        ("ls uploads/* | sed s/one/two/ | xargs rm", &["uploads"], &[], &[]),
+        ("rm -rf \"$DIR\"", &[], &[], &["rm -rf \"$DIR\""]),
+        ("rm -rf $(frob)", &[], &[], &["rm -rf $(frob)"]),
+        ("mkdir -p \"$DIR\"; touch $X; frob $Y", &[], &[], &[]),
+    ]);
+}
+
+#[test]
+fn sweeps_are_recognized() {
+    let scene = Scene::new();
+    let rows: &[&str] = &[
+        "git clean -fdx",
+        "cd sub; git checkout -f",
+        "git checkout main",
+        "git checkout .",
+        "git restore .",
+        "git reset --hard",
+        "git reset --hard HEAD~1",
+        "git stash -u",
+        "git stash --include-untracked",
+        "git stash pop",
+        "git switch main",
+        "git pull",
+        "git merge x",
+        "git rebase main",
+        "sudo git clean -fd",
+        "bash -c 'git clean -fdx'",
+        "make clean",
+        "make -j4 distclean",
+        "cargo clean",
+        "npm run clean",
+        "yarn clean:all",
+        "ninja -t clean",
+        "./gradlew clean build",
+        "./scripts/reset-db.sh",
+        "find . -delete",
+        "rm -rf .",
+        "patch -p1 < x.diff",
+        "unzip x.zip",
+    ];
+    for script in rows {
+        assert_eq!(scene.shorten(&scene.analyze(script).sweeps), ["."], "{script}");
+    }
+    for script in [
+        "git clean -n",
+        "git checkout -b new",
+        "git switch -c new",
+        "git reset HEAD a.txt",
+        "git stash",
+        "git commit -m 'clean up'",
+        "git restore --staged .",
+        "git add .",
+        "npm install",
+        "cargo build",
+        "echo clean > x",
+    ] {
+        assert_eq!(scene.shorten(&scene.analyze(script).sweeps), Vec::<String>::new(), "{script}");
+    }
+    scene.check(&[
+        ("git clean -fd uploads", &[], &["uploads"], &[]),
+        ("cd sub && git clean -fdx", &[], &["sub"], &[]),
+        ("git checkout HEAD -- a.txt src", &["a.txt"], &["src"], &[]),
+        ("git -C sub clean -fdx", &[], &["sub"], &[]),
+        ("cd @/other && git clean -fdx", &["@/other"], &["@/other"], &[]),
+        ("cd $X && git clean -fdx", &[], &[], &["git clean -fdx"]),
+    ]);
+}
+
+#[test]
+fn scripts_within_scripts_are_read() {
+    let scene = Scene::new();
+    let app = scene.root().join("app");
+    fs::write(app.join("wipe-it"), "#!/bin/bash\ncd uploads\nrm \"$1\" $HOME/x\n").unwrap();
+    fs::write(app.join("env.sh"), "D=sub\n").unwrap();
+    fs::write(app.join("package.json"), r#"{"scripts":{"tidy":"rm -rf uploads"}}"#).unwrap();
+    scene.check(&[
+        ("bash wipe-it one.png", &["uploads/one.png", "@/home/x"], &[], &[]),
+        ("sh ./wipe-it one.png; rm a.txt", &["uploads/one.png", "@/home/x", "a.txt"], &[], &[]),
+        (". ./env.sh; rm -r $D", &["sub"], &[], &[]),
+        ("npm run tidy", &["uploads"], &[], &[]),
+        ("bash -c 'rm \"$1\"' x a.txt", &["a.txt"], &[], &[]),
+        ("bash <<E\nrm a.txt\nE", &["a.txt"], &[], &[]),
+        ("eval 'D=sub; rm -r $D'", &["sub"], &[], &[]),
+        ("python3 -c \"import shutil; shutil.rmtree('uploads')\"", &["uploads"], &[], &[]),
+        ("python3 - <<'E'\nopen('c.log', 'w')\nE", &["c.log"], &[], &[]),
+        ("node -e \"fs.rmSync('sub/keep.txt')\"", &["sub/keep.txt"], &[], &[]),
+        (
+            "python3 -c \"import os; os.remove(x)\"",
+            &[],
+            &[],
+            &["python3 -c \"import os; os.remove(x)\""],
+        ),
+        ("sudo -u me nice rm a.txt", &["a.txt"], &[], &[]),
+        ("timeout 5 xargs rm < list", &["a.txt", "b.txt"], &[], &[]),
+    ]);
+    let found = scene.shorten(&scene.analyze("./wipe-it one.png").paths);
+    assert!(found.contains(&"uploads/one.png".to_owned()), "{found:?}");
+}
+
+#[test]
+fn a_script_that_cannot_be_parsed_names_the_paths_in_it() {
+    let scene = Scene::new();
+    let found = scene.analyze("shopt -s extglob; rm -rf uploads !(src)");
+    assert_eq!(scene.shorten(&found.paths), ["src", "uploads"]);
+    assert_eq!(found.unknown.len(), 1);
+}
+
+#[test]
+fn links_are_resolved_as_the_system_does() {
+    Scene::new().check(&[
+        // `..` behind a link leads to the directory above its target.
+        ("rm src/link/../f1", &["@/other/f1"], &[], &[]),
+        ("rm src/link/f3", &["@/other/deep/f3"], &[], &[]),
+        ("rm src/link/*", &["@/other/deep/f3"], &[], &[]),
+        ("rm src/link", &["src/link"], &[], &[]),
+        ("rm -r src/link/", &["src/link", "@/other/deep"], &[], &[]),
+        // A shell takes `..` back by the names.
+        ("cd src/link/..; rm main.rs", &["src/main.rs"], &[], &[]),
+        ("echo x > to-f1", &["to-f1", "@/other/f1"], &[], &[]),
+        ("rm to-f1", &["to-f1"], &[], &[]),
+    ]);
+}
+
+#[test]
+fn paths_outside_are_a_part_of_all_paths() {
+    let scene = Scene::new();
+    let outside = |script: &str| scene.shorten(&scene.analyze(script).outside);
+    assert_eq!(
+        outside("rm a.txt ~/.bashrc @/other/f*"),
+        ["@/home/.bashrc", "@/other/f1", "@/other/f2"]
+    );
+    assert_eq!(outside("git clone https://example.com/x @/new"), ["@/new"]);
+    assert_eq!(outside("docker run -v /a:/b image"), Vec::<String>::new());
+    assert_eq!(outside("git commit -m /x"), Vec::<String>::new());
+    assert_eq!(outside("echo x > /dev/null; touch x"), Vec::<String>::new());
+    assert_eq!(outside("cat /etc/passwd && touch x"), Vec::<String>::new());
+    assert_eq!(outside("find . -name x -exec cp {} @/backup \\;"), ["@/backup"]);
+}
+
+#[test]
+fn a_script_that_reads_changes_nothing() {
+    let found = analyze("find . -name '*.rs' | xargs grep foo; cat /etc/passwd");
+    assert!(found.paths.is_empty() && found.sweeps.is_empty() && found.unknown.is_empty());
+}
+
+#[test]
+fn large_directories_are_taken_whole() {
+    let scene = Scene::new();
+    let many = scene.root().join("app/many");
+    fs::create_dir(&many).unwrap();
+    for number in 0..1500 {
+        fs::write(many.join(format!("{number}.txt")), "").unwrap();
+    }
+    scene.check(&[
+        ("rm many/*.txt", &["many"], &[], &[]),
+        (
+            "rm many/{1..5}.txt",
+            &["many/1.txt", "many/2.txt", "many/3.txt", "many/4.txt", "many/5.txt"],
+            &[],
+            &[],
+        ),
+        ("find many -name '*.txt' -delete", &["many"], &[], &[]),
+        ("ls many/*.txt | xargs rm", &["many"], &[], &[]),
+        ("cd many && rm *", &["many"], &[], &[]),
+    ]);
+}

@@ -1,0 +1,209 @@
+//! Whose change it is: an undo takes back what the agent changed, and nothing else.
+
+use takeback_undo::{Destination, RollbackView, TurnUndo};
+
+use crate::support::Scratch;
+
+fn reasons(view: &RollbackView) -> Vec<(String, String)> {
+    view.doubts.iter().map(|doubt| (doubt.path.to_string(), doubt.reason.to_string())).collect()
+}
+
+#[test]
+fn a_call_that_names_its_files_changed_no_others() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.write("mine", "0\n");
+    scratch.begin_turn("s", "edit a");
+    let call = scratch.begin_edit("s", "Edit", "c1", &["a"]);
+    // The agent waits for a permission; the user works on.
+    scratch.write("mine", "the user's\n");
+    scratch.write("new", "the user's\n");
+    scratch.write("a", "1\n");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    let view = scratch.undo();
+    assert_eq!(
+        (scratch.read("a").as_str(), scratch.read("mine").as_str()),
+        ("0\n", "the user's\n")
+    );
+    assert!(scratch.exists("new") && view.uncertain.is_empty(), "{view:?}");
+}
+
+#[test]
+fn directories_above_a_named_file_are_made_by_the_call() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.begin_turn("s", "write it");
+    let call = scratch.begin_edit("s", "Write", "c1", &["d/e/f"]);
+    std::fs::create_dir_all(scratch.project().join("d/e")).unwrap();
+    scratch.write("d/e/f", "1\n");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    scratch.undo();
+    assert!(!scratch.exists("d"));
+}
+
+#[test]
+fn what_an_unknown_tool_does_not_name_is_uncertain() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.begin_turn("s", "generate");
+    let call = scratch.begin_edit("s", "mcp__build__generate", "c1", &["a"]);
+    scratch.write("a", "1\n");
+    scratch.write("b", "1\n");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    let view = scratch.undo();
+    assert_eq!(scratch.read("a"), "0\n");
+    assert_eq!(reasons(&view), [("b".into(), "the call names other files".into())]);
+    assert!(scratch.exists("b"));
+}
+
+#[test]
+fn a_script_changed_everything_while_it_ran() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.begin_turn("s", "make it");
+    let call = scratch.begin_script("s", "c1", "make");
+    scratch.write("a", "1\n");
+    scratch.write("b", "1\n");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    let view = scratch.undo();
+    assert!(scratch.read("a") == "0\n" && !scratch.exists("b"), "{view:?}");
+}
+
+#[test]
+fn a_file_that_is_open_in_an_editor_is_uncertain() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.write("notes.md", "0\n");
+    scratch.begin_turn("s", "make it");
+    let call = scratch.begin_script("s", "c1", "make");
+    scratch.write(".notes.md.swp", "vim");
+    scratch.write("notes.md", "the user's\n");
+    scratch.write("a", "1\n");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    let view = scratch.undo();
+    assert_eq!(
+        (scratch.read("a").as_str(), scratch.read("notes.md").as_str()),
+        ("0\n", "the user's\n")
+    );
+    assert_eq!(reasons(&view), [("notes.md".into(), "open in an editor at that time".into())]);
+}
+
+#[test]
+fn a_path_that_a_script_is_known_to_write_is_certain_beside_another_session() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.write("b", "0\n");
+    scratch.begin_turn("one", "1");
+    scratch.begin_turn("two", "2");
+    let first = scratch.begin_script("one", "c1", "echo 1 > a; make");
+    let second = scratch.begin_script("two", "c2", "make all");
+    scratch.write("a", "1\n");
+    scratch.write("b", "1\n");
+    scratch.end_call("one", first);
+    scratch.end_call("two", second);
+    scratch.end_turn("one");
+    scratch.end_turn("two");
+    let undo = TurnUndo { row: Some(2), ..TurnUndo::default() };
+    let view = scratch.carry_out(Destination::WithoutTurn(undo));
+    assert_eq!(
+        (scratch.read("a").as_str(), scratch.read("b").as_str()),
+        ("0\n", "1\n"),
+        "{view:?}"
+    );
+    let reason = "another session was working at the same time";
+    assert_eq!(reasons(&view), [("b".into(), reason.into())]);
+    let taken = vec![view.uncertain[0].clone()];
+    let undo = TurnUndo { row: Some(2), taken, ..TurnUndo::default() };
+    scratch.carry_out(Destination::WithoutTurn(undo));
+    assert_eq!(scratch.read("b"), "0\n");
+}
+
+#[test]
+fn the_turns_end_bounds_calls_of_an_agent_that_reports_no_ends() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\nx\ny\n");
+    scratch.write("b", "0\nx\ny\n");
+    scratch.begin_turn("s", "edit");
+    scratch.begin_edit("s", "Edit", "c1", &["missing"]);
+    scratch.begin_edit("s", "Edit", "c2", &["a"]);
+    scratch.write("a", "1\nx\ny\n");
+    scratch.begin_script("s", "c3", "make");
+    scratch.write("b", "1\nx\ny\n");
+    scratch.end_turn("s");
+    scratch.write("b", "1\nx\ny\nthe user's\n");
+    scratch.begin_turn("s", "nothing");
+    scratch.begin_script("s", "c4", "make");
+    scratch.end_turn("s");
+    scratch.write("a", "1\nx\ny\nthe user's\n");
+    let view = scratch.undo();
+    assert_eq!(
+        (view.row, scratch.read("a").as_str()),
+        (Some(2), "0\nx\ny\nthe user's\n"),
+        "{view:?}"
+    );
+    assert_eq!(scratch.read("b"), "0\nx\ny\nthe user's\n");
+    assert!(view.warnings.iter().any(|warning| warning.contains("does not report")), "{view:?}");
+}
+
+#[test]
+fn a_call_without_an_end_is_uncertain_if_its_agent_reports_ends() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.play_turn("first", "a", "1\n");
+    scratch.begin_turn("s", "second");
+    scratch.begin_script("s", "refused", "make");
+    scratch.write("a", "the user's\n");
+    scratch.end_turn("s");
+    let undo = TurnUndo { row: Some(1), ..TurnUndo::default() };
+    let view = scratch.carry_out(Destination::WithoutTurn(undo));
+    assert_eq!((scratch.read("a").as_str(), view.uncertain.len()), ("the user's\n", 1), "{view:?}");
+}
+
+#[test]
+fn a_rollback_during_an_open_call_is_no_change_of_the_call() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.play_turn("first", "a", "1\n");
+    scratch.begin_turn("s", "second");
+    let call = scratch.begin_script("s", "c2", "make");
+    scratch.write("b", "1\n");
+    scratch.roll_back("2");
+    scratch.write("c", "1\n");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    let undo = TurnUndo { row: Some(1), ..TurnUndo::default() };
+    let view = scratch.carry_out(Destination::WithoutTurn(undo));
+    assert_eq!((scratch.read("a").as_str(), scratch.exists("c")), ("0\n", false), "{view:?}");
+    assert_eq!((view.restored.len(), view.deleted.len()), (0, 1), "{view:?}");
+}
+
+#[test]
+fn files_that_takeback_restored_are_not_edits_of_others() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.play_turn("1", "a", "1\n");
+    scratch.play_turn("2", "a", "2\n");
+    scratch.roll_back("1");
+    let view = scratch.roll_back("2");
+    assert!(view.others.is_empty(), "{view:?}");
+}
+
+#[test]
+fn a_file_that_a_session_made_and_deleted_is_not_an_edit_of_others() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.play_turn("make it", "b", "1\n");
+    let gone = || std::fs::remove_file(scratch.project().join("b")).unwrap();
+    scratch.play_turn_of("s", "delete it", gone);
+    let view = scratch.roll_back("1");
+    assert!(view.others.is_empty() && scratch.exists("b"), "{view:?}");
+    // What the user changed after the agent still is.
+    scratch.play_turn("again", "a", "1\n");
+    scratch.write("a", "the user's\n");
+    assert_eq!(scratch.roll_back("1").others.len(), 1);
+}

@@ -1,0 +1,157 @@
+//! Files, conversations and turns tell one story, whatever is rolled back and when.
+
+use takeback_undo::{Destination, history};
+
+use crate::support::{Scratch, shift_clock};
+
+/// A workspace in which a session wrote `a` in four turns.
+fn with_four_turns() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    for number in ["1", "2", "3", "4"] {
+        scratch.play_turn(number, "a", &format!("{number}\n"));
+    }
+    scratch
+}
+
+fn taken_back(scratch: &Scratch) -> Vec<bool> {
+    let list = history::list_checkpoints(&scratch.opened, &scratch.project()).unwrap();
+    list.checkpoints.iter().map(|row| row.taken_back).collect()
+}
+
+#[test]
+fn turns_that_are_in_force_again_are_back_in_the_story() {
+    let scratch = with_four_turns();
+    scratch.roll_back("3");
+    assert_eq!(scratch.prompts("s"), ["1"]);
+    assert_eq!(taken_back(&scratch), [true, true, true, false]);
+    let view = scratch.roll_back("1");
+    assert_eq!((scratch.read("a").as_str(), view.redone_messages), ("3\n", 2));
+    assert_eq!(scratch.prompts("s"), ["1", "2", "3"]);
+    assert_eq!(taken_back(&scratch), [true, false, false, false]);
+    assert_eq!(scratch.undo().row, Some(2), "the last turn in force is that of row 2");
+    assert_eq!(scratch.read("a"), "2\n");
+}
+
+#[test]
+fn each_step_back_through_rollbacks_restores_files_and_conversation() {
+    let scratch = with_four_turns();
+    let undo = || scratch.carry_out(Destination::BeforeLastRollback);
+    let redo = || scratch.carry_out(Destination::BeforeLastUndo);
+    scratch.roll_back("3");
+    scratch.roll_back("1");
+    undo();
+    assert_eq!((scratch.read("a").as_str(), scratch.prompts("s")), ("1\n", vec!["1".into()]));
+    undo();
+    assert_eq!((scratch.read("a").as_str(), scratch.prompts("s").len()), ("4\n", 4));
+    redo();
+    assert_eq!((scratch.read("a").as_str(), scratch.prompts("s").len()), ("1\n", 1));
+    redo();
+    assert_eq!((scratch.read("a").as_str(), scratch.prompts("s").len()), ("3\n", 3));
+    assert_eq!(taken_back(&scratch), [true, false, false, false]);
+}
+
+#[test]
+fn a_turn_after_a_rollback_goes_back_with_the_rollback() {
+    let scratch = with_four_turns();
+    scratch.roll_back("3");
+    scratch.play_turn("5", "a", "5\n");
+    assert_eq!(scratch.prompts("s"), ["1", "5"]);
+    scratch.carry_out(Destination::BeforeLastRollback);
+    assert_eq!(scratch.prompts("s"), ["1", "2", "3", "4"]);
+    assert_eq!(scratch.read("a"), "4\n");
+    scratch.carry_out(Destination::BeforeLastUndo);
+    assert_eq!(
+        (scratch.read("a").as_str(), scratch.prompts("s")),
+        ("5\n", vec!["1".into(), "5".into()])
+    );
+}
+
+#[test]
+fn a_return_to_another_branch_brings_its_turns_back() {
+    let scratch = with_four_turns();
+    scratch.roll_back("3");
+    scratch.play_turn("5", "a", "5\n");
+    // Row 2 is the fourth turn now.
+    scratch.roll_back("2");
+    assert_eq!((scratch.read("a").as_str(), scratch.prompts("s").len()), ("3\n", 3));
+    assert_eq!(scratch.prompts("s"), ["1", "2", "3"]);
+    assert_eq!(taken_back(&scratch), [true, true, false, false, false]);
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_split_files_and_conversation() {
+    for jump in [-3, -3_600, 3_600] {
+        let scratch = Scratch::new();
+        scratch.write("a", "0\n");
+        scratch.play_turn("1", "a", "1\n");
+        scratch.begin_turn("s", "2");
+        shift_clock(jump);
+        let call = scratch.begin_script("s", "c2", "psql -c 'drop table x'; make");
+        scratch.write("a", "2\n");
+        shift_clock(-jump);
+        scratch.end_call("s", call);
+        scratch.end_turn("s");
+        shift_clock(jump);
+        scratch.play_turn("3", "a", "3\n");
+        let list = history::list_checkpoints(&scratch.opened, &scratch.project()).unwrap();
+        let prompts: Vec<_> = list.checkpoints.iter().map(|row| row.prompt.as_deref()).collect();
+        assert_eq!(prompts, [Some("3"), Some("2"), Some("1")], "{jump}");
+        let effects: Vec<_> = list.checkpoints.iter().map(|row| row.effects.len()).collect();
+        assert_eq!(effects, [0, 1, 0], "{jump}");
+        let view = scratch.roll_back("2");
+        assert_eq!((scratch.read("a").as_str(), view.effects.len()), ("1\n", 1), "{jump}");
+        assert_eq!(scratch.prompts("s"), ["1"], "{jump}");
+        scratch.carry_out(Destination::BeforeLastRollback);
+        assert_eq!(scratch.prompts("s"), ["1", "2", "3"], "{jump}");
+        assert!(scratch.roll_back("1").effects.is_empty(), "{jump}");
+        shift_clock(-jump);
+    }
+}
+
+#[test]
+fn a_call_after_the_end_of_a_turn_belongs_to_no_prompt() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.play_turn("1", "a", "1\n");
+    let call = scratch.begin_script("s", "c2", "make");
+    scratch.write("a", "2\n");
+    scratch.end_call("s", call);
+    scratch.roll_back("1");
+    assert_eq!((scratch.read("a").as_str(), scratch.prompts("s")), ("1\n", vec!["1".into()]));
+}
+
+#[test]
+fn a_rollback_takes_back_the_turns_of_every_session() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.play_turn_of("one", "1", || scratch.write("a", "1\n"));
+    scratch.play_turn_of("two", "2", || scratch.write("b", "2\n"));
+    scratch.play_turn_of("two", "3", || scratch.write("c", "3\n"));
+    let view = scratch.roll_back("3");
+    assert!(!scratch.exists("b") && !scratch.exists("c"));
+    assert_eq!((scratch.prompts("one").len(), scratch.prompts("two").len()), (0, 0));
+    let sessions: Vec<_> =
+        view.sessions.iter().map(|moved| (moved.session.as_str(), moved.undone_messages)).collect();
+    assert_eq!(sessions, [("mine:one", 1), ("mine:two", 2)]);
+    // Forward again to before the last turn of the second session.
+    let view = scratch.roll_back("1");
+    assert_eq!(
+        (scratch.prompts("one"), scratch.prompts("two")),
+        (vec!["1".into()], vec!["2".into()])
+    );
+    let sessions: Vec<_> =
+        view.sessions.iter().map(|moved| (moved.session.as_str(), moved.redone_messages)).collect();
+    assert_eq!(sessions, [("mine:two", 1), ("mine:one", 1)]);
+    assert!(scratch.exists("b") && !scratch.exists("c"));
+}
+
+#[test]
+fn a_session_that_worked_only_before_the_checkpoint_keeps_its_turns() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.play_turn_of("one", "1", || scratch.write("a", "1\n"));
+    scratch.play_turn_of("two", "2", || scratch.write("b", "2\n"));
+    scratch.roll_back("1");
+    assert_eq!((scratch.prompts("one"), scratch.prompts("two").len()), (vec!["1".into()], 0));
+}
