@@ -112,3 +112,22 @@ fn a_directory_that_is_gone_comes_back_with_the_turn() {
     session.json(&["rollback", "1"]);
     assert_eq!(fs::read_to_string(session.base().join("data/inner/file")).unwrap(), "1");
 }
+
+#[test]
+fn a_place_whose_surroundings_are_gone_is_named_and_not_made_again() {
+    let session = Session::new();
+    session.write("a", "1");
+    fs::create_dir_all(session.base().join("disk")).unwrap();
+    fs::write(session.base().join("disk/notes"), "1").unwrap();
+    let mut agent = Agent::new(&session, "s");
+    agent.hears("change it");
+    agent.writes("a", "2");
+    agent.writes("../disk/notes", "2");
+    agent.is_done();
+    fs::rename(session.base().join("disk"), session.base().join("unmounted")).unwrap();
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!(session.read("a"), "1");
+    let warning = done["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("disk/notes stays as it is"), "{warning}");
+    assert!(!session.base().join("disk").exists());
+}

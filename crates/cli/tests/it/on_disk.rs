@@ -267,7 +267,10 @@ fn a_rollback_to_an_old_checkpoint_is_undone_and_redone() {
     assert_eq!(done["restored"], json!([".env", "settings.py", "src/cart.py"]));
     assert_eq!(done["deleted"], json!(["late.txt", "src/sum.py", "todo.txt"]));
     assert_eq!((&done["blocked"], &done["index"]), (&json!([]), &json!(true)));
-    assert_eq!((&done["undone_messages"], &done["warnings"]), (&json!(7), &json!([])));
+    assert_eq!(done["undone_messages"], 7);
+    // The turn also changed a file at home, which is on another machine.
+    let warning = done["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("/.zshrc stays as it is"), "{warning}");
     assert_eq!(
         done["effects"],
         json!([

@@ -2,19 +2,23 @@
 //! workspace of its own, and is restored with the rollback: only the files that these turns changed.
 
 use std::collections::HashSet;
+use std::io;
 
 use serde::{Deserialize, Serialize};
 use takeback_base::errors::error_chain;
-use takeback_tree::{AnyPath, BlockedPath, Oid, Plan, RelPath, Store, StoreError, WorkspaceId};
+use takeback_tree::{
+    AnyPath, BlockedPath, Oid, Plan, RelPath, Store, StoreError, Workspace, WorkspaceError,
+    WorkspaceId,
+};
 
 use super::apply::{leave_notices, restore_files};
 use super::plan::{find_changed_since, plan_files};
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::{Request, RollbackError, Scope};
 use crate::Opened;
-use crate::history::History;
 use crate::history::record::{Action, CallRef, Checkpoint, Kind, TurnId};
 use crate::history::workspace::revive_workspace;
+use crate::history::{History, RevivedDirectories, TakeError};
 
 /// The part of a rollback that is outside the workspace: one directory or file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -189,12 +193,12 @@ impl Place<'_> {
         let taken: Vec<&Checkpoint> = self.history.all.iter().filter(is_taken_back).collect();
         let first = taken.iter().find(|known| known.record.kind == Kind::Call);
         let Some(target) = first.copied() else { return Ok(None) };
-        let (workspace, _revived) = revive_workspace(self.opened, &self.path.0)?;
-        let store = workspace.store();
+        let store = self.opened.store()?;
         let changed = ChangedFiles::of(store, &taken)?;
         if changed.is_nothing() {
             return Ok(None);
         }
+        let (workspace, _revived) = self.open()?;
         let mut goal = self.goal(target);
         goal.paths = changed.paths;
         let mut lock = self.opened.lock(&workspace)?;
@@ -233,7 +237,7 @@ impl Place<'_> {
             (done.part_of == Some(reversed)).then_some((safety, done))
         });
         let Some((safety, done)) = part else { return Ok(None) };
-        let (workspace, _revived) = revive_workspace(self.opened, &self.path.0)?;
+        let (workspace, _revived) = self.open()?;
         let mut goal = self.goal(safety);
         goal.reverses = Some((safety.pin.id, done.tree));
         (goal.paths, goal.untouched) = (done.paths.clone(), done.skipped.clone());
@@ -242,6 +246,18 @@ impl Place<'_> {
         let others = find_changed_since(workspace.store(), &files, &done.tree);
         let _ = lock.finish(self.opened.system_time());
         Ok(self.make_group(goal, files, others, Vec::new()))
+    }
+
+    /// Opens the place. One that is gone is made again, but not the directories above it: the whole
+    /// tree may be on another machine or disk.
+    fn open(&self) -> Result<(Workspace<'_>, RevivedDirectories), RollbackError> {
+        let path = &self.path.0;
+        if !path.parent().is_some_and(std::path::Path::is_dir) {
+            let source = io::Error::new(io::ErrorKind::NotFound, "the directory above it is gone");
+            let error = WorkspaceError::Open { path: path.clone(), source };
+            return Err(TakeError::from(error).into());
+        }
+        Ok(revive_workspace(self.opened, path)?)
     }
 
     fn goal(&self, target: &Checkpoint) -> Goal {
