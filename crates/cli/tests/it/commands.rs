@@ -258,6 +258,12 @@ Options:
       --index
           Also restore what was staged in the workspace's own git repository
 
+      --skip-blocked
+          Leave paths that cannot be restored as they are, and restore the rest
+
+      --workspace-only
+          Leave what the turns changed outside the workspace as it is
+
 Global options:
   -C <DIR>
           Work as if started in DIR
@@ -300,7 +306,9 @@ Redo what `takeback rollback undo` undid
 Usage: takeback redo [OPTIONS]
 
 Options:
-      --dry-run  Show what would happen and change nothing
+      --dry-run         Show what would happen and change nothing
+      --skip-blocked    Leave paths that cannot be restored as they are, and restore the rest
+      --workspace-only  Leave what is outside the workspace as it is
 
 Global options:
   -C <DIR>            Work as if started in DIR

@@ -286,9 +286,14 @@ fn one_session_in_two_workspaces_has_a_row_in_each() {
     for row in [&rows(&session)[0], &there["checkpoints"][0]] {
         assert_eq!((&row["prompt"], &row["session"]), (&json!("both"), &json!("mine:s1")));
     }
-    session.output(&["-C", "../other", "rollback", "1"]);
+    session.output(&["-C", "../other", "rollback", "1", "--workspace-only"]);
     assert_eq!(fs::read_to_string(other.join("b")).unwrap(), "1");
     assert_eq!(session.read("a"), "1");
+    session.output(&["-C", "../other", "rollback", "undo"]);
+    assert_eq!(fs::read_to_string(other.join("b")).unwrap(), "2");
+    session.output(&["-C", "../other", "rollback", "1"]);
+    assert_eq!(fs::read_to_string(other.join("b")).unwrap(), "1");
+    assert!(!session.project().join("a").exists());
 }
 
 #[test]

@@ -18,7 +18,7 @@ mod program;
 mod way_back;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use self::clock::ClockShim;
@@ -72,7 +72,7 @@ pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
         steps += taken;
         match outcome {
             Ok(()) => drop(fs::remove_dir_all(&root)),
-            Err(failure) => failures.push(report_failure(seed, root, &failure)),
+            Err(failure) => failures.push(report_failure(seed, &root, &failure)),
         }
         if options.seed.is_some() {
             break;
@@ -87,9 +87,9 @@ pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
 }
 
 fn live_day(
-    takeback: &std::path::Path,
+    takeback: &Path,
     clock: &ClockShim,
-    root: &std::path::Path,
+    root: &Path,
     seed: u64,
 ) -> (usize, Result<(), Failure>) {
     let mut day = match Day::begin(takeback, clock, root, seed) {
@@ -101,7 +101,7 @@ fn live_day(
     (day.log.len(), outcome.map_err(|failure| format!("{failure}\n  {log}")))
 }
 
-fn report_failure(seed: u64, root: PathBuf, failure: &str) -> String {
+fn report_failure(seed: u64, root: &Path, failure: &str) -> String {
     eprintln!("day {seed} failed: {}", failure.lines().next().unwrap_or_default());
     format!("day {seed}, in {}: {failure}\n", root.display())
 }

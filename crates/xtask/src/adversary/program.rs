@@ -61,11 +61,12 @@ impl<'a> Program<'a> {
     /// Reports an event, as an agent does, and returns the answer.
     pub(crate) fn report(&self, event: &Value) -> Result<Answer, Failure> {
         let mut command = self.takeback(&["hook", "generic", "--json"]);
-        let mut child = command.stdin(Stdio::piped()).spawn().map_err(cannot_run)?;
+        let mut child =
+            command.stdin(Stdio::piped()).spawn().map_err(|error| cannot_run(&error))?;
         let mut input = child.stdin.take().expect("the input is piped");
         let _ = input.write_all(event.to_string().as_bytes());
         drop(input);
-        let answer = read_answer(child.wait_with_output().map_err(cannot_run)?);
+        let answer = read_answer(&child.wait_with_output().map_err(|error| cannot_run(&error))?);
         match answer.succeeded {
             true => Ok(answer),
             false => Err(format!("a hook failed: {}", answer.text)),
@@ -76,7 +77,7 @@ impl<'a> Program<'a> {
     pub(crate) fn run(&self, arguments: &[&str]) -> Result<Answer, Failure> {
         let mut command = self.takeback(arguments);
         command.arg("--json");
-        Ok(read_answer(command.output().map_err(cannot_run)?))
+        Ok(read_answer(&command.output().map_err(|error| cannot_run(&error))?))
     }
 
     /// Runs a command that must succeed.
@@ -90,19 +91,20 @@ impl<'a> Program<'a> {
 
     /// Runs a command and kills it after a while, unless it has ended.
     pub(crate) fn run_and_kill(&self, arguments: &[&str], after: Duration) -> Result<(), Failure> {
-        let mut child: Child = self.takeback(arguments).spawn().map_err(cannot_run)?;
+        let mut child: Child =
+            self.takeback(arguments).spawn().map_err(|error| cannot_run(&error))?;
         thread::sleep(after);
         let _ = child.kill();
-        child.wait_with_output().map_err(cannot_run)?;
+        child.wait_with_output().map_err(|error| cannot_run(&error))?;
         Ok(())
     }
 }
 
-fn cannot_run(error: std::io::Error) -> Failure {
+fn cannot_run(error: &std::io::Error) -> Failure {
     format!("cannot run takeback: {error}")
 }
 
-fn read_answer(output: Output) -> Answer {
+fn read_answer(output: &Output) -> Answer {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Answer {
         succeeded: output.status.success(),

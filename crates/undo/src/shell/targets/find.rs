@@ -115,7 +115,12 @@ fn read_search(args: &[Vec<Value>]) -> Search {
         } else if group.iter().any(is_expression) {
             break;
         } else {
-            search.roots.extend(group.iter().cloned());
+            // An expansion without a word may leave no root at all, and then find begins here.
+            let root = |value: &Value| match value.text() {
+                Some("") => Value::Text(".".to_owned()),
+                _ => value.clone(),
+            };
+            search.roots.extend(group.iter().map(root));
             at += 1;
         }
     }
