@@ -156,13 +156,16 @@ fn find_recorded_turn(
     if call.reporter == call.session {
         return Ok(Some(turn));
     }
-    // A subagent works for the turn in which its parent made its latest call.
+    // A subagent works for the turn in which its parent made its latest call, or for a later one
+    // that had begun by then.
     let of_parent = connection
         .prepare_cached(
-            "SELECT turn FROM calls WHERE session = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1",
+            "SELECT max(turn) FROM (
+                 SELECT turn FROM (
+                     SELECT turn FROM calls WHERE session = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1)
+                 UNION ALL SELECT turn FROM turns WHERE session = ?1 AND started_at <= ?3)",
         )?
-        .query_row([owner, id], |row| row.get(0))
-        .optional()?;
+        .query_row(params![owner, id, call.began], |row| row.get(0))?;
     Ok(of_parent)
 }
 

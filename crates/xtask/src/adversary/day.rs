@@ -28,6 +28,9 @@ pub(super) type TurnKey = (&'static str, usize);
 pub(super) struct Moment {
     pub(super) files: Files,
     pub(super) in_force: BTreeSet<TurnKey>,
+    /// The turns that had begun and were not over. A return to this moment takes back half of what
+    /// they did, and their conversation may end before them or within them.
+    pub(super) begun: BTreeSet<TurnKey>,
 }
 
 pub(super) struct Day<'a> {
@@ -42,6 +45,8 @@ pub(super) struct Day<'a> {
     open: BTreeMap<&'static str, usize>,
     pub(super) turns: usize,
     edits: usize,
+    /// The marks of edits that may count as an agent's.
+    pub(super) mixed_up: BTreeSet<String>,
     calls: usize,
     /// The steps so far, in words.
     pub(crate) log: Vec<String>,
@@ -63,6 +68,7 @@ impl<'a> Day<'a> {
             open: BTreeMap::new(),
             turns: 0,
             edits: 0,
+            mixed_up: BTreeSet::new(),
             calls: 0,
             log: Vec::new(),
         };
@@ -193,8 +199,12 @@ impl<'a> Day<'a> {
         let answer = self.program.report(&event)?;
         self.learn_moments(&before, Some((owner, turn)))?;
         if self.random.below(3) == 0 {
-            // The agent's user is asked for permission, and goes on working meanwhile.
+            // The agent's user is asked for permission, and goes on working meanwhile. What changes
+            // while a script runs counts as its work: no tool tells who else wrote a file.
             self.edit_as_user();
+            if matches!(call.work, Work::Script(_)) {
+                self.mixed_up.insert(format!("user {}", self.edits));
+            }
         }
         self.work(&call, &before, &answer)?;
         if self.random.below(10) > 0 {
@@ -273,7 +283,9 @@ impl<'a> Day<'a> {
             if let Some(turn) = call.as_ref().filter(|_| is_first) {
                 in_force.remove(turn);
             }
-            self.moments.insert(id, Moment { files: files.clone(), in_force });
+            let open = self.open.iter().map(|(session, turn)| (*session, *turn));
+            let begun = open.filter(|turn| in_force.contains(turn)).collect();
+            self.moments.insert(id, Moment { files: files.clone(), in_force, begun });
         }
         Ok(())
     }

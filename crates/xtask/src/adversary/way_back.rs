@@ -31,9 +31,10 @@ impl Day<'_> {
         }
         self.check_returned(&before, &moment, &answer)?;
         self.check_said(&before, &answer)?;
-        let in_force = std::mem::replace(&mut self.in_force, moment.in_force);
-        self.check_conversations()?;
-        if self.random.below(2) == 0 {
+        let in_force = self.in_force.clone();
+        self.follow_rollback(&moment)?;
+        // A rollback that changed nothing is not recorded.
+        if self.random.below(2) == 0 && answer.json["safety_checkpoint"].is_string() {
             self.reverse(&before)?;
             self.in_force = in_force;
             self.check_conversations()?;
@@ -108,7 +109,13 @@ impl Day<'_> {
         for (path, content) in before.iter().filter(|(path, _)| is_inside(path)) {
             let kept = now.get(path).cloned().unwrap_or_default();
             let kept = marked_lines(&kept, "user");
-            if let Some(line) = marked_lines(content, "user").difference(&kept).next() {
+            let is_mixed_up = |line: &&String| {
+                let mut words = line.split(' ');
+                let mark = [words.next(), words.next()].map(Option::unwrap_or_default).join(" ");
+                self.mixed_up.contains(&mark)
+            };
+            let lines = marked_lines(content, "user");
+            if let Some(line) = lines.difference(&kept).find(|line| !is_mixed_up(line)) {
                 return Err(format!(
                     "undo lost the user's line {line:?} of {path}: {}",
                     answer.text
@@ -168,7 +175,17 @@ impl Day<'_> {
                 return Ok(());
             }
         }
+        self.follow_rollback(moment)
+    }
+
+    /// Checks that the conversations returned to a moment, too.
+    fn follow_rollback(&mut self, moment: &Moment) -> Result<(), Failure> {
         self.in_force = moment.in_force.clone();
+        for (session, turn) in &moment.begun {
+            if !self.read_prompts(session)?.contains(&format!("prompt {turn}")) {
+                self.in_force.remove(&(*session, *turn));
+            }
+        }
         self.check_conversations()
     }
 }
