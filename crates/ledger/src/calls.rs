@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, pa
 use serde_json::Value;
 
 use crate::sessions::{head, parse_json};
-use crate::turns::find_current_turn;
+use crate::turns::{find_current_turn, find_owner_turn};
 use crate::{CallId, CallRecord, EffectRecord, Ledger, LedgerError, Time};
 
 impl Ledger {
@@ -91,10 +91,10 @@ pub(crate) fn record_call(
         .prepare_cached(
             "INSERT INTO calls (
                  session, turn, call, tool, outcome, started_at, ended_at, workspace, checkpoint,
-                 tree_before, tree_after, uncertain, input)
+                 tree_before, tree_after, uncertain, input, owner_turn)
              VALUES (
                  :session, :turn, :call, :tool, :outcome, :started_at, :ended_at, :workspace,
-                 :checkpoint, :tree_before, :tree_after, :uncertain, :input)
+                 :checkpoint, :tree_before, :tree_after, :uncertain, :input, :owner_turn)
              ON CONFLICT (session, call) DO UPDATE SET
                  tool = CASE tool WHEN '' THEN excluded.tool ELSE tool END,
                  outcome = ifnull(outcome, excluded.outcome),
@@ -121,6 +121,7 @@ pub(crate) fn record_call(
             ":tree_after": call.tree_after,
             ":uncertain": call.uncertain,
             ":input": call.input.as_ref().map(Value::to_string),
+            ":owner_turn": find_owner_turn(transaction, session)?,
         })?;
     Ok(())
 }

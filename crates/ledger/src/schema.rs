@@ -27,7 +27,11 @@ struct Migration {
 /// The migrations from [`OLDEST_VERSION`] to [`VERSION`], in order.
 const MIGRATIONS: &[Migration] = &[Migration {
     to: 3,
-    columns: &[("undos", "was_seq", "INTEGER"), ("undos", "to_seq", "INTEGER")],
+    columns: &[
+        ("undos", "was_seq", "INTEGER"),
+        ("undos", "to_seq", "INTEGER"),
+        ("calls", "owner_turn", "INTEGER"),
+    ],
     sql: "",
 }];
 

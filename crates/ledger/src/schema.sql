@@ -130,7 +130,9 @@ CREATE TABLE calls (
     tree_before TEXT,
     tree_after  TEXT,
     uncertain   INTEGER NOT NULL DEFAULT 0,
-    input       TEXT
+    input       TEXT,
+    -- For a subagent's call: the turn of the session that it works for.
+    owner_turn  INTEGER
 );
 CREATE UNIQUE INDEX calls_identity ON calls (session, call);
 

@@ -145,27 +145,27 @@ fn find_recorded_turn(
     // The time tells apart calls with the same name.
     let recorded = connection
         .prepare_cached(
-            "SELECT c.id, c.turn FROM calls c JOIN sessions s ON s.key = c.session
+            "SELECT c.id, c.turn, c.owner_turn FROM calls c JOIN sessions s ON s.key = c.session
              WHERE s.id = ?1 AND c.call = ?2 AND (c.started_at = ?3 OR ?4)",
         )?
         .query_row(params![call.reporter, call.call, call.began, call.late], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?))
         })
         .optional()?;
-    let Some((id, turn)) = recorded else { return Ok(None) };
+    let Some((id, turn, owner_turn)) = recorded else { return Ok(None) };
     if call.reporter == call.session {
         return Ok(Some(turn));
     }
-    // A subagent works for the turn in which its parent made its latest call, or for a later one
-    // that had begun by then.
+    if owner_turn.is_some() {
+        return Ok(owner_turn);
+    }
+    // Ledgers before version 3 tell only the turn in which the parent made its latest call.
     let of_parent = connection
         .prepare_cached(
-            "SELECT max(turn) FROM (
-                 SELECT turn FROM (
-                     SELECT turn FROM calls WHERE session = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1)
-                 UNION ALL SELECT turn FROM turns WHERE session = ?1 AND started_at <= ?3)",
+            "SELECT turn FROM calls WHERE session = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1",
         )?
-        .query_row(params![owner, id, call.began], |row| row.get(0))?;
+        .query_row([owner, id], |row| row.get(0))
+        .optional()?;
     Ok(of_parent)
 }
 
@@ -180,6 +180,27 @@ pub(crate) fn find_current_turn(
     let is_over: Option<bool> =
         statement.query_row([head.key, head.last_turn], |row| row.get(0)).optional()?;
     Ok(if is_over == Some(true) { 0 } else { head.last_turn })
+}
+
+/// Finds the turn that the session is in for which a subagent works, at the top of all of its
+/// parents; `None` if the session is no subagent's.
+pub(crate) fn find_owner_turn(
+    connection: &Connection,
+    session: &str,
+) -> Result<Option<i64>, LedgerError> {
+    let mut statement = connection.prepare_cached(
+        "WITH RECURSIVE above(id, parent, depth) AS (
+             SELECT id, parent_session_id, 0 FROM sessions
+             WHERE id = ?1 AND parent_kind = 'subagent'
+             UNION ALL
+             SELECT s.id, CASE s.parent_kind WHEN 'subagent' THEN s.parent_session_id END, depth + 1
+             FROM above JOIN sessions s ON s.id = above.parent WHERE depth < 20)
+         SELECT id FROM above WHERE depth > 0 ORDER BY depth DESC LIMIT 1",
+    )?;
+    let owner: Option<String> = statement.query_row([session], |row| row.get(0)).optional()?;
+    let Some(owner) = owner else { return Ok(None) };
+    let turn = find_current_turn(connection, &head(connection, &owner)?)?;
+    Ok(Some(turn).filter(|turn| *turn > 0))
 }
 
 fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {

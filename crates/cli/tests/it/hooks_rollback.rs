@@ -397,3 +397,20 @@ fn a_dry_run_and_one_that_changes_nothing_leave_no_notice() {
         ledger(&session).query_row("SELECT count(*) FROM notices", [], |row| row.get(0)).unwrap();
     assert_eq!((count, session.read("a"), rows(&session).len()), (0, "3".into(), 3));
 }
+
+#[test]
+fn a_turn_in_which_only_a_subagent_worked_is_the_one_that_goes_back() {
+    let session = Session::new();
+    session.write("a", "0");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("first", "a", "1");
+    agent.hears("second");
+    let mut subagent = Agent::new(&session, "sub");
+    subagent.fields["parent"] = json!("s1");
+    subagent.writes("b", "made by the subagent");
+    agent.is_done();
+    assert_eq!(rows(&session)[0]["prompt"], json!("second"));
+    session.output(&["rollback", "1"]);
+    assert_eq!(current_messages(&session), ["first"]);
+    assert!(!session.project().join("b").exists());
+}
