@@ -81,7 +81,11 @@ impl ScriptedModel {
 
 /// Counts the tool calls since this prompt; `None` if another prompt followed.
 fn calls_since(request: &Request, said: &str) -> Option<usize> {
-    let is_said = |message: &Message| message.role == Role::User && message.text.contains(said);
+    // The output of a rollback quotes the prompt that it takes back.
+    let is_quoted = |message: &Message| message.text.contains("The prompt was:");
+    let is_said = |message: &Message| {
+        message.role == Role::User && message.text.contains(said) && !is_quoted(message)
+    };
     let since = request.messages.iter().rposition(is_said)?;
     let later = &request.messages[since + 1..];
     let is_answered = |message: &Message| {
