@@ -26,6 +26,7 @@ pub struct Opened {
     pub(crate) forbidden: ForbiddenRoots,
     pub(crate) settings: Settings,
     pub(crate) rules: CaptureRules,
+    repository_rules: CaptureRules,
     redact: bool,
     clock: fn() -> SystemTime,
     on_recovery: fn(&Recovery),
@@ -73,18 +74,32 @@ impl DerefMut for LedgerGuard<'_> {
     }
 }
 
+/// Returns true if a path is a repository's `.git`, or inside of one.
+pub(crate) fn is_in_repository_data(path: &Path) -> bool {
+    path.iter().any(|name| name == ".git")
+}
+
 impl Opened {
     /// Makes the value; opens nothing yet.
     pub fn new(options: OpenOptions) -> Opened {
         let OpenOptions { home, forbidden, settings, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, lock_wait, .. } = options;
         let rules = settings.rules();
+        let repository_rules = CaptureRules {
+            // A branch may be called `build`, and a pack may have any size.
+            include: vec!["*".to_owned()],
+            exclude: Vec::new(),
+            max_file_size: rules.max_named_size,
+            max_files: u64::MAX,
+            ..rules.clone()
+        };
         let (store, ledger) = (OnceLock::new(), Mutex::new(None));
         Opened {
             home,
             forbidden,
             settings,
             rules,
+            repository_rules,
             redact,
             clock,
             on_recovery,
@@ -108,6 +123,11 @@ impl Opened {
     /// The rules that captures follow.
     pub fn rules(&self) -> &CaptureRules {
         &self.rules
+    }
+
+    /// The rules for a workspace at this path, which may be the data of a repository.
+    pub(crate) fn rules_for(&self, path: &Path) -> &CaptureRules {
+        if is_in_repository_data(path) { &self.repository_rules } else { &self.rules }
     }
 
     /// The current time, in the ledger's type.
@@ -245,12 +265,13 @@ impl Opened {
         root_of(directory, &self.forbidden).map(|root| root.path)
     }
 
+    /// The options for a capture of a workspace at this path.
     pub(crate) fn capture_options<'a>(
         &'a self,
-        rules: &'a CaptureRules,
+        path: &Path,
         named: &'a [RelPath],
     ) -> CaptureOptions<'a> {
-        CaptureOptions { rules, named, swept: &[], now: (self.clock)() }
+        CaptureOptions { rules: self.rules_for(path), named, swept: &[], now: (self.clock)() }
     }
 
     /// Locks a workspace. An interrupted restore is finished or reverted first, and reported.

@@ -211,11 +211,11 @@ fn a_repository_that_is_gone_is_reported() {
     git(&session, &["commit", "-qm", "first"]);
     let mut agent = Agent::new(&session, "s1");
     agent.hears("start over");
-    agent.runs("rm -rf .git a");
+    agent.runs("rm a");
+    std::fs::remove_dir_all(session.project().join(".git")).unwrap();
     let done = session.json(&["rollback", "1"]);
     assert_eq!(session.read("a"), "0");
     assert!(done["warnings"][0].as_str().is_some_and(|text| text.contains(".git")), "{done}");
-    assert_eq!(done["effects"][0]["kind"], "repository");
 }
 
 #[test]

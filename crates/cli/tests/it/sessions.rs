@@ -504,7 +504,7 @@ fn a_fork_appears_in_the_tree() {
     assert_eq!(messages.as_array().unwrap().len(), 3);
     session.output(&["sessions", "title", &id, "Another way"]);
 
-    let tree = session.json(&["sessions", "tree", "77"]);
+    let tree = session.json(&["sessions", "tree", "77000000"]);
     assert_eq!((&tree["id"], &tree["asked"]), (&json!("claude-code:4f2a9c01-aaaa"), &json!(false)));
     assert_eq!(session_ids(&tree["children"]), ["claude-code:77000000-sub", &id]);
     assert_eq!(tree["children"][0]["asked"], true);
@@ -514,7 +514,7 @@ fn a_fork_appears_in_the_tree() {
     // The fork of a fork is shown below it.
     let below = session.json(&["sessions", "fork", &id, "--at", "1"])["session"].clone();
     session.output(&["sessions", "title", below.as_str().unwrap(), "Deeper"]);
-    let text = String::from_utf8(session.output(&["sessions", "tree", "77"]).stdout).unwrap();
+    let text = String::from_utf8(session.output(&["sessions", "tree", "77000000"]).stdout).unwrap();
     let text =
         text.replace(&id[9..17], "<fork 1>").replace(&below.as_str().unwrap()[9..17], "<fork 2>");
     let without_time = |line: &str| {

@@ -233,6 +233,35 @@ fn what_a_sweep_deletes_comes_back_except_what_can_be_made_again() {
 }
 
 #[test]
+fn what_a_sweep_deleted_goes_again_if_its_return_is_undone() {
+    for way_back in [&["rollback", "1"][..], &["undo"]] {
+        let session = Session::new();
+        make_repository(&session.project());
+        session.write(".gitignore", "uploads/\n*.bin\n");
+        session.write("uploads/more/photo", "mine");
+        session.write("uploads/list", "mine");
+        session.write("model.bin", "mine");
+        let mut agent = Agent::new(&session, "s1");
+        agent.hears("tidy up");
+        agent.runs("git clean -fdxq");
+        agent.is_done();
+        let back = session.json(way_back);
+        assert_eq!(session.read("uploads/more/photo"), "mine", "{back:#}");
+        session.write("uploads/new", "written since");
+        let undone = session.json(&["rollback", "undo"]);
+        assert!(!session.exists("uploads/more") && !session.exists("uploads/list"), "{undone:#}");
+        assert!(!session.exists("model.bin"), "{undone:#}");
+        assert_eq!(session.read("uploads/new"), "written since");
+        session.json(&["rollback", "redo"]);
+        assert_eq!(session.read("uploads/more/photo"), "mine");
+        assert_eq!(
+            (session.read("uploads/list"), session.read("model.bin")),
+            ("mine".into(), "mine".into())
+        );
+    }
+}
+
+#[test]
 fn what_does_not_fit_into_the_budget_is_said() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 1\n");
@@ -335,14 +364,18 @@ fn the_history_of_a_deleted_repository_comes_back() {
     agent.hears("start again");
     agent.runs("rm -rf .git lib");
     agent.is_done();
-    session.json(&["rollback", "1"]);
-    for place in [".git", "lib/.git"] {
-        session.json(&["-C", place, "rollback", "1"]);
-    }
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!((&done["repository"], &done["warnings"]), (&Value::Null, &json!([])), "{done:#}");
+    assert_eq!(done["effects"], json!([]));
     assert_eq!(places.each_ref().map(|place| log(place)), logs);
     for place in &places {
         run_git(place, &["fsck", "--strict"]);
     }
+    let back = session.json(&["rollback", "undo"]);
+    assert_eq!((&back["kept"], &back["deleted"]), (&json!([]), &json!(["lib", "lib/code"])));
+    assert!(!session.project().join(".git").exists() && !session.project().join("lib").exists());
+    session.json(&["undo"]);
+    assert_eq!(places.each_ref().map(|place| log(place)), logs);
 }
 
 #[test]

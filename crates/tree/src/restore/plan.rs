@@ -46,6 +46,7 @@ impl Lock<'_> {
             let planner = Planner { lock: self, target, paths, skipped, present: &present };
             let differences = planner.find_differences()?;
             let mut uncaptured = planner.find_uncaptured_in_the_way(&differences)?;
+            uncaptured.extend(planner.find_uncaptured_since_restore()?);
             uncaptured.retain(|path| !in_the_way.contains(path));
             if uncaptured.is_empty() {
                 return planner.make_plan(differences);
@@ -220,6 +221,28 @@ impl<'a> Planner<'a, '_> {
             }
         }
         Ok(in_the_way)
+    }
+
+    /// Finds the files that the restore to be undone has made, and that the rules exclude.
+    fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
+        let store = self.lock.store();
+        let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };
+        // If the state that the restore led to is gone from the store, nothing is certain.
+        let Ok(differences) = compare_trees(store, self.present.tree, led_to) else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        for Difference { path, from, to } in differences {
+            let is_file = from.is_none() && to.is_some_and(|to| !to.mode.is_directory());
+            if is_file
+                && self.is_asked_for(&path)
+                && matches!(self.stat_present(&path), Ok(Some(stat)) if !stat.is_directory())
+                && find_node(store, self.target.tree, &path)?.is_none()
+            {
+                found.push(path);
+            }
+        }
+        Ok(found)
     }
 
     fn make_plan(&self, differences: Vec<Difference>) -> Result<Plan, PlanError> {

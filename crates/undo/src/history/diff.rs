@@ -31,7 +31,7 @@ pub fn compare_with_present(
     let mut lock = opened.lock(workspace)?;
     let options = DiffOptions { paths, ..DiffOptions::new(&opened.rules) };
     let named = history.named_paths();
-    let capture = opened.capture_options(&opened.rules, &named);
+    let capture = opened.capture_options(workspace.path(), &named);
     let diff = lock.diff_to_present(&checkpoint.pin.tree, &capture, &options)?;
     check_paths(workspace.store(), &diff.from, &diff.to, paths)?;
     // Nothing is pinned; the stat cache speeds up the next capture.

@@ -91,8 +91,9 @@ fn capture_path(
     workspace: &Workspace<'_>,
     lock: &mut Lock<'_>,
 ) -> Result<Capture, CaptureError> {
-    let options = opened.capture_options(&path.rules, &path.named);
-    let capture = lock.capture(&CaptureOptions { swept: &path.swept, ..options })?;
+    let options = opened.capture_options(path.path(), &path.named);
+    let (rules, swept) = (&path.rules, &path.swept[..]);
+    let capture = lock.capture(&CaptureOptions { rules, swept, ..options })?;
     opened.note_damage(workspace.path(), &capture);
     Ok(capture)
 }

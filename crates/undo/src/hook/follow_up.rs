@@ -43,7 +43,7 @@ pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError
     let nested = find_nested_repositories(workspace.path());
     WorkspaceState::new(workspace.notes()).set_repositories(&nested);
     lock.forget_limit();
-    let capture = lock.capture(&opened.capture_options(&opened.rules, &[]))?;
+    let capture = lock.capture(&opened.capture_options(workspace.path(), &[]))?;
     opened.note_damage(workspace.path(), &capture);
     lock.finish(opened.system_time())?;
     Ok(())
@@ -106,7 +106,7 @@ fn conclude_turn(
     let unended = drop_unended_calls(opened, workspace, session, ended);
     let names = workspace.store().pin_names(workspace.id())?;
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
-    let capture = match lock.capture(&opened.capture_options(&opened.rules, &[])) {
+    let capture = match lock.capture(&opened.capture_options(workspace.path(), &[])) {
         // Only what calls name is captured there, and that is done.
         Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
         captured => captured?,

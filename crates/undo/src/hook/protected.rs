@@ -9,10 +9,11 @@ use takeback_base::paths::{canonicalize, canonicalize_parent};
 use takeback_tree::{AnyPath, CaptureError, CaptureRules, RelPath, Workspace, WorkspaceError};
 
 use super::call::CallContext;
-use super::repositories::{Repositories, is_in_repository_data, may_delete_directories};
+use super::repositories::{Repositories, may_delete_directories};
 use super::unprotected::Unprotected;
 use crate::Opened;
 use crate::history::TakeError;
+use crate::open::is_in_repository_data;
 use crate::root::root_of;
 
 /// The number of paths outside the workspace that are captured for one call.
@@ -33,6 +34,14 @@ const MIN_SIBLINGS: usize = 3;
 pub(super) enum PathKind {
     Directory(AnyPath),
     File(AnyPath),
+}
+
+impl PathKind {
+    fn path(&self) -> &Path {
+        match self {
+            PathKind::Directory(path) | PathKind::File(path) => &path.0,
+        }
+    }
 }
 
 /// A path that a call may change, and how it is captured.
@@ -239,14 +248,12 @@ fn group_siblings(opened: &Opened, protected: Vec<ProtectedPath>) -> Vec<Protect
 
 impl ProtectedPath {
     pub(super) fn new(opened: &Opened, kind: PathKind) -> ProtectedPath {
-        let rules = opened.rules.clone();
+        let rules = opened.rules_for(kind.path()).clone();
         ProtectedPath { kind, rules, named: Vec::new(), swept: Vec::new(), only_named: false }
     }
 
     pub(super) fn path(&self) -> &Path {
-        match &self.kind {
-            PathKind::Directory(path) | PathKind::File(path) => &path.0,
-        }
+        self.kind.path()
     }
 
     /// Adds a path that the call refers to, relative to this directory.

@@ -11,6 +11,7 @@ use takeback_tree::RelPath;
 use super::protected::{PathKind, ProtectedPath};
 use super::unprotected::Unprotected;
 use crate::Opened;
+use crate::open::is_in_repository_data;
 
 /// The number of directories in which repositories are looked for.
 const MAX_DIRECTORIES: usize = 5_000;
@@ -39,11 +40,6 @@ pub(super) fn may_delete_directories(script: Option<&str>) -> bool {
     let is_word = |word: &str| DELETING_WORDS.contains(&word);
     let is_inner = |letter: char| letter.is_alphanumeric() || letter == '_';
     script.is_none_or(|script| script.split(|letter| !is_inner(letter)).any(is_word))
-}
-
-/// Returns true if a path is a repository's `.git`, or inside of one.
-pub(super) fn is_in_repository_data(path: &Path) -> bool {
-    path.iter().any(|name| name == ".git")
 }
 
 impl Repositories {
@@ -84,13 +80,7 @@ impl Repositories {
             true => PathKind::Directory(path.into()),
             false => PathKind::File(path.into()),
         };
-        let mut protected = ProtectedPath::new(opened, kind);
-        // A branch may be called `build`, and a pack may have any size.
-        protected.rules.include = vec!["*".to_owned()];
-        protected.rules.exclude = Vec::new();
-        protected.rules.max_file_size = limit;
-        protected.rules.max_files = u64::MAX;
-        self.protected.push(protected);
+        self.protected.push(ProtectedPath::new(opened, kind));
     }
 }
 

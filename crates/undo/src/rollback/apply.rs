@@ -57,7 +57,8 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
     // The lock is released: a rollback that starts elsewhere may need it.
-    apply_elsewhere(opened, std::mem::take(&mut work.elsewhere), safety.pin.id, &mut view);
+    let elsewhere = std::mem::take(&mut work.elsewhere);
+    apply_elsewhere(opened, elsewhere, workspace.path(), safety.pin.id, &mut view);
     index.map(|()| view)
 }
 
@@ -192,7 +193,8 @@ fn pin_present(
     lock: &mut Lock<'_>,
     work: &PlannedWork,
 ) -> Result<Checkpoint, RollbackError> {
-    let present = lock.capture_present(&opened.capture_options(&opened.rules, &[]))?;
+    let options = opened.capture_options(lock.workspace().path(), &[]);
+    let present = lock.capture_present(&options)?;
     let record = make_safety_record(opened, lock, work, &present.filter, &present.uncovered)?;
     Ok(pin_tree(opened, lock, present.tree, record)?)
 }

@@ -1,14 +1,16 @@
-//! What the turns that are taken back changed outside the workspace. Each such path was captured as a
-//! workspace of its own, and is restored with the rollback: only the files that these turns changed.
+//! Restores the files outside the workspace that the turns being taken back changed. Each such path
+//! was captured as a workspace of its own.
 
 use std::collections::HashSet;
+use std::fs;
 use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use takeback_base::errors::error_chain;
 use takeback_tree::{
-    AnyPath, BlockedPath, Oid, Plan, RelPath, Store, StoreError, Workspace, WorkspaceError,
-    WorkspaceId,
+    AnyPath, BlockedPath, KeptPath, KeptReason, Oid, Plan, RelPath, Store, StoreError, Workspace,
+    WorkspaceError, WorkspaceId,
 };
 
 use super::apply::{leave_notices, restore_files};
@@ -79,6 +81,7 @@ pub(super) fn add_elsewhere(
 pub(super) fn apply_elsewhere(
     opened: &Opened,
     groups: Vec<Planned>,
+    workspace: &Path,
     safety: Oid,
     view: &mut RollbackView,
 ) {
@@ -100,6 +103,20 @@ pub(super) fn apply_elsewhere(
             }
         }
     }
+    remove_emptied(workspace, view);
+}
+
+/// Removes the directories that the rollback kept only because a repository was in them.
+fn remove_emptied(workspace: &Path, view: &mut RollbackView) {
+    let (emptied, kept) = std::mem::take(&mut view.kept).into_iter().rev().partition(|kept| {
+        kept.reason == KeptReason::NotEmpty
+            && fs::remove_dir(workspace.join(kept.path.as_path())).is_ok()
+    });
+    let emptied: Vec<KeptPath> = emptied;
+    view.kept = kept;
+    view.kept.reverse();
+    view.deleted.extend(emptied.into_iter().map(|kept| kept.path));
+    view.deleted.sort();
 }
 
 fn apply_group(
@@ -118,6 +135,10 @@ fn apply_group(
     lock.end_restore();
     // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
+    if workspace.path().ends_with(".git") {
+        // This fails unless it is empty. An empty one is no repository, and hides one above it.
+        let _ = fs::remove_dir(workspace.path());
+    }
     Ok(view)
 }
 
@@ -221,7 +242,16 @@ impl Place<'_> {
             // The undo of a turn keeps what others did since.
             left = std::mem::take(&mut others);
             if changed.is_open {
-                left = files.writes.iter().chain(&files.deletes).cloned().collect();
+                // A file that is not there has no edits to keep.
+                let is_there = |path: &&RelPath| {
+                    workspace
+                        .path()
+                        .join(path.as_path())
+                        .symlink_metadata()
+                        .is_ok_and(|found| !found.is_dir())
+                };
+                let all = files.writes.iter().chain(&files.deletes);
+                left = all.filter(is_there).cloned().collect();
             }
             goal.untouched = left.clone();
             files = plan_files(self.opened, &mut lock, &mut goal)?;
@@ -249,10 +279,12 @@ impl Place<'_> {
     }
 
     /// Opens the place. One that is gone is made again, but not the directories above it: the whole
-    /// tree may be on another machine or disk.
+    /// tree may be on another machine or disk. Inside the workspace, the rollback itself brings them
+    /// back.
     fn open(&self) -> Result<(Workspace<'_>, RevivedDirectories), RollbackError> {
         let path = &self.path.0;
-        if !path.parent().is_some_and(std::path::Path::is_dir) {
+        let is_inside = path.starts_with(&self.main.work.workspace.0);
+        if !is_inside && !path.parent().is_some_and(Path::is_dir) {
             let source = io::Error::new(io::ErrorKind::NotFound, "the directory above it is gone");
             let error = WorkspaceError::Open { path: path.clone(), source };
             return Err(TakeError::from(error).into());

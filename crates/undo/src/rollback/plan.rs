@@ -13,7 +13,7 @@ use super::conversation::{
 use super::elsewhere::add_elsewhere;
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
-use super::story::{effects_since, find_moved_head, find_others_changes};
+use super::story::{effects_since, find_moved_head, find_others_changes, warn_of_lost_repository};
 use super::turn::{CapturedPresent, find_turn};
 use super::{Destination, Request, RollbackError, Scope, TurnUndo};
 use crate::Opened;
@@ -41,6 +41,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     let _ = lock.finish(opened.system_time());
     let (store, own) = (workspace.store(), workspace.id());
     add_elsewhere(opened, store, own, &history, request, &mut planned);
+    warn_of_lost_repository(&workspace, &mut planned.view);
     Ok(planned)
 }
 
@@ -124,7 +125,7 @@ impl Planner<'_> {
             view.others =
                 find_others_changes(self.workspace, self.history, checkpoint, files, named)?;
         }
-        view.repository = find_moved_head(self.workspace, checkpoint, &mut view.warnings);
+        view.repository = find_moved_head(self.workspace, checkpoint);
         Ok(planned)
     }
 
@@ -186,7 +187,7 @@ impl Planner<'_> {
         request: &Request,
     ) -> Result<Planned, RollbackError> {
         let mut capture = |named: &[RelPath]| {
-            let options = self.opened.capture_options(&self.opened.rules, named);
+            let options = self.opened.capture_options(self.workspace.path(), named);
             Ok(lock.capture_present(&options)?)
         };
         let (turn, present) = find_turn(self.workspace, self.history, &mut capture, options)?;
@@ -276,7 +277,7 @@ pub(super) fn plan_files(
     goal: &mut Goal,
 ) -> Result<Plan, RollbackError> {
     loop {
-        let options = opened.capture_options(&opened.rules, &goal.named);
+        let options = opened.capture_options(lock.workspace().path(), &goal.named);
         if let Some(edits) = &goal.edits {
             let present = lock.capture_present(&options)?;
             goal.state.tree = lock.edit_tree(present.tree, edits)?;

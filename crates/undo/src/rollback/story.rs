@@ -7,7 +7,8 @@ use takeback_base::errors::error_chain;
 use takeback_tree::{GitDirectory, Head, Plan, RelPath, StoreError, Workspace};
 
 use super::RollbackError;
-use super::planned::HeadMoved;
+use super::elsewhere::ElsewhereView;
+use super::planned::{HeadMoved, RollbackView};
 use crate::Opened;
 use crate::history::authorship::{PresentState, Timeline};
 use crate::history::record::Checkpoint;
@@ -68,16 +69,29 @@ pub(super) fn find_others_changes(
     Ok(others.map_err(StoreError::from)?.into_iter().collect())
 }
 
+/// Warns of a repository that is gone, unless the plan restores it.
+pub(super) fn warn_of_lost_repository(workspace: &Workspace<'_>, view: &mut RollbackView) {
+    if view.repository.is_none() || GitDirectory::find(workspace.path()).is_some() {
+        return;
+    }
+    let git = workspace.path().join(".git");
+    let is_git = |group: &ElsewhereView| group.workspace.0 == git && !group.restored.is_empty();
+    if view.elsewhere.iter().any(is_git) {
+        view.repository = None;
+    } else {
+        let warning = "the repository's own data (.git) is gone, and this does not restore it";
+        view.warnings.push(warning.into());
+    }
+}
+
 /// Determines whether HEAD of the workspace's own repository moved since a checkpoint, and which
 /// git command moves it back.
 pub(super) fn find_moved_head(
     workspace: &Workspace<'_>,
     checkpoint: &Checkpoint,
-    warnings: &mut Vec<String>,
 ) -> Option<HeadMoved> {
     let then = checkpoint.record.repository.clone()?;
     let Some(git) = GitDirectory::find(workspace.path()) else {
-        warnings.push("the repository's own data (.git) is gone, and no checkpoint has it".into());
         return Some(HeadMoved { then, now: Head::default(), command: None });
     };
     let now = git.head();

@@ -88,6 +88,15 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     print_section("Taken while being written, so perhaps not whole", unsettled, context);
     for group in &view.elsewhere {
         let place = output::tilde(&group.workspace.0, context);
+        // The files of a repository are git's own, and many.
+        let is_counted = group.workspace.0.ends_with(".git") && !context.globals.verbose;
+        let paths = |found: &[RelPath]| match found.len() {
+            0 => Vec::new(),
+            count if is_counted => {
+                vec![format!("{} of the repository", output::count(count, "file"))]
+            }
+            _ => paths(found),
+        };
         print_section(&format!("{restore} in {place}"), paths(&group.restored), context);
         print_section(&format!("{delete} in {place}"), paths(&group.deleted), context);
         print_section(&format!("{others}, in {place}"), paths(&group.others), context);

@@ -30,7 +30,8 @@ const HG_VERBS: &[&str] = &[
     "bookmark", "uncommit",
 ];
 
-/// Finds the effect of git, jj and hg, and of commands that remove `.git`.
+/// Finds the effect of git, jj and hg. A command that removes `.git` has none: its files are
+/// protected like others that a command names.
 pub(super) fn find_effect(command: &Invocation<'_>) -> Option<EffectKind> {
     match command.base {
         "git" => find_git_effect(&command.skip_options(&[
@@ -42,10 +43,6 @@ pub(super) fn find_effect(command: &Invocation<'_>) -> Option<EffectKind> {
             "--exec-path",
             "--config-env",
         ])),
-        "rm" | "mv" | "rmdir" => {
-            let is_git = |operand: &&str| operand.split('/').any(|part| part == ".git");
-            command.operands.iter().any(is_git).then_some(EffectKind::Repository)
-        }
         "jj" => command.has_any_verb(JJ_VERBS).then_some(EffectKind::Repository),
         "hg" => command.has_any_verb(HG_VERBS).then_some(EffectKind::Repository),
         _ => None,
