@@ -199,6 +199,7 @@ fn explain_has_the_documented_shape() {
             "outside": [session.base().join("out")],
             "sweeps": [],
             "unknown": [],
+            "bounded": false,
         })
     );
     let harmless = session.json(&["explain", "git status 2>&1 | head"]);

@@ -9,7 +9,7 @@ use super::record::CallRef;
 pub(crate) enum Claim {
     /// The call names the files it changes, and the path is not among them.
     None,
-    /// The call names other files, but its tool is not known to change only those.
+    /// The call names other files: its script writes those, or its tool may change more.
     Unlikely,
     /// The call may change anything.
     Any,
@@ -55,6 +55,8 @@ pub(crate) fn find_claim(call: &CallRef, path: &RelPath, is_directory: bool) -> 
         |named: &RelPath| path.starts_with(named) || (is_directory && named.starts_with(path));
     if call.named.iter().chain(&call.writes).any(is_about) {
         Claim::Names
+    } else if call.bounded {
+        Claim::Unlikely
     } else if call.script || call.named.is_empty() {
         Claim::Any
     } else if is_editing_tool(&call.tool) {

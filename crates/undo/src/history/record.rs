@@ -118,6 +118,9 @@ pub struct CallRef {
     /// True if the call runs a script, which may change more than the call names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub script: bool,
+    /// True if the script is known to change nothing but `named` and `writes`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bounded: bool,
     /// The state before the call, in the record of the state after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,

@@ -107,6 +107,11 @@ impl<'a> CallContext<'a> {
         writes.filter(|path| !path.is_root()).collect()
     }
 
+    /// True if the call runs a script that changes nothing but the paths it names.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.analysis.as_ref().is_some_and(|analysis| analysis.bounded)
+    }
+
     /// Describes the call for a record.
     pub(super) fn to_ref(&self, named: &[RelPath], writes: &[RelPath]) -> CallRef {
         CallRef {
@@ -119,6 +124,7 @@ impl<'a> CallContext<'a> {
             named: named.to_vec(),
             writes: writes.to_vec(),
             script: self.call.script().is_some(),
+            bounded: self.is_bounded(),
             began: None,
         }
     }

@@ -72,6 +72,7 @@ pub(super) fn capture_before(
         named: path.named.clone(),
         writes,
         script: call.call.script().is_some(),
+        bounded: call.is_bounded(),
         tree,
         uncovered,
         seq,

@@ -158,6 +158,7 @@ fn drop_unended_calls(
         named: calls.iter().flat_map(|call| call.named.clone()).collect(),
         writes: calls.iter().flat_map(|call| call.writes.clone()).collect(),
         script: !calls.iter().all(names_all),
+        bounded: calls.iter().all(|call| call.bounded),
         began: Some(Began {
             tree: first.tree,
             seq: first.seq,

@@ -132,6 +132,9 @@ pub(crate) struct OpenCall {
     /// True if the call runs a script.
     #[serde(default)]
     pub(crate) script: bool,
+    /// True if the script is known to change nothing but `named` and `writes`.
+    #[serde(default)]
+    pub(crate) bounded: bool,
     /// The state before the call.
     pub(crate) tree: Oid,
     /// The paths that the tree does not cover.

@@ -65,6 +65,8 @@ pub struct ScriptAnalysis {
     /// The commands, as written, that certainly delete or overwrite files that cannot be told
     /// before they run.
     pub unknown: Vec<String>,
+    /// True if the script is known to change no other files than `paths`.
+    pub bounded: bool,
 }
 
 /// An effect that a checkpoint cannot undo.

@@ -43,7 +43,8 @@ impl Finder<'_> {
                 }
             }
             "source" | "." => self.source(args),
-            "wait" | "umask" | "ulimit" | "alias" | "exit" | "return" | "shopt" | "setopt" => {}
+            "alias" => self.is_bounded = false,
+            "wait" | "umask" | "ulimit" | "exit" | "return" | "shopt" | "setopt" => {}
             _ => return None,
         }
         Some(Stream::default())
@@ -168,7 +169,10 @@ impl Finder<'_> {
                 _ => None,
             })
             .collect();
-        let Some(words) = words else { return Stream::unknown() };
+        let Some(words) = words else {
+            self.is_bounded = false;
+            return Stream::unknown();
+        };
         let script = words.join(" ");
         if !self.spend(script.len()) {
             return Stream::unknown();
@@ -179,6 +183,7 @@ impl Finder<'_> {
 
     /// Visits a script that runs in this shell.
     fn source(&mut self, args: &[Vec<Value>]) {
+        self.is_bounded = false;
         let Some((files, rest)) = args.split_first() else { return };
         let arguments = self.state.arguments.clone();
         if !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! What programs do to their operands.
+//! Decides which of its operands a program changes.
 
 use super::arguments::{split_operands, to_args};
 use super::value::Value;
@@ -75,12 +75,14 @@ impl Finder<'_> {
             return Stream::unknown();
         }
         let Some(Value::Text(name)) = first.first() else {
+            self.is_bounded = false;
             self.name_operands("", args);
             return Stream::unknown();
         };
         if first.len() == 1 {
             return self.visit_named(name, args, text, input);
         }
+        self.is_bounded = false;
         // The other values are further arguments, or other programs.
         let further: Vec<Vec<Value>> = first[1..]
             .iter()
@@ -127,6 +129,7 @@ impl Finder<'_> {
 
     /// Visits a program that may change files.
     fn visit_program(&mut self, name: &str, base: &str, args: &[Vec<Value>], text: &str) {
+        self.is_bounded &= changes_only_operands(base, args);
         if REMOVING.contains(&base) {
             for group in split_operands(args, "n s").operands {
                 self.add_values(&group, Change::Removes, text);
@@ -270,5 +273,38 @@ impl Finder<'_> {
                 self.add_path(directory);
             }
         }
+    }
+}
+
+/// True if a program with these arguments changes nothing but its operands, or the files that they
+/// are copied to.
+fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
+    // An argument that becomes several words or none would make others mean something else.
+    let words: Option<Vec<&str>> = args
+        .iter()
+        .map(|group| match group.as_slice() {
+            [Value::Text(word)] => Some(word.as_str()),
+            _ => None,
+        })
+        .collect();
+    match (base, words) {
+        ("chmod" | "mkdir" | "rm" | "rmdir" | "tee" | "touch" | "truncate" | "unlink", _) => true,
+        // These options make a copy of a file that is overwritten.
+        ("cp" | "ln" | "mv", Some(words)) => words
+            .iter()
+            .filter(|word| word.starts_with('-'))
+            .all(|option| !option.contains(['b', 'S']) && !option.starts_with("--su")),
+        // A script may write files of its own.
+        ("sed", Some(words)) => {
+            let in_place = |word: &&str| matches!(*word, "-i" | "--in-place");
+            let rest: Vec<_> = args
+                .iter()
+                .zip(words)
+                .filter(|(_, word)| !in_place(word))
+                .map(|(group, _)| group.clone())
+                .collect();
+            why_may_change("sed", &to_args(&rest)).is_none()
+        }
+        _ => false,
     }
 }

@@ -65,12 +65,15 @@ pub(super) struct Targets {
     pub(super) outside: Vec<PathBuf>,
     pub(super) sweeps: Vec<PathBuf>,
     pub(super) unknown: Vec<String>,
+    /// True if the script changes nothing but these paths.
+    pub(super) is_bounded: bool,
 }
 
 /// Finds the files that a script changes or deletes.
 pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets {
     let mut finder = Finder::new(script, context);
     if script.len() > MAX_SCRIPT {
+        finder.is_bounded = false;
         literals::visit_words(&mut finder, script, true);
     } else {
         finder.visit_script(script, Dialect::Bash, true);
@@ -81,6 +84,7 @@ pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets
     }
     let outside = finder.paths.iter().filter(|path| !path.starts_with(&finder.workspace));
     Targets {
+        is_bounded: finder.is_bounded && finder.sweeps.is_empty() && finder.unknown.is_empty(),
         outside: outside.cloned().collect(),
         paths: finder.paths,
         sweeps: finder.sweeps,
@@ -141,6 +145,8 @@ struct Finder<'a> {
     known_paths: HashSet<PathBuf>,
     sweeps: Vec<PathBuf>,
     unknown: Vec<String>,
+    /// False once a command may change more than the paths that were added for it.
+    is_bounded: bool,
     /// The scripts that run at the end.
     traps: Vec<String>,
     /// True if patterns match hidden directories.
@@ -166,6 +172,7 @@ impl<'a> Finder<'a> {
             known_paths: HashSet::new(),
             sweeps: Vec::new(),
             unknown: Vec::new(),
+            is_bounded: true,
             traps: Vec::new(),
             matches_hidden: words.iter().any(|word| script.contains(word)),
             failed_cd: None,
@@ -197,6 +204,8 @@ impl<'a> Finder<'a> {
     /// Adds the paths that a value may name. If it cannot be said which, and the command changes
     /// them for certain, the command is unknown.
     fn add_value(&mut self, value: &Value, change: Change, command: &str) {
+        // A file that does not exist yet may have any name with this start.
+        self.is_bounded &= matches!(value, Value::Text(_) | Value::Below(_));
         match self.resolve_value(value) {
             Some(paths) => {
                 let leads_on = value.start().ends_with('/') || matches!(value, Value::Below(_));
@@ -205,7 +214,7 @@ impl<'a> Finder<'a> {
                 }
             }
             None if change != Change::Touches => self.note_unknown(command),
-            None => {}
+            None => self.is_bounded = false,
         }
     }
 

@@ -33,19 +33,26 @@ impl Finder<'_> {
         match base {
             "xargs" => return Some(self.visit_xargs(args, text, input)),
             "find" => return Some(self.visit_find(args, text)),
-            "su" => return self.visit_shell(args, input),
+            "su" => {
+                self.is_bounded = false;
+                return self.visit_shell(args, input);
+            }
             _ if SHELLS.contains(&base) => return self.visit_shell(args, input),
             _ => {}
         }
         if let Some((_, options)) = INTERPRETERS.iter().find(|(name, _)| *name == base)
             && self.visit_interpreter(args, options, text, input)
         {
+            self.is_bounded = false;
             return Some(Stream::unknown());
         }
         let nested = find_nested_commands(name, &to_args(args))?;
         let mut output = Stream::default();
         for command in nested {
-            let NestedCommand::Program { args: inner, .. } = command else { continue };
+            let NestedCommand::Program { args: inner, .. } = command else {
+                self.is_bounded = false;
+                continue;
+            };
             let Some(at) = args.len().checked_sub(inner.len()) else { continue };
             let directory = if base == "env" { find_chdir(&args[..at]) } else { None };
             let command = &args[at..];
@@ -72,11 +79,14 @@ impl Finder<'_> {
         };
         let (scripts, arguments) = match args.iter().position(is_command) {
             Some(at) => {
+                let script = args.get(at + 1).map(Vec::as_slice);
+                self.is_bounded &= matches!(script, Some([Value::Text(_)]));
                 let scripts = args.get(at + 1).map(Vec::as_slice).unwrap_or_default();
                 let scripts = scripts.iter().filter_map(Value::text).map(str::to_owned).collect();
                 (scripts, args.get(at + 3..).unwrap_or_default())
             }
             None => {
+                self.is_bounded = false;
                 let is_operand = |group: &Vec<Value>| !group.iter().any(Value::is_option);
                 match args.iter().position(is_operand) {
                     Some(at) => (self.read_scripts(&args[at]), &args[at + 1..]),

@@ -23,6 +23,7 @@ impl Finder<'_> {
         match parse_script(script, dialect, self.depth) {
             Ok(list) => self.visit_list(&list, &Stream::unknown()),
             Err(_) => {
+                self.is_bounded = false;
                 literals::visit_words(self, script, reports);
                 Stream::unknown()
             }
@@ -43,6 +44,7 @@ impl Finder<'_> {
         inner: impl FnOnce(&mut Self) -> T,
     ) -> Option<T> {
         if self.depth + levels > MAX_DEPTH {
+            self.is_bounded = false;
             return None;
         }
         self.depth += levels;

@@ -246,9 +246,11 @@ fn find_missed(script: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
     let is_named = |path: &PathBuf| {
         found.paths.iter().chain(&found.sweeps).any(|named| path.starts_with(named))
     };
-    let missed =
-        before.iter().find(|(path, content)| after.get(*path) != Some(*content) && !is_named(path));
-    missed.filter(|_| found.unknown.is_empty()).map(|(path, _)| (path.clone(), found.paths))
+    let is_changed = |path: &&PathBuf| before.get(*path) != after.get(*path);
+    // A new file overwrites nothing, but a bounded script names it, too.
+    let new = after.keys().filter(|path| found.bounded && !before.contains_key(*path));
+    let missed = before.keys().chain(new).filter(is_changed).find(|path| !is_named(path));
+    missed.filter(|_| found.unknown.is_empty()).map(|path| (path.clone(), found.paths.clone()))
 }
 
 proptest! {
