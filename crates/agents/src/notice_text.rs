@@ -1,7 +1,6 @@
 //! The wording of notices: the text that tells a model that takeback restored files.
 
-use std::fmt::Write;
-
+use takeback_base::text::disarm;
 use takeback_undo::Notice;
 
 /// The number of files, and of commands, that a notice lists. The rest is counted.
@@ -46,13 +45,7 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
 
 /// Adds one line. Control characters are escaped, so that a file name cannot begin another line.
 pub(crate) fn push_line(text: &mut String, line: &str) {
-    for character in line.chars() {
-        if character.is_control() {
-            write!(text, "{}", character.escape_default()).expect("writing to a string succeeds");
-        } else {
-            text.push(character);
-        }
-    }
+    text.push_str(&disarm(line));
     text.push('\n');
 }
 

@@ -6,6 +6,7 @@
 //! - [`errors`]: an error together with its causes, as text
 //! - [`lock_wait`]: waiting for a lock that another process holds
 //! - [`paths`]: normalised and canonical paths; paths as bytes
+//! - [`text`]: text that must not act on the terminal
 //!
 //! This crate depends on no other crate of the project.
 
@@ -14,3 +15,4 @@ pub mod errors;
 pub mod hex;
 pub mod lock_wait;
 pub mod paths;
+pub mod text;

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use takeback_base::paths;
+use takeback_base::text::is_armed;
 
 /// A path relative to the workspace's root: names joined by `/`, any bytes the kernel allows.
 ///
@@ -120,7 +121,7 @@ impl fmt::Display for RelPath {
         // A name must not be able to control the terminal.
         for chunk in self.0.utf8_chunks() {
             for character in chunk.valid().chars() {
-                if character.is_control() || is_bidi_control(character) {
+                if is_armed(character) {
                     write!(f, "{}", character.escape_default())?;
                 } else {
                     write!(f, "{character}")?;
@@ -130,11 +131,6 @@ impl fmt::Display for RelPath {
         }
         Ok(())
     }
-}
-
-/// True for characters that reorder the text around them.
-fn is_bidi_control(character: char) -> bool {
-    matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl fmt::Debug for RelPath {

@@ -49,7 +49,8 @@ impl Failure {
     /// Prints the error, its causes and the hint, and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if json {
-            println!("{}", serde_json::json!({ "error": self }));
+            let error = serde_json::json!({ "error": self }).to_string();
+            println!("{}", output::disarm_json(&error));
         } else {
             eprintln!("{} {}", paint(Style::Bad, "error:"), output::disarm(&self.message));
             self.causes.iter().for_each(|cause| eprintln!("  because: {}", output::disarm(cause)));

@@ -37,6 +37,7 @@ use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use takeback_base::text::is_armed;
 use takeback_tree::Recovery;
 
 use crate::context::{Color, Context};
@@ -243,18 +244,21 @@ impl Write for DisarmedLines {
 
 pub(crate) fn print_json(value: &impl Serialize) {
     let json = serde_json::to_string_pretty(value).expect("plain data becomes JSON");
+    println!("{}", disarm_json(&json));
+}
+
+/// Writes out the characters of a JSON text that a terminal would obey. They occur only in strings,
+/// where the escape means the same.
+pub(crate) fn disarm_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
-        match character {
-            '\n' => out.push('\n'),
-            // Such characters occur only in strings, where the escape means the same.
-            _ if text::is_armed(character) => {
-                out.push_str(&format!("\\u{:04x}", u32::from(character)));
-            }
-            _ => out.push(character),
+        if character != '\n' && is_armed(character) {
+            out.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            out.push(character);
         }
     }
-    println!("{out}");
+    out
 }
 
 /// The number of lines of a section that are shown without `-v`.

@@ -2,32 +2,12 @@
 
 use std::path::Path;
 
+pub(crate) use takeback_base::text::disarm;
 use takeback_tree::{BlockedPath, BlockedReason, Uncovered, UncoveredReason};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use crate::context::Context;
-
-/// True if a terminal obeys this character instead of showing it.
-pub(super) fn is_armed(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}')
-}
-
-/// Writes out control and reordering characters. Names, reasons and prompts must not act as commands
-/// to the terminal.
-pub(crate) fn disarm(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_armed(character) {
-            out.extend(character.escape_default());
-        } else {
-            out.push(character);
-        }
-    }
-    out
-}
 
 /// Disarms text of several lines. Line ends stay, and tabs become spaces.
 pub(crate) fn disarm_lines(text: &str) -> String {
@@ -188,12 +168,5 @@ mod tests {
         assert_eq!(shorten("e\u{301}te\u{301}s", 3), "e\u{301}t…");
         assert_eq!(shorten("👨\u{200d}👩\u{200d}👧 and me", 4), "👨\u{200d}👩\u{200d}👧 …");
         assert_eq!(shorten_start("/home/日本語", 5), "…本語");
-    }
-
-    #[test]
-    fn disarming_twice_changes_nothing() {
-        let once = disarm("a\u{1b}[31mb\u{202e}c");
-        assert_eq!(once, "a\\u{1b}[31mb\\u{202e}c");
-        assert_eq!(disarm(&once), once);
     }
 }

@@ -378,7 +378,7 @@ fn secrets_are_masked_in_reasons_and_effects() {
 #[test]
 fn reported_text_cannot_control_the_terminal() {
     let session = Session::new();
-    let evil = "\u{1b}]0;evil\u{7}\u{1b}[31m\u{202e}\u{9b}2J\r\n";
+    let evil = "\u{1b}]0;evil\u{7}\u{1b}[31m\u{202e}\u{9b}2J\u{7f}\u{61c}\u{2028}\r\n";
     let mut agent = Agent::new(&session, &format!("s{evil}"));
     agent.fields["agent"] = json!(format!("agent{evil}"));
     agent.hears(&format!("please {evil}"));
@@ -402,12 +402,15 @@ fn reported_text_cannot_control_the_terminal() {
         &["rollback", "1", "-v"],
         &["explain", evil],
         &["-C", evil, "rollback"],
+        &["rollback", evil, "--json"],
     ] {
         let output = session.output(arguments);
         seen.extend([output.stdout, output.stderr]);
     }
     for text in seen.iter().map(|bytes| to_text(bytes)) {
-        let is_armed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        let is_armed = |c: char| {
+            (c.is_control() && c != '\n') || matches!(c, '\u{61c}' | '\u{2028}' | '\u{202e}')
+        };
         assert!(!text.contains(is_armed), "{text:?}");
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use takeback_base::text::is_armed;
 
 use crate::messages::text_of;
 use crate::replay::without_binary;
@@ -194,7 +195,7 @@ fn format_json(value: &Value) -> String {
 pub(super) fn make_visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.replace("\r\n", "\n").chars() {
-        if matches!(character, '\n' | '\t') || !is_control(character) {
+        if matches!(character, '\n' | '\t') || !is_armed(character) {
             shown.push(character);
         } else {
             // Writing to a string does not fail.
@@ -202,15 +203,6 @@ pub(super) fn make_visible(text: &str) -> String {
         }
     }
     shown
-}
-
-fn is_control(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}'
-                | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        )
 }
 
 /// Makes one line of a text, with control characters as escapes.

@@ -1,0 +1,43 @@
+//! Text from elsewhere that must not act on the terminal it is shown in.
+
+/// True if a terminal obeys this character instead of showing it: it controls the terminal, breaks
+/// the line, or reorders the text around it.
+pub fn is_armed(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}')
+}
+
+/// Writes out the characters that a terminal would obey. Disarming a text twice changes nothing.
+pub fn disarm(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_armed(character) {
+            out.extend(character.escape_default());
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disarming_twice_changes_nothing() {
+        let once = disarm("a\u{1b}[31mb\u{202e}c");
+        assert_eq!(once, "a\\u{1b}[31mb\\u{202e}c");
+        assert_eq!(disarm(&once), once);
+    }
+
+    #[test]
+    fn line_breaks_and_marks_of_direction_are_armed() {
+        for character in ['\u{7f}', '\u{85}', '\u{9b}', '\u{61c}', '\u{2028}', '\u{2029}'] {
+            assert!(is_armed(character), "{character:?}");
+        }
+        // Joiners are not: emoji and several scripts need them.
+        assert_eq!(disarm("é 中 \u{200d}"), "é 中 \u{200d}");
+    }
+}
