@@ -336,6 +336,7 @@ fn a_search_prints_json_and_can_be_filtered() {
             }],
             "total": 1,
             "more": false,
+            "stopped": false,
         })
     );
     let total = |arguments: &[&str]| {

@@ -71,6 +71,8 @@ pub struct SearchResults {
     pub total: usize,
     /// True if counting stopped before the end.
     pub more: bool,
+    /// True if the caller stopped the search. Older messages may match, too.
+    pub stopped: bool,
 }
 
 /// A message that matches.
@@ -116,12 +118,24 @@ impl Ledger {
         query: &str,
         options: &SearchOptions,
     ) -> Result<SearchResults, LedgerError> {
+        self.search_until(query, options, &|| false)
+    }
+
+    /// Searches the messages, newest first, until `is_over` returns true, which is asked after each
+    /// message. The results are those found so far.
+    pub fn search_until(
+        &mut self,
+        query: &str,
+        options: &SearchOptions,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<SearchResults, LedgerError> {
         self.shorten_tail_for_search();
         let query = Query::parse(query);
         if query.is_empty() {
             return Ok(SearchResults::default());
         }
-        self.database.snapshot(|connection| Search { connection, query: &query, options }.run())
+        self.database
+            .snapshot(|connection| Search { connection, query: &query, options, is_over }.run())
     }
 }
 
@@ -130,6 +144,7 @@ struct Search<'s> {
     connection: &'s Connection,
     query: &'s Query,
     options: &'s SearchOptions,
+    is_over: &'s dyn Fn() -> bool,
 }
 
 /// A match before it is ranked.
@@ -149,6 +164,8 @@ struct CandidateList {
     /// Bytes of text that were read.
     read: usize,
     is_full: bool,
+    /// True if the caller stopped the search.
+    is_stopped: bool,
 }
 
 impl Search<'_> {
@@ -162,11 +179,12 @@ impl Search<'_> {
                 self.ask_index(&index_query, indexed, &mut found)?;
             }
         }
-        let (total, more) = (found.candidates.len(), found.is_full);
+        let (total, stopped) = (found.candidates.len(), found.is_stopped);
+        let more = found.is_full || stopped;
         let best = rank_candidates(found.candidates, self.options.limit);
         let results =
             best.iter().map(|candidate| self.read_hit(candidate)).collect::<Result<_, _>>()?;
-        Ok(SearchResults { results, total, more })
+        Ok(SearchResults { results, total, more, stopped })
     }
 
     /// Reads the messages behind `after` one by one, newest first.
@@ -215,7 +233,7 @@ impl Search<'_> {
                 ":sources": sources, ":exclude": exclude, ":roles": roles, ":query": index_query,
             })?,
         };
-        while !found.is_full {
+        while !found.is_full && !found.is_stopped {
             let Some(row) = rows.next()? else { break };
             self.consider_message(row, found)?;
         }
@@ -244,6 +262,7 @@ impl Search<'_> {
         let matches = found.candidates.len();
         found.is_full = matches >= MAX_RANKED.max(self.options.limit)
             || (found.read > ENOUGH_READ && matches >= self.options.limit.max(1));
+        found.is_stopped = !found.is_full && (self.is_over)();
         Ok(())
     }
 

@@ -12,6 +12,10 @@ pub(super) enum TypedPart<'q> {
 /// The number of groups that may be nested. The parentheses of deeper ones are ignored.
 const MAX_DEPTH: usize = 16;
 
+/// The maximum number of words and phrases. Each is compared with every message, so the rest of a
+/// long text that was pasted by mistake is ignored.
+const MAX_TERMS: usize = 256;
+
 /// Splits a query into its parts. All parentheses in the result are pairs.
 pub(super) fn split_query(typed: &str) -> Vec<TypedPart<'_>> {
     drop_unpaired(split_parts(typed))
@@ -23,7 +27,10 @@ pub(super) fn split_query(typed: &str) -> Vec<TypedPart<'_>> {
 fn split_parts(typed: &str) -> Vec<TypedPart<'_>> {
     let mut parts = Vec::new();
     let mut rest = typed.trim_start();
-    while let Some(first) = rest.chars().next() {
+    let mut terms = 0;
+    while let Some(first) = rest.chars().next()
+        && terms < MAX_TERMS
+    {
         match first {
             '(' | ')' => {
                 parts.push(if first == '(' { TypedPart::Open } else { TypedPart::Close });
@@ -33,6 +40,7 @@ fn split_parts(typed: &str) -> Vec<TypedPart<'_>> {
                 Some((text, after)) => {
                     let open = after.starts_with('*');
                     parts.push(TypedPart::Phrase { text, open });
+                    terms += 1;
                     rest = if open { &after[1..] } else { after };
                 }
                 None => rest = &rest[1..],
@@ -42,6 +50,7 @@ fn split_parts(typed: &str) -> Vec<TypedPart<'_>> {
             _ => {
                 let end = find_word_end(rest);
                 parts.push(TypedPart::Word(&rest[..end]));
+                terms += 1;
                 rest = &rest[end..];
             }
         }

@@ -1,5 +1,6 @@
 //! Search: filters, ranking and the index.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use serde_json::json;
@@ -64,6 +65,35 @@ fn the_better_match_comes_first() {
     let many = SearchOptions { limit: 1, ..SearchOptions::default() };
     let outcome = fixture.ledger.search("rust", &many).unwrap();
     assert_eq!((outcome.results.len(), outcome.total), (1, 3));
+}
+
+#[test]
+fn a_stopped_search_returns_the_newest_matches() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    for number in 0..5 {
+        fixture.say("s", "user", &format!("message {number}"));
+    }
+    let options = SearchOptions::default();
+    for query in ["message", "*essag*"] {
+        let asked = Cell::new(0);
+        let is_over = || asked.replace(asked.get() + 1) == 1;
+        let outcome = fixture.ledger.search_until(query, &options, &is_over).unwrap();
+        let found: Vec<i64> = outcome.results.iter().map(|hit| hit.message).collect();
+        assert_eq!((found, outcome.more, outcome.stopped), (vec![5, 4], true, true), "{query}");
+        let outcome = fixture.ledger.search(query, &options).unwrap();
+        assert_eq!((outcome.total, outcome.stopped), (5, false), "{query}");
+    }
+}
+
+#[test]
+fn a_pasted_text_of_any_length_is_a_query() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    let words = |count: usize| (0..count).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");
+    fixture.say("s", "user", &words(256));
+    assert_eq!(fixture.find(&words(256)).len(), 1);
+    assert_eq!(fixture.find(&words(100_000)).len(), 1, "the words beyond the limit are ignored");
 }
 
 #[test]

@@ -55,6 +55,11 @@ impl Input {
         Ok(Input { lines: LineBuffer::default(), has_ended: false, stopped, signals })
     }
 
+    /// Returns the flag that becomes true with the first signal.
+    pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.stopped.clone()
+    }
+
     /// Waits for the next event, if need be forever.
     pub(super) fn next_event(&mut self, idle_after: Option<Duration>) -> io::Result<Event> {
         loop {

@@ -16,6 +16,8 @@ use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
@@ -55,7 +57,7 @@ const IDLE: Duration = Duration::from_millis(500);
 pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let mut input =
         Input::new().map_err(|error| Failure::new("cannot listen for signals").because(&error))?;
-    let server = Server::new(context);
+    let server = Server::new(context, input.stop_flag());
     let ended = server.serve_all(&mut input);
     server.late.wait_for_all();
     match ended {
@@ -79,6 +81,8 @@ struct Server {
     /// The files that the home was opened from.
     stamp: Cell<Option<Stamp>>,
     late: LateReports,
+    /// True after a signal that ends the server. A long request stops early then.
+    is_stopped: Arc<AtomicBool>,
 }
 
 /// The identity of the configuration and of the store, which changes if another process replaces
@@ -86,9 +90,9 @@ struct Server {
 type Stamp = [Option<(u64, i64, i64, u64)>; 2];
 
 impl Server {
-    fn new(context: &Context) -> Server {
+    fn new(context: &Context, is_stopped: Arc<AtomicBool>) -> Server {
         let context = RefCell::new(context.in_directory(&context.directory));
-        Server { context, stamp: Cell::new(None), late: LateReports::default() }
+        Server { context, stamp: Cell::new(None), late: LateReports::default(), is_stopped }
     }
 
     /// Answers requests until the input ends, or a signal comes.

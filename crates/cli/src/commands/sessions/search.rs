@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
@@ -58,7 +59,12 @@ pub(crate) struct SearchView {
     total: usize,
     /// True if counting stopped before the end.
     more: bool,
+    /// True if the search took too long and was stopped.
+    stopped: bool,
 }
+
+/// The maximum time that a search takes. Most take milliseconds; `*x*` reads every message.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
 struct HitView {
@@ -96,7 +102,7 @@ impl From<SearchHit> for HitView {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let mut ledger = logs::current_ledger(context)?;
     let progress = Progress::new("searching");
-    let view = search_messages(arguments, &mut ledger)?;
+    let view = search_messages(arguments, &mut ledger, &|| false)?;
     drop(progress);
     if context.globals.json {
         output::print_json(&view);
@@ -106,10 +112,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Searches the ledger for the messages that the arguments ask for.
+/// Searches the ledger for the messages that the arguments ask for, until the time limit is reached
+/// or `is_cancelled` returns true.
 pub(crate) fn search_messages(
     arguments: &Arguments,
     ledger: &mut Ledger,
+    is_cancelled: &dyn Fn() -> bool,
 ) -> Result<SearchView, Failure> {
     let query = arguments.query.join(" ");
     let options = SearchOptions {
@@ -120,12 +128,19 @@ pub(crate) fn search_messages(
         undone: arguments.undone,
         limit: arguments.limit as usize,
     };
-    let outcome = ledger.search(&query, &options)?;
+    let start = Instant::now();
+    let is_over = || is_cancelled() || start.elapsed() > TIME_LIMIT;
+    let outcome = ledger.search_until(&query, &options, &is_over)?;
     let results = outcome.results.into_iter().map(HitView::from).collect();
-    Ok(SearchView { query, results, total: outcome.total, more: outcome.more })
+    let (total, more, stopped) = (outcome.total, outcome.more, outcome.stopped);
+    Ok(SearchView { query, results, total, more, stopped })
 }
 
 fn print_hits(view: &SearchView, ids: &ShortIds) {
+    if view.stopped {
+        let limit = TIME_LIMIT.as_secs();
+        output::warn(&format!("stopped after {limit} s: only the newest messages were searched"));
+    }
     if view.results.is_empty() {
         println!("No matching messages.");
         return;

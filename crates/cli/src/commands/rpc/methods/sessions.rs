@@ -1,5 +1,7 @@
 //! Methods about the sessions of all agents.
 
+use std::sync::atomic::Ordering;
+
 use serde::Deserialize;
 use takeback_ledger::{Ledger, Time, replay};
 use takeback_tree::AnyPath;
@@ -51,7 +53,7 @@ pub(super) fn get(_: &Server, context: &Context, mut params: Params) -> Answer {
     }
 }
 
-pub(super) fn search(_: &Server, context: &Context, mut params: Params) -> Answer {
+pub(super) fn search(server: &Server, context: &Context, mut params: Params) -> Answer {
     let arguments = searching::Arguments {
         query: vec![params.required("query")?],
         sources: params.or_default("sources")?,
@@ -62,7 +64,9 @@ pub(super) fn search(_: &Server, context: &Context, mut params: Params) -> Answe
         limit: take_limit(&mut params)?.unwrap_or(20),
     };
     params.end()?;
-    answer(&searching::search_messages(&arguments, &mut *logs::current_ledger(context)?)?)
+    let is_cancelled = || server.is_stopped.load(Ordering::Relaxed);
+    let mut ledger = logs::current_ledger(context)?;
+    answer(&searching::search_messages(&arguments, &mut ledger, &is_cancelled)?)
 }
 
 pub(super) fn tree(_: &Server, context: &Context, mut params: Params) -> Answer {
