@@ -5,6 +5,7 @@
 //! - [`hex`]: hexadecimal digits
 //! - [`errors`]: an error together with its causes, as text
 //! - [`lock_wait`]: waiting for a lock that another process holds
+//! - [`owners`]: owners of files that root writes for a user
 //! - [`paths`]: normalised and canonical paths; paths as bytes
 //! - [`text`]: text that must not act on the terminal
 //!
@@ -14,5 +15,6 @@ pub mod durable;
 pub mod errors;
 pub mod hex;
 pub mod lock_wait;
+pub mod owners;
 pub mod paths;
 pub mod text;

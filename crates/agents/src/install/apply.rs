@@ -1,11 +1,12 @@
 //! Carries out a plan.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use takeback_base::durable::{self, FileLock};
+use takeback_base::owners::{adopt_owner, keep_owner};
 
 use super::record::{InstallRecord, InstalledFile, content_digest};
 use super::{FileChange, InstallError, InstallPlan, Installer};
@@ -22,7 +23,8 @@ impl Installer<'_> {
             };
             done.map_err(InstallError::io(&change.path))??;
         }
-        record.remove_unused_copies().map_err(InstallError::io(&self.record_directory()))
+        let done = record.remove_unused_copies().and_then(|()| self.adopt_record());
+        done.map_err(InstallError::io(&self.record_directory()))
     }
 
     /// Carries out a plan to remove takeback.
@@ -46,7 +48,16 @@ impl Installer<'_> {
         }
         let cleaned =
             record.remove_empty_directories().and_then(|()| record.remove_unused_copies());
-        cleaned.map_err(InstallError::io(&self.record_directory()))
+        let done = cleaned.and_then(|()| self.adopt_record());
+        done.map_err(InstallError::io(&self.record_directory()))
+    }
+
+    /// Gives the record to the owner of the home directory, who could not use takeback otherwise.
+    fn adopt_record(&self) -> io::Result<()> {
+        let directory = self.record_directory();
+        adopt_owner(self.takeback_home)?;
+        adopt_owner(&directory)?;
+        fs::read_dir(&directory)?.try_for_each(|entry| adopt_owner(&entry?.path()))
     }
 
     fn lock_record(&self) -> Result<(FileLock, InstallRecord), InstallError> {
@@ -80,8 +91,14 @@ fn install_file(
         replaced,
     };
     record.add_file(&change.path, file, &missing_directories(parent))?;
-    fs::create_dir_all(parent)?;
+    create_directories(parent)?;
     replace_file(change)
+}
+
+fn create_directories(directory: &Path) -> io::Result<()> {
+    let missing = missing_directories(directory);
+    fs::create_dir_all(directory)?;
+    missing.iter().rev().try_for_each(|created| adopt_owner(created))
 }
 
 /// Lists the directories of a path that do not exist.
@@ -129,9 +146,8 @@ fn replace_file(change: &FileChange) -> io::Result<Result<(), InstallError>> {
         fs::remove_file(&path)?;
         return Ok(Ok(()));
     };
-    // An existing file keeps its mode. A new one gets the mode that the user's umask allows.
-    let mode = fs::metadata(&path).ok().map(|metadata| metadata.permissions());
-    let written = create_file(&temporary, after, mode, change.executable)
+    let replaced = fs::metadata(&path).ok();
+    let written = create_file(&temporary, after, replaced.as_ref(), change.executable)
         .and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -139,13 +155,15 @@ fn replace_file(change: &FileChange) -> io::Result<Result<(), InstallError>> {
     written.map(Ok)
 }
 
+/// Creates a file with the owner, group and mode of the one that it replaces. A file that replaces
+/// none gets the mode that the user's umask allows.
 fn create_file(
     path: &Path,
     bytes: &[u8],
-    mode: Option<Permissions>,
+    replaced: Option<&Metadata>,
     executable: bool,
 ) -> io::Result<()> {
-    let initial_mode = match (&mode, executable) {
+    let initial_mode = match (replaced, executable) {
         // Other users must not read the file before it has the mode of the one it replaces.
         (Some(_), _) => 0o600,
         (None, true) => 0o777,
@@ -153,6 +171,12 @@ fn create_file(
     };
     let mut file = File::options().write(true).create_new(true).mode(initial_mode).open(path)?;
     file.write_all(bytes)?;
-    mode.map(|mode| file.set_permissions(mode)).transpose()?;
+    match replaced {
+        Some(replaced) => {
+            keep_owner(&file, replaced)?;
+            file.set_permissions(replaced.permissions())?;
+        }
+        None => adopt_owner(path)?,
+    }
     file.sync_all()
 }

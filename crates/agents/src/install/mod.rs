@@ -20,6 +20,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use takeback_base::paths;
+
 pub use self::codex_review::HookReview;
 pub use self::package::{PackageFile, build_package};
 
@@ -104,6 +106,9 @@ pub enum InstallError {
          by one"
     )]
     Record { path: PathBuf, error: io::Error },
+    /// A file of a project is a link to somewhere else, or is in such a directory.
+    #[error("{path} leads to {real}, outside the project; nothing was changed")]
+    Outside { path: PathBuf, real: PathBuf },
     /// Another program wrote to the file after the plan was made.
     #[error("{0} changed while takeback was working on it; run the command again")]
     Changed(PathBuf),
@@ -208,6 +213,16 @@ impl Installer<'_> {
 }
 
 impl InstallScope {
+    /// Fails if a file of a project is outside the project because of a link.
+    fn check_file(&self, path: &Path) -> Result<(), InstallError> {
+        let Some(project) = self.project() else { return Ok(()) };
+        let real = paths::canonicalize_existing(path);
+        match real.starts_with(paths::canonicalize_existing(project)) {
+            true => Ok(()),
+            false => Err(InstallError::Outside { path: path.to_owned(), real }),
+        }
+    }
+
     fn project(&self) -> Option<&Path> {
         match self {
             InstallScope::User => None,

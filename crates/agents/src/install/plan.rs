@@ -68,6 +68,7 @@ impl Installer<'_> {
     ) -> Result<(), InstallError> {
         let mark = self.command_mark(plan.agent);
         let path = choose_hook_file(hooks, directory)?;
+        plan.scope.check_file(&path)?;
         let text = read_text(&path)?;
         let entries = build_entries(plan.agent, hooks, &self.program);
         let after = add_entries(&path, text.as_deref(), &entries, &mark)?;
@@ -92,6 +93,7 @@ impl Installer<'_> {
         directory: &Path,
     ) -> Result<(), InstallError> {
         let path = directory.join(own.file);
+        plan.scope.check_file(&path)?;
         let text = read_text(&path)?;
         match text.as_deref().map(file_owner) {
             None | Some(FileOwner::Takeback) => {

@@ -3,10 +3,12 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
 use std::process::Command;
 
 use crate::install::{SETTINGS, home_files, install_by_another, run_takeback, write_file};
-use crate::session::Session;
+use crate::session::{Session, tell_skipped};
 
 /// Lists the copies that takeback keeps of files it has written.
 fn kept_copies(session: &Session) -> Vec<OsString> {
@@ -204,4 +206,65 @@ fn uninstall_works_with_a_damaged_record_or_copy() {
     fs::remove_file(own.join("record.json")).unwrap();
     run_takeback(&session, &["uninstall", "claude"], 0);
     assert_eq!(words(&fs::read_to_string(&path).unwrap()), words(SETTINGS));
+}
+
+#[test]
+fn files_keep_their_owner_group_and_mode() {
+    let session = Session::new();
+    let settings = write_file(&session, ".claude/settings.json", SETTINGS);
+    let base = session.base();
+    let owned = [base.clone(), base.join(".claude"), settings.clone()];
+    if owned.iter().any(|path| chown(path, Some(4321), Some(4322)).is_err()) {
+        return tell_skipped("only root can give files to another user");
+    }
+    fs::set_permissions(&settings, fs::Permissions::from_mode(0o640)).unwrap();
+    // root installs into the home directory of another user.
+    run_takeback(&session, &["install", "claude", "codex"], 0);
+    let owner = |path: &Path| {
+        let found = fs::symlink_metadata(path).unwrap();
+        (found.uid(), found.gid())
+    };
+    let is_kept = || {
+        let found = fs::metadata(&settings).unwrap();
+        assert_eq!((owner(&settings), found.mode() & 0o7777), ((4321, 4322), 0o640));
+    };
+    is_kept();
+    // New files and directories belong to the owner of the directory that they are in.
+    for new in [".codex", ".claude/commands", ".takeback", ".takeback/installed/record.json"] {
+        assert_eq!(owner(&base.join(new)), (4321, 4322), "{new}");
+    }
+    for entry in fs::read_dir(base.join(".codex")).unwrap() {
+        assert_eq!(owner(&entry.unwrap().path()), (4321, 4322));
+    }
+    run_takeback(&session, &["uninstall", "claude", "codex"], 0);
+    is_kept();
+}
+
+#[test]
+fn project_hooks_are_not_written_outside_the_project() {
+    let session = Session::new();
+    let elsewhere = session.base().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    for name in ["settings.json", "other.json"] {
+        fs::write(elsewhere.join(name), SETTINGS).unwrap();
+    }
+    let project = session.project();
+    let links =
+        [(".claude", elsewhere.clone()), (".gemini/settings.json", elsewhere.join("other.json"))];
+    for ((link, target), agent) in links.iter().zip(["claude", "gemini"]) {
+        let link = project.join(link);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(target, &link).unwrap();
+        let said = run_takeback(&session, &["install", "--project", agent], 1);
+        let real = format!("leads to {}", target.display());
+        assert!(said.contains(&real) && said.contains("outside the project"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(elsewhere.join("settings.json")).unwrap(), SETTINGS);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 2);
+    // A link that stays in the project is followed.
+    fs::remove_file(project.join(".claude")).unwrap();
+    fs::create_dir(project.join("config")).unwrap();
+    symlink("config", project.join(".claude")).unwrap();
+    run_takeback(&session, &["install", "--project", "claude"], 0);
+    assert!(project.join("config/settings.json").exists());
 }
