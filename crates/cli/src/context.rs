@@ -2,12 +2,15 @@
 //! environment.
 
 use std::env;
+use std::fs;
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use rustix::process::geteuid;
 use takeback_agents::LogFormat;
 use takeback_base::lock_wait::LockWait;
 use takeback_ledger::Time;
@@ -96,6 +99,28 @@ pub(crate) enum Caller {
     Agent,
 }
 
+/// Refuses a home that other users can write to: they could plant states in it that a rollback would
+/// restore.
+fn check_home(home: &Path) -> Result<(), Failure> {
+    let Ok(found) = fs::metadata(home) else { return Ok(()) };
+    let user = geteuid();
+    let is_foreign = found.uid() != user.as_raw() && !user.is_root();
+    let is_open = found.mode() & 0o022 != 0;
+    if !is_foreign && !is_open {
+        return Ok(());
+    }
+    let home = home.display();
+    let problem = match is_foreign {
+        true => format!("takeback's home {home} belongs to another user"),
+        false => format!("other users can write to takeback's home {home}"),
+    };
+    let choose = "choose another directory with TAKEBACK_HOME or --home DIR";
+    Err(Failure::new(problem).hint(match is_foreign {
+        true => choose.to_owned(),
+        false => format!("run `chmod go-w {home}`, or {choose}"),
+    }))
+}
+
 /// The options, directories and environment that a command works with.
 pub(crate) struct Context {
     pub(crate) globals: Globals,
@@ -136,6 +161,7 @@ impl Context {
                     }
                 },
             };
+        check_home(&home)?;
         let temporary = ["/tmp", "/var/tmp", "/private/tmp"].map(PathBuf::from).into_iter();
         let temporary = temporary.chain([env::temp_dir()]).collect();
         let places = ForbiddenRoots::new(user, temporary, Some(home.clone()));

@@ -1,9 +1,13 @@
 //! The commands, their options, and their help.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::agent::with_two_turns;
-use crate::session::Session;
+use crate::session::{Session, said, tell_skipped};
 
 #[test]
 fn options_that_do_not_apply_are_refused() {
@@ -390,4 +394,40 @@ fn colours_of_usage_errors_follow_the_option() {
     assert!(colored(&["--color", "always", "--wrong"]));
     assert!(colored(&["--color=always", "--wrong"]));
     assert!(!colored(&["--color=never", "--wrong"]));
+}
+
+/// Other users could plant states there that a rollback would restore.
+#[test]
+fn a_home_that_others_can_write_to_is_refused() {
+    let session = Session::new();
+    session.write("a.txt", "1");
+    let home = session.base().join(".takeback");
+    assert!(session.output(&["checkpoint"]).status.success());
+    for mode in [0o720, 0o702] {
+        fs::set_permissions(&home, fs::Permissions::from_mode(mode)).unwrap();
+        let output = session.output(&["rollback", "1"]);
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("other users can write to takeback's home"), "{text}");
+        assert!(text.contains(&format!("chmod go-w {}", home.display())), "{text}");
+    }
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(session.output(&["list"]).status.success());
+}
+
+#[test]
+fn the_home_of_another_user_is_refused() {
+    let session = Session::new();
+    fs::create_dir(session.base().join(".takeback")).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=64321", "--clear-groups", env!("CARGO_BIN_EXE_takeback"), "status"]);
+    command.current_dir("/").env("HOME", session.base());
+    let is_open = fs::set_permissions(session.base(), fs::Permissions::from_mode(0o755)).is_ok();
+    match command.output() {
+        Ok(output) if is_open && !said(&output).contains("setpriv:") => {
+            assert!(said(&output).contains("belongs to another user"), "{}", said(&output));
+            assert_eq!(output.status.code(), Some(1));
+        }
+        _ => tell_skipped("setpriv cannot become another user"),
+    }
 }
