@@ -40,9 +40,32 @@ pub(crate) const WIRING: Wiring = Wiring {
 /// Makes a command file. Gemini CLI passes all arguments as one word.
 pub(crate) fn slash_command(program: &Program, command: &str) -> String {
     let run = program.shell_command(&format!("slash {command} {{{{args}}}}"));
+    let prompt = format!("{SHOW_OUTPUT}\n\n-----\n!{{{run}}}\n-----\n");
+    let prompt = match prompt.contains("'''") {
+        // A quoted path may contain what ends a literal string.
+        true => toml_edit::Value::from(prompt).to_string(),
+        false => format!("'''\n{prompt}'''"),
+    };
     format!(
-        "# {}\ndescription = \"{}\"\nprompt = '''\n{SHOW_OUTPUT}\n\n-----\n!{{{run}}}\n-----\n'''\n",
+        "# {}\ndescription = \"{}\"\nprompt = {prompt}\n",
         unsealed_signature("gemini"),
         command_description(command)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_file_is_toml_for_every_install_path() {
+        for path in ["/bin/takeback", "/it's/takeback", "/odd'''/\"takeback\"'", "/a\nb\\"] {
+            let program = Program::of_user(vec![path.to_owned()]);
+            let file = slash_command(&program, "undo");
+            let parsed: toml_edit::DocumentMut = file.parse().unwrap();
+            let prompt = parsed["prompt"].as_str().unwrap();
+            let run = format!("!{{{}}}", program.shell_command("slash undo {{args}}"));
+            assert!(prompt.contains(&run) && prompt.ends_with("-----\n"), "{prompt}");
+        }
+    }
 }
