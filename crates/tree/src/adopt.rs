@@ -218,7 +218,9 @@ impl<'s> Adoption<'s> {
 
     /// Finds the reason why an entry of a tree is left out; `None` if it is not.
     fn find_refusal(&self, mode: Mode, name: &[u8], oid: Oid) -> Option<UncoveredReason> {
-        if !is_valid_name(name) || name.len() > MAX_NAME {
+        // On a file system that ignores case, `.GIT/hooks` would be the user's own hooks.
+        let is_git = name.eq_ignore_ascii_case(b".git");
+        if is_git || !is_valid_name(name) || name.len() > MAX_NAME {
             Some(UncoveredReason::Excluded)
         } else if let Some(size) = self.too_large.get(&oid) {
             Some(UncoveredReason::TooLarge { size: *size })

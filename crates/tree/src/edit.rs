@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::lock::Lock;
-use crate::object::{self, Mode, ObjectKind, TreeEntry};
+use crate::object::{self, Mode, ObjectKind, TreeEntry, is_git_name};
 use crate::oid::Oid;
 use crate::pack::MAX_OBJECT;
 use crate::path::{self, RelPath};
@@ -124,8 +124,7 @@ impl Lock<'_> {
 }
 
 fn check_path(path: &RelPath) -> Result<(), EditError> {
-    let is_git = |name: &[u8]| name == b".git";
-    match path.is_root() || path.as_bytes().split(|byte| *byte == b'/').any(is_git) {
+    match path.is_root() || path.as_bytes().split(|byte| *byte == b'/').any(is_git_name) {
         true => Err(EditError::Path(path.clone())),
         false => Ok(()),
     }

@@ -161,7 +161,12 @@ fn split_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
 /// True if a tree of the store may have an entry of this name. A name that could lead out of the
 /// workspace must never become part of a path.
 pub(crate) fn is_valid_name(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b".." | b".git") && !name.contains(&b'/')
+    !matches!(name, b"" | b"." | b"..") && !is_git_name(name) && !name.contains(&b'/')
+}
+
+/// True if the file system may take this name for `.git`.
+pub(crate) fn is_git_name(name: &[u8]) -> bool {
+    if cfg!(target_os = "macos") { name.eq_ignore_ascii_case(b".git") } else { name == b".git" }
 }
 
 /// Splits the first entry off a tree that another program may have made, with any name.

@@ -154,7 +154,11 @@ fn a_bundle_masks_names_paths_and_secrets() {
     let session = Session::new();
     session.write("a", "1");
     let secret = "ghp_Q7hf72Kd02mVn41bXc9sLw83TzRp65AyEu1G";
-    configure(&session, &format!("[checkpoints]\nexclude = [\"{secret}\"]\n"));
+    let excluded = format!("exclude = [\"{secret}\", \"/acquisition-of-rivals/**\"]");
+    configure(
+        &session,
+        &format!("[checkpoints]\n# For the merger.\n{excluded}\nmax_files = 9000\n"),
+    );
     session.output(&["install", "claude"]);
     // A malformed configuration file, and a workspace that never had a checkpoint.
     fs::create_dir(session.base().join(".codex")).unwrap();
@@ -179,6 +183,9 @@ fn a_bundle_masks_names_paths_and_secrets() {
     {
         assert!(!report.contains(private), "{private}: {report}");
     }
+    assert!(!report.contains("acquisition") && !report.contains("merger"), "{report}");
+    assert_eq!(parsed["config"]["checkpoints"]["max_files"], 9000);
+    assert_eq!(parsed["config"]["checkpoints"]["exclude"], json!(["<pattern 1>", "<pattern 2>"]));
     // An existing file is not overwritten.
     let again = session.output(&["doctor", "--bundle", "report.json"]);
     assert_eq!(again.status.code(), Some(1));

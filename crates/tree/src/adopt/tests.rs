@@ -305,6 +305,7 @@ fn entries_that_the_store_cannot_hold_are_left_out_and_reported() {
     ]);
     let tree = repository.odd_tree(&[
         ("100644", b"..", blob),
+        ("40000", b".GIT", inner),
         ("40000", b".git", inner),
         ("100644", b"a/b", blob),
         ("0100755", b"d", blob),
@@ -325,6 +326,7 @@ fn entries_that_the_store_cannot_hold_are_left_out_and_reported() {
     assert_eq!(taken.files, 3);
     let told = [
         uncovered("", UncoveredReason::Excluded),
+        uncovered(".GIT", UncoveredReason::Excluded),
         uncovered(".git", UncoveredReason::Excluded),
         uncovered("d", UncoveredReason::Special),
         uncovered("device", UncoveredReason::Special),

@@ -7,6 +7,7 @@ use crate::beneath::Stat;
 use crate::capture::cache::{Cause, FileClass, Reach};
 use crate::capture::{CaptureContext, CaptureOptions};
 use crate::git::index::TrackedPaths;
+use crate::object::is_git_name;
 use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, is_within, split};
 use crate::rules::{self, CaptureRules, Matcher, Scope, Verdict};
@@ -160,7 +161,7 @@ impl Coverage {
         stat: &Stat,
     ) -> Decision {
         let is_directory = stat.is_directory();
-        if split(path).1 == b".git" {
+        if is_git_name(split(path).1) {
             return Decision::Pass;
         }
         if let Some(only) = &self.only {

@@ -413,7 +413,7 @@ impl<'a> Scanner<'a> {
         name: Vec<u8>,
         error: &io::Error,
     ) -> Option<(ListedChild, bool)> {
-        let is_silent = name == b".git" || reach == Reach::Partial;
+        let is_silent = object::is_git_name(&name) || reach == Reach::Partial;
         let is_requested =
             || self.coverage.request(path).is_some() || self.coverage.has_requests_below(path);
         if is_gone(error) || (is_silent && !is_requested()) {

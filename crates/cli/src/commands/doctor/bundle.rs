@@ -25,7 +25,7 @@ pub(super) fn write_bundle(
         "takeback": view,
         "system": describe_system(),
         "git": read_output(Command::new("git").arg("--version")),
-        "config": config::read_text(&context.home).unwrap_or_default(),
+        "config": read_config(&context.home),
     });
     mask_strings(&mut report, &private_names(context));
     if file == Path::new("-") {
@@ -50,6 +50,27 @@ pub(super) fn write_bundle(
         println!("Wrote {path}. Read it before you show it to others.");
     }
     Ok(())
+}
+
+/// Reads the settings without their comments, and without patterns, which name files and projects.
+/// `None` if the file cannot be parsed: the report says so elsewhere.
+fn read_config(home: &Path) -> Option<Value> {
+    let mut settings: Value = toml::from_str(&config::read_text(home).ok()?).ok()?;
+    mask_patterns(&mut settings);
+    Some(settings)
+}
+
+/// Masks the strings in all lists.
+fn mask_patterns(settings: &mut Value) {
+    match settings {
+        Value::Object(table) => table.values_mut().for_each(mask_patterns),
+        Value::Array(patterns) => {
+            for (number, pattern) in (1..).zip(patterns) {
+                *pattern = format!("<pattern {number}>").into();
+            }
+        }
+        _ => {}
+    }
 }
 
 fn describe_system() -> Value {
@@ -81,16 +102,18 @@ fn private_names(context: &Context) -> Vec<(String, String)> {
     for (number, path) in (1..).zip(paths) {
         names.push((path.display().to_string(), format!("<workspace {number}>")));
         names.push((output::tilde(&path, context), format!("<workspace {number}>")));
+        let project = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        names.extend(project.map(|project| (project, format!("<project {number}>"))));
     }
     names.push((context.directory.display().to_string(), "<here>".into()));
     names.push((context.home.display().to_string(), "<takeback>".into()));
     if let Some(home) = context.user_home() {
         names.push((home.display().to_string(), "~".into()));
         let user = home.file_name().map(|name| name.to_string_lossy().into_owned());
-        // A short name could be part of other words.
-        names.extend(user.filter(|user| user.len() > 3).map(|user| (user, "<user>".into())));
+        names.extend(user.map(|user| (user, "<user>".into())));
     }
-    names.retain(|(name, _)| name.len() > 1);
+    // A short name could be part of other words.
+    names.retain(|(name, _)| name.len() > 3);
     names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     names
 }
