@@ -262,6 +262,40 @@ fn what_a_sweep_deleted_goes_again_if_its_return_is_undone() {
 }
 
 #[test]
+fn what_a_sweep_spared_stays_when_its_return_is_undone() {
+    let session = Session::new();
+    make_repository(&session.project());
+    session.write(".gitignore", "*.bin\n");
+    run_git(&session.project(), &["add", ".gitignore"]);
+    fs::write(session.project().join("model.bin"), noise(1, 2 << 20)).unwrap();
+    session.write("untracked", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.runs("git clean -fdxq -e model.bin");
+    agent.is_done();
+    for arguments in [["rollback", "1"], ["rollback", "undo"], ["rollback", "redo"]] {
+        let done = session.json(&arguments);
+        assert!(session.exists("model.bin"), "{done:#}");
+    }
+    assert_eq!(session.read("untracked"), "mine");
+}
+
+#[test]
+fn a_repository_that_a_sweep_deletes_comes_back() {
+    let session = Session::new();
+    make_repository(&session.project());
+    make_repository(&session.project().join("lib"));
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.runs("git clean -ffdxq");
+    agent.is_done();
+    assert!(!session.exists("lib"));
+    session.json(&["rollback", "1"]);
+    run_git(&session.project().join("lib"), &["--git-dir", ".git", "fsck", "--strict"]);
+    assert_eq!(protected_places(&session), ["", "lib/.git"]);
+}
+
+#[test]
 fn what_does_not_fit_into_the_budget_is_said() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 1\n");

@@ -9,7 +9,7 @@ use takeback_base::paths::{canonicalize, canonicalize_parent};
 use takeback_tree::{AnyPath, CaptureError, CaptureRules, RelPath, Workspace, WorkspaceError};
 
 use super::call::CallContext;
-use super::repositories::{Repositories, may_delete_directories};
+use super::repositories::{Repositories, may_delete_directories, may_sweep_repositories};
 use super::unprotected::Unprotected;
 use crate::Opened;
 use crate::history::TakeError;
@@ -77,8 +77,12 @@ pub(super) fn find_protected_paths(
     let (root, is_workspace) = (call.root(), call.workplace.is_workspace);
     let mut main = ProtectedPath::new(opened, PathKind::Directory(root.into()));
     let mut repositories = Repositories::default();
+    let sweeps_repositories = may_sweep_repositories(call.call.script());
     let mut elsewhere = Vec::new();
     for (path, mention) in find_mentions(call) {
+        if mention == Mention::Swept && sweeps_repositories {
+            repositories.add_inner(opened, &path);
+        }
         if is_in_repository_data(&path) || mention == Mention::Deleted {
             repositories.add(opened, &path);
         }

@@ -42,7 +42,27 @@ pub(super) fn may_delete_directories(script: Option<&str>) -> bool {
     script.is_none_or(|script| script.split(|letter| !is_inner(letter)).any(is_word))
 }
 
+/// Returns true if a script may delete the repositories in a directory that it sweeps. `git clean`
+/// spares them unless it is forced twice.
+pub(super) fn may_sweep_repositories(script: Option<&str>) -> bool {
+    let count_forces = |word: &str| match word.strip_prefix('-') {
+        Some("-force") => 1,
+        Some(letters) if !letters.starts_with('-') => letters.matches('f').count(),
+        _ => 0,
+    };
+    script.is_some_and(|script| {
+        let words = || script.split_whitespace();
+        words().any(|word| word == "clean") && words().map(count_forces).sum::<usize>() > 1
+    })
+}
+
 impl Repositories {
+    /// Adds the repositories inside a directory that is swept, but not the one that it belongs to.
+    pub(super) fn add_inner(&mut self, opened: &Opened, directory: &Path) {
+        let own = directory.join(".git");
+        self.add_found(opened, directory, |data| *data != own);
+    }
+
     /// Adds the repositories at or below a path, or the part of a repository's data that the path
     /// names.
     pub(super) fn add(&mut self, opened: &Opened, path: &Path) {
@@ -50,8 +70,12 @@ impl Repositories {
             self.add_data(opened, path);
             return;
         }
+        self.add_found(opened, path, |_| true);
+    }
+
+    fn add_found(&mut self, opened: &Opened, path: &Path, is_meant: impl Fn(&PathBuf) -> bool) {
         let (found, is_complete) = find_repository_data(path);
-        found.iter().for_each(|data| self.add_data(opened, data));
+        found.iter().filter(|data| is_meant(data)).for_each(|data| self.add_data(opened, data));
         if !is_complete {
             let reason = "it has too many directories to look for repositories in them";
             self.unprotected.push(Unprotected::replaceable(path, reason));
