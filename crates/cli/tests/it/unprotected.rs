@@ -381,6 +381,38 @@ fn files_of_one_directory_outside_are_protected_together() {
 }
 
 #[test]
+fn large_and_ignored_files_of_a_directory_that_is_named_outside_come_back() {
+    let session = Session::new();
+    let media = session.base().join("media");
+    fs::create_dir_all(media.join("raw")).unwrap();
+    fs::write(media.join(".gitignore"), "raw\n").unwrap();
+    fs::write(media.join("raw/photo"), "mine").unwrap();
+    fs::write(media.join("film"), noise(1, 11 << 20)).unwrap();
+    session.write("new/film", "theirs");
+    session.write("new/raw/photo", "theirs");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("unpack it");
+    agent.runs("tar -cf new.tar -C new . && tar -xf new.tar -C ../media");
+    agent.is_done();
+    assert_eq!(fs::read_to_string(media.join("film")).unwrap(), "theirs");
+    session.json(&["rollback", "1"]);
+    assert!(fs::read(media.join("film")).unwrap() == noise(1, 11 << 20));
+    assert_eq!(fs::read_to_string(media.join("raw/photo")).unwrap(), "mine");
+}
+
+#[test]
+fn more_repositories_than_are_captured_are_said() {
+    let session = Session::new();
+    for number in 0..18 {
+        session.write(&format!("lib/{number}/.git/HEAD"), "ref: refs/heads/main\n");
+    }
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf lib" }));
+    let said = agent.report(call.event("before_tool"));
+    assert_eq!(said.matches("the call deletes more than 16 repositories").count(), 2, "{said}");
+}
+
+#[test]
 fn the_history_of_a_deleted_repository_comes_back() {
     let session = Session::new();
     let places = [session.project(), session.project().join("lib")];

@@ -207,12 +207,11 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
     }
     if is_directory {
         let mut protected = ProtectedPath::new(opened, PathKind::Directory(path.into()));
+        // No rule of the user's applies to it, so it counts as named with everything in it.
+        protected.swept.push(RelPath::root());
         let limit = match mention {
             Mention::Named => MAX_OUTSIDE_FILES,
-            Mention::Deleted | Mention::Swept => {
-                protected.swept.push(RelPath::root());
-                MAX_DELETED_FILES
-            }
+            Mention::Deleted | Mention::Swept => MAX_DELETED_FILES,
         };
         protected.rules.max_files = protected.rules.max_files.min(limit);
         return Some(protected);

@@ -20,9 +20,9 @@ const MAX_DIRECTORIES: usize = 5_000;
 const MAX_REPOSITORIES: usize = 16;
 
 /// Programs and options that delete or move whole directories.
-const DELETING_WORDS: [&str; 12] = [
-    "rm", "rmdir", "rmtree", "rimraf", "unlink", "delete", "mv", "find", "rsync", "trash", "shred",
-    "clean",
+const DELETING_WORDS: [&str; 13] = [
+    "rm", "rmdir", "rmtree", "rimraf", "remove", "unlink", "delete", "mv", "find", "rsync",
+    "trash", "shred", "clean",
 ];
 
 /// The repositories that a call may delete.
@@ -91,9 +91,14 @@ impl Repositories {
             self.unprotected.push(Unprotected::replaceable(path, reason));
             return;
         }
+        if self.protected.len() >= MAX_REPOSITORIES {
+            let reason = format!("the call deletes more than {MAX_REPOSITORIES} repositories");
+            self.unprotected.push(Unprotected::new(path, reason));
+            return;
+        }
         let limit = opened.rules.max_named_size;
         let size = measure(path, u64::MAX, limit.saturating_sub(self.size));
-        let Some(size) = size.filter(|_| self.protected.len() < MAX_REPOSITORIES) else {
+        let Some(size) = size else {
             let limit = limit >> 20;
             let reason = format!("this repository does not fit into max_named_mb ({limit} MiB)");
             self.unprotected.push(Unprotected::new(path, reason));
