@@ -401,6 +401,19 @@ fn large_and_ignored_files_of_a_directory_that_is_named_outside_come_back() {
 }
 
 #[test]
+fn the_line_that_leads_from_a_submodule_to_its_repository_is_said() {
+    let session = Session::new();
+    make_repository(&session.project());
+    session.write("sub/.git", "gitdir: ../.git/modules/sub\n");
+    session.write("sub/code", "1");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf sub" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("/sub/.git: it only says where the repository is"), "{said}");
+    assert!(said.contains("write `gitdir: ../.git/modules/sub`"), "{said}");
+}
+
+#[test]
 fn more_repositories_than_are_captured_are_said() {
     let session = Session::new();
     for number in 0..18 {

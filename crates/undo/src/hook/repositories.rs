@@ -86,8 +86,11 @@ impl Repositories {
         let Ok(metadata) = fs::symlink_metadata(path) else { return };
         let is_link_file = !metadata.is_dir() && path.file_name() == Some(OsStr::new(".git"));
         if is_link_file {
-            let reason = "it only says where the repository is; `git worktree repair` or \
-                          `git submodule update` makes it again";
+            // `git submodule update` would make it again, too, but overwrite changed files.
+            let content = fs::read_to_string(path).unwrap_or_default();
+            let line = content.lines().next().unwrap_or_default();
+            let reason =
+                format!("it only says where the repository is; to make it again, write `{line}`");
             self.unprotected.push(Unprotected::replaceable(path, reason));
             return;
         }
