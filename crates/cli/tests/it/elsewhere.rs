@@ -1,6 +1,7 @@
 //! What turns changed outside the workspace belongs to their story.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::json;
 
@@ -130,4 +131,56 @@ fn a_place_whose_surroundings_are_gone_is_named_and_not_made_again() {
     let warning = done["warnings"][0].as_str().unwrap();
     assert!(warning.contains("disk/notes stays as it is"), "{warning}");
     assert!(!session.base().join("disk").exists());
+}
+
+#[test]
+fn a_deleted_repository_outside_comes_back_with_its_history() {
+    let session = Session::new();
+    session.write("a", "1");
+    let other = session.base().join("other");
+    fs::create_dir(&other).unwrap();
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.arg("--git-dir").arg(other.join(".git")).args(arguments).current_dir(&other);
+        git.output().unwrap().status.success()
+    };
+    assert!(git(&["init", "-q"]));
+    fs::write(other.join("code"), "1").unwrap();
+    let mut agent = Agent::new(&session, "s");
+    agent.hears("delete it");
+    agent.runs("rm -rf ../other");
+    agent.is_done();
+    assert!(!other.exists());
+    for way_back in [["rollback", "1"], ["rollback", "redo"]] {
+        let done = session.json(&way_back);
+        assert!(git(&["fsck"]), "{done:#}");
+        assert_eq!(fs::read_to_string(other.join("code")).unwrap(), "1");
+        session.json(&["rollback", "undo"]);
+        assert!(!other.join(".git").exists() && !other.join("code").exists());
+    }
+}
+
+#[test]
+fn a_turn_that_changed_only_files_outside_can_be_undone() {
+    let session = Session::new();
+    session.write("a", "1");
+    let notes = session.base().join("notes");
+    fs::write(&notes, "1").unwrap();
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("change it", "a", "2");
+    agent.hears("delete the notes");
+    agent.runs("rm ../notes");
+    agent.is_done();
+    session.json(&["undo"]);
+    assert_eq!((fs::read_to_string(&notes).unwrap(), session.read("a")), ("1".into(), "2".into()));
+    // The next one takes back the turn before.
+    session.json(&["undo"]);
+    assert_eq!(session.read("a"), "1");
+    session.json(&["rollback", "undo"]);
+    session.json(&["rollback", "undo"]);
+    assert!(!notes.exists());
+    // The user has brought them back already.
+    fs::write(&notes, "1").unwrap();
+    session.json(&["undo"]);
+    assert_eq!(session.read("a"), "1");
 }

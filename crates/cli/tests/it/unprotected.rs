@@ -262,6 +262,40 @@ fn what_a_sweep_deleted_goes_again_if_its_return_is_undone() {
 }
 
 #[test]
+fn what_a_sweep_spared_stays_when_its_return_is_undone() {
+    let session = Session::new();
+    make_repository(&session.project());
+    session.write(".gitignore", "*.bin\n");
+    run_git(&session.project(), &["add", ".gitignore"]);
+    fs::write(session.project().join("model.bin"), noise(1, 2 << 20)).unwrap();
+    session.write("untracked", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.runs("git clean -fdxq -e model.bin");
+    agent.is_done();
+    for arguments in [["rollback", "1"], ["rollback", "undo"], ["rollback", "redo"]] {
+        let done = session.json(&arguments);
+        assert!(session.exists("model.bin"), "{done:#}");
+    }
+    assert_eq!(session.read("untracked"), "mine");
+}
+
+#[test]
+fn a_repository_that_a_sweep_deletes_comes_back() {
+    let session = Session::new();
+    make_repository(&session.project());
+    make_repository(&session.project().join("lib"));
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.runs("git clean -ffdxq");
+    agent.is_done();
+    assert!(!session.exists("lib"));
+    session.json(&["rollback", "1"]);
+    run_git(&session.project().join("lib"), &["--git-dir", ".git", "fsck", "--strict"]);
+    assert_eq!(protected_places(&session), ["", "lib/.git"]);
+}
+
+#[test]
 fn what_does_not_fit_into_the_budget_is_said() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 1\n");
@@ -344,6 +378,51 @@ fn files_of_one_directory_outside_are_protected_together() {
     let back = session.json(&["-C", photos.to_str().unwrap(), "rollback", "1"]);
     assert_eq!(fs::read_dir(&photos).unwrap().count(), 41, "{back}");
     assert_eq!(fs::read_to_string(photos.join("7.jpg")).unwrap(), "7");
+}
+
+#[test]
+fn large_and_ignored_files_of_a_directory_that_is_named_outside_come_back() {
+    let session = Session::new();
+    let media = session.base().join("media");
+    fs::create_dir_all(media.join("raw")).unwrap();
+    fs::write(media.join(".gitignore"), "raw\n").unwrap();
+    fs::write(media.join("raw/photo"), "mine").unwrap();
+    fs::write(media.join("film"), noise(1, 11 << 20)).unwrap();
+    session.write("new/film", "theirs");
+    session.write("new/raw/photo", "theirs");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("unpack it");
+    agent.runs("tar -cf new.tar -C new . && tar -xf new.tar -C ../media");
+    agent.is_done();
+    assert_eq!(fs::read_to_string(media.join("film")).unwrap(), "theirs");
+    session.json(&["rollback", "1"]);
+    assert!(fs::read(media.join("film")).unwrap() == noise(1, 11 << 20));
+    assert_eq!(fs::read_to_string(media.join("raw/photo")).unwrap(), "mine");
+}
+
+#[test]
+fn the_line_that_leads_from_a_submodule_to_its_repository_is_said() {
+    let session = Session::new();
+    make_repository(&session.project());
+    session.write("sub/.git", "gitdir: ../.git/modules/sub\n");
+    session.write("sub/code", "1");
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf sub" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("/sub/.git: it only says where the repository is"), "{said}");
+    assert!(said.contains("write `gitdir: ../.git/modules/sub`"), "{said}");
+}
+
+#[test]
+fn more_repositories_than_are_captured_are_said() {
+    let session = Session::new();
+    for number in 0..18 {
+        session.write(&format!("lib/{number}/.git/HEAD"), "ref: refs/heads/main\n");
+    }
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf lib" }));
+    let said = agent.report(call.event("before_tool"));
+    assert_eq!(said.matches("the call deletes more than 16 repositories").count(), 2, "{said}");
 }
 
 #[test]

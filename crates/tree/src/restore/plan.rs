@@ -174,7 +174,14 @@ impl<'a> Planner<'a, '_> {
     pub(super) fn is_as_restored(&self, path: &RelPath, present: Option<Node>) -> bool {
         // If the state that the restore led to is gone from the store, nothing is certain.
         let node_in = |tree| find_node(self.lock.store(), tree, path).ok();
-        self.target.undoes.and_then(node_in).is_some_and(|left| left == present)
+        !self.was_passed_over(path)
+            && self.target.undoes.and_then(node_in).is_some_and(|left| left == present)
+    }
+
+    /// True if a file was there before the restore that is to be undone, and was not captured. The
+    /// restore left it alone, as a guarded file.
+    fn was_passed_over(&self, path: &RelPath) -> bool {
+        self.target.uncovered.iter().any(|uncovered| uncovered.path == *path)
     }
 
     /// Finds the paths that the plan will replace and that are not, or not completely, captured.
@@ -236,6 +243,7 @@ impl<'a> Planner<'a, '_> {
             let is_file = from.is_none() && to.is_some_and(|to| !to.mode.is_directory());
             if is_file
                 && self.is_asked_for(&path)
+                && !self.was_passed_over(&path)
                 && matches!(self.stat_present(&path), Ok(Some(stat)) if !stat.is_directory())
                 && find_node(store, self.target.tree, &path)?.is_none()
             {

@@ -9,7 +9,7 @@ use takeback_base::paths::{canonicalize, canonicalize_parent};
 use takeback_tree::{AnyPath, CaptureError, CaptureRules, RelPath, Workspace, WorkspaceError};
 
 use super::call::CallContext;
-use super::repositories::{Repositories, may_delete_directories};
+use super::repositories::{Repositories, may_delete_directories, may_sweep_repositories};
 use super::unprotected::Unprotected;
 use crate::Opened;
 use crate::history::TakeError;
@@ -77,8 +77,12 @@ pub(super) fn find_protected_paths(
     let (root, is_workspace) = (call.root(), call.workplace.is_workspace);
     let mut main = ProtectedPath::new(opened, PathKind::Directory(root.into()));
     let mut repositories = Repositories::default();
+    let sweeps_repositories = may_sweep_repositories(call.call.script());
     let mut elsewhere = Vec::new();
     for (path, mention) in find_mentions(call) {
+        if mention == Mention::Swept && sweeps_repositories {
+            repositories.add_inner(opened, &path);
+        }
         if is_in_repository_data(&path) || mention == Mention::Deleted {
             repositories.add(opened, &path);
         }
@@ -203,12 +207,11 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
     }
     if is_directory {
         let mut protected = ProtectedPath::new(opened, PathKind::Directory(path.into()));
+        // No rule of the user's applies to it, so it counts as named with everything in it.
+        protected.swept.push(RelPath::root());
         let limit = match mention {
             Mention::Named => MAX_OUTSIDE_FILES,
-            Mention::Deleted | Mention::Swept => {
-                protected.swept.push(RelPath::root());
-                MAX_DELETED_FILES
-            }
+            Mention::Deleted | Mention::Swept => MAX_DELETED_FILES,
         };
         protected.rules.max_files = protected.rules.max_files.min(limit);
         return Some(protected);

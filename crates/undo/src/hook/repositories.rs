@@ -20,9 +20,9 @@ const MAX_DIRECTORIES: usize = 5_000;
 const MAX_REPOSITORIES: usize = 16;
 
 /// Programs and options that delete or move whole directories.
-const DELETING_WORDS: [&str; 12] = [
-    "rm", "rmdir", "rmtree", "rimraf", "unlink", "delete", "mv", "find", "rsync", "trash", "shred",
-    "clean",
+const DELETING_WORDS: [&str; 13] = [
+    "rm", "rmdir", "rmtree", "rimraf", "remove", "unlink", "delete", "mv", "find", "rsync",
+    "trash", "shred", "clean",
 ];
 
 /// The repositories that a call may delete.
@@ -42,7 +42,27 @@ pub(super) fn may_delete_directories(script: Option<&str>) -> bool {
     script.is_none_or(|script| script.split(|letter| !is_inner(letter)).any(is_word))
 }
 
+/// Returns true if a script may delete the repositories in a directory that it sweeps. `git clean`
+/// spares them unless it is forced twice.
+pub(super) fn may_sweep_repositories(script: Option<&str>) -> bool {
+    let count_forces = |word: &str| match word.strip_prefix('-') {
+        Some("-force") => 1,
+        Some(letters) if !letters.starts_with('-') => letters.matches('f').count(),
+        _ => 0,
+    };
+    script.is_some_and(|script| {
+        let words = || script.split_whitespace();
+        words().any(|word| word == "clean") && words().map(count_forces).sum::<usize>() > 1
+    })
+}
+
 impl Repositories {
+    /// Adds the repositories inside a directory that is swept, but not the one that it belongs to.
+    pub(super) fn add_inner(&mut self, opened: &Opened, directory: &Path) {
+        let own = directory.join(".git");
+        self.add_found(opened, directory, |data| *data != own);
+    }
+
     /// Adds the repositories at or below a path, or the part of a repository's data that the path
     /// names.
     pub(super) fn add(&mut self, opened: &Opened, path: &Path) {
@@ -50,8 +70,12 @@ impl Repositories {
             self.add_data(opened, path);
             return;
         }
+        self.add_found(opened, path, |_| true);
+    }
+
+    fn add_found(&mut self, opened: &Opened, path: &Path, is_meant: impl Fn(&PathBuf) -> bool) {
         let (found, is_complete) = find_repository_data(path);
-        found.iter().for_each(|data| self.add_data(opened, data));
+        found.iter().filter(|data| is_meant(data)).for_each(|data| self.add_data(opened, data));
         if !is_complete {
             let reason = "it has too many directories to look for repositories in them";
             self.unprotected.push(Unprotected::replaceable(path, reason));
@@ -62,14 +86,22 @@ impl Repositories {
         let Ok(metadata) = fs::symlink_metadata(path) else { return };
         let is_link_file = !metadata.is_dir() && path.file_name() == Some(OsStr::new(".git"));
         if is_link_file {
-            let reason = "it only says where the repository is; `git worktree repair` or \
-                          `git submodule update` makes it again";
+            // `git submodule update` would make it again, too, but overwrite changed files.
+            let content = fs::read_to_string(path).unwrap_or_default();
+            let line = content.lines().next().unwrap_or_default();
+            let reason =
+                format!("it only says where the repository is; to make it again, write `{line}`");
             self.unprotected.push(Unprotected::replaceable(path, reason));
+            return;
+        }
+        if self.protected.len() >= MAX_REPOSITORIES {
+            let reason = format!("the call deletes more than {MAX_REPOSITORIES} repositories");
+            self.unprotected.push(Unprotected::new(path, reason));
             return;
         }
         let limit = opened.rules.max_named_size;
         let size = measure(path, u64::MAX, limit.saturating_sub(self.size));
-        let Some(size) = size.filter(|_| self.protected.len() < MAX_REPOSITORIES) else {
+        let Some(size) = size else {
             let limit = limit >> 20;
             let reason = format!("this repository does not fit into max_named_mb ({limit} MiB)");
             self.unprotected.push(Unprotected::new(path, reason));

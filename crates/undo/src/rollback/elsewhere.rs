@@ -53,12 +53,16 @@ pub(super) fn add_elsewhere(
     if request.workspace_only || !request.paths.is_empty() || request.scope == Scope::Chat {
         return;
     }
-    let calls = TakenBack::of(history, planned);
-    let workspaces = store.pinned_workspaces().unwrap_or_default();
-    for id in workspaces.into_iter().filter(|id| id != own) {
-        let Ok(Some(info)) = store.workspace_info(&id) else { continue };
+    let undone = planned.view.row.filter(|_| planned.work.goal.action == Action::UndoTurn);
+    let calls = TakenBack::of(history, planned.work.goal.checkpoint, undone);
+    let with_path = |id| Some((store.workspace_info(&id).ok()??.path, id));
+    let mut places: Vec<(AnyPath, WorkspaceId)> =
+        other_workspaces(store, own).filter_map(with_path).collect();
+    // A directory is restored before the repository in it.
+    places.sort_by(|(one, _), (other, _)| one.0.cmp(&other.0));
+    for (path, id) in places {
         let Ok(history) = History::read(store, &id) else { continue };
-        let place = Place { opened, history: &history, path: &info.path, main: planned };
+        let place = Place { opened, history: &history, path: &path, main: planned };
         let group = match &planned.work.goal.reverses {
             Some((safety, _)) => place.plan_reversal(*safety),
             None => place.plan_return(&calls),
@@ -70,11 +74,35 @@ pub(super) fn add_elsewhere(
             }
             Ok(None) => {}
             Err(error) => {
-                let (path, error) = (info.path.0.display(), error_chain(&error));
+                let (path, error) = (path.0.display(), error_chain(&error));
                 planned.view.warnings.push(format!("{path} stays as it is: {error}"));
             }
         }
     }
+}
+
+/// Returns true if a turn seems to have changed files outside the workspace.
+pub(super) fn has_changes_elsewhere(
+    store: &Store,
+    own: &WorkspaceId,
+    history: &History,
+    row: usize,
+) -> bool {
+    let Ok(first) = history.row(row).map(|row| row.first().pin.id) else { return false };
+    let calls = TakenBack::of(history, first, Some(row));
+    let mut histories =
+        other_workspaces(store, own).filter_map(|id| History::read(store, &id).ok());
+    histories.any(|history| {
+        ChangedFiles::of(store, &calls.checkpoints_in(&history))
+            .is_ok_and(|changed| !changed.is_nothing())
+    })
+}
+
+fn other_workspaces<'s>(
+    store: &'s Store,
+    own: &'s WorkspaceId,
+) -> impl Iterator<Item = WorkspaceId> + 's {
+    store.pinned_workspaces().unwrap_or_default().into_iter().filter(move |id| id != own)
 }
 
 /// Restores the parts of a rollback that are outside the workspace.
@@ -160,11 +188,10 @@ struct TakenBack {
 }
 
 impl TakenBack {
-    fn of(history: &History, planned: &Planned) -> TakenBack {
-        let id = planned.work.goal.checkpoint;
+    /// Finds the calls since a checkpoint, or those of one turn: the row that is undone.
+    fn of(history: &History, id: Oid, undone: Option<usize>) -> TakenBack {
         let seq = history.all.iter().find(|known| known.pin.id == id);
         let seq = seq.map_or(u64::MAX, |known| known.pin.name.seq);
-        let undone = planned.view.row.filter(|_| planned.work.goal.action == Action::UndoTurn);
         let rows = history.rows().filter(|row| match undone {
             Some(number) => row.number == number,
             None => row.first().pin.name.seq >= seq,
@@ -183,6 +210,14 @@ impl TakenBack {
             }
         }
         TakenBack { turns, calls, earlier }
+    }
+
+    /// Lists the checkpoints of another history that belong to these calls.
+    fn checkpoints_in<'h>(&self, history: &'h History) -> Vec<&'h Checkpoint> {
+        let is_taken_back = |known: &&Checkpoint| {
+            known.record.call.as_ref().is_some_and(|call| self.contains(call))
+        };
+        history.all.iter().filter(is_taken_back).collect()
     }
 
     fn contains(&self, call: &CallRef) -> bool {
@@ -208,10 +243,7 @@ impl Place<'_> {
     /// Plans to return to before the first call that is taken back, for the files that these calls
     /// changed.
     fn plan_return(&self, calls: &TakenBack) -> Result<Option<Group>, RollbackError> {
-        let is_taken_back = |known: &&Checkpoint| {
-            known.record.call.as_ref().is_some_and(|call| calls.contains(call))
-        };
-        let taken: Vec<&Checkpoint> = self.history.all.iter().filter(is_taken_back).collect();
+        let taken = calls.checkpoints_in(self.history);
         let first = taken.iter().find(|known| known.record.kind == Kind::Call);
         let Some(target) = first.copied() else { return Ok(None) };
         let store = self.opened.store()?;
@@ -279,11 +311,13 @@ impl Place<'_> {
     }
 
     /// Opens the place. One that is gone is made again, but not the directories above it: the whole
-    /// tree may be on another machine or disk. Inside the workspace, the rollback itself brings them
-    /// back.
+    /// tree may be on another machine or disk. Inside the workspace and other places, the rollback
+    /// itself brings them back.
     fn open(&self) -> Result<(Workspace<'_>, RevivedDirectories), RollbackError> {
         let path = &self.path.0;
-        let is_inside = path.starts_with(&self.main.work.workspace.0);
+        let PlannedWork { workspace, elsewhere, .. } = &self.main.work;
+        let groups = elsewhere.iter().map(|group| &group.work.workspace);
+        let is_inside = groups.chain([workspace]).any(|place| path.starts_with(&place.0));
         if !is_inside && !path.parent().is_some_and(Path::is_dir) {
             let source = io::Error::new(io::ErrorKind::NotFound, "the directory above it is gone");
             let error = WorkspaceError::Open { path: path.clone(), source };

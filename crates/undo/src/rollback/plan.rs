@@ -10,7 +10,7 @@ use takeback_tree::{
 use super::conversation::{
     FoundConversations, count_messages, find_conversations, find_reversed_conversations,
 };
-use super::elsewhere::add_elsewhere;
+use super::elsewhere::{add_elsewhere, has_changes_elsewhere};
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes, warn_of_lost_repository};
@@ -23,6 +23,43 @@ use crate::history::{FindError, History, TakeError, WorkspaceRef, effects_of_row
 
 /// Plans what a request asks for. Changes nothing.
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
+    let planned = plan_request(opened, request);
+    match &request.to {
+        Destination::WithoutTurn(options) if options.row.is_none() => {
+            prefer_turn_elsewhere(opened, request, options, planned)
+        }
+        _ => planned,
+    }
+}
+
+/// Plans to undo a newer turn than the last one that changed the workspace, if one changed files
+/// outside of it.
+fn prefer_turn_elsewhere(
+    opened: &Opened,
+    request: &Request,
+    options: &TurnUndo,
+    planned: Result<Planned, RollbackError>,
+) -> Result<Planned, RollbackError> {
+    let last = match &planned {
+        Ok(planned) => planned.view.row.unwrap_or_default(),
+        Err(RollbackError::NoTurn) => usize::MAX,
+        Err(_) => return planned,
+    };
+    let around = find_workspace(opened, &find_directory(opened, request)?)?;
+    let history = History::read(around.store, &around.id)?;
+    for row in history.rows_in_force().into_iter().take_while(|row| *row < last) {
+        if has_changes_elsewhere(around.store, &around.id, &history, row) {
+            let to = Destination::WithoutTurn(TurnUndo { row: Some(row), ..options.clone() });
+            let newer = plan_request(opened, &Request { to, ..request.clone() })?;
+            if !newer.view.elsewhere.is_empty() {
+                return Ok(newer);
+            }
+        }
+    }
+    planned
+}
+
+fn plan_request(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
     let (workspace, _revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
     // Taking the lock finishes or reverts an interrupted rollback, before the history is read.
