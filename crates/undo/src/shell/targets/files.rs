@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 use takeback_base::paths::{canonicalize_existing, normalize};
@@ -77,6 +77,23 @@ impl Files {
 
     pub(super) fn is_directory(&mut self, path: &Path) -> bool {
         self.look_up().is_some() && path.is_dir()
+    }
+
+    /// Returns the directory that `cd` enters: `..` leads back by the names, but only out of
+    /// directories that exist.
+    pub(super) fn find_logical(&mut self, path: &Path) -> Option<PathBuf> {
+        let mut logical = PathBuf::new();
+        for component in path.components() {
+            if component == Component::ParentDir {
+                if !self.is_directory(&logical) {
+                    return None;
+                }
+                logical.pop();
+            } else if component != Component::CurDir {
+                logical.push(component);
+            }
+        }
+        self.is_directory(&logical).then_some(logical)
     }
 
     /// Reads a small text file.

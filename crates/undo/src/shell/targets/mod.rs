@@ -355,8 +355,7 @@ impl<'a> Finder<'a> {
                 Value::Below(_) | Value::Prefix(_) | Value::Fresh => return None,
             };
             for path in self.absolute_paths(path)? {
-                let logical = normalize(&path);
-                let found = if self.files.is_directory(&logical) { logical } else { path };
+                let found = self.files.find_logical(&path).unwrap_or(path);
                 if !directories.contains(&found) {
                     directories.push(found);
                 }

@@ -213,6 +213,8 @@ fn directories_are_followed() {
         ("cd @/other && cd - && rm a.txt", &["a.txt"], &[], &[]),
         ("pushd @/other; rm f1; popd; rm a.txt", &["@/other/f1", "a.txt"], &[], &[]),
         ("cd sub && (cd none; cd -; rm f)", &["f", "sub/f"], &[], &[]),
+        // `cd` fails where a directory before `..` does not exist.
+        ("cd sub; (cd none/..; cd -; rm f)", &["f", "sub/f"], &[], &[]),
         ("cd && rm .bashrc", &["@/home/.bashrc"], &[], &[]),
         ("cd none; rm a.txt", &["none/a.txt", "a.txt"], &[], &[]),
         ("cd none && rm a.txt", &["none/a.txt"], &[], &[]),
