@@ -118,6 +118,7 @@ fn an_analysis_is_written_as_json() {
             "outside": ["/x"],
             "sweeps": [],
             "unknown": [],
+            "bounded": false,
         })
     );
 }
