@@ -97,7 +97,8 @@ impl<'a> Analyzer<'a> {
             if self.commands >= MAX_COMMANDS {
                 return self.note_change("it has too many commands");
             }
-            let is_certain = is_certain && !entry.is_conditional && !entry.in_subshell;
+            let in_shell = !entry.in_subshell && !entry.in_background;
+            let is_certain = is_certain && !entry.is_conditional && in_shell;
             self.visit_command(&entry.command, is_certain);
         }
     }

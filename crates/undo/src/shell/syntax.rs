@@ -16,8 +16,12 @@ pub(super) struct ListEntry {
     pub(super) is_alternative: bool,
     /// True before `|`: the next command reads the output of this one.
     pub(super) is_piped: bool,
-    /// True in a pipeline or in the background: changes to the shell itself do not last.
+    /// True after `!`: the next command runs after `&&` if this one failed.
+    pub(super) is_negated: bool,
+    /// True in a pipeline: changes to the shell itself do not last.
     pub(super) in_subshell: bool,
+    /// True before `&`: the whole chain runs in one other process, perhaps after the script's end.
+    pub(super) in_background: bool,
 }
 
 #[derive(Debug)]

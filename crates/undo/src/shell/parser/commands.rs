@@ -26,7 +26,7 @@ impl<'t> Parser<'t> {
                 Some(b';') => self.at += 1,
                 Some(b'&') => {
                     self.at += 1;
-                    list[start..].iter_mut().for_each(|entry| entry.in_subshell = true);
+                    list[start..].iter_mut().for_each(|entry| entry.in_background = true);
                 }
                 Some(b'\n') => {}
                 _ => break,
@@ -76,8 +76,10 @@ impl<'t> Parser<'t> {
     }
 
     fn parse_pipeline(&mut self, list: &mut CommandList, is_conditional: bool) -> Parsed<()> {
+        let mut is_negated = false;
         while let keyword @ ("!" | "time") = self.peek_keyword() {
             self.at += keyword.len();
+            is_negated |= keyword == "!";
             self.skip_blanks();
             if keyword == "time" && self.peek_keyword() == "-p" {
                 self.at += 2;
@@ -92,7 +94,9 @@ impl<'t> Parser<'t> {
                 is_conditional,
                 is_alternative: false,
                 is_piped: false,
+                is_negated,
                 in_subshell: false,
+                in_background: false,
             });
             self.skip_blanks();
             if self.peek() != Some(b'|') || self.peek_at(1) == Some(b'|') {

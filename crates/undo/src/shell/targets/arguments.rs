@@ -20,6 +20,12 @@ impl SplitArguments {
         self.options_named(names).first().map(|values| (*values).clone())
     }
 
+    /// Returns the value of an option. If it may be several words, the others are operands.
+    fn take_words(&mut self, group: Option<&Vec<Value>>) -> Option<Vec<Value>> {
+        self.operands.extend(group.filter(|group| group.len() > 1).cloned());
+        group.cloned()
+    }
+
     pub(super) fn options_named(&self, names: &[&str]) -> Vec<&Vec<Value>> {
         let named = self.options.iter().filter(|(name, _)| names.contains(&name.as_str()));
         named.filter_map(|(_, value)| value.as_ref()).collect()
@@ -70,7 +76,7 @@ fn split(args: &[Vec<Value>], valued: &str, stops: bool) -> (SplitArguments, usi
                 }
                 None if takes_value(long) => {
                     at += 1;
-                    args.get(at - 1).cloned()
+                    split.take_words(args.get(at - 1))
                 }
                 None => None,
             };
@@ -87,7 +93,7 @@ fn split(args: &[Vec<Value>], valued: &str, stops: bool) -> (SplitArguments, usi
             let attached = &text[index + letter.len_utf8()..];
             let value = if attached.is_empty() {
                 at += 1;
-                args.get(at - 1).cloned()
+                split.take_words(args.get(at - 1))
             } else {
                 let start = &text[..text.len() - attached.len()];
                 Some(group.iter().filter_map(|value| value.strip_start(start)).collect())

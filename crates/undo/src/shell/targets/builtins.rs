@@ -1,10 +1,17 @@
 //! The commands that change the shell itself: its directory, its variables, its arguments.
 
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use takeback_base::paths::canonicalize_or_keep;
+
+use super::state::bound_values;
 use super::value::Value;
-use super::{Finder, Stream};
+use super::{Finder, Stream, literals};
 use crate::shell::parser::{Dialect, is_name};
+
+/// The number of scripts that `eval` may make of its words.
+const MAX_EVALUATED: usize = 16;
 
 impl Finder<'_> {
     /// Visits a command that the shell itself runs; returns `None` if it is no such command.
@@ -15,44 +22,74 @@ impl Finder<'_> {
         input: &Stream,
     ) -> Option<Stream> {
         match name {
-            "cd" | "chdir" => self.change_directory(args),
-            "pushd" => {
-                self.state.stack.push(self.state.directories.clone());
-                self.change_directory(args);
+            "cd" | "chdir" => drop(self.change_directory(args)),
+            "pushd" => self.push_directory(args),
+            "popd" => match args.is_empty() {
+                true => self.state.pop_directory(),
+                false => self.forget_directories(),
+            },
+            "export" | "readonly" => self.declare(args),
+            "declare" | "typeset" | "local" => {
+                self.note_locals(args);
+                self.declare(args);
             }
-            "popd" => {
-                self.state.directories = self.state.stack.pop().flatten();
-            }
-            "export" | "readonly" | "declare" | "typeset" | "local" => self.declare(args),
             "unset" => {
                 for name in args.iter().flatten().filter_map(Value::text) {
+                    self.state.doubt_function(name);
                     if self.state.variable(name).is_some() {
                         self.state.set_variable(name, vec![Value::Text(String::new())]);
                     }
+                }
+            }
+            "printf"
+                if args
+                    .first()
+                    .is_some_and(|group| group[..] == [Value::Text("-v".to_owned())]) =>
+            {
+                let wanted = std::mem::replace(&mut self.wants_output, true);
+                let output = self.find_output("printf", args.get(2..).unwrap_or_default(), input);
+                self.wants_output = wanted;
+                for name in args.get(1).into_iter().flatten().filter_map(Value::text) {
+                    self.state.set_variable(name, output.values.clone());
                 }
             }
             "read" | "mapfile" | "readarray" => self.read_variables(args, input),
             "set" => self.set_arguments(args),
             "shift" => self.shift_arguments(),
             "eval" => return Some(self.eval(args)),
-            "trap" => {
-                if let Some(Value::Text(script)) = args.first().and_then(|group| group.first())
-                    && !matches!(script.as_str(), "-" | "" | "-l" | "-p")
-                {
-                    self.traps.push(script.clone());
-                }
-            }
+            "trap" => self.set_trap(args),
             "source" | "." => self.source(args),
             "alias" => self.is_bounded = false,
-            "wait" | "umask" | "ulimit" | "exit" | "return" | "shopt" | "setopt" => {}
+            "exit" => self.visit_traps(),
+            "break" | "continue" | "return" => self.escape(),
+            "wait" | "umask" | "ulimit" | "shopt" | "setopt" => {}
             _ => return None,
         }
         Some(Stream::default())
     }
 
-    fn change_directory(&mut self, args: &[Vec<Value>]) {
+    fn push_directory(&mut self, args: &[Vec<Value>]) {
+        let rotates = |value: &Value| value.start().starts_with(['+', '-']);
+        if args.is_empty() || args.iter().flatten().any(rotates) {
+            return self.forget_directories();
+        }
+        let before = self.state.directories.clone();
+        let exists = self.change_directory(args);
+        self.state.push_directory(before, exists);
+    }
+
+    /// Handles a change of the directory that is not followed.
+    fn forget_directories(&mut self) {
+        self.state.previous = self.state.directories.clone();
+        self.state.set_directories(None);
+        self.state.clear_stack();
+    }
+
+    /// Handles `cd`, and returns whether it certainly succeeds.
+    fn change_directory(&mut self, args: &[Vec<Value>]) -> bool {
         let is_flag =
             |value: &Value| matches!(value.text(), Some("--" | "-P" | "-L" | "-e" | "-q"));
+        let is_physical = args.iter().flatten().any(|value| value.text() == Some("-P"));
         let operands: Vec<&Vec<Value>> =
             args.iter().filter(|group| !group.iter().all(is_flag)).collect();
         let before = self.state.directories.clone();
@@ -61,12 +98,23 @@ impl Finder<'_> {
             [group] if matches!(group.as_slice(), [Value::Text(text)] if text == "-") => {
                 self.state.previous.clone()
             }
+            _ if self.state.variable("CDPATH").is_some() => None,
+            [group] if group.iter().any(|value| value.start().is_empty()) => {
+                // Without a word, this leads home.
+                let values = [group.as_slice(), &self.home()].concat();
+                self.find_directories(&values)
+            }
             [group] => self.find_directories(group),
             _ => None,
         };
-        let exists = after.as_ref().is_some_and(|after| {
-            let mut after = after.iter();
-            after.all(|directory| self.files.is_directory(directory))
+        let after = match is_physical {
+            true => {
+                after.map(|after| after.iter().map(|path| canonicalize_or_keep(path)).collect())
+            }
+            false => after,
+        };
+        let exists = after.as_ref().is_some_and(|after: &Vec<PathBuf>| {
+            after.iter().all(|directory| self.is_certain_directory(directory))
         });
         if !exists {
             // Where the first one failed, the second one did not run.
@@ -80,7 +128,60 @@ impl Finder<'_> {
             (Some(previous), Some(before)) if !exists => Some([before, previous].concat()),
             (_, before) => before,
         };
-        self.state.directories = after;
+        self.state.set_directories(after);
+        exists
+    }
+
+    /// True if a directory exists and the script has not removed it.
+    fn is_certain_directory(&mut self, directory: &Path) -> bool {
+        if !self.files.is_directory(directory) {
+            return false;
+        }
+        let resolved = canonicalize_or_keep(directory);
+        !self
+            .removed
+            .iter()
+            .chain(&self.sweeps)
+            .any(|removed| resolved.starts_with(removed) || directory.starts_with(removed))
+    }
+
+    /// Notes a script that runs when the shell ends, or at any time.
+    fn set_trap(&mut self, args: &[Vec<Value>]) {
+        let Some((script, events)) = args.split_first() else { return };
+        for script in script {
+            let Value::Text(script) = script else {
+                self.is_bounded = false;
+                continue;
+            };
+            if matches!(script.as_str(), "-" | "" | "-l" | "-p") || events.is_empty() {
+                continue;
+            }
+            self.state.add_trap(script);
+            let ends = |event: &Value| {
+                let name = event.text().map(|name| name.trim_start_matches("SIG"));
+                matches!(name, Some("EXIT" | "0" | "HUP" | "INT" | "QUIT" | "TERM"))
+            };
+            if !events.iter().flatten().all(ends) {
+                // It may run in any directory.
+                let at_trap = self.state.at_trap();
+                let before = std::mem::replace(&mut self.state, at_trap);
+                self.state.directories = None;
+                self.is_bounded = false;
+                self.go_deeper(6, |finder| finder.visit_script(script, Dialect::Bash, true));
+                self.state = before;
+            }
+        }
+    }
+
+    /// Notes the variables that end with the function.
+    fn note_locals(&mut self, args: &[Vec<Value>]) {
+        let Some(locals) = &mut self.locals else { return };
+        for value in args.iter().filter_map(|group| group.first()) {
+            let name = value.start().split('=').next().unwrap_or_default().trim_end_matches('+');
+            if is_name(name) && !locals.iter().any(|(known, _)| known == name) {
+                locals.push((name.to_owned(), self.state.saved_variable(name)));
+            }
+        }
     }
 
     /// Sets the variables of `export name=value` and the like.
@@ -106,11 +207,9 @@ impl Finder<'_> {
     /// Expands `~` at the start of an assigned value.
     fn expand_home(&self, value: Value) -> Value {
         let Value::Text(text) = &value else { return value };
-        match (text.strip_prefix('~'), self.home().pop()) {
-            (Some(below), Some(Value::Text(home)))
-                if below.is_empty() || below.starts_with('/') =>
-            {
-                Value::Text(home + below)
+        match (text.strip_prefix('~'), self.home().as_slice()) {
+            (Some(below), [Value::Text(home)]) if below.is_empty() || below.starts_with('/') => {
+                Value::Text(format!("{home}{below}"))
             }
             _ => value,
         }
@@ -121,6 +220,7 @@ impl Finder<'_> {
             [] => vec![Value::unknown()],
             values => values.to_vec(),
         };
+        let values = self.split_lines(values);
         let mut is_value = false;
         let mut is_named = false;
         for name in args.iter().flatten().filter_map(Value::text) {
@@ -142,6 +242,23 @@ impl Finder<'_> {
         }
     }
 
+    /// Adds the parts of lines that `read` gives to several variables.
+    fn split_lines(&self, mut values: Vec<Value>) -> Vec<Value> {
+        let separators = self.separators();
+        let is_end = |c: char| c.is_whitespace() || separators.contains(&c);
+        let mut parts = Vec::new();
+        for text in values.iter().filter_map(Value::text) {
+            let mut rest = text.trim_start_matches(is_end);
+            while let Some((word, after)) = rest.split_once(is_end) {
+                parts.push(Value::Text(word.to_owned()));
+                rest = after.trim_start_matches(is_end);
+                parts.push(Value::Text(rest.to_owned()));
+            }
+        }
+        values.extend(parts);
+        bound_values(values)
+    }
+
     fn set_arguments(&mut self, args: &[Vec<Value>]) {
         let ends =
             |group: &Vec<Value>| matches!(group.as_slice(), [Value::Text(text)] if text == "--");
@@ -161,24 +278,44 @@ impl Finder<'_> {
         }
     }
 
+    /// Visits the scripts that the arguments of `eval` may make.
     fn eval(&mut self, args: &[Vec<Value>]) -> Stream {
-        let words: Option<Vec<&str>> = args
-            .iter()
-            .map(|group| match group.as_slice() {
-                [Value::Text(text)] => Some(text.as_str()),
-                _ => None,
-            })
-            .collect();
-        let Some(words) = words else {
-            self.is_bounded = false;
-            return Stream::unknown();
-        };
-        let script = words.join(" ");
-        if !self.spend(script.len()) {
-            return Stream::unknown();
+        let mut scripts = vec![Value::Text(String::new())];
+        for group in args {
+            if scripts.len() * group.len() > MAX_EVALUATED {
+                scripts = vec![Value::unknown()];
+                break;
+            }
+            let append = |script: &Value, word: &Value| {
+                let mut script = script.clone();
+                script.push(word);
+                script.push_text(" ");
+                script
+            };
+            scripts = scripts
+                .iter()
+                .flat_map(|script| group.iter().map(|word| append(script, word)))
+                .collect();
         }
-        let output = self.go_deeper(6, |finder| finder.visit_script(&script, Dialect::Bash, true));
-        output.unwrap_or_else(Stream::unknown)
+        self.is_bounded &= scripts.len() == 1;
+        let mut output = Stream::default();
+        let before = self.state.clone();
+        for script in scripts {
+            let Value::Text(script) = &script else {
+                self.is_bounded = false;
+                literals::visit_words(self, script.start(), true);
+                return Stream::unknown();
+            };
+            if !self.spend(script.len()) {
+                return Stream::unknown();
+            }
+            let visit = |finder: &mut Self| finder.visit_script(script, Dialect::Bash, true);
+            output.values.extend(self.go_deeper(6, visit).unwrap_or_else(Stream::unknown).values);
+            if args.iter().any(|group| group.len() > 1) {
+                self.state.join(&before);
+            }
+        }
+        output
     }
 
     /// Visits a script that runs in this shell.

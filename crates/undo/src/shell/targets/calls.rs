@@ -74,25 +74,29 @@ impl Finder<'_> {
         if self.is_exhausted() {
             return Stream::unknown();
         }
-        let Some(Value::Text(name)) = first.first() else {
-            self.is_bounded = false;
-            self.name_operands("", args);
-            return Stream::unknown();
-        };
-        if first.len() == 1 {
+        if let [Value::Text(name)] = first.as_slice() {
             return self.visit_named(name, args, text, input);
         }
         self.is_bounded = false;
-        // The other values are further arguments, or other programs.
-        let further: Vec<Vec<Value>> = first[1..]
+        if first.iter().any(|value| value.text().is_none()) {
+            self.name_operands("", args);
+        }
+        // Several values are a program with its arguments, or several programs.
+        let further: Vec<Vec<Value>> = first
             .iter()
+            .skip(1)
             .map(|value| vec![value.clone()])
             .chain(args.iter().cloned())
             .collect();
-        let output = self.visit_named(name, &further, text, input);
-        for other in first[1..].iter().take(8).filter(|value| !value.is_option()) {
-            if let Value::Text(name) = other {
-                self.visit_named(name, args, text, input);
+        let mut output = Stream::unknown();
+        for (at, value) in first.iter().take(8).enumerate().filter(|(_, value)| !value.is_option())
+        {
+            if let Value::Text(name) = value {
+                let args = if at == 0 { further.as_slice() } else { args };
+                output.values.extend(self.visit_named(name, args, text, input).values);
+                if at == 0 && first.len() > 1 {
+                    self.visit_named(name, &groups[1..], text, input);
+                }
             }
         }
         output
@@ -105,9 +109,27 @@ impl Finder<'_> {
         text: &str,
         input: &Stream,
     ) -> Stream {
-        if let Some(body) = self.state.functions.get(name).cloned() {
-            return self.call_function(&body, args, input);
+        if let Some(function) = self.state.functions.get(name).cloned() {
+            let before = (!function.is_certain).then(|| self.state.clone());
+            let output = self.call_function(&function, args, input);
+            let Some(before) = before else { return output };
+            let after = std::mem::replace(&mut self.state, before);
+            let mut other = self.visit_command_name(name, args, text, input);
+            self.state.join(&after);
+            other.values.extend(output.values);
+            return Stream::of(other.values);
         }
+        self.visit_command_name(name, args, text, input)
+    }
+
+    /// Visits a command that is no function of the script.
+    fn visit_command_name(
+        &mut self,
+        name: &str,
+        args: &[Vec<Value>],
+        text: &str,
+        input: &Stream,
+    ) -> Stream {
         if let Some(output) = self.visit_builtin(name, args, input) {
             return output;
         }
@@ -136,8 +158,7 @@ impl Finder<'_> {
             }
         } else if let Some((_, valued, change)) = CHANGING.iter().find(|(name, ..)| *name == base) {
             let operands = split_operands(args, valued).operands;
-            // The first operand of these is a mode or an owner.
-            let skipped = usize::from(matches!(base, "chgrp" | "chmod" | "chown"));
+            let skipped = usize::from(begins_with_mode(base, args, &operands));
             for group in operands.iter().skip(skipped) {
                 self.add_values(group, *change, text);
             }
@@ -276,6 +297,20 @@ impl Finder<'_> {
     }
 }
 
+/// True if the first operand is a mode or an owner.
+fn begins_with_mode(base: &str, args: &[Vec<Value>], operands: &[Vec<Value>]) -> bool {
+    let has_reference = args.iter().flatten().any(|value| value.start().starts_with("--reference"));
+    let is_mode = |text: &str| {
+        text.chars().all(|c| c.is_ascii_digit() || "ugoarwxXst+-=,".contains(c)) && !text.is_empty()
+    };
+    match (base, operands.first().map(Vec::as_slice)) {
+        (_, _) if has_reference => false,
+        ("chmod", Some([Value::Text(mode)])) => is_mode(mode),
+        ("chgrp" | "chown", Some([_])) => true,
+        _ => false,
+    }
+}
+
 /// True if a program with these arguments changes nothing but its operands, or the files that they
 /// are copied to.
 fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
@@ -288,12 +323,12 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
         })
         .collect();
     match (base, words) {
-        ("chmod" | "mkdir" | "rm" | "rmdir" | "tee" | "touch" | "truncate" | "unlink", _) => true,
-        // These options make a copy of a file that is overwritten.
-        ("cp" | "ln" | "mv", Some(words)) => words
-            .iter()
-            .filter(|word| word.starts_with('-'))
-            .all(|option| !option.contains(['b', 'S']) && !option.starts_with("--su")),
+        ("chmod" | "mkdir" | "rm" | "tee" | "touch" | "truncate" | "unlink", _) => true,
+        // `-p` removes the directories above, too.
+        ("rmdir", Some(words)) => !words.iter().any(|word| word.starts_with('-')),
+        ("cp" | "ln" | "mv", Some(words)) => {
+            words.iter().filter(|word| word.len() > 1).all(|word| is_plain_copy_option(word))
+        }
         // A script may write files of its own.
         ("sed", Some(words)) => {
             let in_place = |word: &&str| matches!(*word, "-i" | "--in-place");
@@ -306,5 +341,34 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
             why_may_change("sed", &to_args(&rest)).is_none()
         }
         _ => false,
+    }
+}
+
+/// True for a word that is no option of `cp`, `ln` or `mv`, or one that makes them write no other
+/// files. Others make copies of files that they overwrite, or keep the directories of the sources.
+fn is_plain_copy_option(word: &str) -> bool {
+    const LONG: &[&str] = &[
+        "archive",
+        "force",
+        "interactive",
+        "link",
+        "no-clobber",
+        "no-dereference",
+        "no-target-directory",
+        "preserve",
+        "recursive",
+        "symbolic",
+        "symbolic-link",
+        "target-directory",
+        "update",
+        "verbose",
+    ];
+    match word.strip_prefix("--") {
+        Some("") => true,
+        Some(long) => LONG.contains(&long.split('=').next().unwrap_or(long)),
+        None => match word.strip_prefix('-') {
+            Some(letters) => letters.chars().all(|c| "aAdfHiLlnPpRrsTtuvx".contains(c)),
+            None => true,
+        },
     }
 }

@@ -1,6 +1,9 @@
 //! Programs that write to a place they are given: copies, archives, downloads.
 
+use std::path::PathBuf;
+
 use super::arguments::{last_name, split_operands};
+use super::state::bound_values;
 use super::value::Value;
 use super::{Change, Finder, literals};
 
@@ -33,23 +36,34 @@ impl Finder<'_> {
         };
         let split = split_operands(args, valued);
         let mut sources = split.operands.as_slice();
-        let target = match split.option(&["-t", "--target-directory"]) {
+        let mut targets = match split.option(&["-t", "--target-directory"]) {
             Some(target) => target,
-            None => match sources.split_last() {
-                Some((only, [])) if base == "ln" => {
+            None => match sources {
+                [only] if base == "ln" => {
                     let names = only.iter().map(|value| match value {
                         Value::Text(path) => Value::Text(last_name(path).to_owned()),
                         other => other.clone(),
                     });
                     names.collect()
                 }
-                Some((last, before)) => {
-                    sources = before;
-                    last.clone()
+                [] => return,
+                [only] => only.clone(),
+                several => {
+                    // The last word is the target. A group may be several words, or none.
+                    let last = several.iter().rposition(|group| !may_vanish(group)).unwrap_or(0);
+                    if let ([before @ .., _], true) = (several, last + 1 == several.len())
+                        && several.last().is_some_and(|group| group.len() == 1)
+                    {
+                        sources = before;
+                    }
+                    several[last..].concat()
                 }
-                None => return,
             },
         };
+        if has_hidden_options(args) {
+            sources = &split.operands;
+            targets.extend(sources.iter().flatten().cloned());
+        }
         if base == "mv" || split.has(&["--remove-source-files"]) {
             for group in sources {
                 self.add_values(group, Change::Removes, text);
@@ -63,8 +77,15 @@ impl Finder<'_> {
         }
         let is_whole = split.has(&["-T", "--no-target-directory"])
             || split.has(&["--delete", "--delete-after", "--delete-before", "--delete-excluded"]);
-        for value in &target {
+        let makes_links = base == "mv"
+            || split.has(&["-s", "--symbolic"])
+            || (base == "cp"
+                && split.has(&["-r", "-R", "-a", "-d", "-P", "--recursive", "--archive"]));
+        for value in &bound_values(targets) {
             self.add_copy_target(value, sources, is_whole, text);
+            if makes_links {
+                self.note_links(base, value, sources);
+            }
         }
     }
 
@@ -80,6 +101,9 @@ impl Finder<'_> {
         let Value::Text(directory) = target else {
             return self.add_value(target, Change::Overwrites, text);
         };
+        if directory.is_empty() {
+            return;
+        }
         let host = directory.split('/').next().unwrap_or_default();
         if host.contains(':') && !self.is_existing(std::slice::from_ref(target)) {
             return;
@@ -97,6 +121,36 @@ impl Finder<'_> {
                 false => Value::Text(format!("{}/{name}", directory.trim_end_matches('/'))),
             };
             self.add_value(&inner, Change::Overwrites, text);
+        }
+    }
+
+    /// Notes the links that a copy makes, through which later commands may reach other files.
+    fn note_links(&mut self, base: &str, target: &Value, sources: &[Vec<Value>]) {
+        let Value::Text(target) = target else { return };
+        let targets = self.absolute_paths(target).unwrap_or_default();
+        for source in sources.iter().flatten() {
+            let name = source.text().map(last_name).unwrap_or_default();
+            for target in &targets {
+                for place in [target.clone(), target.join(name)] {
+                    let place = self.files.resolve(&place);
+                    self.note_link(base, source, place);
+                }
+            }
+        }
+    }
+
+    fn note_link(&mut self, base: &str, source: &Value, place: PathBuf) {
+        let parent = place.parent().unwrap_or(&place).to_owned();
+        let Value::Text(text) = source else { return self.links.push((place, None)) };
+        if base == "ln" {
+            return self.links.push((place, Some(parent.join(text))));
+        }
+        for source in self.absolute_paths(text).unwrap_or_default() {
+            if let Some(link) = self.files.read_link(&source) {
+                self.links.push((place.clone(), Some(parent.join(link))));
+            } else if self.files.is_directory(&source) && self.files.contains_links(&source) {
+                self.links.push((place.clone(), None));
+            }
         }
     }
 
@@ -201,4 +255,17 @@ impl Finder<'_> {
             self.add_value(&Value::Text(name), Change::Overwrites, text);
         }
     }
+}
+
+/// True if a group may become no word at all.
+fn may_vanish(group: &[Value]) -> bool {
+    group.iter().any(|value| match value {
+        Value::Text(text) => text.is_empty() || text.contains(['*', '?', '[']),
+        _ => false,
+    })
+}
+
+/// True if options stand among the values of an operand.
+fn has_hidden_options(args: &[Vec<Value>]) -> bool {
+    args.iter().any(|group| group.len() > 1 && group.iter().any(Value::is_option))
 }

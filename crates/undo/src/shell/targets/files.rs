@@ -1,10 +1,10 @@
 //! Looks at the file system, with bounds: a hook must not take longer in a large directory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 use takeback_base::paths::{canonicalize_existing, normalize};
@@ -21,6 +21,7 @@ const MAX_TEXT: u64 = 64 * 1024;
 /// The number of levels that a search goes down.
 const MAX_LEVELS: usize = 64;
 
+#[derive(Clone)]
 pub(super) struct Entry {
     pub(super) name: OsString,
     pub(super) is_directory: bool,
@@ -32,6 +33,12 @@ pub(super) struct Files {
     lookups: usize,
     listings: HashMap<PathBuf, Rc<Vec<Entry>>>,
     resolved: HashMap<PathBuf, PathBuf>,
+    /// The names that the script creates, by their directories.
+    created: HashMap<PathBuf, BTreeSet<OsString>>,
+    /// The paths that the script writes. If they are directories, their content is unknown.
+    written: HashSet<PathBuf>,
+    /// True if a search left out a directory.
+    pub(super) has_skipped: bool,
 }
 
 impl Files {
@@ -41,12 +48,72 @@ impl Files {
             lookups: MAX_LOOKUPS,
             listings: HashMap::new(),
             resolved: HashMap::new(),
+            created: HashMap::new(),
+            written: HashSet::new(),
+            has_skipped: false,
         }
     }
 
-    /// Lists a directory; `None` if it has too many entries. A directory that cannot be read is
-    /// empty.
+    /// True if not everything that was asked for has been looked up.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.lookups == 0
+    }
+
+    /// Notes a path that the script may create.
+    pub(super) fn note_created(&mut self, path: &Path) {
+        if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
+            && fs::symlink_metadata(path).is_err()
+        {
+            self.created.entry(parent.to_owned()).or_default().insert(name.to_owned());
+        }
+    }
+
+    /// Notes a path that the script writes, perhaps with everything below it.
+    pub(super) fn note_written(&mut self, path: &Path) {
+        self.note_created(path);
+        if !fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+            self.written.insert(path.to_owned());
+        }
+    }
+
+    /// True if the script has changed the content of a directory in an unknown way.
+    pub(super) fn is_written(&mut self, directory: &Path) -> bool {
+        if self.written.is_empty() {
+            return false;
+        }
+        let directory = self.resolve_directory(directory);
+        directory.ancestors().any(|ancestor| self.written.contains(ancestor))
+    }
+
+    /// Resolves all links in the path of a directory.
+    fn resolve_directory(&mut self, directory: &Path) -> PathBuf {
+        let mut inner = self.resolve(&directory.join("x"));
+        inner.pop();
+        inner
+    }
+
+    /// Lists a directory, with what the script creates in it; `None` if it has too many entries, or
+    /// if they are unknown. A directory that cannot be read is empty.
     pub(super) fn list(&mut self, directory: &Path) -> Option<Rc<Vec<Entry>>> {
+        if self.is_written(directory) {
+            return None;
+        }
+        let listing = self.list_existing(directory)?;
+        if self.created.is_empty() {
+            return Some(listing);
+        }
+        let directory = self.resolve_directory(directory);
+        let Some(names) = self.created.get(&directory) else { return Some(listing) };
+        let created = names.iter().map(|name| {
+            let path = directory.join(name);
+            let is_directory = self.created.contains_key(&path) || self.written.contains(&path);
+            Entry { name: name.clone(), is_directory }
+        });
+        let existing = listing.iter().map(Entry::clone);
+        Some(Rc::new(existing.chain(created).collect()))
+    }
+
+    fn list_existing(&mut self, directory: &Path) -> Option<Rc<Vec<Entry>>> {
         if let Some(listing) = self.listings.get(directory) {
             return Some(Rc::clone(listing));
         }
@@ -77,6 +144,23 @@ impl Files {
 
     pub(super) fn is_directory(&mut self, path: &Path) -> bool {
         self.look_up().is_some() && path.is_dir()
+    }
+
+    /// Returns the directory that `cd` enters: `..` leads back by the names, but only out of
+    /// directories that exist.
+    pub(super) fn find_logical(&mut self, path: &Path) -> Option<PathBuf> {
+        let mut logical = PathBuf::new();
+        for component in path.components() {
+            if component == Component::ParentDir {
+                if !self.is_directory(&logical) {
+                    return None;
+                }
+                logical.pop();
+            } else if component != Component::CurDir {
+                logical.push(component);
+            }
+        }
+        self.is_directory(&logical).then_some(logical)
     }
 
     /// Reads a small text file.
@@ -110,6 +194,21 @@ impl Files {
         self.look_up()?;
         fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink)?;
         Some(normalize(&canonicalize_existing(path)))
+    }
+
+    /// Returns the text of a link.
+    pub(super) fn read_link(&mut self, path: &Path) -> Option<PathBuf> {
+        self.look_up()?;
+        fs::read_link(path).ok()
+    }
+
+    /// True if there may be links below a directory.
+    pub(super) fn contains_links(&mut self, directory: &Path) -> bool {
+        let is_link =
+            |path: &Path| fs::symlink_metadata(path).is_ok_and(|entry| entry.is_symlink());
+        let is_match = |_: &str, path: &str| is_link(&directory.join(path));
+        let found = self.search(directory, usize::MAX, 0, &is_match);
+        found.is_none_or(|found| !found.is_empty())
     }
 
     /// Finds the entries of a directory whose names start with a text. `None` if there are too many
@@ -146,8 +245,11 @@ impl Files {
                     found.push(path.clone());
                 }
                 let is_skipped = name == Some("node_modules") || path.ends_with(".git/objects");
-                if entry.is_directory && depth + 1 < max_depth && !is_skipped {
-                    open.push((path, depth + 1));
+                if entry.is_directory && depth + 1 < max_depth {
+                    self.has_skipped |= is_skipped;
+                    if !is_skipped {
+                        open.push((path, depth + 1));
+                    }
                 }
             }
             if found.len() > max_matches {

@@ -203,6 +203,7 @@ pub(super) struct GlobOptions {
     /// True if the script says so. Otherwise only hidden files match: the user's shell may be set
     /// up to match them, but hidden directories are large.
     pub(super) matches_hidden: bool,
+    pub(super) ignores_case: bool,
     /// The number of results beyond which the expansion is given up.
     pub(super) max_results: usize,
 }
@@ -246,11 +247,22 @@ impl Expansion<'_> {
             path.push('/');
             return self.descend(path, rest, level + 1);
         }
-        let listing = self.files.list(&self.directory.join(&before))?;
+        let directory = self.directory.join(&before);
+        if self.files.is_written(&directory) {
+            let below = if before.is_empty() { ".".to_owned() } else { before };
+            self.results.push(Value::Below(below));
+            return Some(());
+        }
+        let listing = self.files.list(&directory)?;
         if *component == "**" {
             self.descend(before.clone(), rest, level + 1)?;
         }
-        let pattern = Pattern::new(component);
+        let folded = if self.options.ignores_case {
+            component.to_lowercase()
+        } else {
+            (*component).to_owned()
+        };
+        let pattern = Pattern::new(&folded);
         for entry in listing.iter() {
             let Some(name) = entry.name.to_str() else {
                 self.push_bytes(&before, entry.name.as_bytes());
@@ -261,7 +273,11 @@ impl Expansion<'_> {
             {
                 continue;
             }
-            if !pattern.matches(name) {
+            let is_match = match self.options.ignores_case {
+                true => pattern.matches(&name.to_lowercase()),
+                false => pattern.matches(name),
+            };
+            if !is_match {
                 continue;
             }
             let path = format!("{before}{name}");

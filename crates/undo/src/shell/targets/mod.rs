@@ -32,12 +32,13 @@ mod words;
 mod xargs;
 
 use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use takeback_base::paths::{canonicalize_or_keep, normalize};
 
 use self::files::Files;
-use self::state::State;
+use self::state::{SavedVariable, State};
 use self::value::Value;
 use super::ScriptContext;
 use super::analyzer::shorten;
@@ -79,12 +80,15 @@ pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets
         finder.visit_script(script, Dialect::Bash, true);
         finder.visit_traps();
     }
-    if finder.is_exhausted() {
+    if finder.is_exhausted() || finder.files.is_exhausted() {
         finder.note_unknown(script);
     }
     let outside = finder.paths.iter().filter(|path| !path.starts_with(&finder.workspace));
     Targets {
-        is_bounded: finder.is_bounded && finder.sweeps.is_empty() && finder.unknown.is_empty(),
+        is_bounded: finder.is_bounded
+            && !finder.files.has_skipped
+            && finder.sweeps.is_empty()
+            && finder.unknown.is_empty(),
         outside: outside.cloned().collect(),
         paths: finder.paths,
         sweeps: finder.sweeps,
@@ -113,7 +117,11 @@ impl Stream {
     /// Takes a text apart into its lines, and into the words of each line.
     fn of_text(text: String) -> Stream {
         let mut values = Vec::new();
-        for line in text.split(['\n', '\0']).filter(|line| !line.is_empty()).take(MAX_PATHS) {
+        let lines = || text.split(['\n', '\0']).filter(|line| !line.is_empty());
+        if lines().nth(MAX_PATHS).is_some() {
+            values.push(Value::unknown());
+        }
+        for line in lines().take(MAX_PATHS) {
             values.push(Value::Text(line.to_owned()));
             let words: Vec<&str> = line.split_whitespace().collect();
             if words.as_slice() != [line] {
@@ -143,16 +151,24 @@ struct Finder<'a> {
     files: Files,
     paths: Vec<PathBuf>,
     known_paths: HashSet<PathBuf>,
+    /// The paths that are deleted or renamed.
+    removed: HashSet<PathBuf>,
+    /// The links that the script makes, with their targets if these are known.
+    links: Vec<(PathBuf, Option<PathBuf>)>,
     sweeps: Vec<PathBuf>,
     unknown: Vec<String>,
     /// False once a command may change more than the paths that were added for it.
     is_bounded: bool,
-    /// The scripts that run at the end.
-    traps: Vec<String>,
     /// True if patterns match hidden directories.
     matches_hidden: bool,
+    /// True if patterns match both cases.
+    ignores_case: bool,
     /// The directories that the shell stays in if the last `cd` fails.
     failed_cd: Option<Vec<PathBuf>>,
+    /// The states in which `break`, `continue` or `return` left the current loop or function.
+    escaped: Option<State>,
+    /// The variables that the current function declares, with their values outside of it.
+    locals: Option<Vec<SavedVariable>>,
     /// True if another command reads what the current one prints.
     wants_output: bool,
     depth: usize,
@@ -162,7 +178,7 @@ struct Finder<'a> {
 
 impl<'a> Finder<'a> {
     fn new(script: &str, context: &'a ScriptContext<'a>) -> Finder<'a> {
-        let words = ["dotglob", "globdots", "glob_dots", "GLOB_DOTS"];
+        let words = ["dotglob", "globdots", "glob_dots", "GLOB_DOTS", "GLOBIGNORE"];
         Finder {
             context,
             workspace: normalize(&canonicalize_or_keep(context.workspace)),
@@ -170,12 +186,16 @@ impl<'a> Finder<'a> {
             files: Files::new(),
             paths: Vec::new(),
             known_paths: HashSet::new(),
+            removed: HashSet::new(),
+            links: Vec::new(),
             sweeps: Vec::new(),
             unknown: Vec::new(),
             is_bounded: true,
-            traps: Vec::new(),
             matches_hidden: words.iter().any(|word| script.contains(word)),
+            ignores_case: script.contains("nocaseglob") || script.contains("nocasematch"),
             failed_cd: None,
+            escaped: None,
+            locals: None,
             wants_output: false,
             depth: 0,
             commands: 0,
@@ -210,12 +230,35 @@ impl<'a> Finder<'a> {
             Some(paths) => {
                 let leads_on = value.start().ends_with('/') || matches!(value, Value::Below(_));
                 for path in paths {
+                    if !self.add_linked(&path, change, leads_on) {
+                        self.note_unknown(command);
+                    }
                     self.add_resolved(&path, change, leads_on);
                 }
             }
             None if change != Change::Touches => self.note_unknown(command),
             None => self.is_bounded = false,
         }
+    }
+
+    /// Adds the path that a link of the script leads to. Returns false if the link may lead
+    /// anywhere.
+    fn add_linked(&mut self, path: &Path, change: Change, leads_on: bool) -> bool {
+        let mut is_known = true;
+        for (link, target) in self.links.clone() {
+            let Ok(rest) = path.strip_prefix(&link) else { continue };
+            if rest.as_os_str().is_empty() && change == Change::Removes && !leads_on {
+                continue;
+            }
+            match target {
+                Some(target) => {
+                    let path = self.files.resolve(&target.join(rest));
+                    self.add_resolved(&path, change, leads_on);
+                }
+                None => is_known = false,
+            }
+        }
+        is_known
     }
 
     fn add_values(&mut self, values: &[Value], change: Change, command: &str) {
@@ -273,11 +316,18 @@ impl<'a> Finder<'a> {
         {
             self.add_path(target);
         }
+        match change {
+            Change::Removes => drop(self.removed.insert(path.to_owned())),
+            Change::Overwrites => self.files.note_written(path),
+            Change::Touches => self.files.note_created(path),
+        }
         self.add_path(path.to_owned());
     }
 
     fn add_path(&mut self, path: PathBuf) {
-        if ["/dev", "/proc", "/sys"].iter().any(|system| path.starts_with(system)) {
+        let is_system = ["/dev", "/proc", "/sys"].iter().any(|system| path.starts_with(system));
+        // `/dev/shm` has ordinary files.
+        if is_system && !path.starts_with("/dev/shm") {
             return;
         }
         let path = match path.parent() {
@@ -290,6 +340,11 @@ impl<'a> Finder<'a> {
         if self.workspace.starts_with(&path) {
             let workspace = self.workspace.clone();
             self.add_sweep(workspace);
+        }
+        // The lines of an output in the place of one name.
+        if path.as_os_str().as_bytes().contains(&b'\n') && !self.files.exists(&path) {
+            self.is_bounded = false;
+            return;
         }
         if self.known_paths.insert(path.clone()) {
             self.paths.push(path);
@@ -355,8 +410,7 @@ impl<'a> Finder<'a> {
                 Value::Below(_) | Value::Prefix(_) | Value::Fresh => return None,
             };
             for path in self.absolute_paths(path)? {
-                let logical = normalize(&path);
-                let found = if self.files.is_directory(&logical) { logical } else { path };
+                let found = self.files.find_logical(&path).unwrap_or(path);
                 if !directories.contains(&found) {
                     directories.push(found);
                 }

@@ -49,6 +49,8 @@ impl Finder<'_> {
         let nested = find_nested_commands(name, &to_args(args))?;
         let mut output = Stream::default();
         for command in nested {
+            // A process of its own session may go on after the script.
+            self.is_bounded &= command.is_exact() && base != "setsid";
             let NestedCommand::Program { args: inner, .. } = command else {
                 self.is_bounded = false;
                 continue;
@@ -106,11 +108,12 @@ impl Finder<'_> {
         if !self.spend(script.len()) {
             return Stream::unknown();
         }
-        let before = self.state.clone();
-        self.state.arguments = Some(Rc::new(arguments.to_vec()));
-        self.state.functions = Rc::default();
-        let output = self.go_deeper(6, |finder| finder.visit_script(script, Dialect::Bash, true));
-        self.state = before;
+        let (output, _) = self.in_own_shell(|finder| {
+            finder.state.arguments = Some(Rc::new(arguments.to_vec()));
+            finder.state.functions = Rc::default();
+            finder.state.doubt_variables();
+            finder.go_deeper(6, |finder| finder.visit_script(script, Dialect::Bash, true))
+        });
         output.unwrap_or_else(Stream::unknown)
     }
 

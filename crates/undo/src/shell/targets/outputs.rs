@@ -29,8 +29,8 @@ impl Finder<'_> {
         let all = || args.iter().flatten().cloned().collect::<Vec<Value>>();
         let operands = || split_operands(args, "").operands.concat();
         Stream::of(match base {
-            "echo" => print_words(operands()),
-            "printf" => print_formatted(args),
+            "echo" => return print_words(&split_operands(args, "").operands),
+            "printf" => return print_formatted(args),
             "pwd" => self.directory_values(),
             "mktemp" => vec![Value::Fresh],
             "cat" if operands().is_empty() => return input.clone(),
@@ -68,7 +68,8 @@ impl Finder<'_> {
             for path in paths {
                 let path = self.files.resolve(&path);
                 // The script may have written it.
-                let text = match self.known_paths.contains(&path) {
+                let is_changed = path.ancestors().any(|path| self.known_paths.contains(path));
+                let text = match is_changed {
                     true => None,
                     false => self.files.read_text(&path),
                 };
@@ -99,6 +100,10 @@ impl Finder<'_> {
             for path in self.absolute_paths(text).unwrap_or_default() {
                 if !self.files.is_directory(&path) {
                     names.push(operand.clone());
+                    // It prints nothing about a file that does not exist.
+                    if !self.files.exists(&path) {
+                        names.push(Value::Text(String::new()));
+                    }
                     continue;
                 }
                 let Some(listing) = self.files.list(&path) else { return vec![Value::unknown()] };
@@ -176,29 +181,57 @@ fn search_roots(operands: &[Vec<Value>]) -> Vec<Value> {
     roots
 }
 
-/// Returns words, and the line that they make.
-fn print_words(words: Vec<Value>) -> Vec<Value> {
-    let texts: Option<Vec<&str>> = words.iter().map(Value::text).collect();
-    let line =
-        texts.filter(|texts| texts.len() > 1 && texts.len() < 100).map(|texts| texts.join(" "));
-    words.into_iter().chain(line.map(Value::Text)).collect()
+/// Returns words, and the lines that they may make.
+fn print_words(groups: &[Vec<Value>]) -> Stream {
+    let mut values: Vec<Value> = groups.concat();
+    if values.iter().any(|value| value.start().contains('\\')) {
+        values.push(Value::unknown());
+    }
+    let texts: Option<Vec<&str>> = values.iter().map(Value::text).collect();
+    let line = texts.filter(|texts| texts.len() < 100).map(|texts| texts.join(" "));
+    let is_one = groups.iter().all(|group| group.len() == 1);
+    let Some(line) = line else { return Stream::of(values) };
+    if is_one {
+        let mut stream = Stream::of_text(line);
+        stream.values.extend(values);
+        return stream;
+    }
+    // Each group may be one of its values, or all of them.
+    let mut lines = vec![String::new()];
+    for group in groups {
+        if lines.len() * group.len() > 64 {
+            break;
+        }
+        let join = |line: &String, word: &Value| match line.as_str() {
+            "" => word.start().to_owned(),
+            line => format!("{line} {}", word.start()),
+        };
+        lines = lines.iter().flat_map(|line| group.iter().map(|word| join(line, word))).collect();
+    }
+    lines.push(line);
+    values.extend(lines.into_iter().map(Value::Text));
+    Stream::of(values)
 }
 
-fn print_formatted(args: &[Vec<Value>]) -> Vec<Value> {
-    let Some((format, rest)) = args.split_first() else { return Vec::new() };
-    let [Value::Text(format)] = format.as_slice() else { return vec![Value::unknown()] };
+fn print_formatted(args: &[Vec<Value>]) -> Stream {
+    let Some((format, rest)) = args.split_first() else { return Stream::default() };
+    let [Value::Text(format)] = format.as_slice() else { return Stream::unknown() };
     let plain = format.replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t");
     let bare = plain.replace("%s", "").replace("%q", "");
     if bare.contains(['%', '\\']) {
-        return vec![Value::unknown()];
+        return Stream::unknown();
     }
     if !plain.contains('%') {
-        return Stream::of_text(plain).values;
+        return Stream::of_text(plain);
     }
     if bare.trim_matches(['\n', '\0', ' ']).is_empty() {
-        return rest.iter().flatten().cloned().collect();
+        return Stream::of(rest.iter().flatten().cloned().collect());
     }
-    vec![Value::Prefix(plain.split('%').next().unwrap_or_default().to_owned())]
+    if bare.trim_end().contains(char::is_whitespace) {
+        return Stream::unknown();
+    }
+    let start = plain.split('%').next().unwrap_or_default();
+    Stream::of(vec![Value::Prefix(start.to_owned())])
 }
 
 fn find_base_names(operands: &[Value]) -> Vec<Value> {

@@ -24,12 +24,44 @@ pub(super) struct State {
     /// The directories before the last `cd`.
     pub(super) previous: Option<Vec<PathBuf>>,
     /// The directories that `popd` returns to.
-    pub(super) stack: Vec<Option<Vec<PathBuf>>>,
+    stack: Vec<StackEntry>,
     /// The values of variables that the script assigns.
     variables: Rc<HashMap<String, Rc<Vec<Value>>>>,
     /// The arguments of the script or function, if they are known.
     pub(super) arguments: Option<Rc<Vec<Vec<Value>>>>,
-    pub(super) functions: Rc<HashMap<String, Rc<CompoundCommand>>>,
+    pub(super) functions: Rc<HashMap<String, Function>>,
+    /// The scripts that run when this shell ends.
+    pub(super) traps: Rc<Vec<String>>,
+    /// The directories that the shell was in since the first `trap`: it may have ended there.
+    trap_directories: Vec<PathBuf>,
+}
+
+/// A variable, with the values to restore.
+pub(super) type SavedVariable = (String, Option<Rc<Vec<Value>>>);
+
+/// A directory on the stack of `pushd`.
+#[derive(Clone, PartialEq, Eq)]
+struct StackEntry {
+    directories: Option<Vec<PathBuf>>,
+    /// False if the `pushd` may have failed.
+    is_certain: bool,
+}
+
+/// A function of the script.
+#[derive(Clone)]
+pub(super) struct Function {
+    /// All bodies that it may have.
+    pub(super) bodies: Vec<Rc<CompoundCommand>>,
+    /// False if it may not be defined, so that its name means a program.
+    pub(super) is_certain: bool,
+}
+
+impl Function {
+    fn is_same(&self, other: &Function) -> bool {
+        self.is_certain == other.is_certain
+            && self.bodies.len() == other.bodies.len()
+            && self.bodies.iter().zip(&other.bodies).all(|(own, other)| Rc::ptr_eq(own, other))
+    }
 }
 
 impl State {
@@ -41,7 +73,70 @@ impl State {
             variables: Rc::default(),
             arguments: None,
             functions: Rc::default(),
+            traps: Rc::default(),
+            trap_directories: Vec::new(),
         }
+    }
+
+    /// Adds a script that runs when this shell ends.
+    pub(super) fn add_trap(&mut self, script: &str) {
+        if !self.traps.iter().any(|known| known == script) {
+            Rc::make_mut(&mut self.traps).push(script.to_owned());
+        }
+    }
+
+    /// Forgets the scripts that run at the end, as another process of the shell does.
+    pub(super) fn clear_traps(&mut self) {
+        self.traps = Rc::default();
+        self.trap_directories.clear();
+    }
+
+    /// Returns the state in which the scripts of `trap` run: the shell may have ended earlier.
+    pub(super) fn at_trap(&self) -> State {
+        let mut state = self.clone();
+        state.clear_traps();
+        if !self.trap_directories.is_empty() {
+            state.join_directories(self.trap_directories.clone());
+        }
+        state
+    }
+
+    /// Sets the directories that the shell may be in.
+    pub(super) fn set_directories(&mut self, directories: Option<Vec<PathBuf>>) {
+        let before = std::mem::replace(&mut self.directories, directories);
+        if !self.traps.is_empty() {
+            for directory in before.into_iter().flatten() {
+                if !self.trap_directories.contains(&directory) {
+                    self.trap_directories.push(directory);
+                }
+            }
+        }
+    }
+
+    /// Remembers the directory that `popd` returns to. A `pushd` that may have failed makes the
+    /// place of each directory on the stack uncertain.
+    pub(super) fn push_directory(&mut self, directories: Option<Vec<PathBuf>>, is_certain: bool) {
+        self.stack.push(StackEntry { directories, is_certain });
+        if !is_certain {
+            let all = self.stack.iter().map(|entry| entry.directories.clone());
+            let all = all.reduce(|all, more| join_directories(all, &more)).flatten();
+            let entry = StackEntry { directories: all, is_certain };
+            self.stack.iter_mut().for_each(|own| *own = entry.clone());
+        }
+    }
+
+    /// Returns to the last directory on the stack, or to an unknown one if there is none.
+    pub(super) fn pop_directory(&mut self) {
+        let after = match self.stack.pop() {
+            Some(StackEntry { directories, is_certain: true }) => directories,
+            Some(entry) => join_directories(entry.directories, &self.directories),
+            None => None,
+        };
+        self.set_directories(after);
+    }
+
+    pub(super) fn clear_stack(&mut self) {
+        self.stack.clear();
     }
 
     pub(super) fn variable(&self, name: &str) -> Option<&[Value]> {
@@ -74,10 +169,31 @@ impl State {
         self.set_variable(name, before.into_iter().chain(values).collect());
     }
 
-    pub(super) fn define_function(&mut self, name: &str, body: &Rc<CompoundCommand>) {
+    /// Makes each variable empty as well: another shell knows only those that are exported.
+    pub(super) fn doubt_variables(&mut self) {
+        for values in Rc::make_mut(&mut self.variables).values_mut() {
+            let empty = Value::Text(String::new());
+            if !values.contains(&empty) {
+                Rc::make_mut(values).push(empty);
+            }
+        }
+    }
+
+    /// Defines a function, and returns whether there was room for it.
+    pub(super) fn define_function(&mut self, name: &str, body: &Rc<CompoundCommand>) -> bool {
         let functions = Rc::make_mut(&mut self.functions);
-        if functions.len() < MAX_VARIABLES {
-            functions.insert(name.to_owned(), Rc::clone(body));
+        let has_room = functions.len() < MAX_VARIABLES || functions.contains_key(name);
+        if has_room {
+            let function = Function { bodies: vec![Rc::clone(body)], is_certain: true };
+            functions.insert(name.to_owned(), function);
+        }
+        has_room
+    }
+
+    /// Notes that a function may no longer be defined.
+    pub(super) fn doubt_function(&mut self, name: &str) {
+        if let Some(function) = Rc::make_mut(&mut self.functions).get_mut(name) {
+            function.is_certain = false;
         }
     }
 
@@ -89,13 +205,54 @@ impl State {
     /// Adds everything that is possible in the other state.
     pub(super) fn join(&mut self, other: &State) {
         self.directories = join_directories(self.directories.take(), &other.directories);
+        self.previous = join_directories(self.previous.take(), &other.previous);
+        if self.stack != other.stack {
+            self.stack.clear();
+        }
         if !Rc::ptr_eq(&self.variables, &other.variables) {
             self.join_variables(other);
         }
+        if self.arguments != other.arguments {
+            self.join_arguments(other);
+        }
         if !Rc::ptr_eq(&self.functions, &other.functions) {
-            for (name, body) in other.functions.iter() {
-                if !self.functions.contains_key(name) {
-                    self.define_function(name, body);
+            self.join_functions(other);
+        }
+        other.traps.iter().for_each(|script| self.add_trap(script));
+        for directory in &other.trap_directories {
+            if !self.trap_directories.contains(directory) {
+                self.trap_directories.push(directory.clone());
+            }
+        }
+    }
+
+    /// Makes each argument any of those that are possible.
+    fn join_arguments(&mut self, other: &State) {
+        let (Some(own), Some(other)) = (&self.arguments, &other.arguments) else {
+            self.arguments = None;
+            return;
+        };
+        let empty = Value::Text(String::new());
+        let all: Vec<Value> =
+            own.iter().chain(other.iter()).flatten().cloned().chain([empty]).collect();
+        let count = own.len().max(other.len());
+        self.arguments = Some(Rc::new(vec![bound_values(all); count]));
+    }
+
+    fn join_functions(&mut self, other: &State) {
+        let functions = Rc::make_mut(&mut self.functions);
+        for (name, function) in functions.iter_mut() {
+            function.is_certain &= other.functions.contains_key(name);
+        }
+        for (name, function) in other.functions.iter() {
+            let Some(own) = functions.get_mut(name) else {
+                functions.insert(name.clone(), Function { is_certain: false, ..function.clone() });
+                continue;
+            };
+            own.is_certain &= function.is_certain;
+            for body in &function.bodies {
+                if !own.bodies.iter().any(|known| Rc::ptr_eq(known, body)) {
+                    own.bodies.push(Rc::clone(body));
                 }
             }
         }
@@ -127,14 +284,50 @@ impl State {
     /// True if nothing changed since the other state.
     pub(super) fn is_same(&self, other: &State) -> bool {
         self.directories == other.directories
+            && self.previous == other.previous
+            && self.stack == other.stack
             && (Rc::ptr_eq(&self.variables, &other.variables) || self.variables == other.variables)
+            && self.arguments == other.arguments
+            && self.has_same_functions(other)
+            && self.traps == other.traps
+            && self.trap_directories == other.trap_directories
     }
 
-    /// Forgets the values of the variables that differ from the other state, and the directory if
-    /// that does.
+    /// True if everything that is possible in this state is possible in the other one.
+    pub(super) fn is_within(&self, other: &State) -> bool {
+        let has_variable = |(name, values): (&String, &Rc<Vec<Value>>)| {
+            let known = other.variable(name).unwrap_or_default();
+            known.iter().any(Value::is_unknown) || values.iter().all(|value| known.contains(value))
+        };
+        are_within(self.directories.as_deref(), other.directories.as_deref())
+            && are_within(self.previous.as_deref(), other.previous.as_deref())
+            && self.stack == other.stack
+            && self.variables.iter().all(has_variable)
+            && (other.arguments.is_none() || self.arguments == other.arguments)
+            && self.has_same_functions(other)
+            && self.traps == other.traps
+    }
+
+    fn has_same_functions(&self, other: &State) -> bool {
+        let has_same = |(name, function): (&String, &Function)| {
+            other.functions.get(name).is_some_and(|other| function.is_same(other))
+        };
+        Rc::ptr_eq(&self.functions, &other.functions)
+            || (self.functions.len() == other.functions.len()
+                && self.functions.iter().all(has_same))
+    }
+
+    /// Forgets the values of the variables that differ from the other state, and so for the
+    /// directories and the arguments.
     pub(super) fn forget_differences(&mut self, other: &State) {
         if self.directories != other.directories {
             self.directories = None;
+        }
+        if self.previous != other.previous {
+            self.previous = None;
+        }
+        if self.arguments != other.arguments {
+            self.arguments = None;
         }
         let differs = |(name, values): &(&String, &Rc<Vec<Value>>)| {
             other.variable(name) != Some(values.as_slice())
@@ -144,6 +337,15 @@ impl State {
         for name in changed {
             self.set_variable(&name, vec![Value::unknown()]);
         }
+    }
+}
+
+/// True if all directories are among others; `None` stands for any.
+fn are_within(own: Option<&[PathBuf]>, others: Option<&[PathBuf]>) -> bool {
+    match (own, others) {
+        (_, None) => true,
+        (Some(own), Some(others)) => own.iter().all(|directory| others.contains(directory)),
+        (None, Some(_)) => false,
     }
 }
 

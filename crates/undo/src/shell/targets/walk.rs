@@ -3,18 +3,24 @@
 use std::rc::Rc;
 
 use super::literals;
-use super::state::State;
+use super::state::{Function, State};
 use super::value::Value;
 use super::{Change, Finder, Stream};
 use crate::shell::analyzer::is_write;
 use crate::shell::parser::{Dialect, MAX_DEPTH, parse_script};
+use crate::shell::read_only::builtins::{self, is_harmless_test};
+use crate::shell::read_only::variables::is_harmless_in_shell;
 use crate::shell::syntax::{
-    Command, CompoundCommand, CompoundKind, ListEntry, Redirect, RedirectOperator, SimpleCommand,
-    Word, WordPart,
+    Arg, Command, CompoundCommand, CompoundKind, ListEntry, Redirect, RedirectOperator,
+    SimpleCommand, Word, WordPart,
 };
 
 /// The number of times that the body of a loop is visited before what it changes counts as unknown.
-const MAX_ROUNDS: usize = 2;
+const KNOWN_ROUNDS: usize = 2;
+
+/// The number of times that the body of a loop is visited. A change may lead to another one in the
+/// next round.
+const MAX_ROUNDS: usize = 16;
 
 impl Finder<'_> {
     /// Visits a script and returns what it prints. If it cannot be parsed, the paths among its words
@@ -30,11 +36,31 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits the scripts of `trap`.
+    /// Visits the scripts that run when the shell ends here.
     pub(super) fn visit_traps(&mut self) {
-        for script in std::mem::take(&mut self.traps) {
-            self.visit_script(&script, Dialect::Bash, true);
+        if self.state.traps.is_empty() {
+            return;
         }
+        let at_trap = self.state.at_trap();
+        let before = std::mem::replace(&mut self.state, at_trap);
+        for script in before.traps.iter() {
+            self.visit_script(script, Dialect::Bash, true);
+        }
+        self.state = before;
+    }
+
+    /// Runs `inner` in another process of the shell, which leaves this one unchanged. Returns its
+    /// last state as well.
+    pub(super) fn in_own_shell<T>(&mut self, inner: impl FnOnce(&mut Self) -> T) -> (T, State) {
+        let before = self.state.clone();
+        let failed_cd = self.failed_cd.take();
+        let escaped = self.escaped.take();
+        self.state.clear_traps();
+        let result = inner(self);
+        self.visit_traps();
+        self.failed_cd = failed_cd;
+        self.escaped = escaped;
+        (result, std::mem::replace(&mut self.state, before))
     }
 
     /// Runs `inner` some levels deeper; returns `None` if that is too deep.
@@ -55,82 +81,119 @@ impl Finder<'_> {
 
     /// Visits commands that leave the shell itself unchanged.
     pub(super) fn visit_in_subshell(&mut self, list: &[ListEntry], input: &Stream) -> Stream {
-        let state = self.state.clone();
         let wanted = std::mem::replace(&mut self.wants_output, true);
-        let output = self.go_deeper(1, |finder| finder.visit_list(list, input));
+        let visit = |finder: &mut Self| finder.visit_list(list, input);
+        let (output, _) = self.in_own_shell(|finder| finder.go_deeper(1, visit));
         self.wants_output = wanted;
-        self.state = state;
         output.unwrap_or_else(Stream::unknown)
     }
 
     /// Visits the commands of a list and returns what they print.
     pub(super) fn visit_list(&mut self, list: &[ListEntry], input: &Stream) -> Stream {
         let mut output = Stream::default();
-        let mut piped: Option<Stream> = None;
-        // The state after the first command of a chain: the others may not run.
-        let mut chain: Option<State> = None;
         let outer_failure = self.failed_cd.take();
-        let mut exits = false;
-        for entry in list {
-            if self.is_exhausted() {
-                break;
-            }
-            if !entry.is_conditional && piped.is_none() {
-                self.end_chain(chain.take(), exits);
-                exits = false;
-            }
-            exits |= entry.is_conditional && is_exit(&entry.command);
-            let read = piped.take();
-            let printed = self.visit_entry(entry, read.as_ref().unwrap_or(input), read.is_some());
-            if entry.is_piped {
-                piped = Some(printed);
+        let mut rest = list;
+        while !rest.is_empty() && !self.is_exhausted() {
+            let is_next = |entry: &ListEntry| !entry.is_conditional;
+            let first =
+                rest.iter().position(|entry| !entry.is_piped).map_or(rest.len(), |at| at + 1);
+            let length = rest[first..].iter().position(is_next).map_or(rest.len(), |at| first + at);
+            let (chain, after) = rest.split_at(length);
+            rest = after;
+            if chain.iter().any(|entry| entry.in_background) {
+                // It may go on after the script has ended.
+                self.is_bounded = false;
+                self.in_own_shell(|finder| finder.visit_chain(chain, input, &mut output));
             } else {
-                output.values.extend(printed.values);
-                output.text = output.text.or(printed.text);
+                self.visit_chain(chain, input, &mut output);
             }
-            chain.get_or_insert_with(|| self.state.clone());
         }
-        self.end_chain(chain, exits);
         self.failed_cd = outer_failure;
         output
     }
 
-    fn visit_entry(&mut self, entry: &ListEntry, input: &Stream, is_reader: bool) -> Stream {
-        let before = self.state.clone();
-        if entry.is_alternative
-            && let Some(failed) = &self.failed_cd
-        {
-            // It runs because the command before failed.
-            self.state.directories = Some(failed.clone());
-        }
-        let wanted = self.wants_output;
-        self.wants_output |= entry.is_piped;
-        let printed = self.visit_command(&entry.command, input);
-        self.wants_output = wanted;
-        if entry.in_subshell {
-            // In zsh, the last command of a pipeline runs in the shell itself.
-            let after = std::mem::replace(&mut self.state, before);
-            if is_reader && !entry.is_piped && !self.state.is_same(&after) {
-                self.state.join(&after);
+    /// Visits pipelines that are joined by `&&` and `||`. Only the first one runs for certain.
+    fn visit_chain(&mut self, chain: &[ListEntry], input: &Stream, output: &mut Stream) {
+        // Everything that is possible after the pipelines so far.
+        let mut possible: Option<State> = None;
+        let mut rest = chain;
+        while let Some(first) = rest.first() {
+            let length = rest.iter().position(|entry| !entry.is_piped);
+            let (pipeline, after) = rest.split_at(length.map_or(rest.len(), |at| at + 1));
+            rest = after;
+            let printed = match &possible {
+                Some(possible) if first.is_alternative => {
+                    self.visit_alternative(pipeline, input, possible)
+                }
+                _ => self.visit_pipeline(pipeline, input),
+            };
+            if first.is_negated
+                && let Some(failed) = self.failed_cd.take()
+            {
+                self.state.join_directories(failed);
             }
-        } else if entry.is_alternative && self.failed_cd.is_some() {
-            self.state.directories = before.directories;
+            output.values.extend(printed.values);
+            output.text = output.text.take().or(printed.text);
+            match &mut possible {
+                Some(possible) if !possible.is_same(&self.state) => possible.join(&self.state),
+                Some(_) => {}
+                None => possible = Some(self.state.clone()),
+            }
+        }
+        if let Some(possible) = possible {
+            self.state = possible;
+        }
+        if let Some(failed) = self.failed_cd.take() {
+            self.state.join_directories(failed);
+        }
+    }
+
+    /// Visits the pipeline after `||`, which runs if one before it failed.
+    fn visit_alternative(
+        &mut self,
+        pipeline: &[ListEntry],
+        input: &Stream,
+        possible: &State,
+    ) -> Stream {
+        let before = self.state.clone();
+        match self.failed_cd.take() {
+            // The only command so far is `cd`.
+            Some(failed) if possible.is_same(&self.state) => {
+                self.state.directories = Some(failed);
+            }
+            failed => {
+                self.state.join(possible);
+                self.state.join_directories(failed.unwrap_or_default());
+            }
+        }
+        let printed = self.visit_pipeline(pipeline, input);
+        match pipeline {
+            [only] if is_exit(&only.command) => self.state = before,
+            _ => self.state.join(&before),
         }
         printed
     }
 
-    /// Ends a chain of `&&` and `||`, of which perhaps only the first command ran.
-    fn end_chain(&mut self, first: Option<State>, exits: bool) {
-        if let Some(first) = first
-            && !first.is_same(&self.state)
-        {
-            self.state.join(&first);
+    fn visit_pipeline(&mut self, pipeline: &[ListEntry], input: &Stream) -> Stream {
+        if let [only] = pipeline {
+            return self.visit_command(&only.command, input);
         }
-        if let Some(failed) = self.failed_cd.take()
-            && !exits
-        {
-            self.state.join_directories(failed);
+        let mut printed: Option<Stream> = None;
+        for entry in pipeline {
+            let wanted = self.wants_output;
+            self.wants_output |= entry.is_piped;
+            let read = printed.take();
+            let (output, after) = self.in_own_shell(|finder| {
+                finder.visit_command(&entry.command, read.as_ref().unwrap_or(input))
+            });
+            self.wants_output = wanted;
+            printed = Some(output);
+            // In zsh, the last command of a pipeline runs in the shell itself.
+            if !entry.is_piped && !self.state.is_same(&after) {
+                self.state.join(&after);
+            }
         }
+        printed.unwrap_or_default()
     }
 
     fn visit_command(&mut self, command: &Command, input: &Stream) -> Stream {
@@ -142,7 +205,7 @@ impl Finder<'_> {
                 output.unwrap_or_else(Stream::unknown)
             }
             Command::Function { name, body } => {
-                self.state.define_function(name, body);
+                self.is_bounded &= self.state.define_function(name, body);
                 Stream::default()
             }
         }
@@ -157,14 +220,12 @@ impl Finder<'_> {
                 self.visit_lists(compound, input)
             }
             CompoundKind::Test => {
+                self.is_bounded &= is_harmless_test(&compound.words);
                 self.expand_words(&compound.words);
                 Stream::default()
             }
             CompoundKind::Subshell => {
-                let state = self.state.clone();
-                let output = self.visit_lists(compound, input);
-                self.state = state;
-                output
+                self.in_own_shell(|finder| finder.visit_lists(compound, input)).0
             }
             CompoundKind::Branches => {
                 self.expand_words(&compound.words);
@@ -204,22 +265,55 @@ impl Finder<'_> {
             (Some(_), true) => self.argument_values(),
             _ => self.expand_words(&compound.words),
         };
+        let may_be_empty = |value: &Value| value.start().is_empty() || value.start().contains('*');
+        let skipped = (compound.variable.is_some()
+            && (values.is_empty() || values.iter().all(may_be_empty)))
+        .then(|| self.state.clone());
+        let outer_escape = self.escaped.take();
         let mut output = Stream::default();
         for round in 0..=MAX_ROUNDS {
             if let Some(variable) = &compound.variable {
+                self.is_bounded &= is_harmless_in_shell(variable);
                 self.state.set_variable(variable, values.clone());
             }
             let before = self.state.clone();
             output = self.visit_lists(compound, input);
+            self.join_escaped();
             if self.state.is_same(&before) {
                 break;
             }
+            let is_known = self.state.is_within(&before);
             self.state.join(&before);
-            if round + 1 == MAX_ROUNDS {
+            if is_known {
+                break;
+            }
+            if round + 1 >= KNOWN_ROUNDS {
                 self.state.forget_differences(&before);
             }
+            if round == MAX_ROUNDS {
+                self.note_unknown("a loop that changes too much");
+            }
+        }
+        self.escaped = outer_escape;
+        if let Some(skipped) = skipped {
+            self.state.join(&skipped);
         }
         output
+    }
+
+    /// Adds the states in which `break`, `continue` or `return` left the commands before.
+    fn join_escaped(&mut self) {
+        if let Some(escaped) = self.escaped.take() {
+            self.state.join(&escaped);
+        }
+    }
+
+    /// Notes the state in which `break`, `continue` or `return` leaves a loop or a function.
+    pub(super) fn escape(&mut self) {
+        match &mut self.escaped {
+            Some(escaped) => escaped.join(&self.state),
+            None => self.escaped = Some(self.state.clone()),
+        }
     }
 
     fn argument_values(&self) -> Vec<Value> {
@@ -271,6 +365,9 @@ impl Finder<'_> {
             Some(text) => Stream::of_text(text.to_owned()),
             None => {
                 let values = self.expand_assigned(word);
+                if let [Value::Text(text)] = values.as_slice() {
+                    return Stream::of_text(text.clone());
+                }
                 let mut stream = Stream::default();
                 for value in values {
                     match value {
@@ -284,17 +381,16 @@ impl Finder<'_> {
     }
 
     fn visit_simple(&mut self, simple: &SimpleCommand, input: &Stream) -> Stream {
-        let mut assigned = Vec::new();
-        for assignment in &simple.assignments {
-            let values = self.expand_assigned(&assignment.value);
-            assigned.push((assignment, values));
-        }
         let mut groups = Vec::new();
         let name = simple.words.first().and_then(Word::bare);
         let declares =
             matches!(name, Some("export" | "readonly" | "declare" | "typeset" | "local"));
         for word in &simple.words {
             let mut values = self.expand_word(word);
+            if name == Some("cd") && values.len() > self.expand_assigned(word).len() {
+                // With several words, it fails.
+                values.push(Value::Text(".".to_owned()));
+            }
             if declares {
                 // Shells disagree on whether these words are split.
                 values.extend(self.expand_assigned(word));
@@ -303,7 +399,9 @@ impl Finder<'_> {
         }
         let redirected = self.visit_redirects(&simple.redirects);
         let mut before = Vec::new();
-        for (assignment, values) in assigned {
+        self.is_bounded &= keeps_programs(simple);
+        for assignment in &simple.assignments {
+            let values = self.expand_assigned(&assignment.value);
             before.push((&assignment.name, self.state.saved_variable(&assignment.name)));
             if assignment.appends {
                 self.append_values(&assignment.name, &assignment.value, values);
@@ -349,18 +447,72 @@ impl Finder<'_> {
         }
     }
 
-    /// Calls a function of the script.
+    /// Calls a function of the script, with each of the bodies that it may have.
     pub(super) fn call_function(
         &mut self,
-        body: &Rc<CompoundCommand>,
+        function: &Function,
         arguments: &[Vec<Value>],
         input: &Stream,
     ) -> Stream {
         let outer = self.state.arguments.replace(Rc::new(arguments.to_vec()));
-        let output = self.go_deeper(4, |finder| finder.visit_compound(body, input));
+        let outer_escape = self.escaped.take();
+        let outer_locals = self.locals.replace(Vec::new());
+        let before = self.state.clone();
+        let mut after: Option<State> = None;
+        let mut output = Stream::default();
+        for body in &function.bodies {
+            self.state = before.clone();
+            let printed = self.go_deeper(4, |finder| finder.visit_compound(body, input));
+            output.values.extend(printed.unwrap_or_else(Stream::unknown).values);
+            self.join_escaped();
+            match &mut after {
+                Some(after) => after.join(&self.state),
+                None => after = Some(self.state.clone()),
+            }
+        }
+        self.state = after.unwrap_or(before);
+        self.escaped = outer_escape;
+        for (name, values) in std::mem::replace(&mut self.locals, outer_locals).unwrap_or_default()
+        {
+            // The declaration may not have run.
+            let values = values.map_or_else(|| vec![Value::unknown()], |values| values.to_vec());
+            self.state.add_values(&name, values);
+        }
         self.state.arguments = outer;
-        output.unwrap_or_else(Stream::unknown)
+        output
     }
+}
+
+/// True if a command leaves the meaning of later ones as it is: it sets no variable that programs
+/// or the shell read, and no option of the shell.
+fn keeps_programs(simple: &SimpleCommand) -> bool {
+    let args: Vec<Arg> = simple.words.iter().map(Word::to_arg).collect();
+    let name = args.first().and_then(Arg::known);
+    let is_ifs = |name: &str| name == "IFS";
+    let are_harmless = simple
+        .assignments
+        .iter()
+        .all(|assignment| is_harmless_in_shell(&assignment.name) || is_ifs(&assignment.name));
+    let is_harmless_declaration = |arg: &Arg| match arg.known() {
+        Some(option) if option.starts_with('-') => !option.contains(['n', 'i']),
+        Some(text) => is_harmless_in_shell(text.split(['=', '+']).next().unwrap_or(text)),
+        None => false,
+    };
+    are_harmless
+        && match name {
+            Some("export" | "readonly" | "declare" | "typeset" | "local") => {
+                let names = simple.words[1..].iter().map(|word| match word.parts.first() {
+                    // The value may be unknown.
+                    Some(WordPart::Text { text, .. }) if text.contains('=') => {
+                        Arg::Known(text.clone())
+                    }
+                    _ => word.to_arg(),
+                });
+                names.into_iter().all(|arg| is_harmless_declaration(&arg))
+            }
+            Some(name) => builtins::is_harmless(name, &args[1..]) != Some(false),
+            None => true,
+        }
 }
 
 /// True for a command that ends the script or the function.

@@ -100,9 +100,11 @@ impl Finder<'_> {
                 Piece::Text(text, quoted) => {
                     let below = text.strip_prefix('~').filter(|_| at == 0 && !quoted);
                     let is_home = |below: &&str| below.is_empty() || below.starts_with('/');
-                    let (home, text) = match below.filter(is_home) {
-                        Some(below) => (self.home(), below),
-                        None => (Vec::new(), text.as_str()),
+                    let (home, text) = match (below.filter(is_home), below) {
+                        (Some(below), _) => (self.home(), below),
+                        // `~user`, `~+`, `~-`
+                        (None, Some(_)) => (vec![Value::unknown()], ""),
+                        (None, None) => (Vec::new(), text.as_str()),
                     };
                     open = self.push_values(&open, &home, true, &mut done);
                     let quoted = *quoted || is_assigned;
@@ -135,12 +137,21 @@ impl Finder<'_> {
             [] => &empty,
             values => values,
         };
+        let separators = self.separators();
         let mut next = Vec::new();
         for field in open {
             for value in values {
                 let mut field = field.clone();
                 match value {
                     Value::Text(text) if !quoted => {
+                        if text.contains(separators.as_slice()) {
+                            let is_end = |c: char| separators.contains(&c) || c.is_whitespace();
+                            for part in text.split(is_end) {
+                                let mut own = Field::new();
+                                own.push_text(part, false);
+                                done.push(own);
+                            }
+                        }
                         let mut parts = text.split([' ', '\t', '\n']);
                         field.push_text(parts.next().unwrap_or_default(), false);
                         for part in parts {
@@ -156,6 +167,13 @@ impl Finder<'_> {
         next
     }
 
+    /// Returns the characters besides blanks at which values without quotes are split.
+    pub(super) fn separators(&self) -> Vec<char> {
+        let values = self.state.variable("IFS").unwrap_or_default();
+        let chars = values.iter().flat_map(|value| value.start().chars());
+        chars.filter(|c| !c.is_whitespace()).collect()
+    }
+
     /// Returns the values of a part, and whether they are quoted.
     fn expand_part(&mut self, part: &WordPart) -> (Vec<Value>, bool) {
         match part {
@@ -169,7 +187,18 @@ impl Finder<'_> {
                 (values, *quoted)
             }
             WordPart::Substitution { list, quoted } => {
-                (self.visit_in_subshell(list, &Stream::unknown()).values, *quoted)
+                let mut values = self.visit_in_subshell(list, &Stream::unknown()).values;
+                let texts: Vec<&str> = values.iter().filter_map(Value::text).collect();
+                // Without quotes, only the first of its words belongs to the text before.
+                if texts.len() > 1 {
+                    let all = texts.join("\n");
+                    if all.len() < 4096 {
+                        values.push(Value::Text(all));
+                    } else {
+                        values.push(Value::unknown());
+                    }
+                }
+                (values, *quoted)
             }
             WordPart::Modified { name, operator, word, quoted } => {
                 (self.modify(name, operator, word), *quoted)
@@ -177,11 +206,17 @@ impl Finder<'_> {
             WordPart::Array(words) => {
                 (words.iter().flat_map(|word| self.expand_word(word)).collect(), true)
             }
-            WordPart::Hidden(_) => (vec![Value::Text(String::new())], true),
+            WordPart::Hidden(_) => {
+                self.is_bounded = false;
+                (vec![Value::Text(String::new())], true)
+            }
         }
     }
 
     pub(super) fn home(&self) -> Vec<Value> {
+        if let Some(values) = self.state.variable("HOME") {
+            return values.to_vec();
+        }
         let home = self.context.home.and_then(Path::to_str);
         vec![home.map_or_else(Value::unknown, |home| Value::Text(home.to_owned()))]
     }
@@ -192,10 +227,18 @@ impl Finder<'_> {
         }
         let arguments = self.state.arguments.as_ref();
         if let Ok(number) = name.parse::<usize>() {
-            let argument = arguments.map(|arguments| arguments.get(number.wrapping_sub(1)));
-            return match argument {
-                Some(argument) if number > 0 => argument.cloned().unwrap_or_default(),
-                _ => vec![Value::unknown()],
+            let Some(arguments) = arguments.filter(|_| number > 0) else {
+                return vec![Value::unknown()];
+            };
+            // An argument that is several words or none moves those after it.
+            let is_one = |group: &Vec<Value>| matches!(group.as_slice(), [Value::Text(text)] if !text.is_empty());
+            let count = number.min(arguments.len());
+            return match arguments[..count].iter().all(is_one) {
+                true => arguments.get(number - 1).cloned().unwrap_or_default(),
+                false => {
+                    let empty = Value::Text(String::new());
+                    arguments.iter().flatten().cloned().chain([empty]).collect()
+                }
             };
         }
         match name {
@@ -240,7 +283,11 @@ impl Finder<'_> {
                 }
                 all
             }
-            ":+" | "+" => self.expand_word(word),
+            ":+" | "+" => {
+                let mut all = self.expand_word(word);
+                all.push(Value::Text(String::new()));
+                all
+            }
             ":?" | "?" => values,
             "#" | "##" | "%" | "%%" => {
                 let pattern = match self.expand_pattern(word) {
@@ -277,6 +324,7 @@ impl Finder<'_> {
         };
         let options = GlobOptions {
             matches_hidden: self.matches_hidden,
+            ignores_case: self.ignores_case,
             max_results: MAX_VALUES.saturating_sub(values.len()),
         };
         let pattern = field.pattern;

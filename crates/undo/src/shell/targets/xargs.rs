@@ -1,6 +1,6 @@
 //! `xargs`: runs a command with the words that it reads.
 
-use super::arguments::split_operands_until;
+use super::arguments::{SplitArguments, split_operands_until};
 use super::state::{MAX_VALUES, bound_values};
 use super::value::Value;
 use super::{Finder, Stream};
@@ -23,7 +23,8 @@ impl Finder<'_> {
         if words.is_empty() {
             words.push(Value::unknown());
         }
-        let mark = match split.option(&["-I"]) {
+        self.split_words(&split, &mut words);
+        let mark = match split.option(&["-I", "--replace"]) {
             Some(mark) => mark.first().and_then(Value::text).map(str::to_owned),
             None if split.has(&["--replace", "-i"]) => Some("{}".to_owned()),
             None => None,
@@ -42,6 +43,26 @@ impl Finder<'_> {
         }
         let output = self.go_deeper(2, |finder| finder.visit_call(&command, text, input));
         output.unwrap_or_else(Stream::unknown)
+    }
+
+    /// Adds the words that xargs makes of lines: it splits them, and takes quotes away.
+    fn split_words(&mut self, split: &SplitArguments, words: &mut Vec<Value>) {
+        let delimiter = split.option(&["-d", "--delimiter"]);
+        let mut more = Vec::new();
+        for text in words.iter().filter_map(Value::text) {
+            match delimiter.as_deref() {
+                Some([Value::Text(delimiter)]) if !delimiter.starts_with('\\') => {
+                    let parts = text.split(delimiter.as_str());
+                    more.extend(parts.map(|part| Value::Text(part.to_owned())));
+                }
+                Some(_) => {}
+                None if text.contains(['\'', '"', '\\']) => {
+                    more.push(Value::Text(text.replace(['\'', '"', '\\'], "")));
+                }
+                None => {}
+            }
+        }
+        words.extend(more);
     }
 
     /// Replaces a mark in words by each of the values.

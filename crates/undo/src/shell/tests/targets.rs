@@ -213,6 +213,20 @@ fn directories_are_followed() {
         ("cd @/other && cd - && rm a.txt", &["a.txt"], &[], &[]),
         ("pushd @/other; rm f1; popd; rm a.txt", &["@/other/f1", "a.txt"], &[], &[]),
         ("cd sub && (cd none; cd -; rm f)", &["f", "sub/f"], &[], &[]),
+        // `cd` fails where a directory before `..` does not exist.
+        ("cd sub; (cd none/..; cd -; rm f)", &["f", "sub/f"], &[], &[]),
+        ("cd none || cd sub; rm f", &["none/f", "sub/f"], &[], &[]),
+        ("cd sub || cd src && rm f", &["sub/f", "sub/src/f"], &[], &[]),
+        ("cd none && exit; rm f", &["none/f", "f"], &[], &[]),
+        ("! cd none && rm f", &["none/f", "f"], &[], &[]),
+        ("g() { cd none || return; rm f; }; g; rm h", &["none/f", "none/h", "h"], &[], &[]),
+        ("for x in 1; do cd none || continue; done; rm f", &[], &[], &["rm f"]),
+        ("rm -r sub; cd sub; rm f", &["sub", "sub/f", "f"], &[], &[]),
+        ("cd sub && rm f & rm g", &["sub/f", "g"], &[], &[]),
+        ("pushd sub; pushd none; popd; rm f", &["f", "sub/f", "sub/none/f"], &[], &[]),
+        ("cd \"\"; rm f", &["f", "@/home/f"], &[], &[]),
+        ("cd -P src/link; cd ..; rm f1", &["@/other/f1"], &[], &[]),
+        ("if x; then cd sub; cd ..; fi; cd - || exit; rm f", &[], &[], &["rm f"]),
         ("cd && rm .bashrc", &["@/home/.bashrc"], &[], &[]),
         ("cd none; rm a.txt", &["none/a.txt", "a.txt"], &[], &[]),
         ("cd none && rm a.txt", &["none/a.txt"], &[], &[]),
@@ -230,6 +244,69 @@ fn directories_are_followed() {
         ("git -C @/other rm f1", &["@/other/f1"], &[], &[]),
         ("make -C sub clean", &["sub"], &["sub"], &[]),
         ("for d in src sub; do cd $d; rm x; cd ..; done", &["src/x", "sub/x"], &[], &[]),
+    ]);
+}
+
+#[test]
+fn words_that_are_several_or_none_are_followed() {
+    Scene::new().check(&[
+        (
+            "v=$(printf 'sub\nb.txt'); rm $v/keep.txt",
+            &["sub", "sub/keep.txt", "b.txt/keep.txt"],
+            &[],
+            &[],
+        ),
+        (
+            "w='b.txt sub'; mv a.txt $w",
+            &["a.txt", "b.txt", "sub", "sub/a.txt", "sub/b.txt", "sub/sub"],
+            &[],
+            &[],
+        ),
+        ("e=; cp a.txt b.txt $e", &["b.txt"], &[], &[]),
+        ("cp a.txt b.txt none*", &["b.txt", "none*"], &[], &[]),
+        ("o='-t sub'; cp $o a.txt", &["-t", "a.txt", "sub/-t", "sub/a.txt", "sub/sub"], &[], &[]),
+        ("w='a.txt b.txt'; g() { rm $2; }; g $w", &["a.txt", "b.txt"], &[], &[]),
+        ("x=a.txt,b.txt; IFS=,; rm $x", &["a.txt", "b.txt", "a.txt,b.txt"], &[], &[]),
+        ("IFS=: read x y <<< a.txt:b.txt; rm $y", &["a.txt", "b.txt", "a.txt:b.txt"], &[], &[]),
+        (
+            "read x y <<< 'x with space.txt'; rm \"$y\"",
+            &["x", "with", "space.txt", "with space.txt", "x with space.txt"],
+            &[],
+            &[],
+        ),
+        ("v=a.txt; printf -v v %s b.txt; rm $v", &["b.txt"], &[], &[]),
+        ("for c in 'rm a.txt' 'rm b.txt'; do eval \"$c\"; done", &["a.txt", "b.txt"], &[], &[]),
+        ("v=x; bash -c 'cp a.txt b.txt $v'", &["b.txt", "x"], &[], &[]),
+        ("HOME=@/other; rm ~/f1", &["@/other/f1"], &[], &[]),
+        ("rm ~+/a.txt", &[], &[], &["rm ~+/a.txt"]),
+        ("shopt -s nocaseglob; rm A.*", &["a.txt"], &[], &[]),
+        ("echo 'rm a.txt' | bash", &["a.txt"], &[], &[]),
+        ("v=a.txt; bash <<E\nrm $v\nE", &["a.txt"], &[], &[]),
+        ("echo a.txt,b.txt | xargs -d , rm", &["a.txt", "b.txt", "a.txt,b.txt"], &[], &[]),
+        (
+            "echo \"'with space.txt'\" | xargs rm",
+            &["'with", "'with space.txt'", "space.txt'", "space.txt", "with", "with space.txt"],
+            &[],
+            &[],
+        ),
+        ("chmod -x a.txt", &["a.txt"], &[], &[]),
+        ("find $(ls none) -name a.txt -delete", &["a.txt"], &[], &[]),
+    ]);
+}
+
+#[test]
+fn changes_of_the_script_are_seen_by_later_commands() {
+    Scene::new().check(&[
+        ("touch z1; for f in z*; do cp $f @/other/$f; done", &["z1", "@/other/z1"], &[], &[]),
+        ("cp -r sub new; rm new/*", &["new"], &[], &[]),
+        ("cp -r sub new; for f in new/*; do rm sub/${f##*/}; done", &["new", "sub"], &[], &[]),
+        ("mv a.txt z.txt; rm $(ls z*)", &["a.txt", "z.txt"], &[], &[]),
+        ("ln -s @/other here; rm here/f1", &["here", "here/f1", "@/other/f1"], &[], &[]),
+        ("ln -s @/other here; rm here/*", &["here", "@/other"], &[], &[]),
+        ("ln -s @/other here; cd here && rm f1", &["here", "here/f1", "@/other/f1"], &[], &[]),
+        ("mv to-f1 z; echo x > z", &["to-f1", "z", "@/other/f1"], &[], &[]),
+        ("cp -r src z; rm z/link/f3", &["z", "z/link/f3"], &[], &["rm z/link/f3"]),
+        ("echo c.log > list; rm $(cat list)", &["list"], &[], &["rm $(cat list)"]),
     ]);
 }
 
@@ -260,6 +337,19 @@ fn loops_and_functions_are_followed() {
         ("f() { for x; do rm $x; done; }; f a.txt b.txt", &["a.txt", "b.txt"], &[], &[]),
         ("f() { f; rm a.txt; }; f", &["a.txt"], &[], &[]),
         ("set -- a.txt b.txt; rm \"$@\"", &["a.txt", "b.txt"], &[], &[]),
+        ("if x; then set -- a.txt; else set -- b.txt; fi; rm $1", &[], &[], &["rm $1"]),
+        (
+            "if x; then g() { rm a.txt; }; else g() { rm b.txt; }; fi; g",
+            &["a.txt", "b.txt"],
+            &[],
+            &[],
+        ),
+        ("if x; then rm() { :; }; fi; rm a.txt", &["a.txt"], &[], &[]),
+        ("v=a.txt; g() { local v=b.txt; }; g; rm $v", &["a.txt", "b.txt"], &[], &[]),
+        ("v=sub w=$v/x; rm $w", &["sub/x"], &[], &[]),
+        ("(cd sub; trap 'rm f' EXIT); rm g", &["sub/f", "g"], &[], &[]),
+        ("trap 'rm f' EXIT; cd sub; exit; cd ..", &["f", "sub/f"], &[], &[]),
+        ("a=1 b=1 c=1; while x; do rm $a; a=$b; b=$c; c=2; done", &["1"], &[], &["rm $a"]),
         (
             "case x in a) D=uploads;; *) D=sub;; esac; rm -r $D",
             &["uploads", "sub"],
@@ -444,6 +534,7 @@ fn paths_outside_are_a_part_of_all_paths() {
     assert_eq!(outside("docker run -v /a:/b image"), Vec::<String>::new());
     assert_eq!(outside("git commit -m /x"), Vec::<String>::new());
     assert_eq!(outside("echo x > /dev/null; touch x"), Vec::<String>::new());
+    assert_eq!(outside("rm /dev/shm/x"), ["/dev/shm/x"]);
     assert_eq!(outside("cat /etc/passwd && touch x"), Vec::<String>::new());
     assert_eq!(outside("find . -name x -exec cp {} @/backup \\;"), ["@/backup"]);
 }
