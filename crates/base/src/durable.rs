@@ -1,8 +1,8 @@
 //! Takeback's own files and directories.
 //!
-//! Only their owner may read them: files have the mode 0600, directories 0700. While a file is
-//! replaced, it always has either its old or its new content; with [`Durability::Synced`], this
-//! holds even after a power cut. Locks die with their process.
+//! Only the owner may read them: files have the mode 0600, directories 0700. While a file is being
+//! replaced, it always has either its old or its new content. With [`Durability::Synced`], this
+//! holds even after a power cut. Locks are released when their process ends.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,16 +19,16 @@ use crate::hex;
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// The accident that a finished write has to survive.
+/// The event that a finished write must survive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
-    /// The end of the process: the content may still be in memory only.
+    /// The end of the process: the content may still be only in memory.
     Cached,
-    /// A power cut: file and directory are synced.
+    /// A power cut: the file and its directory are synced.
     Synced,
 }
 
-/// Creates a directory and its missing parents. Directories that exist already keep their modes.
+/// Creates a directory and its missing parents. Existing directories keep their modes.
 pub fn create_directory(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)
 }
@@ -50,7 +50,7 @@ pub fn append_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(path)
 }
 
-/// Creates an empty file. An existing one loses its content but keeps its mode.
+/// Creates an empty file. An existing file loses its content but keeps its mode.
 pub fn create_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)
 }
@@ -60,9 +60,9 @@ pub fn create_new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(path)
 }
 
-/// Runs `operation`, which needs the directory that `path` is in. If it fails because something is
-/// missing, creates that directory and runs it once more. This way the usual case costs no system
-/// call.
+/// Runs `operation`, which needs the parent directory of `path`. If the operation fails because a
+/// file or directory is missing, creates that parent and runs the operation again. So the usual
+/// case costs no extra system call.
 pub fn with_directory<T>(
     path: &Path,
     mut operation: impl FnMut() -> io::Result<T>,
@@ -76,15 +76,15 @@ pub fn with_directory<T>(
     }
 }
 
-/// Replaces a small file, through a temporary file beside it. Creates its directory if it is
+/// Replaces a small file by way of a temporary file next to it. Creates the directory if it is
 /// missing.
 pub fn replace_file(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
     let temporary = with_directory(path, || Temporary::create_beside(path))?;
     fill_and_persist(temporary, path, content, durability)
 }
 
-/// Replaces a small file, through a temporary file in a directory that is cleaned up after a
-/// process was killed. That directory must be on the same file system.
+/// Replaces a small file by way of a temporary file in another directory, which is cleaned up after
+/// a process was killed. That directory must be on the same file system.
 pub fn replace_file_through(
     temporary_directory: &Path,
     path: &Path,
@@ -111,7 +111,7 @@ fn fill_and_persist(
     Ok(())
 }
 
-/// The directory that a path is in; `.` for a bare name.
+/// Returns the parent directory of a path, or `.` for a bare name.
 fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -144,29 +144,29 @@ impl Temporary {
         Ok(Temporary { file, path, is_persisted: false })
     }
 
-    /// The path that the file has until it is persisted.
+    /// Returns the path that the file has until it is persisted.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Renames the file to its destination, replacing the file that is there.
+    /// Renames the file to its destination, replacing any existing file.
     pub fn persist(mut self, destination: &Path) -> io::Result<()> {
         fs::rename(&self.path, destination)?;
         self.is_persisted = true;
         Ok(())
     }
 
-    /// Sets the file's mode and renames it to its destination, replacing the file that is there.
+    /// Sets the file's mode and renames it to its destination, replacing any existing file.
     pub fn persist_with_mode(self, destination: &Path, mode: u32) -> io::Result<()> {
         self.file.set_permissions(fs::Permissions::from_mode(mode))?;
         self.persist(destination)
     }
 
-    /// Moves the file to its destination, or fails with [`io::ErrorKind::AlreadyExists`]. Of
-    /// several processes that try this at once, exactly one succeeds.
+    /// Moves the file to its destination, or fails with [`io::ErrorKind::AlreadyExists`]. If
+    /// several processes try this at once, exactly one succeeds.
     pub fn persist_new(mut self, destination: &Path) -> io::Result<()> {
         match fs::hard_link(&self.path, destination) {
-            // Some file systems have no links.
+            // Some file systems have no hard links.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 let flags = RenameFlags::NOREPLACE;
                 rustix::fs::renameat_with(CWD, &self.path, CWD, destination, flags)?;
@@ -195,14 +195,14 @@ impl DerefMut for Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.is_persisted {
-            // If this fails, a leftover file does no harm.
+            // If this fails, the leftover file does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Makes the contents of several files durable, in parallel: concurrent syncs share one commit of
-/// the file system's journal.
+/// Makes the contents of several files durable, in parallel, because concurrent syncs share one
+/// commit of the file system's journal.
 pub fn sync_files(files: &[&File]) -> io::Result<()> {
     const THREADS: usize = 16;
     let sync = |files: &[&File]| files.iter().try_for_each(|file| file.sync_data());
@@ -212,7 +212,7 @@ pub fn sync_files(files: &[&File]) -> io::Result<()> {
         let mut threads = Vec::new();
         let mut result = Ok(());
         for share in others.chunks(share) {
-            // If no thread can be started, this one does its work.
+            // If no thread can be started, the current thread does the work.
             match Builder::new().spawn_scoped(scope, move || sync(share)) {
                 Ok(thread) => threads.push(thread),
                 Err(_) => result = result.and(sync(share)),
@@ -226,15 +226,15 @@ pub fn sync_files(files: &[&File]) -> io::Result<()> {
     })
 }
 
-/// Makes the names in a directory durable: new ones, renamed ones and removed ones.
+/// Makes new, renamed and removed names in a directory durable.
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
 /// Renames a file or directory, or fails with [`io::ErrorKind::AlreadyExists`].
 ///
-/// On file systems that cannot do this in one step, the check comes first: there, the caller must
-/// be the only writer.
+/// On file systems that cannot do this atomically, the check comes first. The caller must then be
+/// the only writer.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match fs::symlink_metadata(to) {
@@ -246,7 +246,7 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Treats a missing file as success: for removals.
+/// Treats a missing file as success. For removals.
 pub fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -254,7 +254,7 @@ pub fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Treats a missing file as `None`: for reads.
+/// Treats a missing file as `None`. For reads.
 pub fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -262,8 +262,8 @@ pub fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Removes everything in a directory of temporary files. The caller makes sure that no process uses
-/// them.
+/// Removes everything in a directory of temporary files. The caller must ensure that no process
+/// uses them.
 pub fn sweep_directory(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -276,25 +276,25 @@ pub fn sweep_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A `flock` on a file. The kernel releases it when its process ends, even by a crash.
+/// A `flock` on a file. The kernel releases the lock when its process ends, even after a crash.
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
 }
 
 impl FileLock {
-    /// Waits for a lock that readers share. Creates the file if it is missing.
+    /// Waits for a shared lock. Creates the file if it is missing.
     pub fn shared(path: &Path) -> io::Result<FileLock> {
         FileLock::acquire(open_file(path)?, FlockOperation::LockShared)
     }
 
-    /// Waits for a lock that excludes all others. Creates the file if it is missing.
+    /// Waits for an exclusive lock. Creates the file if it is missing.
     pub fn exclusive(path: &Path) -> io::Result<FileLock> {
         FileLock::acquire(open_file(path)?, FlockOperation::LockExclusive)
     }
 
-    /// Takes the lock that excludes all others, or returns `None` if another process holds one.
-    /// Creates the file if it is missing.
+    /// Takes an exclusive lock, or returns `None` if another process holds a lock. Creates the file
+    /// if it is missing.
     pub fn try_exclusive(path: &Path) -> io::Result<Option<FileLock>> {
         match FileLock::acquire(open_file(path)?, FlockOperation::NonBlockingLockExclusive) {
             Ok(lock) => Ok(Some(lock)),
@@ -303,8 +303,8 @@ impl FileLock {
         }
     }
 
-    /// Waits for the lock on a directory itself, which needs no separate lock file. Creates the
-    /// directory if it is missing.
+    /// Waits for an exclusive lock on a directory itself, which needs no separate lock file.
+    /// Creates the directory if it is missing.
     pub fn exclusive_on_directory(directory: &Path) -> io::Result<FileLock> {
         create_directory(directory)?;
         FileLock::acquire(File::open(directory)?, FlockOperation::LockExclusive)
@@ -320,13 +320,12 @@ impl FileLock {
         }
     }
 
-    /// The locked file, open for reading and writing.
+    /// Returns the locked file, open for reading and writing.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// True if the locked file is still the one at this path, not one that was removed or replaced
-    /// since.
+    /// True if the locked file is still at this path, and was not removed or replaced since.
     pub fn is_at(&self, path: &Path) -> bool {
         let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let at_path = fs::symlink_metadata(path).map(identity).ok();
@@ -337,7 +336,7 @@ impl FileLock {
 impl Drop for FileLock {
     fn drop(&mut self) {
         // Closing is not enough while another thread starts a process: until the new process calls
-        // `exec`, it has the file open, too.
+        // `exec`, it also has the file open.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }

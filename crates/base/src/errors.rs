@@ -11,8 +11,8 @@ pub fn error_chain(error: &dyn Error) -> String {
 
 /// Lists the message of an error and the messages of its causes, outermost first.
 ///
-/// Some errors print their cause themselves, and some causes repeat the message above them with an
-/// error code in front. A message that repeats the one before it in this way is left out.
+/// Some errors print their cause themselves, and some causes repeat the message before them with an
+/// error code in front. Such repetitions are left out.
 pub fn error_messages(error: &dyn Error) -> Vec<String> {
     let mut messages: Vec<String> = vec![error.to_string()];
     let mut next = error.source();

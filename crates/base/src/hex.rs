@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// Writes two lower-case digits for each byte.
+/// Encodes each byte as two lower-case digits.
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     write_digits(&mut text, bytes).expect("a String takes any text");
     text
 }
 
-/// Writes two lower-case digits for each byte to `out`, for implementations of `Display`.
+/// Writes two lower-case digits for each byte to `out`. For implementations of `Display`.
 pub fn write_digits(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
 }
@@ -43,7 +43,7 @@ pub fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns `count` random digits: a name or id that no other process uses.
+/// Returns `count` random digits, for a name or id that no other process uses.
 pub fn random_digits(count: usize) -> String {
     let mut bytes = vec![0; count.div_ceil(2)];
     getrandom::fill(&mut bytes).expect("the kernel has random numbers");

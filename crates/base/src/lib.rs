@@ -1,15 +1,15 @@
 //! Helpers shared by all crates, one module per subject:
 //!
-//! - [`durable`]: takeback's own files and directories, which only their owner may read;
-//!   atomic replacement; locks that die with their process
+//! - [`durable`]: takeback's own files and directories, readable only by their owner; atomic
+//!   replacement; locks that end with their process
 //! - [`hex`]: hexadecimal digits
 //! - [`errors`]: an error together with its causes, as text
 //! - [`lock_wait`]: waiting for a lock that another process holds
 //! - [`owners`]: owners of files that root writes for a user
 //! - [`paths`]: normalised and canonical paths; paths as bytes
-//! - [`text`]: text that must not act on the terminal
+//! - [`text`]: text that must not control the terminal
 //!
-//! This crate depends on no other crate of the project.
+//! This crate depends on no other crate in the project.
 
 pub mod durable;
 pub mod errors;

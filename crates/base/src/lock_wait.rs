@@ -1,4 +1,4 @@
-//! Waiting for a lock that another process holds: with a time limit, and not silently.
+//! Waiting for a lock that another process holds, with a time limit and a notification.
 
 use std::fs;
 use std::io;
@@ -16,28 +16,29 @@ const NOTICE_AFTER: Duration = Duration::from_secs(1);
 /// The time limit of a wait for a lock, and the callback for long waits.
 #[derive(Clone, Copy, Debug)]
 pub struct LockWait {
-    /// The longest time to wait.
+    /// The maximum time to wait.
     pub limit: Duration,
-    /// Called after a second, once, with the id of the process that holds the lock, if it is known.
+    /// Called once, after a second, with the id of the process that holds the lock, if it is known.
     pub on_wait: fn(Option<u32>),
 }
 
 impl LockWait {
-    /// Waits for this long without telling the user.
+    /// Waits at most `limit`, without telling the user.
     pub const fn silent(limit: Duration) -> LockWait {
         LockWait { limit, on_wait: |_| {} }
     }
 }
 
 impl FileLock {
-    /// Waits for the lock that excludes all others. Returns `None` if another process still holds
-    /// one when the time is up. Creates the file if it is missing.
+    /// Waits for an exclusive lock. Returns `None` if another process still holds a lock when the
+    /// time is up. Creates the file if it is missing.
     pub fn exclusive_within(path: &Path, wait: &LockWait) -> io::Result<Option<FileLock>> {
         if let Some(lock) = FileLock::try_exclusive(path)? {
             return Ok(Some(lock));
         }
-        // The kernel grants the lock in order of arrival, but has no time limit, so a thread waits
-        // for it. A thread that gets the lock too late finds no receiver and drops it.
+        // The kernel grants the lock in order of arrival, but has no time limit, so a separate
+        // thread waits for it. If that thread gets the lock too late, it finds no receiver and
+        // drops the lock.
         let (sender, receiver) = mpsc::channel();
         let waiting = path.to_owned();
         thread::Builder::new().spawn(move || sender.send(FileLock::exclusive(&waiting)))?;
@@ -57,8 +58,8 @@ impl FileLock {
     }
 }
 
-/// Finds the process that holds a lock on a file. `None` if the system does not reveal it: only
-/// Linux does, and not for processes in other containers.
+/// Finds the process that holds a lock on a file. Returns `None` if the system does not reveal it:
+/// only Linux does, and not for processes in other containers.
 pub fn find_holder(path: &Path) -> Option<u32> {
     let file = fs::metadata(path).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -124,7 +125,7 @@ mod tests {
         release.join().unwrap();
     }
 
-    /// Locks of two open files exclude each other, even in one process.
+    /// Locks on two open files exclude each other, even within one process.
     #[test]
     fn the_holder_is_named_after_a_second() {
         static TOLD: AtomicU32 = AtomicU32::new(0);

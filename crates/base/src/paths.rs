@@ -6,10 +6,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Removes `.` and resolves `..` by the names alone, without looking at the file system.
+/// Removes `.` and resolves `..` by name, without accessing the file system.
 ///
-/// `link/../x` becomes `x` even if `link` leads to another directory. A `..` at the root of the
-/// file system, or at the start of a relative path, disappears.
+/// `link/../x` becomes `x` even if `link` points to another directory. A `..` at the root of the
+/// file system, or at the start of a relative path, is dropped.
 pub fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -33,8 +33,8 @@ pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Returns true if an absolute path exists and contains neither links nor `..`. False only means
-/// that this is unknown.
+/// True if an absolute path exists and contains neither links nor `..`. False only means that this
+/// is unknown.
 #[cfg(target_os = "linux")]
 fn leads_through_no_link(path: &Path) -> bool {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -49,8 +49,8 @@ fn leads_through_no_link(_: &Path) -> bool {
     false
 }
 
-/// Resolves all links in the longest beginning of a path that exists, and appends the rest as it
-/// is. Returns the path unchanged if none of it can be resolved.
+/// Resolves all links in the longest existing prefix of a path, and appends the rest unchanged.
+/// Returns the path unchanged if no part of it can be resolved.
 pub fn canonicalize_existing(path: &Path) -> PathBuf {
     let resolved = path.ancestors().find_map(|ancestor| {
         let canonical = canonicalize(ancestor).ok()?;
@@ -61,8 +61,8 @@ pub fn canonicalize_existing(path: &Path) -> PathBuf {
     resolved.unwrap_or_else(|| path.to_owned())
 }
 
-/// Normalises a path and resolves its directory as far as it exists. If the path itself is a
-/// link, the link is not followed.
+/// Normalises a path and resolves the existing part of its parent directory. If the path itself is
+/// a link, the link is not followed.
 pub fn canonicalize_parent(path: &Path) -> PathBuf {
     let normal = normalize(path);
     match (normal.parent(), normal.file_name()) {

@@ -1,14 +1,14 @@
-//! Text from elsewhere that must not act on the terminal it is shown in.
+//! Untrusted text that must not control the terminal in which it is shown.
 
-/// True if a terminal obeys this character instead of showing it: it controls the terminal, breaks
-/// the line, or reorders the text around it.
+/// True if a terminal obeys this character instead of showing it: the character controls the
+/// terminal, breaks the line, or reorders the text around it.
 pub fn is_armed(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2066}'..='\u{2069}')
 }
 
-/// Writes out the characters that a terminal would obey. Disarming a text twice changes nothing.
+/// Escapes the characters that a terminal would obey. Disarming a text twice changes nothing.
 pub fn disarm(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -37,7 +37,7 @@ mod tests {
         for character in ['\u{7f}', '\u{85}', '\u{9b}', '\u{61c}', '\u{2028}', '\u{2029}'] {
             assert!(is_armed(character), "{character:?}");
         }
-        // Joiners are not: emoji and several scripts need them.
+        // Joiners are kept, because emoji and several scripts need them.
         assert_eq!(disarm("é 中 \u{200d}"), "é 中 \u{200d}");
     }
 }

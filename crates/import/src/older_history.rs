@@ -1,4 +1,4 @@
-//! Checkpoints of another program become the older history of a workspace.
+//! Importing another program's checkpoints as the older history of a workspace.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -11,10 +11,10 @@ use takeback_tree::{
 };
 use takeback_undo::{Kind, Record};
 
-/// The reason of a checkpoint that came without one.
+/// The reason for a checkpoint that came without one.
 const NO_REASON: &str = "imported";
 
-/// A checkpoint of another program: a commit of a git repository.
+/// A checkpoint of another program: a commit in a git repository.
 pub(crate) struct ForeignCheckpoint<'a> {
     /// The repository that has the commit.
     pub(crate) repository: &'a ForeignRepository,
@@ -22,12 +22,12 @@ pub(crate) struct ForeignCheckpoint<'a> {
     pub(crate) id: Oid,
     /// The tree of the commit.
     pub(crate) tree: Oid,
-    /// The time at which it was made, in seconds since 1970.
+    /// The time of the checkpoint, in seconds since 1970.
     pub(crate) time: i64,
     /// The reason that the other program recorded; may be empty.
     pub(crate) reason: &'a str,
-    /// Patterns of files that the other program silently left out. If the checkpoint
-    /// lacks such a file, the file may still have existed.
+    /// Patterns of files that the other program silently left out. A file that matches may have
+    /// existed even if the checkpoint lacks it.
     pub(crate) exclude: &'a [String],
 }
 
@@ -51,7 +51,7 @@ pub struct SkippedCheckpoint {
     pub problem: String,
 }
 
-/// An import that failed in the store.
+/// The reason why an import failed in the store.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -61,18 +61,18 @@ pub enum ImportError {
     Store(#[from] StoreError),
 }
 
-/// A checkpoint whose objects are in our store, with the record that it will have.
+/// A checkpoint whose objects are already in takeback's store, with its future record.
 struct NewCheckpoint {
     tree: Oid,
     time: i64,
     record: Record,
 }
 
-/// Adds checkpoints, given oldest first, to the history of the workspace at `directory`, which
-/// need not exist. They come before all checkpoints that takeback took itself.
+/// Adds checkpoints, given oldest first, to the history of the workspace at `directory`, which need
+/// not exist. They come before all checkpoints that takeback itself took.
 ///
-/// Checkpoints that the workspace already has are left alone, so that importing twice adds
-/// nothing. One that cannot be read is skipped and does not affect the others.
+/// Checkpoints that the workspace already has are left alone, so that importing twice adds nothing.
+/// A checkpoint that cannot be read is skipped and does not affect the others.
 pub(crate) fn add_older_history(
     store: &Store,
     directory: &Path,
@@ -140,8 +140,8 @@ fn system_time(time: Time) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(time.0.max(0).unsigned_abs())
 }
 
-/// Finds the number of the pin that each checkpoint comes after; `None` for a checkpoint that has a
-/// pin already. Imported history is older than everything that takeback captured, and stays
+/// Finds the number of the pin that each checkpoint comes after, or `None` for a checkpoint that
+/// already has a pin. Imported history is older than everything that takeback captured, and stays
 /// together.
 fn find_predecessors(taken: &[NewCheckpoint], pins: &[Pin]) -> Vec<Option<u64>> {
     let known: Vec<(u64, Key)> =
@@ -187,7 +187,7 @@ fn checkpoint_key(tree: Oid, record: &Record) -> Key {
     (tree, if is_unnamed { "checkpoint".to_owned() } else { subject })
 }
 
-/// Matches the longest common subsequence: returns the index in `known` of each of `new`.
+/// Matches the longest common subsequence. Returns, for each key in `new`, its index in `known`.
 fn match_longest(new: &[&Key], known: &[&Key]) -> Vec<Option<usize>> {
     // Usually all known checkpoints are at the beginning.
     let start = new.iter().zip(known).take_while(|(a, b)| a == b).count();

@@ -8,8 +8,8 @@ use crate::turns::{find_current_turn, find_owner_turn};
 use crate::{CallId, CallRecord, EffectRecord, Ledger, LedgerError, Time};
 
 impl Ledger {
-    /// The effects in a workspace since a call began, of all sessions, in order. Without a call that
-    /// the ledger knows, the effects since a time.
+    /// Returns the effects in a workspace since `call` began, of all sessions, in order. If the
+    /// ledger does not know the call, returns the effects since the time `since`.
     pub fn effects_since(
         &self,
         workspace: &str,
@@ -41,8 +41,8 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The effects in a workspace, of all sessions, in order; each with the id of its session and
-    /// the number of its turn, which is 0 if it belongs to no turn.
+    /// Returns the effects in a workspace, of all sessions, in order. Each comes with the id of its
+    /// session and the number of its turn, or 0 if it belongs to no turn.
     pub fn effects_with_sessions(
         &self,
         workspace: &str,
@@ -60,14 +60,14 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Moves everything that is known of one workspace to another path.
+    /// Moves everything recorded for one workspace to another path.
     pub fn move_workspace(&mut self, from: &str, to: &str) -> Result<(), LedgerError> {
         self.database.write(|transaction| {
             for table in ["sessions", "calls", "effects"] {
                 let sql = format!("UPDATE {table} SET workspace = ?2 WHERE workspace = ?1");
                 transaction.execute(&sql, params![from, to])?;
             }
-            // A notice that was delivered says where the agent was told to look.
+            // A notice that was already delivered keeps the path that the agent was told.
             transaction.execute(
                 "UPDATE notices SET body = json_set(body, '$.workspace', ?2)
                  WHERE delivered_at IS NULL AND json_valid(body)
@@ -79,7 +79,7 @@ impl Ledger {
     }
 }
 
-/// Records a tool call, or fills in what is not known of it yet.
+/// Records a tool call, or fills in fields that were not known yet.
 pub(crate) fn record_call(
     transaction: &Transaction<'_>,
     session: &str,
@@ -126,7 +126,7 @@ pub(crate) fn record_call(
     Ok(())
 }
 
-/// Notes the outcome of a known call, unless an outcome is known already.
+/// Records the outcome of a known call, unless it already has one.
 pub(crate) fn conclude_call(
     transaction: &Transaction<'_>,
     key: i64,

@@ -23,17 +23,17 @@ use crate::{
 pub enum Event {
     /// The session began, or more is known about it; see [`Ledger::create_session`].
     Session { record: Box<SessionRecord> },
-    /// Messages were said.
+    /// Messages were added.
     Messages { session: String, messages: Vec<MessageRecord> },
     /// The current turn is over.
     TurnEnd { session: String },
     /// The session is over.
     SessionEnd { session: String, reason: String },
-    /// The session goes on although it was over.
+    /// A session that had ended was resumed.
     SessionResumed { session: String },
     /// A tool was called, or more is known about a call.
     Call { session: String, call: CallRecord },
-    /// A command did something that no rollback reverses.
+    /// A command had an effect that no rollback reverses.
     Effect { session: String, effect: EffectRecord },
     /// Tokens were used.
     Usage { session: String, usage: UsageRecord },
@@ -54,9 +54,9 @@ pub enum Recorded {
 }
 
 impl Ledger {
-    /// Writes events, all or none, and waits for other processes no longer than `wait`. If that is
-    /// not possible now (other processes kept the ledger locked, the disk is full, the ledger is
-    /// damaged), the events go into the spool, from where the next process takes them in.
+    /// Writes events, all or none, and waits at most `wait` for other processes. If the ledger
+    /// cannot be written now (it is locked by other processes, it is damaged, or the disk is full),
+    /// the events go into the spool. The next process takes them in from there.
     pub fn record(
         &mut self,
         events: &[Event],
@@ -67,7 +67,7 @@ impl Ledger {
         let usual_wait = self.database.wait();
         self.set_wait(wait);
         self.database.limit_waiting(true);
-        // Events in the spool came first.
+        // Events in the spool are older.
         let written = match self.take_in_spool() {
             Ok(true) => self.database.write(|transaction| apply_events(transaction, &events, now)),
             Ok(false) => Err(LedgerError::Busy { waited: Duration::ZERO }),
@@ -91,8 +91,8 @@ impl Ledger {
         }
     }
 
-    /// Opens the ledger and records events in it, as [`Ledger::record`] does, waiting as long as
-    /// the options say. If it cannot be opened, the events go into the spool.
+    /// Opens the ledger and records events in it like [`Ledger::record`], waiting as long as the
+    /// options say. If the ledger cannot be opened, the events go into the spool.
     pub fn record_in(
         path: &Path,
         options: &LedgerOptions,

@@ -18,13 +18,13 @@ pub struct ImportedSession {
     pub messages: usize,
 }
 
-/// The reason why a session was not imported. Nothing of it is in the ledger.
+/// The reason why a session was not imported. No part of it is in the ledger.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ImportError {
     #[error("not a session: {0}")]
     Malformed(String),
-    /// The ledger has the session with a different message under the same number.
+    /// The ledger already has the session, with a different message under the same number.
     #[error("session {session} already exists with a different message {seq}")]
     Conflict { session: String, seq: i64 },
     #[error(transparent)]
@@ -63,7 +63,7 @@ impl ImportReport {
 }
 
 impl Ledger {
-    /// The session with everything that belongs to it.
+    /// Returns the session with everything that belongs to it.
     pub fn transcript(&self, id: &str) -> Result<Transcript, LedgerError> {
         self.database.snapshot(|connection| {
             let session = self.session(id)?;
@@ -79,8 +79,8 @@ impl Ledger {
         })
     }
 
-    /// Imports a session. If it exists, its empty fields are filled in and its missing messages
-    /// added. The messages are counted anew.
+    /// Imports a session. If it already exists, fills in its empty fields and adds the missing
+    /// messages. Recounts the messages.
     pub fn import(
         &mut self,
         transcript: &Transcript,
@@ -98,8 +98,8 @@ impl Ledger {
     }
 
     /// Imports sessions, one JSON object per line. A line that cannot be imported is reported, and
-    /// the others are imported. If the ledger itself fails, the lines before are imported.
-    /// `progress` is called with the number of lines so far.
+    /// the other lines are still imported. If the ledger itself fails, the lines before the failure
+    /// stay imported. `progress` is called with the number of lines so far.
     pub fn import_lines(
         &mut self,
         lines: &mut dyn BufRead,
@@ -139,10 +139,10 @@ pub enum ExchangeError {
     Io(#[from] std::io::Error),
 }
 
-/// The smallest number that is too large to add up.
+/// The bound below which imported numbers must be, so that sums cannot overflow.
 const LARGEST: i64 = 1 << 50;
 
-/// Checks a transcript from outside, and gives numbers and times to messages that have none.
+/// Validates a transcript from outside, and assigns numbers and times to messages that have none.
 fn prepare_transcript(transcript: &mut Transcript, now: Time) -> Result<(), ImportError> {
     let malformed = |text: &str| Err(ImportError::Malformed(text.to_owned()));
     let session = &mut transcript.session;
@@ -170,17 +170,17 @@ fn prepare_transcript(transcript: &mut Transcript, now: Time) -> Result<(), Impo
             return malformed("a message number is too large");
         }
         if message.seq <= last {
-            return malformed("the messages are not in the order of their numbers");
+            return malformed("the message numbers are not ascending");
         }
         last = message.seq;
-        // A message without a time counts as said at the time of the one before it.
+        // A message without a time gets the time of the message before it.
         time = *message.timestamp.get_or_insert(time);
         normalize_calls(message);
     }
     Ok(())
 }
 
-/// Parses a list of tool calls that is JSON in a string, as some programs write it.
+/// Parses a list of tool calls that is stored as a JSON string, as some programs do.
 fn normalize_calls(message: &mut MessageRecord) {
     if let Some(Value::String(json)) = &message.tool_calls
         && let Ok(value @ (Value::Array(_) | Value::Object(_))) = serde_json::from_str(json)
@@ -221,9 +221,9 @@ fn import_transcript(
     Ok(ImportedSession { is_new, messages: new.len() })
 }
 
-/// Finds the messages that the ledger lacks. Those that it has must be the same. If the transcript
-/// is later than the ledger, messages that it takes back or sums up are marked here, too; an older
-/// transcript changes nothing.
+/// Finds the messages that the ledger lacks. Messages that it has must be the same. If the
+/// transcript is later than the ledger, messages that are taken back or summarised in the
+/// transcript are also marked in the ledger. An older transcript changes nothing.
 fn find_missing<'t>(
     transaction: &Transaction<'_>,
     key: i64,
@@ -251,7 +251,7 @@ fn find_missing<'t>(
     Ok(missing)
 }
 
-/// True if two messages are the same, even if one of them was masked before it was stored.
+/// True if two messages are the same, even if the stored one was masked.
 fn is_same(stored: &MessageRecord, imported: &MessageRecord) -> bool {
     let same = |other: &MessageRecord| {
         stored.role == other.role

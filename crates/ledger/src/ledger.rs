@@ -1,4 +1,4 @@
-//! The ledger: one open database and what it promises.
+//! The ledger: an open database and its guarantees.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,19 +7,19 @@ use crate::Time;
 use crate::database::{self, Database, JournalMode, OpenError};
 use crate::spool::Spool;
 
-/// The options with which a ledger is opened.
+/// Options for opening a ledger.
 #[derive(Clone, Debug)]
 pub struct LedgerOptions {
-    /// The time for which a write waits for other processes before it fails.
+    /// The time that a write waits for other processes before it fails.
     pub wait: Duration,
-    /// True if secrets are masked before anything is written.
+    /// True if secrets are masked before records are written.
     pub redact: bool,
-    /// The journal mode, if not the one that suits the file system.
+    /// The journal mode. `None` chooses the one that suits the file system.
     pub journal: Option<JournalMode>,
 }
 
 impl Default for LedgerOptions {
-    /// The options for a user who waits for the answer: patient, nothing masked.
+    /// Returns the options for a user who waits for the answer: a long wait, and nothing masked.
     fn default() -> LedgerOptions {
         LedgerOptions { wait: Duration::from_secs(60), redact: false, journal: None }
     }
@@ -29,12 +29,12 @@ impl Default for LedgerOptions {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum LedgerError {
-    /// Other processes were writing all the time.
+    /// Other processes were writing during the whole wait.
     #[error("other processes kept the ledger locked for {waited:?}")]
     Busy { waited: Duration },
     #[error("no session {0:?}")]
     NoSuchSession(String),
-    /// Several sessions could be meant; the ids of some of them.
+    /// Several sessions match; `candidates` has the ids of some of them.
     #[error("{typed:?} is ambiguous: {}", .candidates.join(" or "))]
     Ambiguous { typed: String, candidates: Vec<String> },
     #[error("session {session} has no message {seq}")]
@@ -47,18 +47,19 @@ pub enum LedgerError {
     NothingToRewind(String),
     #[error("nothing to bring back in session {0}")]
     NothingToUnrewind(String),
-    /// The messages of a rewind cannot be brought back, because the conversation went on after it.
-    #[error("session {0} went on since then, so its messages cannot be brought back")]
+    /// The messages of a rewind cannot be brought back, because the conversation has continued
+    /// since.
+    #[error("session {0} has continued since then, so its messages cannot be brought back")]
     WentOn(String),
     #[error("cannot use the spool {path}")]
     Spool { path: PathBuf, source: std::io::Error },
     #[error("the ledger is damaged")]
     Damaged(#[source] rusqlite::Error),
-    /// Another process put another file in the place of the open one, or changed it to a later
-    /// version, and it cannot be opened.
+    /// Another process replaced the open file, or upgraded it to a later version, and the ledger
+    /// cannot be opened again.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// SQLite reports anything else: a full disk, a read-only file, and so on.
+    /// Any other SQLite error, such as a full disk or a read-only file.
     #[error("cannot use the ledger")]
     Sqlite(#[source] rusqlite::Error),
 }
@@ -75,26 +76,25 @@ impl From<rusqlite::Error> for LedgerError {
     }
 }
 
-/// The time for which opening waits for other processes in order to take in the spool.
+/// The time that opening waits for other processes in order to take in the spool.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The ledger: all sessions of all agents on this machine.
 ///
-/// A ledger may stay open for as long as a process runs, and move from one thread to another. It
-/// notices when a repair by another process puts a new database in the place of the old one.
-/// But such a repair waits until all ledgers are closed, so a process without work for its ledger
-/// should close it.
+/// A ledger may stay open for as long as a process runs, and move between threads. It notices when
+/// a repair by another process replaces the database. But a repair waits until all ledgers are
+/// closed, so an idle process should close its ledger.
 pub struct Ledger {
     pub(crate) database: Database,
     pub(crate) redact: bool,
     pub(crate) spool: Spool,
-    /// Bytes of text that this process wrote since the index was last complete.
+    /// The size in bytes of the text that this process wrote since the index was last complete.
     pub(crate) unindexed_bytes: usize,
 }
 
 impl Ledger {
-    /// Opens the ledger in this file, or creates it, and takes in the events that wait in the
-    /// directory `spool` beside it. This is cheap; [`Ledger::verify`] checks everything.
+    /// Opens or creates the ledger in this file, and takes in the events that wait in the directory
+    /// `spool` beside it. This is cheap; [`Ledger::verify`] checks everything.
     pub fn open(path: &Path, options: &LedgerOptions) -> Result<Ledger, OpenError> {
         let mut ledger = Ledger::open_alone(path, options)?;
         ledger.refresh();
@@ -102,8 +102,8 @@ impl Ledger {
     }
 
     /// Takes in the events that wait in the spool, as opening does. A process that keeps its ledger
-    /// open calls this before each piece of work. Events that cannot be taken in within 100 ms are
-    /// left to the next call.
+    /// open calls this before each task. Events that cannot be taken in within 100 ms are left for
+    /// the next call.
     pub fn refresh(&mut self) {
         let wait = self.database.wait();
         self.set_wait(wait.min(PATIENCE));
@@ -111,25 +111,25 @@ impl Ledger {
         self.set_wait(wait);
     }
 
-    /// Opens the ledger without a look at the spool.
+    /// Opens the ledger without taking in the spool.
     pub(crate) fn open_alone(path: &Path, options: &LedgerOptions) -> Result<Ledger, OpenError> {
         let database = Database::open(path, options.journal, options.wait)?;
         let spool = Spool::beside(database.path());
         Ok(Ledger { database, redact: options.redact, spool, unindexed_bytes: 0 })
     }
 
-    /// The path of the database, canonical.
+    /// Returns the canonical path of the database.
     pub fn path(&self) -> &Path {
         self.database.path()
     }
 
-    /// Takes in the events that wait in the spool. Waits as long as a write does; returns false if
-    /// some events still wait.
+    /// Takes in the events that wait in the spool. Waits as long as a write does. Returns false if
+    /// some events are still waiting.
     pub fn catch_up(&mut self) -> Result<bool, LedgerError> {
         self.take_in_spool()
     }
 
-    /// Sets the time for which writes wait for other processes from now on.
+    /// Sets how long writes wait for other processes from now on.
     pub fn set_wait(&mut self, wait: Duration) {
         self.database.set_wait(wait);
     }

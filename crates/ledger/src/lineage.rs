@@ -9,19 +9,19 @@ use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time, messages, titl
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Descendant {
-    /// The number of generations between the two: 1 for a child.
+    /// The number of generations from the session to the descendant: 1 for a child.
     pub depth: usize,
     pub session: SessionRecord,
 }
 
 impl Ledger {
-    /// The parent, the grandparent, and so on, as far as they are known.
+    /// Returns the parent, the grandparent, and so on, as far as they are known.
     pub fn ancestors(&self, id: &str) -> Result<Vec<SessionRecord>, LedgerError> {
         self.database.snapshot(|_| {
             let mut next = self.session(id)?.parent_session_id;
             let mut ancestors: Vec<SessionRecord> = Vec::new();
             while let Some(parent) = next {
-                // Imported data may go round in a circle, or name a session that is unknown.
+                // Imported data may contain cycles, or refer to an unknown session.
                 if parent == id || ancestors.iter().any(|known| known.id == parent) {
                     break;
                 }
@@ -37,7 +37,7 @@ impl Ledger {
         })
     }
 
-    /// All sessions that came out of a session, each parent before its children.
+    /// Returns all descendants of a session, each parent before its children.
     pub fn descendants(&self, id: &str) -> Result<Vec<Descendant>, LedgerError> {
         self.database.snapshot(|connection| {
             head(connection, id)?;
@@ -63,8 +63,8 @@ impl Ledger {
         })
     }
 
-    /// Continues a session under a new id after its conversation was summarised: ends it as
-    /// `compacted`, and creates a child with the same settings and the next title of the series.
+    /// Continues a session under a new id after its conversation was summarised. Ends the session
+    /// as `compacted`, and creates a child with the same settings and the next title of the series.
     pub fn continue_session(
         &mut self,
         id: &str,

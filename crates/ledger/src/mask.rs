@@ -1,4 +1,4 @@
-//! Masks secrets in records that are written or exported.
+//! Masking secrets in records that are written or exported.
 
 use std::borrow::Cow;
 

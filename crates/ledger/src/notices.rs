@@ -1,4 +1,4 @@
-//! Notices: what the agent of a session must be told before its next turn.
+//! Notices: messages that the agent of a session must get before its next turn.
 
 use rusqlite::params;
 use serde_json::Value;
@@ -47,7 +47,7 @@ impl Ledger {
         Ok(statement.query_row([session], |row| row.get(0))?)
     }
 
-    /// Takes the notices that wait for the agent of a session. Each is taken once.
+    /// Takes the notices that wait for the agent of a session. Each notice is taken once.
     pub fn take_notices(&mut self, session: &str, now: Time) -> Result<Vec<Notice>, LedgerError> {
         self.database.write(|transaction| {
             let key = head(transaction, session)?.key;

@@ -1,7 +1,7 @@
-//! The records of the ledger, as they are written, read and exchanged.
+//! The ledger's records, as they are written, read and exchanged.
 //!
 //! The field names are the column names and the names in the exchange format. Fields that this
-//! version does not know are kept in `extra` and come out as they went in.
+//! version does not know are kept in `extra` and exported unchanged.
 
 #![allow(missing_docs, reason = "the names are self-explanatory")]
 
@@ -13,20 +13,20 @@ use serde_json::{Map, Value};
 
 use crate::Time;
 
-/// The way in which a session came out of its parent.
+/// The relation of a session to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParentKind {
-    /// It continues the parent's conversation with a summary.
+    /// The session continues the parent's conversation with a summary.
     Compaction,
-    /// It is a copy of the parent's beginning that goes its own way.
+    /// The session is a copy of the parent's beginning that continues differently.
     Fork,
-    /// It is the conversation of a subagent.
+    /// The session is the conversation of a subagent.
     Subagent,
 }
 
 impl ParentKind {
-    /// The name in the exchange format.
+    /// Returns the name in the exchange format.
     pub fn as_str(self) -> &'static str {
         match self {
             ParentKind::Compaction => "compaction",
@@ -61,7 +61,7 @@ pub struct SessionRecord {
     pub end_reason: Option<String>,
     /// The number of messages that are not taken back.
     pub message_count: i64,
-    /// The number of tool calls in them.
+    /// The number of tool calls in those messages.
     pub tool_call_count: i64,
     pub api_call_count: i64,
     #[serde(flatten, with = "TokenColumns")]
@@ -88,9 +88,9 @@ pub struct SessionRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MessageRecord {
-    /// The number in its session, from 1; 0 if it has none yet.
+    /// The number of the message in its session, from 1; 0 if it has none yet.
     pub seq: i64,
-    /// `system`, `user`, `assistant`, `tool`, or a role of the agent's own.
+    /// `system`, `user`, `assistant`, `tool`, or an agent's own role.
     pub role: String,
     /// Text, or a list of content blocks.
     pub content: Option<Value>,
@@ -106,11 +106,12 @@ pub struct MessageRecord {
     pub reasoning_details: Option<Value>,
     pub codex_reasoning_items: Option<Value>,
     pub codex_message_items: Option<Value>,
-    /// True if it was taken back and is no longer part of the conversation.
+    /// True if the message was taken back and is no longer part of the conversation.
     pub undone: bool,
-    /// True if a later message sums it up: it is not sent to the model any more.
+    /// True if a later message summarises this one, so that it is no longer sent to the model.
     pub compacted: bool,
-    /// For a summary, the last message that it sums up, behind which it stands.
+    /// For a summary, the number of the last message that it summarises. The summary comes after
+    /// that message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summarizes: Option<i64>,
     /// Fields that this version does not know.
@@ -118,7 +119,7 @@ pub struct MessageRecord {
     pub extra: Map<String, Value>,
 }
 
-/// Counts of tokens, by kind.
+/// Token counts, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     pub input: i64,
@@ -129,12 +130,12 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// All tokens together.
+    /// Returns the total of all counts.
     pub fn total(self) -> i64 {
         self.input + self.output + self.cache_read + self.cache_write + self.reasoning
     }
 
-    /// Returns the tokens as the usage of one model; `None` if there are none.
+    /// Returns the tokens as the usage of one model, or `None` if all counts are 0.
     pub fn to_usage(self, model: Option<&str>, requests: i64) -> Option<UsageRecord> {
         (self != Tokens::default()).then(|| UsageRecord {
             model: model.unwrap_or_default().to_owned(),
@@ -161,7 +162,7 @@ impl Tokens {
         }
     }
 
-    /// Reads the counts from the columns of a session or of its usage.
+    /// Reads the counts from the columns of a session or of a usage row.
     pub(crate) fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Tokens> {
         Ok(Tokens {
             input: row.get("input_tokens")?,
@@ -192,7 +193,7 @@ impl Sum for Tokens {
     }
 }
 
-/// [`Tokens`] under the names of the columns, as part of a record.
+/// [`Tokens`] under the column names, as part of a record.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Tokens")]
 pub(crate) struct TokenColumns {
@@ -235,29 +236,29 @@ pub struct UsageRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CallRecord {
-    /// The agent's id of the call.
+    /// The agent's own id for the call.
     pub call: String,
-    /// The turn that it belongs to, from 1; 0 for the current one.
+    /// The turn that the call belongs to, from 1; 0 for the current turn.
     pub turn: i64,
     pub tool: String,
     pub input: Option<Value>,
-    /// `ok`, `error`, `denied`, …; `None` while it runs or if no hook reported its end.
+    /// `ok`, `error`, `denied`, …; `None` while the call runs or if no hook reported its end.
     pub outcome: Option<String>,
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,
-    /// The workspace that it worked in.
+    /// The workspace of the call.
     pub workspace: Option<String>,
-    /// The checkpoint before it.
+    /// The checkpoint before the call.
     pub checkpoint: Option<String>,
     /// The tree right before the call.
     pub tree_before: Option<String>,
     /// The tree right after the call.
     pub tree_after: Option<String>,
-    /// True if others may have changed the workspace during the call.
+    /// True if another process or the user may have changed the workspace during the call.
     pub uncertain: bool,
 }
 
-/// Something that a command did and no rollback reverses.
+/// An effect of a command that no rollback reverses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EffectRecord {

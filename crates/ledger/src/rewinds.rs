@@ -1,9 +1,9 @@
 //! Rewinding a conversation: taking back messages without deleting them.
 //!
 //! A rewind moves the end of the conversation to an earlier message, or to a message that another
-//! rewind took back. The table `undos` is the log of these moves. It also says which message came
-//! before another in the conversation: the one with the number before it, or, if the end was moved
-//! in between, the new end. So the conversation of any earlier moment can be told from the log
+//! rewind took back. The table `undos` is the log of these moves. It also determines which message
+//! precedes another in the conversation: the one with the previous number, or, if the end was moved
+//! in between, the new end. So the conversation at any earlier moment can be derived from the log
 //! alone, without comparing times.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
@@ -25,24 +25,24 @@ pub struct RewindOutcome {
     pub prompt: Option<String>,
 }
 
-/// The messages that a move of the conversation's end takes back and brings back.
+/// The messages that a move of the conversation's end takes back or brings back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ConversationMove {
     pub taken_back: usize,
     pub brought_back: usize,
-    /// The prompt of the first turn that is taken back, if it is taken back from its beginning.
+    /// The prompt of the first turn that is taken back, if the whole turn is taken back.
     pub prompt: Option<String>,
 }
 
 impl ConversationMove {
-    /// True if the conversation stays as it is.
+    /// True if the conversation does not change.
     pub fn is_empty(&self) -> bool {
         self.taken_back == 0 && self.brought_back == 0
     }
 }
 
-/// A place in the past of a conversation.
+/// A point in the past of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationPoint {
@@ -78,7 +78,7 @@ impl Ledger {
         })
     }
 
-    /// Brings back the messages of the latest rewind, unless the conversation went on since.
+    /// Brings back the messages of the latest rewind, unless the conversation has continued since.
     pub fn unrewind(&mut self, session: &str, now: Time) -> Result<RewindOutcome, LedgerError> {
         self.database.write(|transaction| {
             let head = head(transaction, session)?;
@@ -98,8 +98,8 @@ impl Ledger {
         })
     }
 
-    /// Returns a conversation to an earlier point, whether that takes messages back, brings
-    /// messages back that were taken back since, or both.
+    /// Moves a conversation to an earlier point. This may take messages back, bring back messages
+    /// that were taken back since, or both.
     pub fn return_to_point(
         &mut self,
         session: &str,
@@ -144,8 +144,8 @@ impl Ledger {
 /// The condition for messages that are part of the conversation.
 const IN_FORCE: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone = 0";
 
-/// The condition for messages that a rewind took back. A message that came in later from a log, and
-/// messages that came in as taken back by another ledger, stay as they are.
+/// The condition for messages that a rewind took back. Excludes messages that were read from a log
+/// after the rewind, and messages that were imported as already taken back.
 const TAKEN_BACK: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone > 1 AND seq <= (
     SELECT last_seq FROM undos u WHERE u.session = ?1 AND u.number = messages.undone)";
 
@@ -154,10 +154,11 @@ const TAKEN_BACK: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone > 1 
 struct RewindRow {
     number: i64,
     from_seq: i64,
-    /// The last message of the session at that time.
+    /// The session's last message when the move was made.
     last_seq: i64,
-    /// The ends before and after. Rows of older versions do not have them.
+    /// The end of the conversation before the move; `None` in rows from older versions.
     was_seq: Option<i64>,
+    /// The end of the conversation after the move; `None` in rows from older versions.
     to_seq: Option<i64>,
     time: Time,
     is_redone: bool,
@@ -168,7 +169,7 @@ struct RewindLog {
     rows: Vec<RewindRow>,
 }
 
-/// Messages that are all in a conversation, or all not in it.
+/// A range of messages that are either all in a conversation or all outside it.
 struct Part {
     from: i64,
     to: i64,
@@ -195,14 +196,14 @@ impl RewindLog {
         Ok(RewindLog { rows: rows.collect::<Result<_, _>>()? })
     }
 
-    /// Finds the last move before another one that was made when `last` was the last message.
+    /// Finds the last move before the move `before` that was made when `last` was the last message.
     fn last_at(&self, last: i64, before: i64) -> Option<&RewindRow> {
         let is_it =
             |row: &&RewindRow| !row.is_redone && row.last_seq == last && row.number < before;
         self.rows.iter().rev().find(is_it)
     }
 
-    /// The message that came before another one in its conversation; 0 if there is none.
+    /// Returns the message that precedes `seq` in its conversation, or 0 if there is none.
     fn predecessor(&self, seq: i64) -> i64 {
         match self.last_at(seq - 1, i64::MAX) {
             Some(row) => self.end_after(row),
@@ -210,13 +211,13 @@ impl RewindLog {
         }
     }
 
-    /// The end of the conversation after a move; 0 if no message was left.
+    /// Returns the end of the conversation after a move, or 0 if no message was left.
     fn end_after(&self, row: &RewindRow) -> i64 {
         let end = row.to_seq.unwrap_or_else(|| self.predecessor(row.from_seq.min(row.last_seq)));
         end.min(row.last_seq)
     }
 
-    /// The end of the conversation before a move.
+    /// Returns the end of the conversation before a move.
     fn end_before(&self, row: &RewindRow) -> i64 {
         row.was_seq.unwrap_or_else(|| match self.last_at(row.last_seq, row.number) {
             Some(earlier) => self.end_after(earlier),
@@ -224,7 +225,7 @@ impl RewindLog {
         })
     }
 
-    /// The present end of the conversation. `last` is the last message of the session.
+    /// Returns the current end of the conversation. `last` is the last message of the session.
     fn present_end(&self, last: i64) -> i64 {
         self.last_at(last, i64::MAX).map_or(last, |row| self.end_after(row))
     }
@@ -246,7 +247,8 @@ impl RewindLog {
         self.rows.iter().rev().find(|row| row.time == time)
     }
 
-    /// Divides all messages into those that are in the conversation with this end and the others.
+    /// Divides all messages into ranges that are in the conversation with this end and ranges that
+    /// are not.
     fn divide(&self, end: i64) -> Vec<Part> {
         let mut parts = Vec::new();
         let mut after = i64::MAX;
@@ -268,7 +270,8 @@ impl RewindLog {
     }
 }
 
-/// Finds the prompt that is the first message of a part that is in the conversation.
+/// Finds the prompt at the beginning of a part, if the part's first message in the conversation is
+/// a prompt.
 fn find_first_prompt(
     connection: &Connection,
     key: i64,
@@ -294,7 +297,7 @@ fn move_to_point(
     let log = RewindLog::read(transaction, head.key)?;
     let end = log.find_end(session, point)?;
     let was = log.present_end(head.last_seq);
-    // 1 marks messages that came in as taken back by another ledger.
+    // 1 marks messages that were imported as already taken back.
     let number = log.rows.last().map_or(0, |row| row.number).max(1) + 1;
     let moved = set_end(transaction, head.key, &log, end, number)?;
     if moved.is_empty() {
@@ -309,7 +312,7 @@ fn move_to_point(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![head.key, number, from.min(head.last_seq), head.last_seq, now, was, end],
     )?;
-    // A rewind and its reverse cancel each other out: an unrewind goes further back.
+    // A rewind and its reversal cancel out, so the next unrewind goes further back.
     if let ConversationPoint::BeforeRewind(time) = point
         && let Some(row) = log.find_made_at(time)
         && log.last_at(head.last_seq, i64::MAX).is_some_and(|last| last.number == row.number)
@@ -321,7 +324,7 @@ fn move_to_point(
     Ok(moved)
 }
 
-/// Marks messages and turns so that the conversation has this end.
+/// Marks messages and turns so that the conversation ends at `end`.
 fn set_end(
     transaction: &Transaction<'_>,
     key: i64,
@@ -364,7 +367,7 @@ fn set_redone(
     Ok(())
 }
 
-/// Reads which messages are in the conversation, by their numbers.
+/// Reads, for each message number, whether the message is in the conversation.
 fn read_marks(transaction: &Transaction<'_>, key: i64) -> Result<Vec<(i64, bool)>, LedgerError> {
     let mut statement = transaction
         .prepare_cached("SELECT seq, undone = 0 FROM messages WHERE session = ?1 ORDER BY seq")?;
@@ -372,7 +375,7 @@ fn read_marks(transaction: &Transaction<'_>, key: i64) -> Result<Vec<(i64, bool)
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Describes the messages that were taken back since their marks were read, or brought back.
+/// Describes the messages that were taken back (or brought back) since their marks were read.
 fn describe_changes(
     transaction: &Transaction<'_>,
     key: i64,

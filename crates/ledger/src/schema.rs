@@ -4,23 +4,23 @@ use rusqlite::Connection;
 
 use crate::search::INDEX_VERSION;
 
-/// The application id that marks a database as ours ("tkbk").
+/// The application id that marks a database as takeback's ("tkbk").
 pub(crate) const APPLICATION_ID: i32 = 0x746b_626b;
 
 /// The version that this program writes.
 pub(crate) const VERSION: i32 = 3;
 
-/// The oldest version that this program brings up to date. Version 1 was never released.
+/// The oldest version that this program can upgrade. Version 1 was never released.
 pub(crate) const OLDEST_VERSION: i32 = 2;
 
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// The changes that make version `to` out of the version before it.
+/// The changes that turn the previous version into version `to`.
 struct Migration {
     to: i32,
     /// Added columns: table, column, declaration.
     columns: &'static [(&'static str, &'static str, &'static str)],
-    /// Any other change, made after the columns are there.
+    /// Any other change, made after the columns are added.
     sql: &'static str,
 }
 
@@ -35,8 +35,8 @@ const MIGRATIONS: &[Migration] = &[Migration {
     sql: "",
 }];
 
-/// Makes the tables in an empty database, or brings an older one up to date. The caller provides
-/// the transaction.
+/// Creates the tables in an empty database, or upgrades an older one. The caller provides the
+/// transaction.
 pub(crate) fn bring_up_to_date(connection: &Connection, found: i32) -> rusqlite::Result<()> {
     if found == 0 {
         connection.execute_batch(SCHEMA)?;

@@ -1,5 +1,5 @@
 -- Schema version 3. Times are milliseconds since 1970. Columns that are read without the texts
--- stand before them, so that reading them does not touch large texts on overflow pages.
+-- come first, so that reading them does not touch large texts on overflow pages.
 
 CREATE TABLE sessions (
     key                INTEGER PRIMARY KEY,
@@ -158,7 +158,7 @@ CREATE TABLE notices (
 );
 CREATE INDEX notices_waiting ON notices (session) WHERE delivered_at IS NULL;
 
--- Moves of a conversation's end: rewinds, and returns to what a rewind took back.
+-- Moves of a conversation's end: rewinds, and returns to messages that a rewind took back.
 CREATE TABLE undos (
     id        INTEGER PRIMARY KEY,
     session   INTEGER NOT NULL,
@@ -175,12 +175,12 @@ CREATE TABLE undos (
 );
 CREATE UNIQUE INDEX undos_identity ON undos (session, number);
 
--- Files of the spool whose events are in the ledger, until the files are deleted for certain.
+-- Spool files whose events are in the ledger, until their deletion is durable.
 CREATE TABLE spooled (
     id TEXT PRIMARY KEY NOT NULL
 );
 
--- The agents' own names for entries of their logs that came in, so that none comes in twice.
+-- The agents' own ids of log entries that were taken in, so that none is taken in twice.
 CREATE TABLE origins (
     id      INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
@@ -191,7 +191,7 @@ CREATE TABLE origins (
 CREATE UNIQUE INDEX origins_identity ON origins (session, origin);
 CREATE INDEX origins_message ON origins (session, seq) WHERE seq IS NOT NULL;
 
--- The places up to which agents' own logs have been read.
+-- The positions up to which agents' own logs have been read.
 CREATE TABLE bookmarks (
     id       INTEGER PRIMARY KEY,
     log      TEXT NOT NULL,
@@ -204,13 +204,13 @@ CREATE TABLE bookmarks (
 CREATE UNIQUE INDEX bookmarks_identity ON bookmarks (log);
 CREATE INDEX bookmarks_recent ON bookmarks (read_at);
 
--- The search index: words of messages, without text. Its answers are checked with the messages.
+-- The search index: words of messages, without text. Its results are checked against the messages.
 CREATE VIRTUAL TABLE words USING fts5 (
     tokens, content = '', columnsize = 0, detail = none, tokenize = 'ascii'
 );
 INSERT INTO words (words, rank) VALUES ('crisismerge', 64);
 
--- Messages up to `indexed` are in `words`, in the tokens of version `version`.
+-- Messages up to `indexed` are in `words`, as tokens of version `version`.
 CREATE TABLE search_state (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     version INTEGER NOT NULL,

@@ -1,8 +1,8 @@
 //! The spool: files with events that could not be written in time, in order.
 //!
-//! A file appears whole (linked into place after it is durable) and is deleted after its events
-//! are in the ledger. Its id goes into the ledger in the same transaction: a process that dies
-//! before the deletion does not make the events happen twice.
+//! A file appears whole: it is linked into place once it is durable. It is deleted after its events
+//! are in the ledger. The ledger records its id in the same transaction as the events, so that they
+//! are not applied twice if the process dies before the deletion.
 
 use std::fs;
 use std::io::{self, Write};
@@ -61,7 +61,7 @@ impl Spool {
         durable::sync_directory(&self.directory)
     }
 
-    /// Lists the files in order. A missing directory has none.
+    /// Lists the files in order. Returns none if the directory is missing.
     fn list_files(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let Some(listing) = durable::if_exists(fs::read_dir(&self.directory))? else {
             return Ok(Vec::new());
@@ -84,15 +84,15 @@ impl Spool {
         paths.filter(|path| path.extension().is_some_and(|ending| ending == "bad")).collect()
     }
 
-    /// Takes the lock of the process that takes files in; `None` if another process has it.
+    /// Takes the lock for taking files in. Returns `None` if another process has it.
     fn try_lock(&self) -> io::Result<Option<FileLock>> {
         FileLock::try_exclusive(&self.directory.join("lock"))
     }
 }
 
 impl Ledger {
-    /// Takes in the events that wait in the spool. Returns false if some still wait: other processes
-    /// keep the ledger locked, or another process is taking them in.
+    /// Takes in the events that wait in the spool. Returns false if some events are still waiting,
+    /// because other processes keep the ledger locked or another process is taking them in.
     pub(crate) fn take_in_spool(&mut self) -> Result<bool, LedgerError> {
         let path = self.spool.directory.clone();
         let failed = |source| LedgerError::Spool { path: path.clone(), source };
@@ -100,7 +100,7 @@ impl Ledger {
             return Ok(true);
         }
         let Some(_lock) = self.spool.try_lock().map_err(failed)? else { return Ok(false) };
-        // The files are durable, so the commits that take their place must be, too.
+        // The files are durable, so the commits that replace them must also be.
         self.database.sync_commits(true)?;
         let taken = self.take_in_files();
         self.database.sync_commits(false)?;
@@ -130,13 +130,14 @@ impl Ledger {
         Ok(is_done)
     }
 
-    /// Takes in one file; gives the id by which the ledger remembers it.
+    /// Takes in one file. Returns the id by which the ledger remembers it.
     fn take_in_file(&mut self, file: &Path) -> Result<Option<String>, LedgerError> {
         let failed = |source| LedgerError::Spool { path: file.to_owned(), source };
         let bytes = fs::read(file).map_err(failed)?;
         let entry = match serde_json::from_slice::<SpooledEvents>(&bytes) {
             Ok(entry) if entry.version == VERSION => entry,
-            // Another program or a later version wrote it: kept, but out of the way of the others.
+            // Another program or a later version wrote it: kept, but set aside so that it does not
+            // block the others.
             _ => return set_aside(file).map(|()| None).map_err(failed),
         };
         let written = self.database.write(|transaction| {
@@ -151,13 +152,13 @@ impl Ledger {
         }
     }
 
-    /// Forgets the ids of files, once their deletion is durable.
+    /// Forgets the ids of files once their deletion is durable.
     fn forget_files(&mut self, ids: &[String]) -> io::Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
         durable::sync_directory(&self.spool.directory)?;
-        // If this is not possible now, a few bytes stay: no reason to fail.
+        // If this fails, a few bytes are left over, which is no reason to fail.
         let _ = self.database.try_write(Duration::ZERO, |transaction| {
             for id in ids {
                 transaction.execute("DELETE FROM spooled WHERE id = ?1", [id])?;
@@ -169,7 +170,7 @@ impl Ledger {
     }
 }
 
-/// Sets a file aside. Its new name is random, because numbers are used again: it must not replace
+/// Sets a file aside. Its new name is random, because numbers are reused, and it must not replace
 /// another file that was set aside.
 fn set_aside(file: &Path) -> io::Result<()> {
     fs::rename(file, file.with_extension(format!("{}.bad", hex::random_digits(32))))

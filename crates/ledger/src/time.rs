@@ -11,12 +11,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Time(pub i64);
 
 impl Time {
-    /// Makes a time out of seconds since 1970, to the nearest millisecond.
+    /// Converts seconds since 1970 to a time, rounded to the nearest millisecond.
     pub fn from_seconds(seconds: f64) -> Time {
         Time((seconds * 1e3).round() as i64)
     }
 
-    /// The time as seconds since 1970.
+    /// Returns the time as seconds since 1970.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e3
     }
@@ -28,14 +28,14 @@ impl Time {
         }
         let text = text.trim();
         let moment = text.parse::<jiff::Timestamp>().ok().or_else(|| {
-            // Without an offset it is taken as UTC.
+            // Without an offset, the time is taken as UTC.
             let civil = text.parse::<jiff::civil::DateTime>().ok()?;
             Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
         })?;
         Some(Time(moment.as_millisecond()))
     }
 
-    /// The time in the form of RFC 3339, in UTC.
+    /// Formats the time as RFC 3339, in UTC.
     pub fn rfc3339(self) -> String {
         match jiff::Timestamp::from_millisecond(self.0) {
             Ok(moment) => moment.to_string(),
@@ -43,7 +43,7 @@ impl Time {
         }
     }
 
-    /// Returns the time that is earlier by `span`.
+    /// Subtracts `span` from the time.
     pub fn minus(self, span: Duration) -> Time {
         Time(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }

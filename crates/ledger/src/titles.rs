@@ -5,25 +5,25 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::sessions::head;
 use crate::{Ledger, LedgerError, Redactor};
 
-/// The largest number of characters of a title.
+/// The maximum length of a title in characters.
 const TITLE_LENGTH: usize = 100;
 
 /// The reason why a title was refused.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum TitleError {
-    /// The title has nothing but invisible characters.
+    /// The title consists only of invisible characters.
     #[error("the title is empty")]
     Empty,
     #[error("the title has {0} characters; the limit is {TITLE_LENGTH}")]
     TooLong(usize),
-    /// Another session has it.
+    /// Another session already has the title.
     #[error("session {by} already has the title {title:?}")]
     Taken { title: String, by: String },
 }
 
-/// Removes control, invisible and reordering characters from a title, and makes each run of white
-/// space one space.
+/// Removes control, invisible and reordering characters from a title, and collapses each run of
+/// white space to one space.
 fn clean_title(title: &str) -> Result<String, TitleError> {
     let is_harmless = |c: &char| !c.is_control() && !is_invisible(*c);
     let spaced: String = title
@@ -39,8 +39,8 @@ fn clean_title(title: &str) -> Result<String, TitleError> {
     }
 }
 
-/// True for characters that show nothing or change the order of text. Joiners are not among them:
-/// emoji and several scripts need them.
+/// True for characters that are invisible or change the order of text. Joiners are not included,
+/// because emoji and several scripts need them.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
@@ -48,7 +48,7 @@ fn is_invisible(c: char) -> bool {
 }
 
 impl Ledger {
-    /// Gives a session a title, or removes it.
+    /// Sets or removes the title of a session.
     pub fn set_title(&mut self, id: &str, title: Option<&str>) -> Result<(), LedgerError> {
         let title = match title {
             Some(title) if self.redact => Some(clean_title(&Redactor::shared().mask_text(title))?),
@@ -68,13 +68,13 @@ impl Ledger {
         })
     }
 
-    /// The next free title of a series: `Fix Docker Build`, `Fix Docker Build #2`, …
+    /// Returns the next free title of a series: `Fix Docker Build`, `Fix Docker Build #2`, …
     pub fn next_title(&self, title: &str) -> Result<String, LedgerError> {
         find_next_title(self.database.reader()?, &clean_title(title)?)
     }
 
-    /// Finds the session that a title means: the newest of its series or, if that was continued
-    /// after a compaction, the last continuation.
+    /// Finds the session that a title refers to: the newest of its series, or, if that was
+    /// continued after a compaction, the last continuation.
     pub(crate) fn resolve_title(&self, title: &str) -> Result<Option<String>, LedgerError> {
         let Ok(title) = clean_title(title) else { return Ok(None) };
         let connection = self.database.reader()?;
@@ -84,8 +84,9 @@ impl Ledger {
     }
 }
 
-/// Gives a session without a title the one that it came with, or the next of the series if that is
-/// taken. A title that cannot be used is left out: that is no reason to refuse the session.
+/// Gives a session without a title the title that it came with, or the next of the series if that
+/// title is taken. Ignores a title that cannot be used, because that is no reason to refuse the
+/// session.
 pub(crate) fn adopt_title(
     connection: &Connection,
     key: i64,
@@ -105,7 +106,8 @@ pub(crate) fn adopt_title(
     Ok(())
 }
 
-/// Finds the next free title of a series; the title without a number if the series is empty.
+/// Finds the next free title of a series. If the series is empty, this is the title without a
+/// number.
 pub(crate) fn find_next_title(connection: &Connection, title: &str) -> Result<String, LedgerError> {
     let base = split_number(title).0;
     let taken = find_series(connection, base)?.into_iter().map(|titled| titled.number).max();
@@ -114,7 +116,7 @@ pub(crate) fn find_next_title(connection: &Connection, title: &str) -> Result<St
     let room = TITLE_LENGTH - suffix.chars().count();
     let base: String = base.chars().take(room).collect();
     let title = format!("{}{suffix}", base.trim_end());
-    // Only a title that had to be shortened can meet another series here.
+    // Only a title that had to be shortened can collide with another series here.
     if find_owner(connection, &title)?.is_some() {
         find_next_title(connection, &title)
     } else {
@@ -128,7 +130,7 @@ fn find_owner(connection: &Connection, title: &str) -> Result<Option<String>, Le
     Ok(statement.query_row([title], |row| row.get(0)).optional()?)
 }
 
-/// A session of a series of titles.
+/// A session in a series of titles.
 struct TitledSession {
     id: String,
     number: u64,
@@ -181,7 +183,7 @@ fn find_latest_continuation(connection: &Connection, id: String) -> Result<Strin
         let last = path.last().expect("the path is never empty");
         let next: Option<String> = statement.query_row([last], |row| row.get(0)).optional()?;
         match next {
-            // Foreign data may go round in a circle.
+            // Imported data may contain cycles.
             Some(next) if !path.contains(&next) => path.push(next),
             _ => return Ok(path.pop().expect("the path is never empty")),
         }

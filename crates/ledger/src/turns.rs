@@ -1,4 +1,4 @@
-//! Turns: the messages of the user, and the work that each of them causes.
+//! Turns: the user's messages, and the work that each of them causes.
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
@@ -6,18 +6,18 @@ use serde_json::Value;
 use crate::sessions::{SessionHead, head};
 use crate::{ConversationPoint, Ledger, LedgerError, Time};
 
-/// One message of the user's and all the work that it caused.
+/// One message of the user and all the work that it caused.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Turn {
     /// The number of the turn in its session, from 1.
     pub turn: i64,
-    /// The number of its first message.
+    /// The number of the turn's first message.
     pub first_seq: i64,
     pub started_at: Time,
     /// The end of the turn, if a hook reported it.
     pub ended_at: Option<Time>,
-    /// True if a rewind took it back.
+    /// True if a rewind took the turn back.
     pub undone: bool,
 }
 
@@ -27,16 +27,16 @@ pub struct Turn {
 pub struct CallId<'a> {
     /// The session that the user talks to.
     pub session: &'a str,
-    /// The session that made the call: the same, or a subagent's.
+    /// The session that made the call: the same one, or a subagent's.
     pub reporter: &'a str,
     pub call: &'a str,
     pub began: Time,
-    /// True if the ledger may have another time for the start of the call.
+    /// True if the ledger may have a different start time for the call.
     pub late: bool,
 }
 
 impl Ledger {
-    /// The turns of a session.
+    /// Returns the turns of a session.
     pub fn turns(&self, session: &str) -> Result<Vec<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let head = head(connection, session)?;
@@ -48,9 +48,9 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The turn that a call is part of; `None` if no turn had begun or the last was over. The order
-    /// of messages and calls in the ledger decides. Their times decide only for a call that the
-    /// ledger does not know.
+    /// Returns the turn that a call is part of, or `None` if no turn had begun or the last one was
+    /// over. The turn is determined by the order of messages and calls in the ledger. Times are
+    /// compared only if the ledger cannot place the call.
     pub fn turn_of_call(&self, call: &CallId<'_>) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let owner = head(connection, call.session)?.key;
@@ -66,7 +66,8 @@ impl Ledger {
         Ok(statement.query_row([owner, number], read_turn).optional()?)
     }
 
-    /// The turn that a session was in at a time; `None` if no turn had begun or the last was over.
+    /// Returns the turn that a session was in at a time, or `None` if no turn had begun or the last
+    /// one was over.
     fn turn_at(&self, session: &str, time: Time) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let head = head(connection, session)?;
@@ -78,7 +79,7 @@ impl Ledger {
         Ok(turn.filter(|turn| turn.ended_at.is_none_or(|ended| time <= ended)))
     }
 
-    /// The text of a message, unless it is structured.
+    /// Returns the text of a message, unless its content is structured.
     pub fn prompt(&self, session: &str, seq: i64) -> Result<Option<String>, LedgerError> {
         let connection = self.database.reader()?;
         let head = head(connection, session)?;
@@ -88,9 +89,9 @@ impl Ledger {
         Ok(statement.query_row(params![head.key, seq], |row| row.get(0)).optional()?.flatten())
     }
 
-    /// The point of a conversation at which a call of a turn began: before the first message that
-    /// names the call, or else before the first message of the turn that came after it; otherwise at
-    /// the end of the turn.
+    /// Returns the point in a conversation at which a call of a turn began. This is before the
+    /// first message that names the call, or else before the first message of the turn that came
+    /// after it. If there is no such message, it is the end of the turn.
     pub fn point_of_call(
         &self,
         turn: &Turn,
@@ -116,7 +117,7 @@ impl Ledger {
     }
 }
 
-/// Finds the turn whose messages name a call, if there is only one.
+/// Finds the turn whose messages name a call, if there is exactly one.
 fn find_naming_turn(
     connection: &Connection,
     owner: i64,
@@ -135,14 +136,14 @@ fn find_naming_turn(
     Ok(first.filter(|_| first == last))
 }
 
-/// Finds the turn that a call was recorded in; 0 if it was recorded in no turn, and `None` if it is
-/// not known.
+/// Finds the turn that a call was recorded in. Returns 0 if the call was recorded outside any turn,
+/// and `None` if the turn is unknown.
 fn find_recorded_turn(
     connection: &Connection,
     owner: i64,
     call: &CallId<'_>,
 ) -> Result<Option<i64>, LedgerError> {
-    // The time tells apart calls with the same name.
+    // The start time distinguishes calls with the same id.
     let recorded = connection
         .prepare_cached(
             "SELECT c.id, c.turn, c.owner_turn FROM calls c JOIN sessions s ON s.key = c.session
@@ -159,7 +160,7 @@ fn find_recorded_turn(
     if owner_turn.is_some() {
         return Ok(owner_turn);
     }
-    // Ledgers before version 3 tell only the turn in which the parent made its latest call.
+    // In ledgers before version 3, only the turn of the parent's latest call is known.
     let of_parent = connection
         .prepare_cached(
             "SELECT turn FROM calls WHERE session = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1",
@@ -169,7 +170,7 @@ fn find_recorded_turn(
     Ok(of_parent)
 }
 
-/// Finds the turn that a session is in; 0 if it is in none.
+/// Finds the turn that a session is in. Returns 0 if it is in none.
 pub(crate) fn find_current_turn(
     connection: &Connection,
     head: &SessionHead,
@@ -182,8 +183,8 @@ pub(crate) fn find_current_turn(
     Ok(if is_over == Some(true) { 0 } else { head.last_turn })
 }
 
-/// Finds the turn that the session is in for which a subagent works, at the top of all of its
-/// parents; `None` if the session is no subagent's.
+/// Finds the current turn of the topmost session that a subagent works for. Returns `None` if the
+/// session is not a subagent's, or if no turn is running.
 pub(crate) fn find_owner_turn(
     connection: &Connection,
     session: &str,
@@ -213,7 +214,7 @@ fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {
     })
 }
 
-/// Counts the messages and tool calls of a session anew.
+/// Recounts the messages and tool calls of a session.
 pub(crate) fn recount_session(connection: &Connection, key: i64) -> Result<(), LedgerError> {
     connection.execute(
         "UPDATE sessions SET (message_count, tool_call_count) = (
@@ -225,7 +226,7 @@ pub(crate) fn recount_session(connection: &Connection, key: i64) -> Result<(), L
     Ok(())
 }
 
-/// Ends the current turn of a session. The first end counts.
+/// Ends the current turn of a session, unless it has already ended.
 pub(crate) fn end_turn(
     transaction: &Transaction<'_>,
     session: &str,
@@ -255,7 +256,7 @@ pub(crate) fn mark_undone(
     Ok(())
 }
 
-/// Assigns the calls and effects since a time to the turns that they happened in. For turns that
+/// Assigns the calls and effects since a time to the turns in which they happened. For turns that
 /// became known later than their calls.
 pub(crate) fn assign_to_turns(
     transaction: &Transaction<'_>,

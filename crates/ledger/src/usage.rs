@@ -10,7 +10,7 @@ use crate::records::TokenColumns;
 use crate::sessions::{head, parse_map};
 use crate::{Ledger, LedgerError, Time, Tokens, UsageRecord};
 
-/// The property by which usage is added up.
+/// The property by which usage is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum UsageBy {
@@ -26,10 +26,11 @@ pub enum UsageBy {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UsageTotal {
-    /// The model, day, workspace or source; empty if it is not known.
+    /// The model, day, workspace or source; empty if unknown.
     pub key: String,
     pub sessions: usize,
-    /// Messages of these sessions. A model counts all messages of its sessions.
+    /// The number of messages in these sessions. For a model, this includes all messages of the
+    /// sessions that used it.
     pub messages: i64,
     pub tool_calls: i64,
     pub api_calls: i64,
@@ -40,7 +41,7 @@ pub struct UsageTotal {
 }
 
 impl Ledger {
-    /// Adds the usage of requests to their session and to the session's row of that model.
+    /// Adds the usage of requests to their session and to the session's row for that model.
     pub fn record_usage(
         &mut self,
         session: &str,
@@ -50,15 +51,15 @@ impl Ledger {
         self.database.write(|transaction| record_usage(transaction, session, usage, now))
     }
 
-    /// Adds up the usage of all sessions. The total with the most tokens comes first; of days, the
-    /// latest. `day` returns the day that a time belongs to.
+    /// Adds up the usage of all sessions. Totals with the most tokens come first; days are sorted
+    /// latest first. `day` returns the day that a time belongs to.
     pub fn usage_by(
         &self,
         by: UsageBy,
         day: &dyn Fn(Time) -> String,
     ) -> Result<Vec<UsageTotal>, LedgerError> {
         let connection = self.database.reader()?;
-        // Sessions without usage by model count with their own columns.
+        // Sessions without usage rows are counted by their own columns.
         let sql = "
             SELECT s.key, s.source, s.workspace, s.started_at, s.message_count, s.tool_call_count,
                    u.model, u.api_call_count, u.input_tokens, u.output_tokens,
@@ -115,7 +116,7 @@ impl UsageTotal {
     }
 }
 
-/// Adds the usage of requests to their session and to the session's row of that model.
+/// Adds the usage of requests to their session and to the session's row for that model.
 pub(crate) fn record_usage(
     transaction: &Transaction<'_>,
     session: &str,
@@ -173,8 +174,8 @@ pub(crate) fn record_usage(
     Ok(())
 }
 
-/// Limits the numbers so that they add up: SQLite makes a fraction of a sum that is too large for
-/// an integer.
+/// Limits counts so that they can be added up: SQLite turns a sum that is too large for an integer
+/// into a fraction.
 fn limit_counts(usage: &UsageRecord) -> UsageRecord {
     let count = |number: i64| number.clamp(0, 1 << 50);
     UsageRecord {
@@ -184,7 +185,7 @@ fn limit_counts(usage: &UsageRecord) -> UsageRecord {
     }
 }
 
-/// Adds usage to a session's row of a model, or makes that row.
+/// Adds usage to a session's row for a model, creating the row if necessary.
 fn add_to_model(connection: &Connection, key: i64, usage: &UsageRecord) -> Result<(), LedgerError> {
     let updated = connection
         .prepare_cached(
@@ -230,7 +231,7 @@ fn add_to_model(connection: &Connection, key: i64, usage: &UsageRecord) -> Resul
     if updated == 0 { insert_usage(connection, key, usage) } else { Ok(()) }
 }
 
-/// Makes a session's row of a model.
+/// Creates a session's row for a model.
 pub(crate) fn insert_usage(
     connection: &Connection,
     key: i64,

@@ -17,17 +17,17 @@ pub struct VerifyReport {
     pub sessions: u64,
     pub messages: u64,
     pub problems: Vec<String>,
-    /// True if pages of the database are damaged, so that it has to be made anew.
+    /// True if pages of the database are damaged, so that it has to be rebuilt.
     pub is_damaged: bool,
 }
 
-/// The largest number of problems of a kind that are reported.
+/// The maximum number of problems of a kind that are reported.
 const MAX_PROBLEMS: usize = 20;
 
 impl Ledger {
-    /// Reads everything and checks it: that the pages of the database are whole, that every row has
+    /// Reads and checks everything: that the pages of the database are intact, that every row has
     /// its session, and that the counts and the search index are right. `progress` is called with
-    /// the number of messages so far and of all.
+    /// the number of messages so far and in total.
     pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<VerifyReport, LedgerError> {
         let mut report = VerifyReport::default();
         let checked = self.database.snapshot(|connection| {
@@ -66,7 +66,7 @@ fn check_pages(connection: &Connection, report: &mut VerifyReport) -> Result<(),
     while let Some(row) = rows.next()? {
         let line: String = row.get(0)?;
         if line != "ok" {
-            // A damaged index can be made anew in place; other damage cannot be repaired so.
+            // A damaged index can be rebuilt in place; other damage cannot be repaired in this way.
             report.is_damaged |= !line.contains("inverted index for FTS5 table");
             report.problems.extend(line.lines().map(str::to_owned));
         }
@@ -127,8 +127,8 @@ fn check_counts(connection: &Connection, report: &mut VerifyReport) -> Result<()
     Ok(())
 }
 
-/// Checks that the index and the messages have the same tokens. Compares a sum over all of them,
-/// which does not depend on the order.
+/// Checks that the index and the messages have the same tokens, by comparing an order-independent
+/// sum of their hashes.
 fn check_index(
     connection: &Connection,
     report: &mut VerifyReport,

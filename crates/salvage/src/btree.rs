@@ -11,17 +11,17 @@ pub(crate) const LEAF_TABLE: u8 = 0x0d;
 pub(crate) const INTERIOR_INDEX: u8 = 0x02;
 pub(crate) const LEAF_INDEX: u8 = 0x0a;
 
-/// A cell takes at least this many bytes, so that a freeblock fits in its place when it is deleted.
+/// The minimum size of a cell. It lets a freeblock take the cell's place when the cell is deleted.
 const SMALLEST_CELL: usize = 4;
 
-/// A cell: a row in a leaf, a child in an interior page.
+/// A cell: a row in a leaf, or a child in an interior page.
 #[derive(Debug)]
 pub(crate) struct Cell {
-    /// The bytes of the page that it occupies.
+    /// The range of bytes that the cell occupies in the page.
     extent: Range<usize>,
-    /// The rowid; in an interior page the largest rowid of the child.
+    /// The rowid. In an interior page, the largest rowid of the child.
     pub(crate) key: i64,
-    /// The left child; in a leaf the first overflow page or 0.
+    /// The left child. In a leaf, the first overflow page or 0.
     pub(crate) link: u32,
     /// The length of the whole payload.
     pub(crate) payload: u64,
@@ -38,11 +38,11 @@ pub(crate) struct TreePage {
     pub(crate) right_child: u32,
     /// The number of invalid cells.
     pub(crate) skipped: u64,
-    /// True if cells, freeblocks and fragments together are exactly the cell content area.
+    /// True if cells, freeblocks and fragments together fill exactly the cell content area.
     pub(crate) adds_up: bool,
 }
 
-/// A range of rowids: after one and up to another.
+/// A range of rowids: greater than `after`, and up to and including `up_to`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) after: Option<i64>,
@@ -57,7 +57,8 @@ impl Bounds {
     }
 }
 
-/// Parses a page of a table b-tree in a database of `count` pages; `None` if the page is not one.
+/// Parses a page of a table b-tree in a database of `count` pages. Returns `None` if the page is
+/// not one.
 pub(crate) fn parse_tree_page(page: &Page, count: u32) -> Option<TreePage> {
     let bytes = page.bytes.get(..page.usable)?;
     let header = page.header_offset();
@@ -114,7 +115,7 @@ fn parse_leaf_cell(bytes: &[u8], at: usize) -> Option<Cell> {
     sensible.then_some(Cell { extent, key: rowid as i64, link, payload, local })
 }
 
-/// The length of the part of a payload that stays in the leaf when the rest overflows.
+/// Returns the length of the part of a payload that stays in the leaf when the rest overflows.
 fn local_size(payload: u64, usable: usize) -> usize {
     let usable = usable as u64;
     let most = usable - 35;
@@ -153,7 +154,7 @@ fn content_start(bytes: &[u8], header: usize) -> Option<usize> {
     }
 }
 
-/// Sums up the sizes of all freeblocks, which are linked in ascending order.
+/// Adds up the sizes of all freeblocks, which are linked in ascending order.
 fn sum_freeblocks(bytes: &[u8], header: usize, content_start: usize) -> Option<usize> {
     let mut sum = 0;
     let mut lowest = content_start;
@@ -171,8 +172,8 @@ fn sum_freeblocks(bytes: &[u8], header: usize, content_start: usize) -> Option<u
 }
 
 impl TreePage {
-    /// Drops cells before the cell content area: whole cells that were deleted may be there. If
-    /// most cells are there, the area's beginning is wrong, and all stay.
+    /// Drops cells before the cell content area, where whole deleted cells may be left. If most
+    /// cells are there, the recorded start of the area is wrong, and all cells are kept.
     fn drop_deleted(&mut self, content_start: usize) {
         let live = self.cells.iter().filter(|cell| cell.extent.start >= content_start).count();
         if live * 2 >= self.cells.len() {
@@ -180,11 +181,11 @@ impl TreePage {
         }
     }
 
-    /// Drops cells that share bytes: the page does not show which of them is real.
+    /// Drops cells that share bytes, because the page does not show which of them is real.
     fn drop_overlapping(&mut self) {
         let mut extents: Vec<_> = self.cells.iter().map(|cell| cell.extent.clone()).collect();
         extents.sort_by_key(|extent| (extent.start, extent.end));
-        // A damaged pointer often repeats another: that is one cell.
+        // A damaged pointer often repeats another one; both then point to the same cell.
         extents.dedup();
         let mut shared = vec![false; extents.len()];
         let mut furthest = 0;
@@ -217,7 +218,8 @@ impl TreePage {
         within * 2 >= self.cells.len()
     }
 
-    /// Chooses the most cells that are within the bounds and in order: true for each chosen one.
+    /// Chooses the largest set of cells that are within the bounds and in order. Returns true for
+    /// each chosen cell.
     pub(crate) fn in_order(&self, bounds: &Bounds) -> Vec<bool> {
         let keys: Vec<i64> = self.cells.iter().map(|cell| cell.key).collect();
         longest_ascending(&keys, bounds)
@@ -233,7 +235,7 @@ impl TreePage {
 }
 
 fn longest_ascending(keys: &[i64], bounds: &Bounds) -> Vec<bool> {
-    // For each length, the run that ends lowest, by the index of its last key.
+    // For each length, the run with the lowest last key, by the index of that key.
     let mut ends: Vec<usize> = Vec::new();
     let mut before = vec![None; keys.len()];
     for (index, &key) in keys.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The database header, and the page size if the header does not give it.
+//! The database header, and how to find the page size without it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,8 @@ use crate::record::{read_u16, read_u32};
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const PAGE_SIZES: [usize; 8] = [4096, 1024, 512, 2048, 8192, 16384, 32768, 65536];
-/// The most reserved bytes that are tried. They are rare, and hold a nonce and a checksum if used.
+/// The maximum number of reserved bytes that are tried. Reserved bytes are rare, and hold a nonce
+/// and a checksum if used.
 const MOST_RESERVED: usize = 64;
 /// The number of pages that are sampled to find the page size.
 const SAMPLE: u32 = 64;
@@ -25,7 +26,7 @@ pub(crate) struct PageFormat {
 /// The fields of the first 100 bytes that are needed.
 pub(crate) struct DatabaseHeader {
     format: PageFormat,
-    /// `None` if it is not up to date: old versions of SQLite do not write it.
+    /// `None` if the recorded count is out of date, because old versions of SQLite do not write it.
     pub(crate) page_count: Option<u32>,
     pub(crate) first_trunk: u32,
     pub(crate) free_pages: u32,
@@ -34,7 +35,7 @@ pub(crate) struct DatabaseHeader {
 }
 
 impl DatabaseHeader {
-    /// Parses the header; `None` if it is too damaged to be trusted.
+    /// Parses the header. Returns `None` if it is too damaged to be trusted.
     pub(crate) fn parse(bytes: &[u8; 100]) -> Option<DatabaseHeader> {
         let page_size = match read_u16(bytes, 16)? {
             1 => 65_536,
@@ -58,9 +59,9 @@ impl DatabaseHeader {
     }
 }
 
-/// Finds the format in which pages of the file make sense. That is the format in the header, unless
-/// no page fits it and some fit another format. The log's page size is checksummed, so it can be
-/// trusted.
+/// Finds the format in which the pages of the file make sense. This is the format in the header,
+/// unless no page fits it and some pages fit another format. The log's page size has a checksum, so
+/// it can be trusted.
 pub(crate) fn find_format(
     file: &File,
     size: u64,
@@ -89,7 +90,7 @@ pub(crate) fn find_format(
     best.1
 }
 
-/// A selection of the pages, read as if they had a certain size.
+/// A sample of the pages, read as if they had a certain size.
 struct PageSample {
     count: u32,
     pages: Vec<Page>,
@@ -111,7 +112,7 @@ impl PageSample {
     }
 
     /// Counts the b-tree pages without contradictions. A b-tree page is filled from its end, so it
-    /// is only valid in its real size.
+    /// is valid only in its real size.
     fn count_pages_that_add_up(&mut self, format: PageFormat) -> usize {
         let adds_up = |page: &mut Page| {
             page.usable = format.usable;

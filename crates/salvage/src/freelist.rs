@@ -1,4 +1,4 @@
-//! The freelist: pages that are no longer in use but often still look as they did.
+//! The freelist: pages that are no longer in use, but often still have their old content.
 
 use crate::pages::{Page, PageSet, Pages};
 use crate::record::read_u32;
@@ -11,7 +11,7 @@ pub(crate) struct Freelist {
 }
 
 impl Freelist {
-    /// Follows the list from the header as far as it goes.
+    /// Follows the list from the header as far as possible.
     pub(crate) fn read(pages: &Pages) -> Freelist {
         let mut list = Freelist { pages: PageSet::new(pages), whole: false };
         let Some(header) = &pages.header else { return list };
@@ -27,7 +27,7 @@ impl Freelist {
         list
     }
 
-    /// Adds a page that looks like a trunk. If the list is incomplete, all pages are tried.
+    /// Adds a page if it looks like a trunk. Used on all pages if the list is incomplete.
     pub(crate) fn add_if_trunk(&mut self, pages: &Pages, number: u32) {
         if let Some(trunk) = Trunk::read_at(pages, number)
             && !trunk.leaves.is_empty()
@@ -36,7 +36,7 @@ impl Freelist {
         }
     }
 
-    /// Adds a trunk and its leaves; false if one of the pages was in the list already.
+    /// Adds a trunk and its leaves. Returns false if one of the pages was already in the list.
     fn add_trunk(&mut self, number: u32, trunk: &Trunk) -> bool {
         let mut new = self.pages.insert(number);
         for &leaf in &trunk.leaves {
@@ -46,7 +46,7 @@ impl Freelist {
     }
 }
 
-/// A page of the freelist that lists others.
+/// A page of the freelist that lists other pages.
 struct Trunk {
     next: u32,
     leaves: Vec<u32>,
@@ -60,7 +60,8 @@ impl Trunk {
         Trunk::parse(&pages.read_page(number)?, pages.count)
     }
 
-    /// Parses a trunk. Hardly any other page passes for one: all its page numbers must be possible.
+    /// Parses a trunk. Hardly any other page is mistaken for one, because all page numbers must be
+    /// valid.
     fn parse(page: &Page, count: u32) -> Option<Trunk> {
         let bytes = page.bytes.get(..page.usable)?;
         let next = read_u32(bytes, 0)?;

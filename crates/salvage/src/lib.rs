@@ -1,14 +1,13 @@
 //! Reads the rows that are left in a damaged SQLite database, page by page and without SQLite.
 //!
 //! The reference is SQLite's document "Database File Format", and the names are taken from there.
-//! It returns the rows that SQLite would have returned, never more: deleted rows stay deleted, as
-//! far as the file still shows the deletion. README.md says what can be read.
+//! This crate returns the rows that SQLite would have returned, and never more: deleted rows stay
+//! deleted, as far as the file still shows the deletion. README.md says what can be read.
 //!
 //! 1. `pages`, `wal` and `format` determine the pages and their size.
 //! 2. `survey` and `schema` determine the purpose of each page. They follow the trees from their
-//!    roots
-//!    (`walk`), the freelist and the overflow chains; the leaves that remain are orphaned.
-//! 3. [`SalvagedRows`] follows the same trees again and reads their rows, a leaf at a time.
+//!    roots (`walk`), the freelist and the overflow chains. The remaining leaves are orphaned.
+//! 3. [`SalvagedRows`] follows the same trees again and reads their rows, one leaf at a time.
 
 mod btree;
 mod format;
@@ -42,25 +41,26 @@ pub struct DamagedDatabase {
 pub struct SchemaTable {
     /// The name of the table.
     pub name: String,
-    /// The number of the page where the tree of its rows begins.
+    /// The number of the root page of the table's tree.
     pub root: u32,
 }
 
-/// One row as it is stored: a column that is the rowid is NULL in `values`, columns that were
-/// added later may be missing at the end, and whole numbers in REAL columns are integers.
+/// One row as stored: a column that is the rowid is NULL in `values`, columns that were added later
+/// may be missing at the end, and whole numbers in REAL columns are integers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SalvagedRow {
-    /// The name of its table; `None` if no root leads to its page.
+    /// The name of the table; `None` if the row's page is not reachable from any root.
     pub table: Option<String>,
-    /// The number of the topmost page that leads to it. Rows of one group belong to one table.
+    /// The number of the topmost page from which the row is reachable. Rows with the same group
+    /// belong to the same table.
     pub group: u32,
-    /// The row's key in its table.
+    /// The key of the row in its table.
     pub rowid: i64,
-    /// The values of its columns.
+    /// The values of the columns.
     pub values: Vec<Value>,
 }
 
-/// A value of a column, of one of SQLite's storage classes.
+/// A column value, in one of SQLite's storage classes.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Value {
@@ -76,21 +76,20 @@ pub enum Value {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct SalvageReport {
     pub pages: u32,
-    /// Frames of the write-ahead log up to its last commit.
+    /// The number of frames of the write-ahead log up to its last commit.
     pub wal_frames: u64,
     pub header_readable: bool,
     pub schema_whole: bool,
-    /// False if rows that were deleted, and old copies of others, may be among those without a
-    /// table.
+    /// False if the rows without a table may include deleted rows and old copies of other rows.
     pub freelist_whole: bool,
     pub free_pages: u32,
-    /// Pages that a tree leads to, but that are missing or of the wrong kind.
+    /// Pages that a tree refers to, but that are missing or of the wrong kind.
     pub unreadable_pages: u32,
-    /// Pages that were read although something in them is wrong.
+    /// Pages that were read although part of their content is wrong.
     pub inconsistent_pages: u32,
-    /// Leaves that no root leads to.
+    /// Leaves that are not reachable from any root.
     pub orphaned_pages: u32,
-    /// Unreadable rows of readable leaves, as far as [`SalvagedRows`] has come.
+    /// Unreadable rows in readable leaves, among those that [`SalvagedRows`] has reached.
     pub skipped_cells: u64,
 }
 
@@ -103,7 +102,7 @@ impl DamagedDatabase {
         Ok(DamagedDatabase { pages, survey })
     }
 
-    /// The tables in the schema, as far as it can be read.
+    /// Returns the tables in the schema, as far as it can be read.
     pub fn tables(&self) -> &[SchemaTable] {
         &self.survey.tables
     }
@@ -132,14 +131,14 @@ pub struct SalvagedRows<'a> {
     skipped_cells: u64,
 }
 
-/// A leaf, and those of its cells that are still to be read.
+/// A leaf and its remaining cells.
 struct OpenLeaf {
     page: Page,
     cells: std::vec::IntoIter<Cell>,
 }
 
 impl SalvagedRows<'_> {
-    /// The report on the rows so far; complete after the last one.
+    /// Returns the report on the rows so far. It is complete after the last row.
     pub fn report(&self) -> SalvageReport {
         SalvageReport { skipped_cells: self.skipped_cells, ..self.database.survey.report.clone() }
     }
@@ -154,7 +153,7 @@ impl SalvagedRows<'_> {
         Some(SalvagedRow { table, group: self.root.page, rowid: cell.key, values })
     }
 
-    /// Goes on to the next leaf; false if there is none.
+    /// Moves to the next leaf. Returns false if there is none.
     fn open_next_leaf(&mut self) -> bool {
         loop {
             if let Some((page, tree)) = self.walk.next_leaf() {

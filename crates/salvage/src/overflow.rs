@@ -6,17 +6,18 @@ use crate::btree::Cell;
 use crate::pages::{Page, PageSet, Pages};
 use crate::record::read_u32;
 
-/// The pages that hold overflowing payloads. Each cell is visited twice, because only after all
-/// cells have claimed their pages is it known which chains collide.
+/// The pages that hold overflowing payloads. Each cell is visited twice: which chains collide is
+/// known only after all cells have claimed their pages.
 pub(crate) struct Overflow {
-    /// Pages of cells that a root leads to.
+    /// Pages of cells that are reachable from a root.
     used: PageSet,
-    /// Pages of cells in orphaned leaves. These may be old, so the others take precedence.
+    /// Pages of cells in orphaned leaves. These may be old, so pages in `used` take precedence.
     used_by_orphans: PageSet,
-    /// Pages that two cells claim. One of them must be wrong, but the file does not show which.
+    /// Pages that two cells claim. One of the cells must be wrong, but the file does not show
+    /// which.
     shared: PageSet,
-    /// The steps that may still be taken. Each page is needed once. Damage can add a few steps, and
-    /// a malicious file could add endlessly many.
+    /// The number of steps that may still be taken. Each page is needed once. Damage can add a few
+    /// steps, and a malicious file could add infinitely many.
     steps_left: u64,
 }
 
@@ -40,7 +41,7 @@ impl Overflow {
         self.used.contains(page) || self.used_by_orphans.contains(page)
     }
 
-    /// Claims the pages that the cell's payload occupies, if its chain is as long as it has to be and
+    /// Claims the pages that the cell's payload occupies, if its chain has the right length and
     /// passes through no page in `closed`.
     pub(crate) fn claim_chain(
         &mut self,
@@ -78,7 +79,7 @@ impl Overflow {
         }
     }
 
-    /// Reads the cell's whole payload, after all cells have claimed their pages.
+    /// Reads the cell's whole payload. All cells must have claimed their pages before.
     pub(crate) fn read_payload(
         &self,
         pages: &Pages,
@@ -109,7 +110,7 @@ impl Overflow {
     }
 }
 
-/// The number of bytes of a payload that an overflow page holds.
+/// Returns the number of payload bytes that an overflow page holds.
 fn capacity(pages: &Pages) -> usize {
     pages.format.usable - 4
 }

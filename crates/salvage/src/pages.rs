@@ -1,4 +1,4 @@
-//! The pages of a database: the pages of its file, replaced by the ones that its log committed.
+//! The pages of a database: the pages of its file, replaced by those that its log committed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,19 +10,19 @@ use crate::format::{self, DatabaseHeader, PageFormat};
 use crate::record::read_u32;
 use crate::wal::Wal;
 
-/// The byte that processes lock. The page that holds it is never used.
+/// The offset of the byte that processes lock. The page that contains it is never used.
 const LOCK_BYTE: u64 = 0x4000_0000;
 
 /// A page and its bytes.
 pub(crate) struct Page {
     pub(crate) number: u32,
     pub(crate) bytes: Vec<u8>,
-    /// The length of the page without the bytes that are reserved at its end.
+    /// The length of the page without the reserved bytes at its end.
     pub(crate) usable: usize,
 }
 
 impl Page {
-    /// The offset of the b-tree page header: page 1 begins with the header of the database.
+    /// Returns the offset of the b-tree page header. Page 1 begins with the database header.
     pub(crate) fn header_offset(&self) -> usize {
         if self.number == 1 { 100 } else { 0 }
     }
@@ -51,7 +51,7 @@ impl Pages {
         let page_size = wal.as_ref().map(|wal| wal.page_size);
         let format = format::find_format(&file, size, header.as_ref(), page_size);
         let in_file = u32::try_from(size / format.page_size as u64).unwrap_or(u32::MAX - 1);
-        // The log may say that there are billions of pages; only those stored somewhere matter.
+        // The log may claim billions of pages; only those that are stored matter.
         let in_wal = |wal: &Wal| wal.page_count.min(in_file.max(wal.last_page()));
         let count = wal.as_ref().map_or(in_file, in_wal);
         let mut pages = Pages { file, wal, header, format, count, has_pointer_maps: false };
@@ -63,20 +63,20 @@ impl Pages {
         self.wal.as_ref().map_or(0, |wal| wal.frames)
     }
 
-    /// Reads a page; `None` if it is not there completely.
+    /// Reads a page. Returns `None` if any part of it is missing.
     pub(crate) fn read_page(&self, number: u32) -> Option<Page> {
         let mut bytes = vec![0; self.format.page_size];
         let page = |bytes| Page { number, bytes, usable: self.format.usable };
         self.read_beginning(number, &mut bytes).then(|| page(bytes))
     }
 
-    /// The page after this one in an overflow chain; 0 at its end.
+    /// Returns the page after this one in an overflow chain, or 0 at its end.
     pub(crate) fn next_overflow(&self, number: u32) -> Option<u32> {
         let mut next = [0; 4];
         self.read_beginning(number, &mut next).then(|| read_u32(&next, 0))?
     }
 
-    /// The first byte of a page: of a b-tree page, its kind.
+    /// Returns the first byte of a page, which is the kind of a b-tree page.
     pub(crate) fn first_byte(&self, number: u32) -> Option<u8> {
         let mut byte = [0];
         self.read_beginning(number, &mut byte).then_some(byte[0])
@@ -95,7 +95,7 @@ impl Pages {
         self.file.read_exact_at(bytes, at).is_ok()
     }
 
-    /// True if the page is neither part of a tree nor of an overflow chain nor free.
+    /// True if the page can be neither free nor part of a tree or an overflow chain.
     pub(crate) fn is_special(&self, number: u32) -> bool {
         number == self.lock_byte_page() || self.is_pointer_map(number)
     }
@@ -105,7 +105,7 @@ impl Pages {
         u32::try_from(page).expect("a page has at least 512 bytes")
     }
 
-    /// True if the header says that there are pointer maps and page 2, the first of them, is one: a
+    /// True if the header says that there are pointer maps, and page 2 is the first of them: a
     /// wrong header must not make pages of trees disappear. Without a header, pointer maps need not
     /// be recognized, because they do not look like any page that is searched for.
     fn looks_auto_vacuum(&self) -> bool {
@@ -121,13 +121,13 @@ impl Pages {
         possible.count() * 2 > expected
     }
 
-    /// True for pointer maps, which come at regular distances, each for the pages up to the next.
+    /// True for pointer maps, which come at regular intervals, each for the pages up to the next.
     fn is_pointer_map(&self, number: u32) -> bool {
         if number < 2 || !self.has_pointer_maps {
             return false;
         }
         let distance = u32::try_from(self.format.usable / 5 + 1).expect("pages are small");
-        // A pointer map that would fall on the lock-byte page is moved to the next page.
+        // A pointer map that would be on the lock-byte page is moved to the next page.
         let place = if number - 1 == self.lock_byte_page() { number - 1 } else { number };
         (place - 2) % distance == 0
     }
@@ -152,7 +152,7 @@ impl PageSet {
         self.0.get(page as usize / 64).is_some_and(|bits| bits >> (page % 64) & 1 == 1)
     }
 
-    /// Adds a page; false if it was in the set already or the database has no such page.
+    /// Adds a page. Returns false if it was already in the set or the database has no such page.
     pub(crate) fn insert(&mut self, page: u32) -> bool {
         let Some(bits) = self.0.get_mut(page as usize / 64) else { return false };
         let before = *bits;

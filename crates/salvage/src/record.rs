@@ -1,10 +1,10 @@
-//! Records: the values of one row as they stand in a cell's payload.
+//! Records: the values of one row as stored in a cell's payload.
 
 use std::ops::Range;
 
 use crate::Value;
 
-/// More columns than SQLite can be compiled for.
+/// The maximum number of columns for which SQLite can be compiled.
 const MAX_COLUMNS: usize = 32_767;
 
 /// The result of checking whether a payload begins like a record of a certain length.
@@ -32,7 +32,7 @@ pub(crate) fn judge_local_part(local: &[u8], length: u64) -> Plausibility {
 }
 
 /// Decodes the values of a whole record. `wiped` is a part of the payload that came from a page of
-/// zeros: no text is all zeros, so a record with text there is damaged.
+/// zeros. No text is all zeros, so a record with text there is damaged.
 pub(crate) fn decode_record(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<Value>> {
     let (header_length, _) = read_varint(payload)?;
     let mut at = usize::try_from(header_length).ok()?;
@@ -50,7 +50,8 @@ pub(crate) fn decode_record(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<
     Some(values)
 }
 
-/// The number of columns of a record, and its content as far as it is in this part of its payload.
+/// Returns the number of columns in a record, and its content as far as it is in this part of its
+/// payload.
 pub(crate) fn column_count_and_content(local: &[u8]) -> Option<(usize, &[u8])> {
     let (header_length, mut at) = read_varint(local)?;
     let (header, content) = local.split_at_checked(usize::try_from(header_length).ok()?)?;
@@ -62,8 +63,8 @@ pub(crate) fn column_count_and_content(local: &[u8]) -> Option<(usize, &[u8])> {
     Some((count, content))
 }
 
-/// Reads the serial types in a record's header, if they fill it exactly and need exactly as many
-/// bytes of content as there are.
+/// Reads the serial types in a record's header, if they fill the header exactly and account for
+/// exactly as many bytes of content as there are.
 fn read_serial_types(header: &[u8], length: u64) -> Option<Vec<u64>> {
     let (_, mut at) = read_varint(header)?;
     let mut types = Vec::new();
@@ -111,7 +112,7 @@ fn decode_integer(content: &[u8]) -> i64 {
     content.iter().fold(if negative { -1 } else { 0 }, |n, &byte| (n << 8) | i64::from(byte))
 }
 
-/// Reads a variable-length integer; returns it and its number of bytes.
+/// Reads a variable-length integer. Returns it and its number of bytes.
 pub(crate) fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0;
     for (at, &byte) in bytes.iter().take(9).enumerate() {

@@ -1,4 +1,4 @@
-//! The schema: the tables, and the pages where their trees begin.
+//! The schema: the tables and their root pages.
 
 use crate::Value;
 
@@ -23,7 +23,7 @@ pub(crate) enum SchemaState {
     Utf16,
 }
 
-/// Reads the tables of the schema, as far as their rows can be read.
+/// Reads the tables in the schema, as far as their rows can be read.
 pub(crate) fn read_tables(
     pages: &Pages,
     walk: &mut TreeWalk<'_>,
@@ -67,7 +67,7 @@ pub(crate) fn read_tables(
     (schema, drop_contradictions(&tables))
 }
 
-/// Finds leaves that contain only rows of a schema, when no path leads to them.
+/// Finds leaves that contain only schema rows and that no path leads to.
 fn leaves_without_root(pages: &Pages, walk: &TreeWalk<'_>) -> Vec<u32> {
     let lost = |&number: &u32| {
         let is_leaf = pages.first_byte(number) == Some(LEAF_TABLE);
@@ -114,8 +114,8 @@ fn read_entry(pages: &Pages, page: &Page, cell: &Cell, overflow: &Overflow) -> S
     }
 }
 
-/// Drops tables that are said to have two roots. Leaves that were found without a root may be old,
-/// so neither root can be trusted.
+/// Drops tables that have two different roots in the schema. Leaves that were found without a root
+/// may be old, so neither root can be trusted.
 fn drop_contradictions(tables: &[SchemaTable]) -> Vec<SchemaTable> {
     let mut known: Vec<SchemaTable> = Vec::new();
     for table in tables {

@@ -11,11 +11,11 @@ use crate::schema::{self, SchemaState};
 use crate::walk::{TreeWalk, WalkDamage};
 use crate::{SalvageReport, SchemaTable};
 
-/// The page where a tree, or the rest of one, begins.
+/// The page where a tree or a remaining part of a tree begins.
 #[derive(Clone, Copy)]
 pub(crate) struct TreeRoot {
     pub(crate) page: u32,
-    /// The index of its table; `None` if it is orphaned.
+    /// The index of the table; `None` if the tree is orphaned.
     pub(crate) table: Option<usize>,
 }
 
@@ -23,13 +23,13 @@ pub(crate) struct TreeRoot {
 pub(crate) struct Survey {
     pub(crate) tables: Vec<SchemaTable>,
     pub(crate) roots: Vec<TreeRoot>,
-    /// Pages that are visited from no parent: two parents claim them, or they are free.
+    /// Pages that are not visited from any parent: two parents claim them, or they are free.
     pub(crate) closed: PageSet,
     pub(crate) overflow: Overflow,
     pub(crate) report: SalvageReport,
     schema: SchemaState,
     visited: PageSet,
-    /// True if there may be pages that nothing leads to.
+    /// True if there may be unreachable pages.
     links_lost: bool,
 }
 
@@ -76,12 +76,12 @@ impl Survey {
         (survey, damage.disputed)
     }
 
-    /// Finds the trees and leaves that no root leads to.
+    /// Finds the trees and leaves that are not reachable from any root.
     fn find_orphans(&mut self, pages: &Pages) {
         let last = self.last_page(pages);
         let free = self.find_free_pages(pages, last);
         self.report.free_pages = free.len();
-        // If all trees are whole, only pages that the freelist lost can be left.
+        // If all trees are intact, only pages that the freelist lost can be left.
         if !self.report.freelist_whole && !self.links_lost {
             return;
         }
@@ -102,8 +102,8 @@ impl Survey {
         self.follow_orphans(pages, tops.into_iter().chain(leaves));
     }
 
-    /// Finds the free pages. If a tree leads to a page of the freelist, the tree wins, as in
-    /// SQLite.
+    /// Finds the free pages. If a tree leads to a page in the freelist, the tree takes precedence,
+    /// as in SQLite.
     fn find_free_pages(&mut self, pages: &Pages, last: u32) -> PageSet {
         let mut freelist = Freelist::read(pages);
         let contradicted = |number| freelist.pages.contains(number) && !self.is_unknown(number);
@@ -123,12 +123,12 @@ impl Survey {
         free
     }
 
-    /// The last page of the database. There may be old pages beyond the end that the header gives;
-    /// but if a tree leads there, the header is wrong.
+    /// Returns the last page of the database. There may be old pages beyond the end that the header
+    /// gives, but if a tree leads there, the header is wrong.
     fn last_page(&self, pages: &Pages) -> u32 {
         let told = pages.header.as_ref().and_then(|header| header.page_count);
         let told = told.unwrap_or(pages.count).min(pages.count);
-        // The log names the end as well, and its checksums show that it is right.
+        // The log also gives the end, and its checksums show that it is right.
         if pages.wal_frames() > 0 || (told..pages.count).any(|page| !self.is_unknown(page + 1)) {
             pages.count
         } else {
@@ -188,8 +188,8 @@ fn is_without_rowid(pages: &Pages, table: &SchemaTable) -> bool {
     matches!(pages.first_byte(table.root), Some(LEAF_INDEX | INTERIOR_INDEX))
 }
 
-/// Finds the topmost of the interior pages that nothing leads to: the ones that no other of them
-/// leads to.
+/// Finds the topmost of the unreachable interior pages: those that no other of these pages leads
+/// to.
 fn find_topmost(pages: &Pages, interiors: &[u32]) -> Vec<u32> {
     let known: HashSet<u32> = interiors.iter().copied().collect();
     let mut below = HashSet::new();

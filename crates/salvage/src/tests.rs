@@ -1,4 +1,5 @@
-//! SQLite creates the databases and shows which row is on which page; the tests damage them.
+//! Tests with databases that SQLite creates and the tests damage. SQLite also shows which row is on
+//! which page.
 
 mod cells;
 mod damage;
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::{DamagedDatabase, SalvageReport, SalvagedRow, Value};
 
-/// A row as a text that can be compared and sorted.
+/// A row as text that can be compared and sorted.
 type Content = String;
 
 fn row_content(rowid: i64, values: &[Value]) -> Content {
@@ -32,7 +33,7 @@ fn value(value: rusqlite::types::Value) -> Value {
     }
 }
 
-/// A database that SQLite made.
+/// A database made by SQLite.
 struct Sample {
     dir: TempDir,
     connection: Connection,
@@ -120,7 +121,7 @@ impl Sample {
         self.query_number(&format!("SELECT rootpage FROM sqlite_schema WHERE name = '{table}'"))
     }
 
-    /// Reads all rows by table, in order of their rowid, as they are stored.
+    /// Reads all rows by table, ordered by rowid, as stored.
     fn rows(&self) -> BTreeMap<String, Vec<Content>> {
         let tables = self.query_strings(
             "SELECT name FROM pragma_table_list WHERE type = 'table' AND NOT wr AND schema = 'main'
@@ -151,9 +152,9 @@ impl Sample {
     }
 }
 
-/// The rows that need each page, according to SQLite.
+/// The rows that depend on each page, according to SQLite.
 struct Residence {
-    /// The rows that are lost with each page.
+    /// The rows that are lost if a page is lost.
     rows: BTreeMap<usize, BTreeSet<Content>>,
     interiors: BTreeSet<usize>,
     /// The pages of the schema.
@@ -197,7 +198,7 @@ impl Residence {
         Residence { rows, interiors, schema }
     }
 
-    /// True if rows of other pages lose their table without this page.
+    /// True if rows on other pages lose their table without this page.
     fn leads_to_others(&self, page: usize) -> bool {
         self.interiors.contains(&page) || self.schema.contains(&page)
     }
@@ -207,7 +208,7 @@ impl Residence {
     }
 }
 
-/// The rows that came back, and the report.
+/// The salvaged rows, and the report.
 struct Salvaged {
     rows: Vec<SalvagedRow>,
     report: SalvageReport,
@@ -229,7 +230,7 @@ impl Salvaged {
         Salvaged::from_file(&path)
     }
 
-    /// The rows with a table, in the order in which they came.
+    /// Returns the rows with a table, in the order in which they were returned.
     fn by_table(&self) -> BTreeMap<String, Vec<Content>> {
         let mut tables: BTreeMap<String, Vec<Content>> = BTreeMap::new();
         for row in &self.rows {
@@ -252,7 +253,7 @@ impl Salvaged {
         rows
     }
 
-    /// Asserts that every table that is claimed for a row has that row.
+    /// Asserts that every row that is attributed to a table is in that table.
     fn assert_tables_are_right(&self, rows: &BTreeMap<String, Vec<Content>>, what: &str) {
         for (table, contents) in self.by_table() {
             let right: BTreeSet<_> = rows[&table].iter().collect();
@@ -261,7 +262,7 @@ impl Salvaged {
     }
 }
 
-/// All rows of all tables, sorted, without those that are lost.
+/// Returns all rows of all tables, sorted, except the lost ones.
 fn all_but(rows: &BTreeMap<String, Vec<Content>>, lost: &BTreeSet<Content>) -> Vec<Content> {
     let all = rows.values().flatten().filter(|row| !lost.contains(*row));
     let mut all: Vec<Content> = all.cloned().collect();
@@ -269,7 +270,7 @@ fn all_but(rows: &BTreeMap<String, Vec<Content>>, lost: &BTreeSet<Content>) -> V
     all
 }
 
-/// Asserts that two lists of rows are equal; the message shows the first difference only.
+/// Asserts that two lists of rows are equal. The message shows only the first difference.
 #[track_caller]
 fn assert_same_rows(found: &[Content], expected: &[Content], what: &str) {
     let differing = found.iter().zip(expected).find(|(found, expected)| found != expected);

@@ -14,7 +14,7 @@ const FRAME_HEADER: usize = 24;
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
 
-/// A log with at least one whole commit.
+/// A log with at least one complete commit.
 pub(crate) struct Wal {
     file: File,
     pub(crate) page_size: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Wal {
 }
 
 impl Wal {
-    /// Opens the log; `None` if there is none or it has no whole commit.
+    /// Opens the log. Returns `None` if there is none or it has no complete commit.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Wal>> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -66,15 +66,14 @@ impl Wal {
         self.pages.keys().copied().max().unwrap_or(0)
     }
 
-    /// Fills `bytes` with the beginning of a page; false if the log does not have it.
+    /// Fills `bytes` with the beginning of a page. Returns false if the log does not have the page.
     pub(crate) fn read_beginning(&self, page: u32, bytes: &mut [u8]) -> bool {
         let Some(&at) = self.pages.get(&page) else { return false };
         bytes.len() <= self.page_size && self.file.read_exact_at(bytes, at).is_ok()
     }
 }
 
-/// The chain that each frame has to continue: the log's salts and the checksum of all frames before
-/// it.
+/// The chain that each frame must continue: the log's salts and the checksum of all earlier frames.
 struct FrameChain {
     page_size: usize,
     salts: [u8; 8],
@@ -96,8 +95,8 @@ impl FrameChain {
         (valid && chain.sum == (read_u32(header, 24)?, read_u32(header, 28)?)).then_some(chain)
     }
 
-    /// Checks a frame and advances to the next. Returns its page, and the size of the database if
-    /// it is a commit, otherwise 0.
+    /// Checks a frame and advances to the next. Returns the frame's page, and the size of the
+    /// database if the frame is a commit, or 0 if it is not.
     fn accept_frame(&mut self, frame: &[u8]) -> Option<(u32, u32)> {
         self.add_to_sum(frame.get(..8)?);
         self.add_to_sum(frame.get(FRAME_HEADER..)?);
@@ -126,7 +125,7 @@ impl FrameChain {
     }
 }
 
-/// Reads as many bytes as fit; false if there are not enough left.
+/// Fills `bytes`. Returns false if not enough bytes are left.
 fn read_fully(reader: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match reader.read_exact(bytes) {
         Ok(()) => Ok(true),

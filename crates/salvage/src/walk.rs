@@ -1,4 +1,4 @@
-//! Walks from a root down to the leaves.
+//! Walking from a root down to the leaves.
 
 use crate::btree::{self, Bounds, TreePage};
 use crate::pages::{Page, PageSet, Pages};
@@ -6,28 +6,28 @@ use crate::pages::{Page, PageSet, Pages};
 /// A walk over the leaves of trees.
 pub(crate) struct TreeWalk<'a> {
     pages: &'a Pages,
-    /// Pages that are visited from no parent.
+    /// Pages that are not visited from any parent.
     closed: &'a PageSet,
     pub(crate) visited: PageSet,
-    /// The branches that are still to be visited, the next one last.
+    /// The branches still to be visited, the next one last.
     stack: Vec<Branch>,
     pub(crate) damage: WalkDamage,
 }
 
-/// The damage that was found on the way.
+/// The damage found during a walk.
 #[derive(Default)]
 pub(crate) struct WalkDamage {
-    /// Children that cannot be read or are not what the parent says.
+    /// Children that cannot be read or are not of the expected kind.
     pub(crate) unreadable: u32,
     /// Pages that contradict themselves.
     pub(crate) inconsistent: u32,
-    /// True if an interior page or a root is damaged: there may be pages that nothing leads to.
+    /// True if an interior page or a root is damaged, so that there may be unreachable pages.
     pub(crate) links_lost: bool,
     /// Pages that two parents lead to.
     pub(crate) disputed: Vec<u32>,
 }
 
-/// A page to visit, and the keys that it must have.
+/// A page to visit, and the keys that it may contain.
 struct Branch {
     page: u32,
     bounds: Bounds,
@@ -90,8 +90,8 @@ impl<'a> TreeWalk<'a> {
             self.damage.inconsistent += 1;
             self.damage.links_lost = true;
         }
-        // From the last child to the first, which is then on top of the stack. Implausible keys are
-        // not used as bounds.
+        // Push from the last child to the first, so that the first is on top of the stack.
+        // Implausible keys are not used as bounds.
         let mut page = tree.right_child;
         let mut up_to = bounds.up_to;
         for (cell, in_order) in tree.cells.iter().zip(in_order).rev() {

@@ -1,4 +1,4 @@
-//! The Messages API of Anthropic.
+//! Anthropic's Messages API.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The events of a stream, in the format of server-sent events.
+//! The events of a stream, in the server-sent events format.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ impl StreamEvent {
         StreamEvent { name: None, data: data.to_string() }
     }
 
-    /// Makes the event that ends a stream of Chat Completions.
+    /// Makes the event that ends a Chat Completions stream.
     pub(crate) fn end_of_chat() -> StreamEvent {
         StreamEvent { name: None, data: "[DONE]".to_owned() }
     }

@@ -1,4 +1,4 @@
-//! The `generateContent` API of Gemini.
+//! Gemini's `generateContent` API.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn parse_message(content: &Value) -> Message {
     }
 }
 
-/// Returns all texts in the response of a tool, which is the part that the model reads.
+/// Returns all texts in a tool's response, which is the part that the model reads.
 fn response_text(response: &Value) -> String {
     match response {
         Value::String(text) => text.clone(),

@@ -1,8 +1,8 @@
-//! The part of HTTP/1.1 that the clients of models use.
+//! The part of HTTP/1.1 that model clients use.
 
 use std::io::{self, Read, Write};
 
-/// The size of the largest request body that is accepted.
+/// The maximum size of a request body.
 const MAX_BODY: usize = 256 << 20;
 
 /// A complete HTTP request.
@@ -27,7 +27,7 @@ impl HttpRequest {
     }
 }
 
-/// Reads one request. Returns `None` if the client closed the connection without one.
+/// Reads one request. Returns `None` if the client closed the connection without sending one.
 pub(crate) fn read_request(stream: &mut (impl Read + Write)) -> io::Result<Option<HttpRequest>> {
     let mut bytes = Vec::new();
     let (mut request, end) = loop {
@@ -62,7 +62,8 @@ fn read_more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<bool> {
     Ok(count > 0)
 }
 
-/// Parses the head of a request, and also returns its end. Returns `None` if it is incomplete.
+/// Parses the head of a request. Also returns the offset of its end. Returns `None` if the head is
+/// incomplete.
 fn parse_head(bytes: &[u8]) -> io::Result<Option<(HttpRequest, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -83,7 +84,7 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<(HttpRequest, usize)>> {
     Ok(Some((request, end)))
 }
 
-/// Parses the body of a request. Returns `None` if it is incomplete.
+/// Parses the body of a request. Returns `None` if the body is incomplete.
 fn parse_body(bytes: &[u8], is_chunked: bool, length: usize) -> io::Result<Option<Vec<u8>>> {
     if !is_chunked {
         return Ok(bytes.get(..length).map(<[u8]>::to_vec));
@@ -130,8 +131,8 @@ pub(crate) fn begin_stream(stream: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// Sends one chunk. An empty chunk ends the response: without it, the client sees that the stream was
-/// cut off.
+/// Sends one chunk. An empty chunk ends the response; without it, the client sees that the stream
+/// was cut off.
 pub(crate) fn send_chunk(stream: &mut impl Write, chunk: &str) -> io::Result<()> {
     write!(stream, "{:x}\r\n{chunk}\r\n", chunk.len())?;
     stream.flush()

@@ -1,10 +1,11 @@
-//! A scripted model for tests: an HTTP server on loopback that answers as a script decides.
+//! A scripted model for tests: an HTTP server on the loopback interface, whose replies come from a
+//! script.
 //!
-//! It implements the APIs of Anthropic (Messages), OpenAI (Responses and Chat Completions) and
-//! Gemini, with and without streaming. The script gets requests of all APIs in one form,
+//! The server implements the APIs of Anthropic (Messages), OpenAI (Responses and Chat Completions)
+//! and Gemini, with and without streaming. The script gets the requests of all APIs in one form,
 //! [`Request`], and the server logs them. Agents also ask for titles, quotas and the like at any
-//! time, so a script should decide by the content of a request, never by the number of requests
-//! before it.
+//! time, so a script should base its replies on the content of a request, never on the number of
+//! earlier requests.
 //!
 //! ```
 //! use takeback_script::{Reply, Server};

@@ -1,4 +1,4 @@
-//! The Chat Completions API of OpenAI.
+//! OpenAI's Chat Completions API.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The Responses API of OpenAI.
+//! OpenAI's Responses API.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub(crate) fn parse_request(body: Value) -> Request {
 fn tool_names(tool: &Value) -> Vec<String> {
     match tool.get("tools") {
         Some(group) => list_items(group).iter().flat_map(tool_names).collect(),
-        // Tools of the provider itself have a type instead of a name.
+        // The provider's own tools have a type instead of a name.
         None => vec![string_value(tool.get("name").unwrap_or(&tool["type"]))],
     }
 }
@@ -79,7 +79,7 @@ fn reply_items(id: &str, reply: &Reply) -> Vec<Value> {
     let text = (!reply.text.is_empty()).then_some(text);
     let calls = reply.calls.iter().map(|call| {
         let (kind, key, input) = match &call.input {
-            // Calls of tools that take no JSON have a separate type.
+            // Calls to tools that take no JSON have a separate type.
             Value::String(text) => ("custom_tool_call", "input", text.clone()),
             input => ("function_call", "arguments", input.to_string()),
         };

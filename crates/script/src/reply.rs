@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// A reply of the model.
+/// A reply from the model.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Reply {
     pub text: String,
     /// The tool calls after the text.
     pub calls: Vec<ToolCall>,
-    /// The number of tokens that the reply reports.
+    /// The token counts that the reply reports.
     pub usage: Usage,
     /// A gate that is called before each event of a stream.
     pub gate: Option<StreamGate>,
@@ -30,7 +30,7 @@ pub struct ToolCall {
     pub input: Value,
 }
 
-/// The number of tokens of a request and its reply.
+/// The token counts of a request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Usage {
@@ -44,8 +44,8 @@ impl Default for Usage {
     }
 }
 
-/// A function that decides about each event of a stream, given its number. It may wait before it
-/// returns, and so delay the stream.
+/// A function that decides what to do with each event of a stream, given the event's number. To
+/// delay the stream, it may wait before it returns.
 #[derive(Clone)]
 pub struct StreamGate(Arc<dyn Fn(usize) -> StreamStep + Send + Sync>);
 
@@ -66,7 +66,7 @@ impl fmt::Debug for StreamGate {
     }
 }
 
-/// The decision about an event of a stream.
+/// The decision about a stream event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamStep {
     /// Send the event.

@@ -1,4 +1,4 @@
-//! The requests to the model, in a form that all APIs share.
+//! Requests to the model, in a form common to all APIs.
 
 use serde_json::Value;
 
@@ -7,17 +7,17 @@ use crate::reply::ToolCall;
 /// The API of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
-    /// The Messages API of Anthropic.
+    /// Anthropic's Messages API.
     Anthropic,
-    /// The Responses API of OpenAI.
+    /// OpenAI's Responses API.
     Responses,
-    /// The Chat Completions API of OpenAI.
+    /// OpenAI's Chat Completions API.
     Chat,
-    /// The `generateContent` API of Gemini.
+    /// Gemini's `generateContent` API.
     Gemini,
 }
 
-/// A request for a reply of the model.
+/// A request for a reply from the model.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Request {
@@ -33,7 +33,7 @@ pub struct Request {
     pub body: Value,
 }
 
-/// A message of a conversation.
+/// A message in a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Message {
@@ -60,24 +60,24 @@ pub enum Role {
 /// The result of a tool call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolResult {
-    /// The id of the call. For Gemini it may be only the name of the tool.
+    /// The id of the call. For Gemini it may be just the name of the tool.
     pub call: String,
     /// The text of the result, as the model reads it.
     pub text: String,
 }
 
 impl Request {
-    /// Returns true if the model may call a tool of this name.
+    /// True if the model may call a tool with this name.
     pub fn has_tool(&self, tool: &str) -> bool {
         self.tools.iter().any(|known| known == tool)
     }
 
-    /// Returns the last tool result, if the request was sent because of it.
+    /// Returns the last tool result, if the last message has one.
     pub fn last_result(&self) -> Option<&ToolResult> {
         self.messages.last()?.results.last()
     }
 
-    /// Returns the last text of the user, or of the agent in the user's name.
+    /// Returns the last text from the user, or from the agent on the user's behalf.
     pub fn last_text(&self) -> &str {
         let has_text = |message: &&Message| message.role == Role::User && !message.text.is_empty();
         self.messages.iter().rev().find(has_text).map_or("", |message| &message.text)

@@ -15,21 +15,21 @@ use crate::{anthropic_messages, gemini, openai_chat, openai_responses};
 
 type Script = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// A scripted model on loopback. Dropping it stops the server.
+/// A scripted model on the loopback interface. Dropping it stops the server.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// A request in the log of the server.
+/// A request in the server's log.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct LoggedRequest {
     pub method: String,
     /// The path with its query.
     pub path: String,
-    /// The request to the model. `None` if the request was not for a reply of the model.
+    /// The request to the model; `None` if the request did not ask for a reply.
     pub request: Option<Request>,
     /// The status of the response.
     pub status: &'static str,
@@ -44,16 +44,16 @@ struct Shared {
 
 /// The endpoint of a request.
 enum Endpoint {
-    /// A reply of the model.
+    /// A reply from the model.
     Reply(Request),
-    /// The number of tokens of a request.
+    /// A token count.
     TokenCount(Provider),
     ModelList,
     Unknown,
 }
 
 impl Server {
-    /// Starts a server whose model replies as the script decides.
+    /// Starts a server whose model replies according to the script.
     pub fn start(script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -70,17 +70,17 @@ impl Server {
         Ok(Server { address, shared, acceptor: Some(acceptor) })
     }
 
-    /// The address of the server: `http://127.0.0.1:PORT`.
+    /// Returns the address of the server: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn log(&self) -> Vec<LoggedRequest> {
         self.shared.lock_log().clone()
     }
 
-    /// All requests for a reply of the model so far.
+    /// Returns all requests for a reply from the model so far.
     pub fn requests(&self) -> Vec<Request> {
         self.log().into_iter().filter_map(|entry| entry.request).collect()
     }
@@ -117,7 +117,7 @@ fn accept_connections(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Serves the one request of a connection. Responses tell the client that the connection closes.
+/// Serves the single request of a connection. Responses tell the client that the connection closes.
 fn serve_request(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let Some(incoming) = http::read_request(stream)? else { return Ok(()) };
@@ -180,7 +180,7 @@ fn find_endpoint(incoming: &HttpRequest) -> Endpoint {
     }
 }
 
-/// Gives a unique id to each call that has none.
+/// Assigns a unique id to each call that has none.
 fn add_call_ids(mut reply: Reply, number: usize) -> Reply {
     for (index, call) in reply.calls.iter_mut().enumerate() {
         if call.id.is_empty() {

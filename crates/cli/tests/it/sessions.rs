@@ -433,7 +433,7 @@ $ takeback sessions rewind 4f2a
     session.assert(
         "
 $ takeback sessions unrewind 4f2a
-! error: session claude-code:4f2a9c01-aaaa went on since then, so its messages cannot be brought back
+! error: session claude-code:4f2a9c01-aaaa has continued since then, so its messages cannot be brought back
 ! hint: `takeback sessions show` still shows them, marked as undone
 [exit Some(1)]
 ",

@@ -1,6 +1,6 @@
-//! The checkpoints of Hermes Agent.
+//! Hermes Agent's checkpoints.
 //!
-//! Hermes has kept them in two ways, both below `~/.hermes/checkpoints`:
+//! Hermes has stored checkpoints in two ways, both below `~/.hermes/checkpoints`:
 //!
 //! - **Per project**, the older layout: each working directory has its own repository, named by 16
 //!   hexadecimal digits. Its file `HERMES_WORKDIR` names the directory. `HEAD` leads to the newest
@@ -30,7 +30,7 @@ use crate::older_history::{ForeignCheckpoint, ImportError, OlderHistory, add_old
 /// The prefix of a shared store's refs.
 const REFS: &str = "refs/hermes/";
 
-/// The prefix of the names of directories that hold repositories of the older layout.
+/// The name prefix of directories that hold repositories of the older layout.
 const ARCHIVE: &str = "legacy-";
 
 /// The last second whose year has four digits in every time zone.
@@ -58,8 +58,8 @@ pub struct ImportedProject {
     pub skipped: Vec<String>,
 }
 
-/// Imports all checkpoints of Hermes that are found at `path`; see [`find_projects`]. Importing
-/// twice adds nothing.
+/// Imports all Hermes checkpoints found at `path`; see [`find_projects`]. Importing twice adds
+/// nothing.
 pub fn import_checkpoints(
     store: &Store,
     path: &Path,
@@ -95,7 +95,7 @@ pub struct ProjectSurvey {
     pub problems: Vec<ReadProblem>,
 }
 
-/// The places where one project has checkpoints.
+/// The repositories in which one project has checkpoints.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProjectHistories {
     /// The working directory of the project, canonical if it exists.
@@ -133,8 +133,8 @@ impl fmt::Display for ReadProblem {
     }
 }
 
-/// Looks for checkpoints in Hermes's home, its `checkpoints` directory, an archive in that, or a
-/// single repository of either layout.
+/// Looks for checkpoints in Hermes's home, its `checkpoints` directory, an archive in that
+/// directory, or a single repository of either layout.
 pub fn find_projects(path: &Path) -> ProjectSurvey {
     let mut search = Search::default();
     search.visit_directory(path);
@@ -150,7 +150,7 @@ struct Search {
 }
 
 impl Search {
-    /// Visits a repository, or the repositories in a directory from the oldest layout to the
+    /// Visits a repository, or all repositories in a directory, from the oldest layout to the
     /// newest.
     fn visit_directory(&mut self, path: &Path) {
         if ForeignRepository::is_at(path) {
@@ -278,16 +278,16 @@ pub struct HermesProject {
     repositories: Vec<Repository>,
 }
 
-/// A checkpoint of Hermes.
+/// A Hermes checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HermesCheckpoint {
     /// The id of the commit.
     pub id: Oid,
     /// The tree of the commit.
     pub tree: Oid,
-    /// The time at which it was made, in seconds since 1970.
+    /// The time of the checkpoint, in seconds since 1970.
     pub time: i64,
-    /// The message of the commit; may be empty.
+    /// The commit message; may be empty.
     pub reason: String,
     /// The index of its repository.
     repository: usize,
@@ -315,8 +315,8 @@ pub fn read_project(found: &ProjectHistories) -> HermesProject {
     project
 }
 
-/// Imports the checkpoints of a project as the older history of its workspace. Importing twice
-/// adds nothing.
+/// Imports the checkpoints of a project as the older history of its workspace. Importing twice adds
+/// nothing.
 pub fn import_project(
     store: &Store,
     project: &HermesProject,

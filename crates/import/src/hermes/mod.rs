@@ -1,4 +1,4 @@
-//! Hermes Agent: its database of sessions and its repositories of checkpoints.
+//! Hermes Agent: its sessions database and its checkpoint repositories.
 
 mod checkpoints;
 mod sessions;

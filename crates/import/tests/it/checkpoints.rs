@@ -1,4 +1,4 @@
-//! Checkpoints of Hermes. Git makes the repositories as Hermes does, and checks the result.
+//! Hermes checkpoints. Git makes the repositories as Hermes does, and checks the result.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,7 +22,7 @@ use takeback_undo::Record;
 /// The prefix of a shared store's refs.
 const REFS: &str = "refs/hermes/";
 
-/// Hermes's directory of checkpoints, some projects, and an empty takeback store.
+/// A Hermes checkpoint directory, some projects, and an empty takeback store.
 struct ImportFixture {
     directory: tempfile::TempDir,
     store: Store,
@@ -106,7 +106,7 @@ impl ImportFixture {
         self.commit_tree(&tree, &hash, reason, true)
     }
 
-    /// Makes a commit the newest checkpoint of a project. Without `follows` it is also the oldest.
+    /// Makes a commit the newest checkpoint of a project. Without `follows`, it is also the oldest.
     fn commit_tree(&self, tree: &str, hash: &str, reason: &str, follows: bool) -> Oid {
         let store = self.checkpoints().join("store");
         let settings = [("GIT_DIR", &*store)];
@@ -135,7 +135,7 @@ impl ImportFixture {
         self.run_git(&settings, &["gc", "-q", "--prune=now"]);
     }
 
-    /// Imports all projects that are found at a path.
+    /// Imports all projects found at a path.
     fn import_all(&self, path: &Path) -> Vec<(HermesProject, OlderHistory)> {
         let survey = find_projects(path);
         assert_eq!(survey.problems, []);
@@ -150,8 +150,8 @@ impl ImportFixture {
             .collect()
     }
 
-    /// Lists the reasons of all checkpoints of a project, oldest first; for a pin that is not a
-    /// checkpoint, its message.
+    /// Lists the reasons for all checkpoints of a project, oldest first. For a pin that is not a
+    /// checkpoint, lists its message.
     fn list_reasons(&self, project: &Path) -> Vec<String> {
         let names = self.store.pin_names(&self.store.workspace_id(project)).unwrap();
         let pins = names.iter().map(|name| self.store.pin(name).unwrap().unwrap());
@@ -159,7 +159,7 @@ impl ImportFixture {
             .collect()
     }
 
-    /// Lets git compare a pin with a commit, apart from links to nested repositories.
+    /// Compares a pin with a commit using git, ignoring links to nested repositories.
     fn assert_same_files(&self, pin: &Pin, repository: &Path, commit: Oid) {
         let list = |repository: &Path, id: Oid| {
             let arguments = ["ls-tree", "-r", "-z", &id.to_string()];
@@ -212,7 +212,7 @@ fn a_repository_per_project_is_imported() {
             ProjectSurvey { projects: vec![found.clone()], problems: vec![] }
         );
     }
-    // Git's own configuration names the directory, too.
+    // Git's own configuration also names the directory.
     fs::remove_file(repository.join("HERMES_WORKDIR")).unwrap();
     assert_eq!(find_projects(&repository).projects, [found]);
 
@@ -268,7 +268,7 @@ fn projects_of_a_shared_store_are_imported_separately() {
     let store = fixture.checkpoints().join("store");
     fixture.run_git(&[("GIT_DIR", &store)], &["gc", "-q"]);
     commits.push(fixture.commit_shared(&projects[0], "loose"));
-    // A git that was killed leaves its lock file, and a removed project leaves its history.
+    // A git process that was killed leaves its lock file, and a deleted project leaves its history.
     fs::write(store.join("refs/hermes/0123.lock"), "").unwrap();
     fs::remove_dir_all(&projects[2]).unwrap();
 
@@ -334,7 +334,7 @@ fn archives_come_before_newer_layouts() {
 
     let archive = checkpoints.join("legacy-20260101-000000");
     assert_eq!(find_projects(&archive).projects[0].histories.len(), 1);
-    // Checkpoints that are imported later get their places before and after the first ones.
+    // Checkpoints that are imported later are placed before and after the first ones.
     fixture.import_all(&checkpoints.join("legacy-20260202-000000"));
     fixture.import_all(&checkpoints);
     assert_eq!(fixture.list_reasons(&project), ["1", "2", "3", "4", "5"]);
@@ -389,7 +389,7 @@ fn a_damaged_checkpoint_does_not_affect_the_others() {
     assert_eq!(skipped.unwrap().reason, "2");
     assert!(added.skipped[0].problem.contains("is missing"));
     fixture.check_store();
-    // When the file is back, the checkpoint gets its place between the others.
+    // Once the file is restored, the checkpoint is placed between the others.
     fs::write(project.join("file"), "content 2").unwrap();
     fixture.run_git(&[("GIT_DIR", &store)], &["hash-object", "-w", "one/file"]);
     fixture.import_all(&fixture.checkpoints());

@@ -1,6 +1,6 @@
-//! The imports, through the public interface.
+//! Tests of the imports through the public interface.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod checkpoints;
 mod sessions;

@@ -23,8 +23,8 @@ fn contents(messages: &[MessageRecord]) -> Vec<Value> {
     messages.iter().map(|message| message.content.clone().unwrap_or_default()).collect()
 }
 
-/// The documented columns of version 11 that matter here, without constraints, so that they take
-/// any value.
+/// The relevant documented columns of version 11, without constraints, so that they accept any
+/// value.
 const TABLES: &str = "
     CREATE TABLE schema_version (version INTEGER NOT NULL);
     INSERT INTO schema_version VALUES (11);
@@ -83,7 +83,7 @@ fn a_transaction_that_was_cut_off_is_rolled_back_in_the_copy_only() {
     writer
         .execute_batch("PRAGMA cache_size = 2; BEGIN; UPDATE messages SET content = 'torn'")
         .unwrap();
-    // Copies the files as a crash leaves them.
+    // Copies the files in the state in which a crash leaves them.
     let crashed = HermesHome::new();
     for name in ["state.db", "state.db-journal"] {
         let from = home.path().join(name);
@@ -103,7 +103,7 @@ fn a_transaction_that_was_cut_off_is_rolled_back_in_the_copy_only() {
 fn the_copy_is_private_and_is_removed() {
     let home = HermesHome::new();
     home.connect().execute_batch(TABLES).unwrap();
-    // The copy has its own mode, whether the original is readable for all users or read-only.
+    // The copy has its own mode, even if the original is readable for all users or read-only.
     for mode in [0o644, 0o444] {
         fs::set_permissions(home.file(), fs::Permissions::from_mode(mode)).unwrap();
         let database = home.open().unwrap();

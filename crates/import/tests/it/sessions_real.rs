@@ -1,5 +1,5 @@
 //! A sessions database that a real Hermes writes. Everything that Hermes reads back from it is
-//! compared with what is imported.
+//! compared with the imported records.
 
 use std::fs;
 use std::io::Write;
@@ -67,7 +67,7 @@ fn compare_row(expected: &Map<String, Value>, read: &Value, what: &str) {
             ("archived", value) => ("archived", json!(value != 0)),
             // Checked by `check_undone_and_compacted`.
             ("active" | "compacted", _) => continue,
-            // An empty part of a key stands for null.
+            // An empty part of a key counts as null.
             (name, Value::String(text)) if name.starts_with("billing_") && text.is_empty() => {
                 (name, Value::Null)
             }
@@ -137,7 +137,7 @@ fn fill_database(python: &Path, home: &HermesHome) -> Value {
     let output = Command::new(python)
         .arg(script)
         .arg(home.file())
-        // This keeps out the configuration of the user who runs the tests.
+        // Keeps out the configuration of the user who runs the tests.
         .env("HERMES_HOME", home.file().with_file_name("home"))
         .env_remove("PYTHONPATH")
         .output()
@@ -146,13 +146,14 @@ fn fill_database(python: &Path, home: &HermesHome) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns a Python that has Hermes. It is installed once and kept; `None` if that fails.
+/// Returns a Python installation that has Hermes. It is installed once and kept. Returns `None` if
+/// the installation fails.
 fn find_python() -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let kept = target.join(format!("hermes-venv-{RELEASE}"));
     let python = kept.join("bin/python");
     if !python.exists() {
-        // It is installed under another name first, so that an incomplete one is never used.
+        // Install under another name first, so that an incomplete installation is never used.
         let aside = target.join(format!("hermes-venv-{RELEASE}.{}", process::id()));
         let made = install_hermes(&aside) && (fs::rename(&aside, &kept).is_ok() || python.exists());
         let _ = fs::remove_dir_all(&aside);

@@ -1,22 +1,22 @@
-//! Sessions databases of every schema version of Hermes: each column and each message is read.
+//! Sessions databases of every Hermes schema version: each column and each message is read.
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::support::{HermesHome, read_all};
 
-/// A column: the version that added it, its table, its definition, a value as SQL, and the field and
-/// JSON that this value becomes.
+/// A column: the version that added it, its table, its definition, a value as SQL, and the field
+/// and JSON into which the value is converted.
 type Column = (i64, &'static str, &'static str, &'static str, &'static str, &'static str);
 
 /// The columns of all versions.
 ///
 /// Versions 1 to 8 are known from their migrations; version 9 has the remaining documented columns.
 /// Later releases added columns without a new version, so those are known from comparing releases:
-/// 0.13 has version 11, 0.15 has 13, 0.16 has 14, 0.17 has 16, 0.18.0 has 17, 0.18.2 has 19 and 0.19
-/// has 22. A column that came with a release is listed with the release's version, or with that of
-/// the migration that fills it (18, 20); it may be a little older. Versions without an entry changed
-/// indexes, rows or other tables, as far as is known.
+/// 0.13 has version 11, 0.15 has 13, 0.16 has 14, 0.17 has 16, 0.18.0 has 17, 0.18.2 has 19 and
+/// 0.19 has 22. A column that came with a release is listed with the release's version, or with the
+/// version of the migration that fills it (18, 20); it may be a little older. Versions without an
+/// entry changed indexes, rows or other tables, as far as is known.
 const COLUMNS: &[Column] = &[
     (1, "sessions", "id TEXT PRIMARY KEY", "'20261116_ab'", "id", r#""20261116_ab""#),
     (1, "sessions", "source TEXT NOT NULL", "'telegram'", "source", r#""telegram""#),
@@ -256,7 +256,7 @@ fn column_name(column: &Column) -> &'static str {
     column.2.split(' ').next().unwrap()
 }
 
-/// Creates the tables of a version as in a database that was created with the version `born`.
+/// Creates the tables of `version` in a database that was first created by the version `born`.
 fn create_tables(connection: &Connection, born: i64, version: i64) {
     connection.execute_batch("CREATE TABLE schema_version (version INTEGER NOT NULL)").unwrap();
     connection.execute("INSERT INTO schema_version VALUES (?1)", [version]).unwrap();
@@ -288,7 +288,7 @@ fn insert_row(connection: &Connection, version: i64, table: &str) {
 /// The role, the content and the time of further messages.
 const MORE: &[(&str, &str, f64)] = &[
     ("tool", "exit 0\n\0 ende", 1731715202.0),
-    // The clock was behind, but the message came third.
+    // The clock was behind, but this message came third.
     ("user", "\0json:[{\"type\": \"text\", \"text\": \"sieh \\ud83d\\ude00\"}]", 1731715100.0),
     ("user", "taken back", 1731715204.0),
     ("user", "summed up", 1731715205.0),
@@ -331,7 +331,7 @@ fn check_columns(version: i64, table: &str, record: &Value) {
     }
 }
 
-/// Creates a database with all columns and checks that each of them is read.
+/// Creates a database with all columns, and checks that each of them is read.
 fn check_version(born: i64, version: i64) {
     let home = HermesHome::new();
     let connection = home.connect();
@@ -369,8 +369,8 @@ fn check_version(born: i64, version: i64) {
     assert_eq!(flags, [none, none, none, undone, compacted], "version {version}");
 }
 
-/// Version 23 stands for the future: it has further columns, two of them with names that records
-/// of the ledger have, too.
+/// Version 23 stands for the future: it has further columns, two of which have the names of record
+/// fields.
 #[test]
 fn every_version_is_read_completely() {
     for version in 1..=23 {

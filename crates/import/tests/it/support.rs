@@ -1,4 +1,4 @@
-//! A home directory of Hermes, for tests of its sessions database.
+//! A Hermes home directory, for tests of its sessions database.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use takeback_import::hermes::{HermesDatabase, HermesError};
 use takeback_ledger::Transcript;
 use tempfile::TempDir;
 
-/// A home directory of Hermes and a directory for copies.
+/// A Hermes home directory, and a directory for copies.
 pub(crate) struct HermesHome {
     directory: TempDir,
     scratch: TempDir,
@@ -35,7 +35,7 @@ impl HermesHome {
         self.scratch.path()
     }
 
-    /// The path of the sessions database.
+    /// Returns the path of the sessions database.
     pub(crate) fn file(&self) -> PathBuf {
         self.path().join("state.db")
     }

@@ -18,31 +18,32 @@ pub enum OpenError {
     /// The file or its directory cannot be used.
     #[error("cannot open the ledger {path}")]
     Io { path: PathBuf, source: io::Error },
-    /// A later version of this program wrote it.
+    /// A later version of this program wrote the ledger.
     #[error("the ledger {path} has version {found}; this takeback reads up to version {known}")]
     TooNew { path: PathBuf, found: i32, known: i32 },
     /// Another program's database is at the path.
     #[error("{path} is another program's database, not takeback's ledger")]
     Foreign { path: PathBuf },
-    /// It is broken, or it never was a database.
+    /// The file is broken, or was never a database.
     #[error("the ledger {path} is damaged")]
     Damaged { path: PathBuf, source: rusqlite::Error },
-    /// It was left in WAL mode on a file system where that does not work, and cannot be converted.
+    /// The ledger was left in WAL mode on a file system that does not support it, and cannot be
+    /// converted.
     #[error("the ledger {path} is on a network file system, and other processes use it")]
     Network { path: PathBuf },
-    /// A repair was cut off before its end.
+    /// A repair was interrupted.
     #[error("a repair of the ledger {path} was interrupted")]
     Unfinished { path: PathBuf },
-    /// SQLite reports anything else: a lock of another process, a full disk, and so on.
+    /// Any other SQLite error, such as a lock of another process or a full disk.
     #[error("cannot open the ledger {path}")]
     Sqlite { path: PathBuf, source: rusqlite::Error },
 }
 
-/// The way in which the database keeps a write whole when a process dies.
+/// The way in which the database keeps writes atomic when a process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalMode {
-    /// A write-ahead log: readers and a writer work at the same time. Needs memory that processes
-    /// share.
+    /// A write-ahead log: readers and a writer work at the same time. Needs memory that is shared
+    /// between processes.
     Wal,
     /// A rollback journal: readers and writers wait for each other. For network file systems.
     Rollback,
@@ -59,7 +60,7 @@ impl JournalMode {
     }
 }
 
-/// True for file systems over which processes on different machines would not share memory.
+/// True for file systems that machines share: their processes cannot share memory.
 fn is_shared(kind: i64) -> bool {
     const NFS: i64 = 0x6969;
     const SMB: i64 = 0x517b;
@@ -70,7 +71,7 @@ fn is_shared(kind: i64) -> bool {
     const CODA: i64 = 0x7375_7245;
     const CEPH: i64 = 0x00c3_6400;
     const FUSE: i64 = 0x6573_5546;
-    // A 32-bit number that may have been extended with its sign.
+    // The number has 32 bits and may have been sign-extended.
     [NFS, SMB, SMB2, CIFS, PLAN9, AFS, CODA, CEPH, FUSE].contains(&(kind & 0xffff_ffff))
 }
 
@@ -83,8 +84,8 @@ pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> OpenError {
     }
 }
 
-/// Creates the file and its directory if they are missing, for their owner only. SQLite gives its
-/// log the same mode.
+/// Creates the file and its directory if they are missing, accessible only to their owner. SQLite
+/// gives its log the same mode.
 pub(super) fn create_missing(directory: &Path, path: &Path) -> io::Result<()> {
     durable::create_directory(directory)?;
     match durable::create_new_file(path) {
@@ -93,7 +94,7 @@ pub(super) fn create_missing(directory: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a connection that is ready for use; gives it and the version of the schema.
+/// Opens a connection that is ready for use. Returns it with the version of the schema.
 pub(super) fn connect(
     path: &Path,
     journal: JournalMode,
@@ -104,14 +105,14 @@ pub(super) fn connect(
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let mut connection = Connection::open_with_flags(path, flags).map_err(explain)?;
-    // Closing does not sync: see `Drop`. And if another file has been put in place meanwhile, the
-    // log belongs to that one.
+    // Closing does not sync; see `Drop`. If another file was put in place meanwhile, the log
+    // belongs to that file.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(explain)?;
     let waiting = deadline.clone();
     connection.busy_handler(Some(move |tries| waiting.pause(tries))).map_err(explain)?;
     let found = check_version(&connection, path)?;
     configure(&connection, journal).map_err(explain)?;
-    // SQLite does not wait here if another process does the same, so this waits itself.
+    // SQLite does not wait here if another process does the same, so wait in a loop.
     let mut tries = 0;
     let got = loop {
         match set_journal_mode(&connection, journal) {
@@ -122,16 +123,16 @@ pub(super) fn connect(
     if got != journal {
         return Err(OpenError::Network { path: path.to_owned() });
     }
-    // Once more, now that the connection has a lock on its file.
+    // Checks again, now that the connection has a lock on its file.
     check_version(&connection, path)?;
     Ok((connection, found))
 }
 
-/// Checks that a database is a ledger; gives its version, 0 for an empty file. This is the first
-/// read of header and schema.
+/// Checks that a database is a ledger. Returns its version, or 0 for an empty file. This is the
+/// first read of the header and the schema.
 pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<i32, OpenError> {
     let explain = |source| open_error(path, source);
-    // All reads must see one moment: another process may be making the tables.
+    // All reads must see the same state: another process may be creating the tables.
     let transaction = connection.is_autocommit().then(|| connection.unchecked_transaction());
     let transaction = transaction.transpose().map_err(explain)?;
     let number = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i32>(0));
@@ -149,14 +150,14 @@ pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<i32,
     }
 }
 
-/// Reads the version of the schema, which the program that made the tables noted.
+/// Reads the version of the schema, as recorded by the program that created the tables.
 pub(super) fn read_version(connection: &Connection) -> rusqlite::Result<i32> {
     connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
 }
 
 fn configure(connection: &Connection, journal: JournalMode) -> rusqlite::Result<()> {
-    // Commits survive the end of the process at once, and a power cut from the next time the
-    // log is moved into the database. Without the log, every commit has to be synced.
+    // A commit survives the end of the process at once. It survives a power cut only once the log
+    // has been moved into the database. Without the log, every commit has to be synced.
     connection.pragma_update(
         None,
         "synchronous",

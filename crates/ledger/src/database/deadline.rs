@@ -1,10 +1,10 @@
-//! The time until which an operation waits for other processes.
+//! The deadline up to which an operation waits for other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The end of all waiting for other processes. Clones share it.
+/// The deadline for all waiting for other processes. Clones share it.
 #[derive(Clone)]
 pub(super) struct Deadline {
     start: Instant,
@@ -19,14 +19,14 @@ impl Default for Deadline {
 }
 
 impl Deadline {
-    /// Moves the end of all waiting: from now on, an operation waits no longer than this.
+    /// Moves the deadline: from now on, an operation waits no longer than `wait`.
     pub(super) fn set(&self, wait: Duration) {
         let end = (self.start.elapsed() + wait).as_nanos();
         self.end.store(u64::try_from(end).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Sleeps a little, or returns false if the time is over. SQLite calls this when another
-    /// process is in the way.
+    /// Sleeps briefly, or returns false if the deadline has passed. SQLite calls this when another
+    /// process holds a lock.
     pub(super) fn pause(&self, tries: i32) -> bool {
         let end = Duration::from_nanos(self.end.load(Ordering::Relaxed));
         let left = end.saturating_sub(self.start.elapsed());
@@ -38,11 +38,12 @@ impl Deadline {
     }
 }
 
-/// Chooses a pause: short at first, never longer than 10 ms, and never in step with others.
+/// Chooses a random pause that is short at first and never longer than about 10 ms, so that waiting
+/// processes do not retry in step.
 fn random_pause(tries: i32) -> Duration {
     let ceiling = 200_u64 << tries.clamp(0, 6);
     let mut random = [0; 8];
-    // Without randomness all wait equally long, which is slower but not wrong.
+    // Without randomness all processes wait equally long, which is slower but correct.
     let _ = getrandom::fill(&mut random);
     Duration::from_micros(50 + u64::from_le_bytes(random) % ceiling.min(10_000))
 }

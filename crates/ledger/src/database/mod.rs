@@ -1,8 +1,8 @@
 //! The open database: reading, writing, and waiting for other processes.
 //!
-//! In WAL mode readers never wait for writers. A write is `BEGIN IMMEDIATE`. A process that finds
-//! another one writing sleeps for short random times, so that waiting processes do not queue up
-//! behind each other, until the time that the caller gave is over.
+//! In WAL mode readers never wait for writers. A write is `BEGIN IMMEDIATE`. While another process
+//! is writing, a process sleeps for short random times, so that waiting processes do not queue up
+//! behind each other. It gives up when the caller's time limit is reached.
 
 mod connect;
 mod deadline;
@@ -20,39 +20,39 @@ pub use self::connect::{JournalMode, OpenError};
 use self::deadline::Deadline;
 use crate::{LedgerError, schema};
 
-/// The length of the log from which on closing moves it into the database. A balance: the next
-/// process that opens the database reads the log again, but moving it costs a sync.
+/// The length from which the log is moved into the database on closing. A compromise: a longer log
+/// costs the next process that opens the database, but moving the log costs a sync.
 const LOG_KEPT: u64 = 1 << 20;
 
-/// The length of the log from which on a writer holds the others up for a moment, so that the log
-/// starts again from its beginning. Many busy writers never let that happen by themselves.
+/// The length from which a writer briefly blocks the others so that the log can start over. With
+/// many busy writers that would never happen by itself.
 const LOG_MOST: u64 = 16 << 20;
 
-/// The number of writes between two looks at the length of the log.
+/// The number of writes between two checks of the log's length.
 const WRITES_PER_LOOK: u32 = 32;
 
 /// The open database.
 ///
-/// It may stay open for as long as the process runs. Between operations it holds no transaction,
-/// and before each one it checks that the file it opened is still the one at its path: a repair
-/// puts a new file there, and the user may delete the old one.
+/// A database may stay open for as long as the process runs. Between operations it holds no
+/// transaction. Before each operation it checks that the open file is still the one at its path,
+/// because a repair replaces the file, and the user may delete the old one.
 pub(crate) struct Database {
     connection: Connection,
     path: PathBuf,
     file: Option<FileId>,
-    /// The database that another process put in the place of this one, opened by a reader. The
-    /// next writer drops the old connection and keeps this one.
+    /// The database that another process put in place of this one, opened by a reader. The next
+    /// writer drops the old connection and uses this database instead.
     successor: OnceCell<Box<Database>>,
     journal: JournalMode,
     wait: Duration,
-    /// The end of all waiting, even if `wait` is longer.
+    /// The deadline for all waiting, even if `wait` is longer.
     limit: Option<Instant>,
     deadline: Deadline,
     care: Care,
     writes: u32,
 }
 
-/// The care that writes take beyond the usual.
+/// Extra guarantees of writes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Care {
     /// Commits are on the disk when they return.
@@ -72,7 +72,7 @@ impl Database {
         let directory = directory.unwrap_or(Path::new("."));
         let failed = |source| OpenError::Io { path: path.to_owned(), source };
         connect::create_missing(directory, path).map_err(failed)?;
-        // The log is beside the file itself, not beside a link to it.
+        // The log is next to the file itself, not next to a link to it.
         let path = &paths::canonicalize(path).map_err(failed)?;
         let journal = journal.unwrap_or_else(|| JournalMode::suited_to(directory));
         let deadline = Deadline::default();
@@ -83,8 +83,8 @@ impl Database {
             }
             let file = FileId::at(path);
             let opened = connect::connect(path, journal, &deadline);
-            // A repair may have put another file in its place while this process waited for a
-            // lock on the old one.
+            // A repair may have replaced the file while this process waited for a lock on the old
+            // one.
             if FileId::at(path) != file {
                 continue;
             }
@@ -116,7 +116,7 @@ impl Database {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(explain)?;
-        // Another process may have done it while this one waited.
+        // Another process may have created the tables while this one waited.
         let found = connect::check_version(&transaction, &path)?;
         if found < schema::VERSION {
             schema::bring_up_to_date(&transaction, found).map_err(explain)?;
@@ -128,7 +128,7 @@ impl Database {
         &self.path
     }
 
-    /// The time for which a write waits for other processes.
+    /// Returns how long a write waits for other processes.
     pub(crate) fn wait(&self) -> Duration {
         self.wait
     }
@@ -137,13 +137,13 @@ impl Database {
         self.wait = wait;
     }
 
-    /// Limits all waiting from now on, together, to the time that one write may wait; `false` lifts
-    /// the limit.
+    /// Limits the total time of all waiting from now on to the time that one write may wait.
+    /// `false` lifts the limit.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
     }
 
-    /// True if the time of [`Database::limit_waiting`] is over.
+    /// True if the limit set by [`Database::limit_waiting`] has been reached.
     pub(crate) fn is_out_of_time(&self) -> bool {
         self.limit.is_some_and(|limit| Instant::now() >= limit)
     }
@@ -153,7 +153,7 @@ impl Database {
         self.deadline.set(left.map_or(wait, |left| left.min(wait)));
     }
 
-    /// The connection for reading, to the file that is at the path now.
+    /// Returns the connection for reading, to the file that is currently at the path.
     pub(crate) fn reader(&self) -> Result<&Connection, LedgerError> {
         self.set_deadline(self.wait);
         if self.is_in_place() {
@@ -170,7 +170,7 @@ impl Database {
         FileId::at(&self.path) == self.file
     }
 
-    /// Opens the file that is at the path now.
+    /// Opens the file that is currently at the path.
     fn open_again(&self) -> Result<Database, LedgerError> {
         let mut database = Database::open(&self.path, Some(self.journal), self.wait)?;
         database.limit = self.limit;
@@ -178,7 +178,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Makes commits durable when they return, or, as usual, when the log is moved.
+    /// Makes commits durable as soon as they return. With `false`, they become durable when the log
+    /// is moved.
     pub(crate) fn sync_commits(&mut self, syncs: bool) -> Result<(), LedgerError> {
         self.take_care(Care { syncs, ..self.care })
     }
@@ -196,7 +197,7 @@ impl Database {
         Ok(())
     }
 
-    /// Writes all of it or nothing, and overwrites in the file what it deletes.
+    /// Writes all or nothing, and overwrites deleted data in the file.
     pub(crate) fn erase<T>(
         &mut self,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
@@ -207,7 +208,7 @@ impl Database {
         erased
     }
 
-    /// Runs several reads that see the same moment.
+    /// Runs several reads that see the same state.
     pub(crate) fn snapshot<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, LedgerError>,
@@ -218,7 +219,7 @@ impl Database {
         Ok(value)
     }
 
-    /// Writes all of it or nothing.
+    /// Writes all or nothing.
     pub(crate) fn write<T, E: From<LedgerError>>(
         &mut self,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
@@ -231,8 +232,8 @@ impl Database {
         }
     }
 
-    /// Writes, or returns `None` if other processes are writing for as long as this waits. For work
-    /// that can be left to the next process.
+    /// Writes, or returns `None` if other processes are still writing after `wait`. For work that
+    /// can be left to the next process.
     pub(crate) fn try_write<T>(
         &mut self,
         wait: Duration,
@@ -254,7 +255,7 @@ impl Database {
             self.set_deadline(wait);
             let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
             let is_current = match &begun {
-                // Looked at with the lock held: a repair cannot replace the file before the commit.
+                // Checked with the lock held: a repair cannot replace the file before the commit.
                 Ok(transaction) => {
                     FileId::at(&self.path) == self.file
                         && connect::read_version(transaction).map_err(Attempt::from_sqlite)?
@@ -280,14 +281,14 @@ impl Database {
     fn after_write(&mut self) {
         self.writes = self.writes.wrapping_add(1);
         if self.writes.is_multiple_of(WRITES_PER_LOOK) && self.log_length() > LOG_MOST {
-            // Other writers wait as they do for one write.
+            // Other writers wait for this as for any other write.
             self.deadline.set(Duration::from_millis(20));
             self.move_log("FULL");
         }
     }
 
-    /// Moves the log into the database. This is only about speed: the next writer does what cannot
-    /// be done now.
+    /// Moves the log into the database. This only affects speed: if it fails now, the next writer
+    /// does it.
     fn move_log(&self, mode: &str) {
         let sql = format!("PRAGMA wal_checkpoint({mode})");
         let _ = self.connection.query_row(&sql, [], |_| Ok(()));
@@ -299,8 +300,8 @@ impl Database {
         fs::metadata(&log).map_or(0, |log| log.len())
     }
 
-    /// Gives free space in the file back to the disk, if there is much of it; other writers wait for
-    /// that. Then empties the log, unless another process is reading.
+    /// Returns free space in the file to the disk, if there is much of it. Other writers wait
+    /// meanwhile. Then empties the log, unless another process is reading.
     pub(crate) fn shrink(&self) -> Result<(), LedgerError> {
         self.set_deadline(self.wait);
         let free: i64 = self.connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
@@ -347,7 +348,7 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
-/// The identity of a file. No other file has it as long as this one is open.
+/// The identity of a file. No other file can have the same identity while the file is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileId {
     device: u64,

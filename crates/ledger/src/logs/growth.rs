@@ -1,4 +1,4 @@
-//! Messages that an agent writes again with more content.
+//! Messages that an agent logs again with more content.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 use serde_json::Value;
@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::messages::{self, mask_copy};
 use crate::{LedgerError, MessageRecord};
 
-/// Grows the stored message of an entry that is written again. A message that was taken back stays
-/// as it was.
+/// Extends the stored message of an entry that was logged again. A message that was taken back does
+/// not change.
 pub(super) fn grow_message(
     transaction: &Transaction<'_>,
     key: i64,
@@ -26,9 +26,10 @@ pub(super) fn grow_message(
     }
 }
 
-/// Merges a later version of a message into it: every part that is longer there. Returns `None` if
-/// no part is. Agents shorten messages to send their models less, so shorter parts do not count. A
-/// prompt never grows: agents add to it for their models only.
+/// Merges a later version of a message into the first one: takes every part that is longer in the
+/// later version. Returns `None` if no part is longer. Shorter parts do not count, because agents
+/// shorten messages to send their models less. A prompt never grows, because agents extend it for
+/// their models only.
 pub(super) fn merge_later(first: &MessageRecord, later: &MessageRecord) -> Option<MessageRecord> {
     if first.role == "user" || first.role != later.role {
         return None;
@@ -39,7 +40,7 @@ pub(super) fn merge_later(first: &MessageRecord, later: &MessageRecord) -> Optio
     grown.reasoning = choose_longer(&first.reasoning, &later.reasoning, String::len);
     grown.finish_reason = later.finish_reason.clone().or(grown.finish_reason);
     grown.tool_name = grown.tool_name.or_else(|| later.tool_name.clone());
-    // A secret that was masked must not come back.
+    // A secret that was masked must not reappear.
     (grown != *first && mask_copy(&grown) != *first).then_some(grown)
 }
 

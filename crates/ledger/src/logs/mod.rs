@@ -1,10 +1,10 @@
-//! Taking in agents' own logs of their conversations. Every entry comes in once and in its place,
-//! and a message that a hook has reported already does not come in again.
+//! Taking in agents' own logs of their conversations. Every entry is taken in once and in its
+//! place. A message that a hook has already reported is not added again.
 //!
-//! Two mechanisms make sure of that. The bookmark of a log is moved in the same transaction that
-//! takes in its entries, and only by the process that read on from there. And each entry's origin,
-//! the agent's own name for it, is remembered, so that reading a log again from its beginning adds
-//! nothing. If an agent writes a message again with more content, the stored one grows.
+//! Two mechanisms ensure that. The bookmark of a log is moved in the same transaction that takes in
+//! the entries, and only if no other process has moved it. And each entry's origin, the agent's own
+//! id for it, is remembered, so that rereading a log from its beginning adds nothing. If an agent
+//! logs a message again with more content, the stored message grows.
 
 mod growth;
 mod placement;
@@ -23,7 +23,7 @@ use crate::{
     usage,
 };
 
-/// The place up to which a log has been read.
+/// The position up to which a log has been read.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Bookmark {
@@ -35,16 +35,16 @@ pub struct Bookmark {
     pub offset: u64,
     /// A fingerprint by which the reader recognises the log.
     pub identity: String,
-    /// The state that the reader needs to go on.
+    /// The state that the reader needs to continue.
     pub state: Value,
 }
 
 /// A part of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogPage {
-    /// The place where it begins; `None` at the beginning of a log that was never read.
+    /// The position where the page begins; `None` at the beginning of a log that was never read.
     pub from: Option<Bookmark>,
-    /// The place where it ends.
+    /// The position where the page ends.
     pub to: Bookmark,
     /// The entries, in order.
     pub entries: Vec<LogEntry>,
@@ -54,9 +54,9 @@ pub struct LogPage {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct LogEntry {
-    /// The id of its session in the ledger.
+    /// The id of the session in the ledger.
     pub session: String,
-    /// The agent's own name for the entry, unique in its session.
+    /// The agent's own id for the entry, unique in its session.
     pub origin: String,
     pub time: Option<Time>,
     pub fact: LogFact,
@@ -69,7 +69,7 @@ pub enum LogFact {
     /// More is known about the session.
     Session(Box<SessionRecord>),
     Message(Box<MessageRecord>),
-    /// A message that sums up the conversation so far.
+    /// A message that summarises the conversation so far.
     Summary(Box<MessageRecord>),
     Usage(Box<UsageRecord>),
     /// A tool call ended.
@@ -79,19 +79,19 @@ pub enum LogFact {
     },
 }
 
-/// The sessions and messages that came in from a log.
+/// The sessions and messages that were taken in from a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogIntake {
     /// The ids of the sessions that the log is about.
     pub sessions: BTreeSet<String>,
-    /// The ids of those sessions that are new.
+    /// The ids of the sessions that are new.
     pub new_sessions: BTreeSet<String>,
     /// The number of messages that were added.
     pub messages: usize,
 }
 
 impl LogIntake {
-    /// Adds the sessions and messages of another part.
+    /// Adds the sessions and messages of another page.
     pub fn add(&mut self, other: LogIntake) {
         self.sessions.extend(other.sessions);
         self.new_sessions.extend(other.new_sessions);
@@ -100,12 +100,12 @@ impl LogIntake {
 }
 
 impl Ledger {
-    /// The place up to which a log has been read.
+    /// Returns the position up to which a log has been read.
     pub fn bookmark(&self, log: &str) -> Result<Option<Bookmark>, LedgerError> {
         find_bookmark(self.database.reader()?, log)
     }
 
-    /// The bookmarks of the logs that were read last.
+    /// Returns the bookmarks of the logs that were read last.
     pub fn bookmarks(&self, limit: usize) -> Result<Vec<Bookmark>, LedgerError> {
         let connection = self.database.reader()?;
         let sql = format!("{SELECT_BOOKMARK} ORDER BY read_at DESC, id DESC LIMIT ?1");
@@ -115,8 +115,8 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Takes in a part of a log. Returns `None`, and takes nothing in, if another process has read
-    /// on from where the part begins.
+    /// Takes in a page of a log. Returns `None`, and takes nothing in, if another process has
+    /// already read past the beginning of the page.
     pub fn take_in_page(
         &mut self,
         page: &LogPage,
@@ -158,7 +158,7 @@ fn take_in_page(
     for id in ids {
         let entries: Vec<&LogEntry> =
             page.entries.iter().filter(|entry| entry.session == id).collect();
-        // Facts that come late do not bring back a session that was deleted.
+        // A late fact does not recreate a session that was deleted.
         let has_only_facts = entries.iter().all(|entry| matches!(entry.fact, LogFact::Session(_)));
         let goes_on = page.from.as_ref().is_some_and(|from| from.offset > 0);
         if has_only_facts && goes_on && head(transaction, id).is_err() {
@@ -175,8 +175,8 @@ fn take_in_page(
     Ok(Some(taken))
 }
 
-/// Collects all that a part of a log says about a session. The first value of a field counts, as it
-/// would if the log was read in smaller parts.
+/// Collects everything that a page of a log says about a session. The first value of a field
+/// counts, as it would if the log was read in smaller pages.
 fn collect_session(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecord {
     let mut all = SessionRecord {
         id: id.to_owned(),
@@ -203,7 +203,7 @@ fn collect_session(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecor
     all
 }
 
-/// Takes in the entries of one session; returns the number of new messages.
+/// Takes in the entries of one session. Returns the number of new messages.
 fn take_in_session(
     transaction: &Transaction<'_>,
     record: &SessionRecord,
@@ -219,7 +219,7 @@ fn take_in_session(
     let mut messages: Vec<LogMessage<'_>> = Vec::new();
     let mut index_of = HashMap::new();
     for entry in entries {
-        // An entry without a time counts as written at the time of the one before it.
+        // An entry without a time gets the time of the entry before it.
         time = entry.time.unwrap_or(time);
         let is_new = || remember_origin(transaction, key, &entry.origin);
         match &entry.fact {
@@ -253,7 +253,7 @@ fn take_in_session(
     placement::place_messages(transaction, id, &messages, now)
 }
 
-/// Remembers that an entry came in. Returns false if it had come in before.
+/// Remembers that an entry was taken in. Returns false if it had been taken in before.
 fn remember_origin(
     transaction: &Transaction<'_>,
     key: i64,

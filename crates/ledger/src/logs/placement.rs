@@ -1,4 +1,4 @@
-//! Placing the messages of a log in their session.
+//! Placing messages from a log in their session.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use crate::messages::{self, Appender, StoredMessage, text_of};
 use crate::sessions::{SessionHead, head};
 use crate::{LedgerError, MessageRecord, Time, turns};
 
-/// A message of a log.
+/// A message from a log.
 pub(super) struct LogMessage<'a> {
     pub(super) origin: &'a str,
     pub(super) time: Time,
@@ -18,23 +18,23 @@ pub(super) struct LogMessage<'a> {
     pub(super) is_summary: bool,
 }
 
-/// A turn as it is in the ledger.
+/// A turn as stored in the ledger.
 struct TurnRow {
     started_at: Time,
     ended_at: Option<Time>,
     undone: i64,
 }
 
-/// A rewind that was not taken back: messages between these times were taken back by it.
+/// A rewind that was not reversed, and the times between which it took messages back.
 struct RewindSpan {
     number: i64,
     from: Time,
     until: Time,
-    /// The last message of the session at that time.
+    /// The session's last message when the rewind was made.
     last_seq: i64,
 }
 
-/// Places each message of a log in its session; returns the number of new messages.
+/// Places each message from a log in its session. Returns the number of new messages.
 pub(super) fn place_messages(
     transaction: &Transaction<'_>,
     id: &str,
@@ -54,7 +54,7 @@ pub(super) fn place_messages(
     let incoming: Vec<IncomingMessage> = entries.iter().map(describe_incoming).collect();
     let woven = weave(&unconfirmed, &incoming);
 
-    // The messages behind this one may get higher numbers.
+    // Messages after this one may get higher numbers.
     let base = if stored.is_empty() { head } else { find_base(transaction, key, &stored, fixed)? };
     let numbers = assign_numbers(&woven, &stored, base.last_seq);
     let mut conversation = Conversation {
@@ -85,26 +85,26 @@ pub(super) fn place_messages(
     conversation.finish(last)
 }
 
-/// A session while messages of a log take their places in it.
+/// A session while messages from a log are placed in it.
 struct Conversation<'t> {
     transaction: &'t Transaction<'t>,
     key: i64,
-    /// The number of the last message that stays as it is.
+    /// The number of the last message that remains unchanged.
     base: i64,
-    /// The turns behind that message, by their first messages.
+    /// The turns after that message, by their first messages.
     turns: HashMap<i64, TurnRow>,
     rewinds: Vec<RewindSpan>,
     appender: Appender<'t>,
     added: usize,
-    /// The beginning of the first turn that only the log knows.
+    /// The start of the first turn that only the log has.
     new_turn: Option<Time>,
     /// The time of the latest new message.
     latest: Option<Time>,
 }
 
 impl Conversation<'_> {
-    /// Gives stored messages their new numbers, from the last to the first, so that every number is
-    /// free when it is taken.
+    /// Assigns new numbers to stored messages, from the last to the first, so that every number is
+    /// free when it is assigned.
     fn renumber_stored(
         &self,
         woven: &[WovenMessage],
@@ -124,7 +124,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Goes past a stored message: brings it and its turn up to date.
+    /// Passes a stored message, and updates the message and its turn.
     fn keep_stored(&mut self, message: &MessageRecord, number: i64) -> Result<(), LedgerError> {
         if number <= self.base {
             return Ok(());
@@ -204,7 +204,7 @@ impl Conversation<'_> {
         self.confirm_message(origin, number)
     }
 
-    /// Notes that the log has a message.
+    /// Records that the log has a message.
     fn confirm_message(&self, origin: &str, seq: i64) -> Result<(), LedgerError> {
         self.transaction
             .prepare_cached("UPDATE origins SET seq = ?3 WHERE session = ?1 AND origin = ?2")?
@@ -212,8 +212,8 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Completes the session; returns the number of new messages. `last` was the number of its last
-    /// message before.
+    /// Completes the session. Returns the number of new messages. `last` is the number of the
+    /// session's last message before the messages were placed.
     fn finish(self, last: i64) -> Result<usize, LedgerError> {
         let now_last = self.appender.last_seq();
         self.appender.finish()?;
@@ -221,7 +221,8 @@ impl Conversation<'_> {
             turns::assign_to_turns(self.transaction, self.key, first)?;
         }
         if let Some(latest) = self.latest {
-            // A message from before a rewind does not mean that the conversation went on after it.
+            // A message from before a rewind does not mean that the conversation continued after
+            // the rewind.
             self.transaction
                 .prepare_cached(
                     "UPDATE undos SET
@@ -253,7 +254,8 @@ fn find_base(
     Ok(SessionHead { key, last_seq, last_turn })
 }
 
-/// Assigns a number to each message: a stored one keeps its own, unless that is taken by now.
+/// Assigns a number to each message. A stored message keeps its number, unless an earlier message
+/// now has it.
 fn assign_numbers(woven: &[WovenMessage], stored: &[StoredMessage], base: i64) -> Vec<i64> {
     let mut next = base + 1;
     let number = |message: &WovenMessage| {
@@ -289,7 +291,7 @@ fn describe_incoming(entry: &LogMessage<'_>) -> IncomingMessage {
     }
 }
 
-/// The text by which two versions of a message are recognised as the same message.
+/// Returns the text by which two versions of a message are recognised as the same message.
 fn comparable_text(message: &MessageRecord) -> String {
     let content = message.content.as_ref().map(text_of).unwrap_or_default();
     let text = content.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -309,7 +311,7 @@ fn find_last_confirmed(transaction: &Transaction<'_>, key: i64) -> Result<i64, L
         .query_row([key], |row| row.get(0))?)
 }
 
-/// Finds the last message whose number must stay: rewinds and summaries refer to it.
+/// Finds the last message whose number must not change because rewinds or summaries refer to it.
 fn find_last_fixed(transaction: &Transaction<'_>, key: i64) -> Result<i64, LedgerError> {
     Ok(transaction
         .prepare_cached(
@@ -321,7 +323,7 @@ fn find_last_fixed(transaction: &Transaction<'_>, key: i64) -> Result<i64, Ledge
         .query_row(params![key, find_last_confirmed(transaction, key)?], |row| row.get(0))?)
 }
 
-/// Removes the turns behind one from the ledger; returns them by their first messages.
+/// Removes the turns after the turn `after` from the ledger. Returns them by their first messages.
 fn take_turns(
     transaction: &Transaction<'_>,
     key: i64,
@@ -338,7 +340,7 @@ fn take_turns(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Reads the rewinds that were not taken back, in order.
+/// Reads the rewinds that were not reversed, in order.
 fn read_rewinds(transaction: &Transaction<'_>, key: i64) -> Result<Vec<RewindSpan>, LedgerError> {
     let mut statement = transaction.prepare_cached(
         "SELECT u.number, m.timestamp, u.time, u.last_seq FROM undos u

@@ -1,7 +1,7 @@
 //! Weaving the messages that hooks reported and those of a log into one conversation.
 //!
-//! Hooks report prompts at once; the answers are known only when the log is read. So the ledger may
-//! have a prompt before it has the answer to the prompt before.
+//! Hooks report prompts at once, but answers are known only when the log is read. So the ledger may
+//! have a prompt before it has the answer to the previous one.
 
 use crate::Time;
 
@@ -11,11 +11,11 @@ pub(super) struct UnconfirmedMessage {
     pub(super) time: Time,
     pub(super) is_prompt: bool,
     pub(super) text: String,
-    /// True if it must keep its number.
+    /// True if the message must keep its number.
     pub(super) is_fixed: bool,
 }
 
-/// A message of a log.
+/// A message from a log.
 #[derive(Clone, Debug)]
 pub(super) struct IncomingMessage {
     pub(super) time: Time,
@@ -26,22 +26,22 @@ pub(super) struct IncomingMessage {
 /// A message of the woven conversation, by its index in the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WovenMessage {
-    /// A stored message; the second index is its entry in the log, if it has one.
+    /// A stored message. The second index is its entry in the log, if it has one.
     Stored(usize, Option<usize>),
     /// A message that only the log has.
     Incoming(usize),
 }
 
-/// The largest difference in milliseconds between the times at which a hook and the log note the
+/// The maximum difference in milliseconds between the times at which a hook and the log record the
 /// same prompt.
 const SAME_TEXT_WITHIN: i64 = 30_000;
 
-/// The delay in milliseconds within which a prompt in the log may be an expansion of the prompt that
-/// a hook reported, with other text. The log is later, except for the time that a hook takes to
-/// start; an earlier entry is another prompt.
+/// The delay in milliseconds within which a prompt in the log, although its text differs, may be an
+/// expansion of the prompt that a hook reported. The log is later, except for the time that a hook
+/// takes to start, so an earlier entry is another prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
-/// Puts both lists into one order, each message once.
+/// Merges both lists into one order, with each message once.
 pub(super) fn weave(
     stored: &[UnconfirmedMessage],
     incoming: &[IncomingMessage],
@@ -80,12 +80,12 @@ pub(super) fn weave(
     woven
 }
 
-/// Finds for each incoming message the stored message that it is, in ascending order.
+/// Finds, for each incoming message, the stored message that it corresponds to, in ascending order.
 fn find_pairs(stored: &[UnconfirmedMessage], incoming: &[IncomingMessage]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; incoming.len()];
     let mut next = 0;
     for (number, entry) in incoming.iter().enumerate() {
-        // If the same text occurs several times, the nearest one in time counts.
+        // If the same text occurs several times, the occurrence nearest in time counts.
         let is_nearest = |here: &UnconfirmedMessage| {
             let later = incoming[number + 1..].iter().filter(|later| later.text == entry.text);
             let nearest = later.map(|later| time_between(here.time, later.time)).min();
@@ -98,7 +98,8 @@ fn find_pairs(stored: &[UnconfirmedMessage], incoming: &[IncomingMessage]) -> Ve
                 && is_nearest(here)
         };
         let found = stored[next..].iter().position(is_same).map(|found| next + found);
-        // A prompt with other text: only if the log does not have the stored text later on.
+        // Otherwise match a prompt with a different text, but only if the stored text does not come
+        // later in the log.
         let found = found.or_else(|| {
             let here = stored.get(next).filter(|here| here.is_prompt && entry.is_prompt)?;
             let comes_later = incoming[number..].iter().any(|later| later.text == here.text);
@@ -132,7 +133,7 @@ mod tests {
         list.iter().map(one).collect()
     }
 
-    /// Makes entries of a log; a text with a `>` is a prompt.
+    /// Makes log entries. A text that starts with `>` is a prompt.
     fn log_entries(list: &[(i64, &str)]) -> Vec<IncomingMessage> {
         let one = |(time, text): &(i64, &str)| IncomingMessage {
             time: Time(*time * 1_000),

@@ -31,7 +31,7 @@ impl<'t> Appender<'t> {
         self.append_as(self.head.last_seq + 1, message, now)
     }
 
-    /// Adds a message under a number that is free; returns that number.
+    /// Adds a message under a free number. Returns that number.
     pub(crate) fn append_as(
         &mut self,
         seq: i64,
@@ -54,14 +54,14 @@ impl<'t> Appender<'t> {
         Ok(seq)
     }
 
-    /// Goes past a message that is in the ledger already. Returns the turn that it is part of.
+    /// Passes a message that is already in the ledger. Returns the turn that it is part of.
     pub(crate) fn pass_message(&mut self, seq: i64, begins_turn: bool) -> i64 {
         self.head.last_seq = self.head.last_seq.max(seq);
         self.head.last_turn += i64::from(begins_turn);
         self.head.last_turn
     }
 
-    /// The number of the last message so far.
+    /// Returns the number of the last message so far.
     pub(crate) fn last_seq(&self) -> i64 {
         self.head.last_seq
     }
@@ -127,7 +127,7 @@ impl<'t> Appender<'t> {
         Ok(())
     }
 
-    /// Brings the session's row up to date.
+    /// Updates the session's row.
     pub(crate) fn finish(self) -> Result<(), LedgerError> {
         self.transaction
             .prepare_cached(
@@ -149,7 +149,7 @@ impl<'t> Appender<'t> {
     }
 }
 
-/// The columns `structured` and `content` of a message.
+/// Returns the columns `structured` and `content` of a message.
 pub(super) fn content_columns(message: &MessageRecord) -> (bool, Option<Cow<'_, str>>) {
     match &message.content {
         None | Some(Value::Null) => (false, None),
@@ -158,7 +158,7 @@ pub(super) fn content_columns(message: &MessageRecord) -> (bool, Option<Cow<'_, 
     }
 }
 
-/// Counts the tool calls of a message.
+/// Counts the tool calls in a message.
 pub(super) fn count_calls(tool_calls: Option<&Value>) -> i64 {
     match tool_calls {
         Some(Value::Array(calls)) => calls.len() as i64,

@@ -18,16 +18,17 @@ use crate::{Ledger, LedgerError, MessageRecord, Time, mask};
 /// The selection of messages to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MessageFilter {
-    /// All messages, also those taken back.
+    /// All messages, including those taken back.
     #[default]
     All,
-    /// The messages for the model: neither taken back nor summed up, summaries in their places.
+    /// The messages for the model: those neither taken back nor summarised, with summaries in their
+    /// places.
     Current,
 }
 
 impl Ledger {
-    /// Appends messages to a session, all or none; returns their numbers. A message of the user
-    /// begins a new turn. Messages without a time get `now`; their `seq` is ignored.
+    /// Appends messages to a session, all or none. Returns their numbers. A user message begins a
+    /// new turn. Messages without a time get `now`; their `seq` is ignored.
     pub fn append(
         &mut self,
         session: &str,
@@ -50,9 +51,9 @@ impl Ledger {
         Ok(seqs)
     }
 
-    /// Replaces the current messages up to `upto` by a summary, for the model. Nothing is lost: the
-    /// messages are only marked, and come back if a rewind takes the summary back. Returns the
-    /// number of the summary.
+    /// Replaces the current messages up to `upto` with a summary, for the model. Nothing is lost:
+    /// the messages are only marked, and become current again if a rewind takes the summary back.
+    /// Returns the number of the summary.
     pub fn compact(
         &mut self,
         session: &str,
@@ -78,7 +79,7 @@ impl Ledger {
         Ok(seq)
     }
 
-    /// The messages of a session, in order.
+    /// Returns the messages of a session, in order.
     pub fn messages(
         &self,
         session: &str,
@@ -134,8 +135,8 @@ pub(crate) fn replace_message(
     Ok(())
 }
 
-/// Copies the messages that are not taken back into a new session, under their numbers. Returns
-/// their number.
+/// Copies the messages that are not taken back into a new session, keeping their numbers. Returns
+/// how many were copied.
 pub(crate) fn copy_messages(
     transaction: &Transaction<'_>,
     head: SessionHead,
@@ -148,7 +149,7 @@ pub(crate) fn copy_messages(
     let mut appender = Appender::new(transaction, head);
     let mut compacted = Vec::new();
     for stored in &messages {
-        // If the summary is not copied, the messages that it sums up are current again.
+        // If a summary is not copied, the messages that it summarises are current again.
         let is_compacted =
             stored.compacted == -1 || (stored.compacted > 0 && has(stored.compacted));
         let message = MessageRecord { compacted: is_compacted, ..stored.message.clone() };
@@ -167,14 +168,14 @@ pub(crate) fn copy_messages(
     Ok(messages.len())
 }
 
-/// Marks the messages that a summary sums up.
+/// Marks the messages that a summary replaces.
 pub(crate) fn mark_compacted(
     transaction: &Transaction<'_>,
     key: i64,
     upto: i64,
     summary: i64,
 ) -> Result<(), LedgerError> {
-    // A summary of an earlier part is summed up itself.
+    // A summary of an earlier part is itself summarised.
     transaction.execute(
         "UPDATE messages SET compacted = ?3
          WHERE session = ?1 AND ifnull(summarizes, seq) <= ?2 AND seq <> ?3
@@ -185,7 +186,7 @@ pub(crate) fn mark_compacted(
     Ok(())
 }
 
-/// Marks a stored message as taken back or summed up, if its imported copy is.
+/// Marks a stored message as taken back or summarised, if its imported copy is.
 pub(crate) fn take_over_marks(
     connection: &Connection,
     key: i64,
@@ -207,8 +208,8 @@ pub(crate) fn take_over_marks(
     Ok(())
 }
 
-/// Finds the summaries of messages that came in as summed up: the first one behind them that
-/// reaches as far, and preferably one that is not taken back.
+/// Finds the summaries of messages that were imported as summarised. The summary of a message is
+/// the first later one that extends at least as far, preferably one that is not taken back.
 pub(crate) fn link_summaries(connection: &Connection, key: i64) -> Result<(), LedgerError> {
     connection.execute(
         "WITH summaries AS MATERIALIZED (
@@ -227,7 +228,7 @@ pub(crate) fn link_summaries(connection: &Connection, key: i64) -> Result<(), Le
 /// A message as it is stored.
 pub(crate) struct StoredMessage {
     pub(crate) message: MessageRecord,
-    /// The number of its summary; -1 if that is not known; 0 if there is none.
+    /// The number of the summary; -1 if the summary is unknown, 0 if there is none.
     compacted: i64,
 }
 
@@ -239,7 +240,7 @@ pub(crate) fn read_all(
     read_after(connection, key, i64::MIN)
 }
 
-/// Reads the messages of a session behind one, in order.
+/// Reads the messages of a session after `seq`, in order.
 pub(crate) fn read_after(
     connection: &Connection,
     key: i64,
@@ -251,7 +252,7 @@ pub(crate) fn read_after(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Reads the message with a number.
+/// Reads one message.
 pub(crate) fn read_one(
     connection: &Connection,
     key: i64,
@@ -295,8 +296,8 @@ fn read_message(row: &Row<'_>) -> rusqlite::Result<StoredMessage> {
     Ok(StoredMessage { message, compacted })
 }
 
-/// Selects the messages for the model. A summary stands behind the last message that it sums up; if
-/// it is taken back, the messages that it summed up are current.
+/// Selects the messages for the model. A summary comes after the last message that it summarises.
+/// If the summary is taken back, those messages are current.
 fn select_current(all: Vec<StoredMessage>) -> Vec<MessageRecord> {
     let undone: Vec<i64> = all
         .iter()
@@ -317,7 +318,7 @@ fn select_current(all: Vec<StoredMessage>) -> Vec<MessageRecord> {
     current
 }
 
-/// Returns the message with its secrets masked.
+/// Returns a copy of the message with its secrets masked.
 pub(crate) fn mask_copy(message: &MessageRecord) -> MessageRecord {
     let mut message = message.clone();
     mask::mask_message(&mut message);

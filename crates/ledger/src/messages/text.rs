@@ -1,4 +1,4 @@
-//! The text of a message: the part of it that people read and a search looks into.
+//! The text of a message: the part that people read and that a search covers.
 
 use rusqlite::Row;
 use serde_json::Value;
@@ -46,7 +46,7 @@ fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-/// Reads the texts that a search looks into: content, tool name and tool calls.
+/// Reads the texts that a search covers: content, tool name and tool calls.
 pub(crate) fn read_searchable(row: &Row<'_>) -> rusqlite::Result<[String; 3]> {
     let content: Option<String> = row.get("content")?;
     let structured: bool = row.get("structured")?;

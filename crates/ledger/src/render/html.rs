@@ -1,4 +1,4 @@
-//! Rendering sessions as one HTML page. All text of a session goes through [`escape`].
+//! Rendering sessions as one HTML page. All text from a session passes through [`escape`].
 
 use std::fmt::{self, Write};
 
@@ -7,12 +7,12 @@ use crate::{EffectRecord, MessageRecord, SessionRecord, Time, Transcript};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The number of lines from which on a result is folded.
+/// The number of lines above which a result is folded.
 const LONG_LINES: usize = 20;
-/// The number of bytes from which on a result is folded.
+/// The number of bytes above which a result is folded.
 const LONG_BYTES: usize = 2_000;
 
-/// The content security policy. Even text that got past the escaping could not run or load anything.
+/// The content security policy. Even text that evaded the escaping could not run or load anything.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
@@ -92,7 +92,7 @@ fn write_message(
     let marks = view::message_marks(message);
     let class: Vec<&str> =
         ["message", role_class(&message.role)].into_iter().chain(marks.clone()).collect();
-    // A message that was never in a ledger has no number yet.
+    // A message that was never in a ledger has no number.
     let seq = if message.seq == 0 { place as i64 + 1 } else { message.seq };
     let anchor = format!("{}-{seq}", encode_id(&session.id));
     writeln!(page, "<section class=\"{}\" id=\"{anchor}\">", class.join(" "))?;
@@ -135,7 +135,7 @@ fn tool_label(what: &str, name: &str) -> String {
     }
 }
 
-/// Writes text that can be unfolded. `label` is HTML.
+/// Writes text that the reader can unfold. `label` is HTML.
 fn write_folded(page: &mut String, label: &str, text: &str) -> fmt::Result {
     let text = escape_preformatted(text);
     writeln!(
@@ -175,7 +175,7 @@ fn role_class(role: &str) -> &'static str {
     }
 }
 
-/// The anchor of a session, which differs from that of every message.
+/// Returns the anchor of a session, which differs from the anchor of every message.
 fn session_anchor(session: &SessionRecord) -> String {
     format!("~~{}", encode_id(&session.id))
 }
@@ -194,7 +194,7 @@ fn encode_id(id: &str) -> String {
     name
 }
 
-/// Escapes text for a `pre` element. Its first line break is not shown, so one is added.
+/// Escapes text for a `pre` element. Browsers drop its first line break, so one is added.
 fn escape_preformatted(text: &str) -> String {
     format!("\n{}", escape(&view::make_visible(text)))
 }

@@ -1,4 +1,4 @@
-//! Rendering a session as Markdown. All text of the session stands in fences, so headings, HTML or
+//! Rendering a session as Markdown. All text from the session is in fences, so headings, HTML or
 //! fences in it do not change the structure of the page.
 
 use std::fmt::{self, Write};
@@ -102,7 +102,7 @@ fn write_fenced(page: &mut String, language: &str, text: &str) -> fmt::Result {
     writeln!(page, "{fence}{language}\n{text}{end}{fence}")
 }
 
-/// Escapes text that stands within a line of the page.
+/// Escapes text within a line of the page.
 fn escape_inline(text: &str) -> String {
     let mut line = String::new();
     for character in view::make_visible_line(text).chars() {
@@ -111,11 +111,11 @@ fn escape_inline(text: &str) -> String {
         }
         line.push(character);
     }
-    // Renderers make links of bare addresses.
+    // Renderers turn bare addresses into links.
     line.replace("://", ":\\/\\/")
 }
 
-/// True for punctuation that has a meaning within a line.
+/// True for punctuation that has a meaning within a line of Markdown.
 fn is_special(character: char) -> bool {
     matches!(
         character,

@@ -1,7 +1,7 @@
 //! Rendering sessions for people to read.
 //!
-//! Text of a session can never pass for a part of the page: in Markdown it stands in fences, in
-//! HTML it is escaped. Control characters, and those that change the direction of text, are shown
+//! Text from a session can never be mistaken for a part of the page: it is fenced in Markdown and
+//! escaped in HTML. Control characters, and characters that change the direction of text, are shown
 //! as escapes.
 
 mod html;

@@ -1,4 +1,4 @@
-//! Pages show all text, and no text becomes a part of the page.
+//! Pages show all text, and no text becomes part of the page's structure.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -172,7 +172,7 @@ fn images_are_named_but_not_spelled_out() {
     assert!(page.contains("image/png") && page.len() < 500, "{page}");
 }
 
-/// Makes a transcript with the texts in every place where text may be.
+/// Makes a transcript with the texts in every place where text can be.
 fn transcript_with(texts: &[String]) -> Transcript {
     let text = |place: usize| texts.get(place % texts.len().max(1)).cloned().unwrap_or_default();
     let messages = json!([
@@ -201,13 +201,13 @@ fn transcript_with(texts: &[String]) -> Transcript {
 
 const BIDI: [char; 2] = ['\u{202e}', '\u{2066}'];
 
-/// The tags of a page, without its text.
+/// Returns the tags of a page, without its text.
 fn tags(page: &str) -> Vec<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '!');
     page.split('<').skip(1).map(|rest| rest.chars().take_while(|c| is_name(*c)).collect()).collect()
 }
 
-/// The lines of a Markdown page outside of fences.
+/// Returns the lines of a Markdown page that are outside fences.
 fn outside_fences(page: &str) -> Vec<String> {
     let mut open: Option<String> = None;
     let mut lines = Vec::new();
@@ -224,7 +224,7 @@ fn outside_fences(page: &str) -> Vec<String> {
     lines
 }
 
-/// Replaces all characters of the texts that could have a meaning on the page.
+/// Replaces all characters in the texts that could have a meaning on the page.
 fn make_harmless(texts: &[String]) -> Vec<String> {
     let harmless = |c: char| if c == '\n' || c.is_ascii_alphanumeric() { c } else { 'x' };
     texts.iter().map(|text| text.chars().map(harmless).collect()).collect()
@@ -236,7 +236,7 @@ fn nasty_texts() -> impl Strategy<Value = Vec<String>> {
         "(```|````|~~~|## user|<!--|-->|</details>|</pre>|<script>|\n| |&lt;|> ){0,6}",
         any::<String>(),
     ];
-    // A letter first, so that no text is blank and left out.
+    // Each text starts with a letter, so that none is blank and left out.
     prop::collection::vec(nasty.prop_map(|text| format!("q{text}")), 7)
 }
 

@@ -1,4 +1,4 @@
-//! The parts of a session that are shown, in Markdown as well as in HTML.
+//! The parts of a session that are shown, in both Markdown and HTML.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ pub(super) struct Piece {
 pub(super) enum PieceKind {
     Text,
     Reasoning,
-    /// A call of the tool with this name.
+    /// A call to the tool with this name.
     Call(String),
     /// The result of the tool or call with this name.
     Result(String),
@@ -76,12 +76,12 @@ fn cost(session: &SessionRecord) -> Option<String> {
     actual.or_else(|| Some(format!("{:.4} USD (estimated)", session.estimated_cost_usd?)))
 }
 
-/// The title of a session, or its id if it has none.
+/// Returns the title of a session, or its id if it has no title.
 pub(super) fn session_title(session: &SessionRecord) -> &str {
     session.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(&session.id)
 }
 
-/// The marks of a message: taken back, summed up, a summary.
+/// Returns the marks of a message: taken back, summarised, a summary.
 pub(super) fn message_marks(message: &MessageRecord) -> Vec<&'static str> {
     [
         (message.undone, "undone"),
@@ -116,7 +116,7 @@ pub(super) fn message_pieces(message: &MessageRecord) -> Vec<Piece> {
 fn reasoning_pieces(message: &MessageRecord) -> Vec<Piece> {
     let mut texts: Vec<String> =
         [&message.reasoning, &message.reasoning_content].into_iter().flatten().cloned().collect();
-    // Often both are the same.
+    // Both fields often have the same text.
     texts.dedup();
     if texts.is_empty() {
         texts.extend(message.reasoning_details.as_ref().map(text_of));
@@ -179,7 +179,7 @@ fn call_piece(call: &Value) -> Piece {
     }
 }
 
-/// Formats JSON with indentation, also JSON in a string. Other text stays as it is.
+/// Formats JSON, including JSON in a string, with indentation. Returns other text unchanged.
 fn format_json(value: &Value) -> String {
     let inner = value.as_str().map(serde_json::from_str::<Value>);
     let value = match (value, inner) {
@@ -191,7 +191,7 @@ fn format_json(value: &Value) -> String {
     serde_json::to_string_pretty(&value).unwrap_or_else(|_| value.to_string())
 }
 
-/// Shows control characters, and those that change the direction of text, as escapes.
+/// Escapes control characters and characters that change the direction of text.
 pub(super) fn make_visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.replace("\r\n", "\n").chars() {
@@ -205,7 +205,7 @@ pub(super) fn make_visible(text: &str) -> String {
     shown
 }
 
-/// Makes one line of a text, with control characters as escapes.
+/// Turns a text into one line, with control characters as escapes.
 pub(super) fn make_visible_line(text: &str) -> String {
     make_visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! The files of a repair: the lock, the backup, and putting the new database in place.
+//! The files of a repair: the lock, the backup, and the replacement of the database.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,31 +12,31 @@ use takeback_base::durable;
 
 use crate::Time;
 
-/// True if a repair has made a new database and was cut off before that was in its place.
+/// True if a repair made a new database but was interrupted before putting it in place.
 pub(crate) fn is_unfinished(path: &Path) -> bool {
     ready_path(path).exists()
 }
 
-/// The path of the new database when it is complete.
+/// Returns the path of the new database once it is complete.
 fn ready_path(path: &Path) -> PathBuf {
     path_beside(path, "ready")
 }
 
-/// The time for which a repair waits for other processes to close the ledger. Hooks have it open
-/// for milliseconds, and a server closes it when no request comes for a moment.
+/// The time that a repair waits for other processes to close the ledger. Hooks keep it open for
+/// milliseconds, and a server closes it when no request comes for a moment.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The result of trying to lock the database file.
 pub(super) enum DatabaseLock {
-    /// No other process has the file open, and none can open it as long as this file is open.
+    /// No other process has the database open, and none can open it while this file is open.
     Locked(File),
-    /// Other processes had the file open all the time.
+    /// Other processes had the database open during the whole wait.
     InUse,
-    /// Another repair put a new file in its place meanwhile.
+    /// Another repair replaced the database meanwhile.
     Replaced,
 }
 
-/// Takes a lock that no open connection allows.
+/// Takes a lock that is granted only if no connection to the database is open.
 pub(super) fn lock_file(path: &Path) -> io::Result<DatabaseLock> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let start = Instant::now();
@@ -60,7 +60,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     Ok((open.dev(), open.ino()) == (at_path.dev(), at_path.ino()))
 }
 
-/// The path of a file beside the database: `state.db` → `state.db.<what>`.
+/// Returns the path of a file next to the database: `state.db` → `state.db.<what>`.
 pub(super) fn path_beside(path: &Path, what: &str) -> PathBuf {
     with_suffix(path, &format!(".{what}"))
 }
@@ -71,7 +71,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Copies the database and its log to another name, durably; returns that name.
+/// Copies the database and its log to another name, durably. Returns that name.
 pub(super) fn back_up(path: &Path, locked: &mut File, now: Time) -> io::Result<PathBuf> {
     let mut backup = path_beside(path, &format!("damaged-{}", now.0));
     let mut number = 1;
@@ -103,7 +103,7 @@ pub(super) fn remove_database(database: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the new database the name that makes it count from here on.
+/// Gives the new database the name that marks it as complete.
 pub(super) fn mark_ready(path: &Path, fresh: &Path) -> io::Result<()> {
     let log = with_suffix(fresh, "-wal");
     if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
@@ -115,8 +115,8 @@ pub(super) fn mark_ready(path: &Path, fresh: &Path) -> io::Result<()> {
     durable::sync_directory(directory_of(path))
 }
 
-/// Puts the new database in place. The old log is removed first: SQLite must never apply it to the
-/// new database.
+/// Puts the new database in place. Removes the old log first, because SQLite must never apply it to
+/// the new database.
 pub(super) fn put_in_place(path: &Path) -> io::Result<()> {
     for suffix in ["-wal", "-shm", "-journal"] {
         durable::ignore_missing(fs::remove_file(with_suffix(path, suffix)))?;

@@ -1,5 +1,5 @@
 //! Repairing a ledger. Wrong counts and a wrong search index are corrected in place. A damaged
-//! database is kept under another name and made anew from the rows that can still be read.
+//! database is kept under another name and rebuilt from the rows that can still be read.
 
 mod files;
 mod rows;
@@ -22,41 +22,41 @@ use crate::{Ledger, LedgerError, LedgerOptions, OpenError, Time};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct RepairReport {
-    /// The path of the damaged database now; `None` if it could be repaired in place.
+    /// The path at which the damaged database is kept; `None` if it could be repaired in place.
     pub backup: Option<PathBuf>,
     /// The number of sessions in the repaired ledger.
     pub sessions: u64,
     /// The number of messages in the repaired ledger.
     pub messages: u64,
-    /// The number of rows of other kinds that came back.
+    /// The number of rows of other kinds that were recovered.
     pub other_rows: u64,
     pub unreadable_pages: u64,
-    /// The number of rows that came back from pages that nothing led to any more.
+    /// The number of rows that were recovered from unreachable pages.
     pub orphans: u64,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// The reason why a ledger was not repaired. It is as it was.
+/// The reason why a ledger was not repaired. The ledger is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RepairError {
-    /// It cannot be opened for another reason than damage.
+    /// The ledger cannot be opened for a reason other than damage.
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error("other processes have the ledger open")]
     InUse,
     #[error("cannot repair the ledger {path}")]
     Io { path: PathBuf, source: io::Error },
-    /// The new database could not be made.
+    /// The new database could not be created.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
-/// Repairs a ledger. `progress` is called with the number of rows saved so far, and 0 because the
-/// number of all rows is not known.
+/// Repairs a ledger. `progress` is called with the number of rows recovered so far, and with 0
+/// because the total number of rows is not known.
 ///
-/// This process must not have the ledger open: the locks work only between processes.
+/// This process must not have the ledger open, because the locks work only between processes.
 pub fn repair_ledger(
     path: &Path,
     now: Time,
@@ -67,7 +67,7 @@ pub fn repair_ledger(
     let Some(path) = &canonical else { return Ok(RepairReport::default()) };
     loop {
         finish_interrupted(path)?;
-        // Events in the spool are safer there until the ledger is whole.
+        // Events in the spool are safer there until the ledger is repaired.
         match Ledger::open_alone(path, &LedgerOptions::default()) {
             Ok(mut ledger) => {
                 let found = ledger.verify(&|_, _| {})?;
@@ -84,7 +84,7 @@ pub fn repair_ledger(
     }
 }
 
-/// Goes on where a repair was cut off.
+/// Finishes a repair that was interrupted.
 fn finish_interrupted(path: &Path) -> Result<(), RepairError> {
     if !is_unfinished(path) {
         return Ok(());
@@ -97,7 +97,7 @@ fn finish_interrupted(path: &Path) -> Result<(), RepairError> {
     }
 }
 
-/// Makes counts and the search index anew from the messages.
+/// Rebuilds the counts and the search index from the messages.
 fn correct_in_place(
     ledger: &mut Ledger,
     problems: Vec<String>,
@@ -119,17 +119,17 @@ fn correct_in_place(
     })
 }
 
-/// Makes a new database from the rows that can still be read, and puts it in place. Returns `None` if
-/// another repair has done so meanwhile.
+/// Makes a new database from the rows that can still be read, and puts it in place. Returns `None`
+/// if another repair has done so meanwhile.
 fn rebuild_database(
     path: &Path,
     now: Time,
     progress: &dyn Fn(u64, u64),
 ) -> Result<Option<RepairReport>, RepairError> {
     let failed = |source| RepairError::Io { path: path.to_owned(), source };
-    // Every connection holds a lock on the file. So this lock is granted only if there is none, and
-    // it keeps others out. It would be lost if this process opened and closed the file once more,
-    // so from here on only the copy is read.
+    // Every connection holds a lock on the file. So this lock is granted only if there is no
+    // connection, and it keeps new ones out. It would be lost if this process opened and closed the
+    // file once more, so only the copy is read from here on.
     let mut lock = match lock_file(path).map_err(failed)? {
         DatabaseLock::Locked(lock) => lock,
         DatabaseLock::Replaced => return Ok(None),

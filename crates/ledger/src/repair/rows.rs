@@ -10,7 +10,7 @@ use super::RepairReport;
 use crate::verify::SESSION_TABLES;
 use crate::{LedgerError, turns};
 
-/// A table as this version makes it.
+/// A table as this version creates it.
 struct Table {
     name: String,
     /// Name, declared type, and true if NULL is allowed.
@@ -28,7 +28,7 @@ pub(super) fn copy_rows(
     let mut unknown = 0_u64;
     let mut rows = damaged.rows();
     let mut saved = 0;
-    // Rows that a table's own tree leads to come first, so they win over old copies of them.
+    // Rows that are reachable from a table's own tree come first, so they win over old copies.
     for row in rows.by_ref() {
         if row.table.as_deref() == Some("spooled") {
             transaction
@@ -61,7 +61,7 @@ pub(super) fn copy_rows(
         report.notes.push(format!("{} rows could not be read", read.skipped_cells));
     }
     if report.orphans > 0 && !read.freelist_whole {
-        report.notes.push("some deleted rows may be back".to_owned());
+        report.notes.push("some deleted rows may have reappeared".to_owned());
     }
     if !read.header_readable || !read.schema_whole {
         report.notes.push("the header or the schema of the database was damaged".to_owned());
@@ -82,8 +82,8 @@ fn read_tables(connection: &Connection) -> Result<Vec<Table>, LedgerError> {
     Ok(tables)
 }
 
-/// Finds the only table that a row without one can belong to, by the number and types of its
-/// values.
+/// Finds the table that a row without a table belongs to, by the number and types of its values.
+/// Returns `None` unless exactly one table fits.
 fn find_fitting<'t>(tables: &'t [Table], row: &SalvagedRow) -> Option<&'t Table> {
     let fits = |table: &&Table| {
         table.columns.len() == row.values.len()
@@ -101,8 +101,8 @@ fn find_fitting<'t>(tables: &'t [Table], row: &SalvagedRow) -> Option<&'t Table>
     fitting.next().filter(|_| fitting.next().is_none())
 }
 
-/// Inserts a row; returns false if the table has a row of the same identity. The first column is
-/// the rowid.
+/// Inserts a row. Returns false if the table already has a row with the same identity. The first
+/// column is the rowid.
 fn insert_row(
     transaction: &Transaction<'_>,
     table: &Table,
@@ -130,7 +130,7 @@ fn sql_value(value: salvage::Value) -> Value {
     }
 }
 
-/// Completes the rows: adds sessions for rows that have none, missing turns, and counts.
+/// Completes the rows: adds sessions for rows without a session, missing turns, and counts.
 pub(super) fn complete_rows(transaction: &Transaction<'_>) -> Result<(), LedgerError> {
     let mut lost: HashMap<i64, i64> = HashMap::new();
     for table in SESSION_TABLES {

@@ -39,8 +39,8 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Adds text of the system. The API has a place for it only before the conversation. Later text
-    /// becomes text of the user: moved to the front it would refer to something else.
+    /// Adds system text. The API has a place for it only before the conversation. Later text
+    /// becomes user text, because its meaning would change if it was moved to the front.
     fn add_system(&mut self, role: &str, parts: Vec<Part>) {
         if !self.messages.is_empty() {
             if !parts.is_empty() {
@@ -57,21 +57,21 @@ impl Writer {
 
     fn add_assistant(&mut self, message: AssistantMessage) {
         let AssistantMessage { parts, calls, .. } = message;
-        // The API allows no images of the assistant: they become images of the user.
+        // The API allows no images from the assistant, so they become images from the user.
         let is_media = |part: &Part| matches!(part, Part::Image { .. } | Part::Pdf { .. });
         let (media, parts): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(is_media);
         let calls: Vec<(String, Call)> =
             calls.into_iter().map(|call| (self.ids.assign_id(&call.id), call)).collect();
         let blocks = parts.into_iter().map(assistant_block);
         self.add_blocks(Role::Assistant, blocks.chain(calls.iter().map(tool_use)).collect());
-        // Results come before everything else of the user.
+        // Results come before anything else from the user.
         self.add_blocks(Role::User, calls.into_iter().map(tool_result).collect());
         if !media.is_empty() {
             self.add_blocks(Role::User, with_note("[from the assistant]", media));
         }
     }
 
-    /// Adds blocks of a role. Neighbours of one role become one message.
+    /// Adds blocks of a role. Adjacent blocks of the same role become one message.
     fn add_blocks(&mut self, role: Role, blocks: Vec<Value>) {
         if blocks.is_empty() {
             return;
@@ -85,8 +85,8 @@ impl Writer {
         }
     }
 
-    /// Removes reasoning from the end of the assistant's message, where a model was cut off. The API
-    /// refuses it there.
+    /// Removes reasoning from the end of the assistant's message, where a model was cut off. The
+    /// API rejects reasoning there.
     fn close_assistant(&mut self) {
         let Some((Role::Assistant, blocks)) = self.messages.last_mut() else { return };
         let last = blocks.iter().rposition(|block| !is_thinking(block));
@@ -113,7 +113,7 @@ impl Writer {
     }
 }
 
-/// Removes white space at the end of the assistant's last text. The API refuses it.
+/// Removes white space at the end of the assistant's last text, because the API rejects it.
 fn trim_last_text(blocks: &mut [Value]) {
     if let Some(Value::String(text)) = blocks.last_mut().and_then(|block| block.get_mut("text")) {
         text.truncate(text.trim_end().len());
@@ -125,7 +125,7 @@ fn write_message((role, blocks): (Role, Vec<Value>)) -> Value {
         Role::User => "user",
         Role::Assistant => "assistant",
     };
-    // A single text is a string, as agents write it themselves.
+    // A single text is written as a string, as agents do.
     let content = match blocks.as_slice() {
         [block] if block["type"] == "text" => block["text"].clone(),
         _ => Value::Array(blocks),
@@ -149,7 +149,7 @@ fn to_blocks(parts: Vec<Part>) -> Vec<Value> {
     parts.into_iter().map(to_block).collect()
 }
 
-/// Makes a block of the user or of a tool result.
+/// Makes a block for a user message or a tool result.
 fn to_block(part: Part) -> Value {
     match part {
         Part::Image { source: ImageSource::Base64 { media_type, data }, .. } => json!({
@@ -196,7 +196,7 @@ fn tool_result((id, mut call): (String, Call)) -> Value {
     let CallResult { parts, is_error } = call.take_result();
     let content = to_blocks(parts);
     let mut result = json!({ "type": "tool_result", "tool_use_id": id });
-    // The API refuses an error with an image.
+    // The API rejects an error that contains an image.
     if is_error && content.iter().all(|block| block["type"] == "text") {
         result["is_error"] = true.into();
     }

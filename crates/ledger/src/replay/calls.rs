@@ -7,13 +7,13 @@ use super::parts::Part;
 /// A tool call of the model.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// The id as it was stored; empty if there is none.
+    /// The id as stored; empty if there is none.
     pub(super) id: String,
     pub(super) name: String,
     /// A JSON object as text.
     pub(super) arguments: String,
-    /// Other fields of a stored call in OpenAI's form. Some providers put signatures there and want
-    /// them back.
+    /// Other fields of a call that was stored in OpenAI's form. Some providers put signatures there
+    /// and expect them back.
     pub(super) extra: Map<String, Value>,
     pub(super) result: Option<CallResult>,
 }
@@ -25,17 +25,17 @@ pub(super) struct CallResult {
     pub(super) is_error: bool,
 }
 
-/// A result that has yet to find its call.
+/// A result that is not yet matched to its call.
 #[derive(Clone, Debug)]
 pub(super) struct ToolResult {
-    /// The id of the call as it was stored; empty if there is none.
+    /// The id of the call as stored; empty if there is none.
     pub(super) id: String,
     pub(super) name: String,
     pub(super) result: CallResult,
 }
 
 impl Call {
-    /// Reads an element of OpenAI's `tool_calls`, or a value that resembles one. It must have a name.
+    /// Reads an element of OpenAI's `tool_calls`, or a similar value. It must have a name.
     pub(super) fn from_openai(value: &Value) -> Option<Call> {
         let call = value.as_object()?;
         let inner = ["function", "custom"].iter().find_map(|key| call.get(*key)?.as_object());
@@ -69,12 +69,12 @@ impl Call {
         })
     }
 
-    /// The arguments as a JSON object.
+    /// Returns the arguments as a JSON object.
     pub(super) fn input(&self) -> Map<String, Value> {
         serde_json::from_str(&self.arguments).unwrap_or_default()
     }
 
-    /// True if both are the same call. Some agents store a call as a block of the content and in the
+    /// True if both are the same call. Some agents store a call both as a content block and in the
     /// list of calls.
     pub(super) fn is_same(&self, other: &Call) -> bool {
         !self.id.is_empty()
@@ -83,7 +83,7 @@ impl Call {
             && self.input() == other.input()
     }
 
-    /// Takes the result. A call without one gets a note, because APIs require a result.
+    /// Takes the result. If there is none, returns a note, because APIs require a result.
     pub(super) fn take_result(&mut self) -> CallResult {
         self.result.take().unwrap_or_else(|| CallResult {
             parts: vec![Part::Text("No result was recorded.".to_owned())],
@@ -93,7 +93,7 @@ impl Call {
 }
 
 impl ToolResult {
-    /// Converts a result without a call to text of the user.
+    /// Converts a result without a call to user text.
     pub(super) fn into_parts(self) -> Vec<Part> {
         let ToolResult { id, name, result } = self;
         let mut note = "[result of a tool call that is not part of this conversation".to_owned();
@@ -120,8 +120,8 @@ fn read_name(value: Option<&Value>) -> Option<String> {
     value?.as_str().filter(|name| !name.trim().is_empty()).map(str::to_owned)
 }
 
-/// Formats arguments as a JSON object. If they are anything else, as when a model was cut off, they
-/// become a field of an object.
+/// Formats arguments as a JSON object. Arguments that are not an object, for example because a
+/// model was cut off, become a field of one.
 fn format_arguments(arguments: Option<&Value>) -> String {
     let wrapped = |text: &str| json!({ "arguments": text }).to_string();
     match arguments {

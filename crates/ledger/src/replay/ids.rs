@@ -1,24 +1,24 @@
-//! CallIds of calls and names of tools that an API accepts.
+//! Call ids and tool names that an API accepts.
 
 use std::collections::{HashMap, HashSet};
 
-/// Assigns ids to calls: as they were stored if possible, and no id twice.
+/// Assigns unique ids to calls, keeping the stored ids where possible.
 pub(super) struct CallIds {
     max_length: usize,
     /// True if only letters, digits, `_` and `-` are allowed.
     is_plain: bool,
     taken: HashSet<String>,
-    /// The next number to try behind an id that is taken.
+    /// The next number to append to an id that is taken.
     next: HashMap<String, usize>,
 }
 
 impl CallIds {
-    /// The ids that OpenAI accepts: short, with any characters.
+    /// Makes ids that OpenAI accepts: short, with any characters.
     pub(super) fn openai() -> CallIds {
         CallIds::new(40, false)
     }
 
-    /// The ids that Anthropic accepts: longer, with few kinds of characters.
+    /// Makes ids that Anthropic accepts: longer, with few kinds of characters.
     pub(super) fn anthropic() -> CallIds {
         CallIds::new(64, true)
     }
@@ -27,7 +27,7 @@ impl CallIds {
         CallIds { max_length, is_plain, taken: HashSet::new(), next: HashMap::new() }
     }
 
-    /// Allows all ids to be used again.
+    /// Allows all ids to be reused.
     pub(super) fn forget_all(&mut self) {
         self.taken.clear();
         self.next.clear();
@@ -52,8 +52,8 @@ impl CallIds {
     }
 }
 
-/// Converts the name of a tool to one that both APIs accept. They allow the same characters; OpenAI
-/// has the smaller limit.
+/// Converts a tool name to one that both APIs accept. They allow the same characters, and OpenAI
+/// has the lower limit.
 pub(super) fn tool_name(name: &str) -> String {
     cut_text(&replace_special(name), 64).to_owned()
 }

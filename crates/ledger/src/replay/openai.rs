@@ -59,14 +59,14 @@ impl Writer {
     ) {
         let mut message = carried;
         message.insert("role".to_owned(), "assistant".into());
-        // Content may be null only beside calls.
+        // Content may be null only if there are calls.
         let content = if texts.is_empty() { Value::Null } else { join_texts(texts).into() };
         message.insert("content".to_owned(), content);
         if calls.is_empty() {
             self.messages.push(Value::Object(message));
             return;
         }
-        // A result refers to the message right before, so ids may be used again later.
+        // A result refers to the message right before it, so ids may be reused later.
         self.ids.forget_all();
         let calls: Vec<(String, Call)> =
             calls.into_iter().map(|call| (self.ids.assign_id(&call.id), call)).collect();
@@ -87,8 +87,8 @@ impl Writer {
         later.into_iter().for_each(|(note, media)| self.add_media(&note, media));
     }
 
-    /// Adds images and documents. The API allows them only in messages of the user, so those of
-    /// others come in a message of their own.
+    /// Adds images and documents. The API allows them only in user messages, so those from other
+    /// roles get a user message of their own.
     fn add_media(&mut self, note: &str, media: Vec<Part>) {
         if !media.is_empty() {
             self.add_user(std::iter::once(Part::Text(note.to_owned())).chain(media).collect());
@@ -109,8 +109,8 @@ fn tool_call(id: &str, call: &Call) -> Value {
     Value::Object(value)
 }
 
-/// Makes the content of a message of the user. Text alone is a string, because not every provider
-/// accepts lists.
+/// Makes the content of a user message. Text alone is a string, because not every provider accepts
+/// lists.
 fn user_content(parts: Vec<Part>) -> Value {
     let blocks: Vec<Value> = parts.into_iter().map(to_block).collect();
     let texts: Option<Vec<String>> =

@@ -1,12 +1,12 @@
-//! Giving every call its result, wherever that was stored.
+//! Giving every call its result, wherever the result was stored.
 
 use std::collections::HashMap;
 
 use super::calls::{Call, ToolResult};
 use super::reading::{ReplayItem, ReplayMessage};
 
-/// Moves results to their calls. Results without a call, or whose call has another result already,
-/// become text of the user in their place.
+/// Moves results to their calls. A result without a call, or whose call already has a different
+/// result, becomes user text in its place.
 pub(super) fn pair_results(items: Vec<ReplayItem>) -> Vec<ReplayMessage> {
     let mut pairing = Pairing::default();
     for item in items {
@@ -22,8 +22,8 @@ pub(super) fn pair_results(items: Vec<ReplayItem>) -> Vec<ReplayMessage> {
 #[derive(Default)]
 struct Pairing {
     messages: Vec<ReplayMessage>,
-    /// The index of the last message with a call of each id. Agents use ids again, and then a
-    /// result belongs to the nearest.
+    /// The index of the last message with a call of each id. Agents reuse ids; a result then
+    /// belongs to the nearest call.
     by_id: HashMap<String, usize>,
     /// The index of the last message with calls.
     last: Option<usize>,
@@ -74,12 +74,12 @@ impl Pairing {
 /// The call that a result belongs to.
 enum Target<'a> {
     Open(&'a mut Call),
-    /// The call has exactly this result already: nothing is lost without it.
+    /// The call already has exactly this result, so nothing is lost without it.
     Repeated,
     None,
 }
 
-/// True if a result can belong to a call although the ids do not say so: one of the two has no id,
+/// True if a result may belong to a call although the ids do not tell: one of the two has no id,
 /// and the tools are the same as far as is known.
 fn can_belong(result: &ToolResult, call: &Call) -> bool {
     (result.id.is_empty() || call.id.is_empty())

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// The types of images that both APIs accept.
+/// The image types that both APIs accept.
 const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 const PDF: &str = "application/pdf";
 
@@ -19,7 +19,7 @@ pub(super) enum Part {
         name: Option<String>,
         data: String,
     },
-    /// An Anthropic block with its signature, or one whose content is encrypted.
+    /// An Anthropic reasoning block that has a signature, or whose content is encrypted.
     Thinking(Value),
     /// A block that only one of the APIs may know.
     Other(Value),
@@ -33,7 +33,7 @@ pub(super) enum ImageSource {
 }
 
 impl Part {
-    /// Makes a part of a text; `None` if it is blank, because APIs refuse blank text.
+    /// Makes a part from a text. Returns `None` if it is blank, because APIs reject blank text.
     pub(super) fn text(text: impl Into<String>) -> Option<Part> {
         let text = text.into();
         (!text.trim().is_empty()).then_some(Part::Text(text))
@@ -55,7 +55,7 @@ impl Part {
     }
 }
 
-/// Separates the texts from images and documents.
+/// Separates texts from images and documents.
 pub(super) fn separate_media(parts: Vec<Part>) -> (Vec<String>, Vec<Part>) {
     let mut texts = Vec::new();
     let mut media = Vec::new();
@@ -86,7 +86,7 @@ fn read_known(block: &Map<String, Value>) -> Option<Option<Part>> {
     let string = |key: &str| block.get(key).and_then(Value::as_str);
     match string("type") {
         Some("text" | "input_text" | "output_text") => Some(Part::text(string("text")?)),
-        // A block with more fields has a structure of its tool's own.
+        // A block with more fields has a structure of its own, defined by its tool.
         None if block.len() == 1 => Some(Part::text(string("text")?)),
         Some("refusal") => Some(Part::text(string("refusal")?)),
         Some("image_url" | "input_image") => read_image_url(block).map(Some),
@@ -154,7 +154,7 @@ fn split_data_url(url: &str) -> Option<(&str, &str)> {
 }
 
 fn base64_image(media_type: &str, data: &str) -> Option<ImageSource> {
-    // A common mistake that Anthropic's API does not accept.
+    // A common mistake, which Anthropic's API rejects.
     let media_type = if media_type == "image/jpg" { "image/jpeg" } else { media_type };
     (IMAGE_TYPES.contains(&media_type) && is_base64(data))
         .then(|| ImageSource::Base64 { media_type: media_type.to_owned(), data: data.to_owned() })
@@ -172,8 +172,8 @@ fn web_address(url: &str) -> Option<ImageSource> {
     is_web.then(|| ImageSource::Url(url.to_owned()))
 }
 
-/// Reads an Anthropic block of reasoning, if the API would accept it: with its signature.
-/// OpenRouter has a form of its own for these blocks.
+/// Reads an Anthropic reasoning block, if it has the signature that the API requires. OpenRouter
+/// has its own form for these blocks.
 pub(super) fn read_thinking(block: &Value) -> Option<Part> {
     let string = |key: &str| block.get(key).and_then(Value::as_str).filter(|s| !s.is_empty());
     let is_anthropics = || string("format").is_some_and(|format| format.starts_with("anthropic"));
@@ -194,7 +194,7 @@ pub(super) fn read_thinking(block: &Value) -> Option<Part> {
     Some(Part::Thinking(block))
 }
 
-/// Replaces binary data in a block by a note. As text it would only fill the context.
+/// Replaces binary data in a block with a note, because as text it would only fill the context.
 pub(crate) fn without_binary(mut block: Value) -> Value {
     replace_binary(&mut block, "");
     block

@@ -1,4 +1,4 @@
-//! Both APIs accept a replay of anything that was stored, and it has every text.
+//! Both APIs accept a replay of any stored messages, and the replay has every text.
 
 use std::collections::HashSet;
 
@@ -198,8 +198,8 @@ fn is_plain(value: &Value, longest: usize) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// Every text that was said is in what was written. The generated texts stand in quotation marks
-/// that are used for nothing else.
+/// Checks that every stored text is in the written request. The generated texts are in quotation
+/// marks that are used for nothing else.
 fn check_texts(messages: &[MessageRecord], written: &Value) {
     let written = written.to_string();
     for message in messages.iter().filter(|message| message.role != "session_meta") {
@@ -270,7 +270,7 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Few, so that calls and results meet.
+/// Generates ids. There are few, so that calls and results share some.
 fn any_id() -> impl Strategy<Value = String> {
     let long = "x".repeat(90);
     let ids = ["", "a", "b", "c.d", "c_d", "é", "call|fc"].map(str::to_owned);
@@ -281,7 +281,7 @@ fn any_tool() -> impl Strategy<Value = String> {
     select(&["run", "read", "fs.read", "名前", "run it"][..]).prop_map(str::to_owned)
 }
 
-/// No names: they cannot be kept as they are.
+/// `name` is left out, because names may be changed.
 const KEYS: &[&str] =
     &["type", "text", "id", "function", "input", "source", "content", "image_url"];
 

@@ -6,7 +6,7 @@ use super::calls::{self, Call, CallResult, ToolResult};
 use super::parts::{self, Part};
 use crate::{MessageRecord, SessionRecord};
 
-/// A message in terms that both APIs have.
+/// A message in terms common to both APIs.
 #[derive(Clone, Debug)]
 pub(super) enum ReplayMessage {
     System { role: &'static str, parts: Vec<Part> },
@@ -14,16 +14,16 @@ pub(super) enum ReplayMessage {
     Assistant(AssistantMessage),
 }
 
-/// A message of the assistant.
+/// An assistant message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AssistantMessage {
     pub(super) parts: Vec<Part>,
     pub(super) calls: Vec<Call>,
-    /// Reasoning and Codex's items, under their names in the record.
+    /// Reasoning and Codex items, under their names in the record.
     pub(super) carried: Map<String, Value>,
 }
 
-/// A message, or a tool result that has yet to find its call.
+/// A message, or a tool result that is not yet matched to its call.
 #[derive(Clone, Debug)]
 pub(super) enum ReplayItem {
     Message(ReplayMessage),
@@ -65,7 +65,7 @@ fn is_prompt(message: &MessageRecord, prompt: Option<&Part>) -> bool {
         && message.content.as_ref().and_then(Value::as_str).and_then(Part::text).as_ref() == prompt
 }
 
-/// The speaker of a role; `None` for messages that are not for the model.
+/// Returns the speaker of a role, or `None` for messages that are not for the model.
 fn speaker_of(role: &str) -> Option<Speaker> {
     Some(match role {
         "session_meta" => return None,
@@ -158,7 +158,7 @@ impl Content {
         self.parts.iter().any(|part| matches!(part, Part::Text(_)))
     }
 
-    /// Adds the text of Codex's items. Sometimes only these have it.
+    /// Adds the text of Codex items. Some messages have their text only there.
     fn add_codex_text(&mut self, items: Option<&Value>) {
         let items = items.and_then(Value::as_array).into_iter().flatten();
         for block in items.flat_map(|item| list_blocks(item.get("content"))) {
@@ -211,8 +211,8 @@ fn read_result(block: &Value) -> Option<ToolResult> {
     Some(ToolResult { id: calls::read_id(block.get("tool_use_id")), name: String::new(), result })
 }
 
-/// Reads the results in a message of a tool. The message is one result, unless its blocks are
-/// results themselves.
+/// Reads the results in a tool message. The message is one result, unless its blocks are results
+/// themselves.
 fn read_tool_results(message: &MessageRecord, content: Content) -> Vec<ToolResult> {
     let id = message.tool_call_id.clone().unwrap_or_default();
     let name = message.tool_name.clone().unwrap_or_default();
@@ -230,7 +230,7 @@ fn read_tool_results(message: &MessageRecord, content: Content) -> Vec<ToolResul
     results
 }
 
-/// Adds a note with the role, for text in a role that no API knows. It becomes text of the user.
+/// Adds a note with the role to text whose role no API knows. The text becomes user text.
 fn add_role_note(role: &str, mut parts: Vec<Part>) -> Vec<Part> {
     if !parts.is_empty() && !role.trim().is_empty() {
         parts.insert(0, Part::Text(format!("[{role}]")));
@@ -238,7 +238,8 @@ fn add_role_note(role: &str, mut parts: Vec<Part>) -> Vec<Part> {
     parts
 }
 
-/// Puts signed reasoning before the other parts. It may be in the content or beside it, or both.
+/// Puts signed reasoning before the other parts. It may be in the content, in its own field, or in
+/// both.
 fn add_reasoning(message: &MessageRecord, parts: &mut Vec<Part>) {
     let mut reasoning: Vec<Part> = list_blocks(message.reasoning_details.as_ref())
         .iter()

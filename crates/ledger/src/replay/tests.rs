@@ -1,4 +1,4 @@
-//! Stored conversations, and the requests that are made of them.
+//! Stored conversations, and the requests that are made from them.
 
 use serde_json::{Value, json};
 
@@ -256,7 +256,7 @@ fn blocks_of_anthropic_become_valid_for_openai() {
             { "role": "user", "content": "and?" },
         ])
     );
-    // And Anthropic gets back what it said.
+    // Anthropic gets the stored messages back unchanged.
     assert_eq!(to_anthropic(stored.clone()), stored);
 }
 

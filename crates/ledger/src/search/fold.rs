@@ -1,7 +1,8 @@
-//! Folding text, so that `Café`, `CAFE` and `ｃａｆｅ` are the same for a search.
+//! Folding text, so that a search treats `Café`, `CAFE` and `ｃａｆｅ` as the same.
 //!
-//! Folding removes case, accents and width, and makes a run of white space one space. Marks that
-//! are letters in their script (Thai vowels, Japanese voicing marks, Devanagari signs) stay.
+//! Folding removes case, accents and width, and collapses each run of white space to one space.
+//! Marks that are letters in their script (Thai vowels, Japanese voicing marks, Devanagari signs)
+//! are kept.
 
 use unicode_normalization::char::{canonical_combining_class, decompose_compatible};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
@@ -13,8 +14,8 @@ pub(crate) fn fold(text: &str) -> String {
     folder.out
 }
 
-/// Folds a text. Also returns, for each byte of the folded text and for its end, the offset in
-/// `text` that it comes from.
+/// Folds a text. Also returns, for each byte of the folded text and for its end, the corresponding
+/// offset in `text`.
 pub(crate) fn fold_mapped(text: &str) -> (String, Vec<usize>) {
     let mut folder = Folder {
         out: String::with_capacity(text.len()),
@@ -47,7 +48,7 @@ impl Folder {
         }
     }
 
-    /// Adds a run that needs only lower case. Most text is like that.
+    /// Adds text that only needs to be lowercased, as most text does.
     fn push_plain(&mut self, plain: &str, at: usize) {
         let start = self.out.len();
         self.out.push_str(plain);
@@ -85,11 +86,11 @@ impl Folder {
     }
 }
 
-/// Counts the bytes that stand for themselves but for their case: ASCII words with single spaces
-/// between them. The last letter before something else is left out, because a mark that belongs to
-/// it may follow.
+/// Counts the leading bytes that change at most their case: ASCII words with single spaces between
+/// them. The last letter before other text is left out, because a mark that belongs to it may
+/// follow.
 fn plain_length(bytes: &[u8]) -> usize {
-    /// Enough for the compiler to compare many bytes at once.
+    /// Large enough for the compiler to compare many bytes at once.
     const CHUNK: usize = 32;
     let is_plain = |byte: u8, before: u8| {
         matches!(byte, 0..=8 | 14..=127) & !((byte == b' ') & (before == b' '))
@@ -111,7 +112,8 @@ fn plain_length(bytes: &[u8]) -> usize {
     }
 }
 
-/// Counts the bytes of characters that fold to themselves, without the last one before a mark.
+/// Counts the leading bytes of characters that fold to themselves. The last character before a mark
+/// is left out.
 fn self_folding_length(text: &str) -> usize {
     let mut last = 0;
     for (at, character) in text.char_indices() {
@@ -123,7 +125,7 @@ fn self_folding_length(text: &str) -> usize {
     text.len()
 }
 
-/// The end of the character at `start` and of the marks that may combine with it.
+/// Returns the end of the character at `start` and the marks that may combine with it.
 fn cluster_end(text: &str, start: usize) -> usize {
     let mut characters = text[start..].char_indices();
     characters.next();
@@ -145,14 +147,14 @@ fn can_join(character: char) -> bool {
         || is_accent(first)
 }
 
-/// True for large ranges of characters that fold to themselves and combine with nothing before
-/// them.
+/// True for large ranges of characters that fold to themselves and never combine with the character
+/// before them.
 fn folds_to_itself(c: char) -> bool {
     matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}'
         | '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}')
 }
 
-/// True for marks that do not make another letter, and for selectors of style.
+/// True for marks that do not form a different letter, and for style selectors.
 fn is_accent(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
         | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{feff}')

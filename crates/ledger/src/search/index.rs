@@ -1,8 +1,8 @@
-//! Keeping the index up to date without slowing appends down.
+//! Keeping the index up to date without slowing down appends.
 //!
-//! An append only writes its message. The messages behind `search_state.indexed` are the tail: a
-//! search reads them one by one. A process that appends or searches and finds a long tail moves a
-//! slice of it into the index, for a few milliseconds, in a transaction of its own.
+//! An append only writes its message. The messages after `search_state.indexed` are the tail, which
+//! a search reads message by message. A process that appends or searches and finds a long tail
+//! moves a slice of it into the index, for a few milliseconds, in a separate transaction.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use crate::search::fold::fold;
 use crate::search::tokens::index_entry;
 use crate::{Event, Ledger, LedgerError, MessageRecord};
 
-/// The version of the index. It changes when the same text gives other tokens, also with another
-/// version of Unicode; then the index is made anew.
+/// The version of the index. It changes when the same text produces different tokens, also because
+/// of a new Unicode version. The index is then rebuilt.
 pub(crate) const INDEX_VERSION: i64 = {
     let (major, minor, _) = char::UNICODE_VERSION;
     let normalization = unicode_normalization::UNICODE_VERSION;
@@ -23,21 +23,22 @@ pub(crate) const INDEX_VERSION: i64 = {
     100_000_000 + tables + normalization.0 as i64 * 100 + normalization.1 as i64
 };
 
-/// The number of messages in the tail from which on indexing them is worth it.
+/// The length of the tail, in messages, from which indexing pays off.
 const LONG_TAIL: i64 = 128;
 
-/// The number of messages in the tail from which on a search indexes them first, because further
+/// The length of the tail, in messages, from which a search indexes a slice first, because further
 /// searches usually follow.
 const SEARCHED_TAIL: i64 = 16;
 
-/// The number of messages in the tail from which on an append waits for its turn to index.
+/// The length of the tail, in messages, from which an append waits for other writers in order to
+/// index.
 const VERY_LONG_TAIL: i64 = 512;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The number of bytes of text that may be left in the tail.
+/// The maximum number of bytes of text that a process leaves in the tail.
 const MAX_TAIL_BYTES: usize = 32 << 10;
 
-/// The time that a slice takes, for which other writers wait.
+/// The time that a slice takes. Other writers wait meanwhile.
 const SLICE_TIME: Duration = Duration::from_millis(5);
 
 /// The state of the index.
@@ -49,7 +50,7 @@ struct IndexState {
 }
 
 impl Ledger {
-    /// Indexes a slice of the tail after an append, if the tail of this length is long.
+    /// Indexes a slice of the tail after an append, if the tail is long.
     pub(crate) fn index_after_append(&mut self, tail: i64, messages: &[MessageRecord]) {
         self.unindexed_bytes += text_size(messages);
         if self.unindexed_bytes > MAX_TAIL_BYTES || tail >= LONG_TAIL {
@@ -71,7 +72,8 @@ impl Ledger {
         }
     }
 
-    /// Indexes slices of the tail after many messages were added, until as many are indexed or all.
+    /// Indexes slices of the tail after many messages were added, until as many messages or the
+    /// whole tail are indexed.
     pub(crate) fn index_after_bulk(&mut self, added: usize) {
         let mut indexed = 0;
         while indexed < added.max(1) {
@@ -98,8 +100,8 @@ impl Ledger {
         }
     }
 
-    /// Indexes a slice of the tail. This is only about speed, so a failure is no error: the next
-    /// writer does it. As long as the tail is not very long, this does not wait for other writers.
+    /// Indexes a slice of the tail. This only affects speed, so a failure is not an error: the next
+    /// writer tries again. Does not wait for other writers unless the tail is very long.
     fn index_slice(&mut self) -> Option<SliceReport> {
         let wait = match self.database.reader().and_then(tail_length) {
             Ok(tail) if tail < VERY_LONG_TAIL => Duration::ZERO,
@@ -116,8 +118,8 @@ impl Ledger {
         slice
     }
 
-    /// Indexes everything and packs the index tightly, while other processes can write, and gives
-    /// free space back to the disk. `progress` is called with the number of messages so far.
+    /// Indexes everything, compacts the index while other processes can still write, and returns
+    /// free space to the disk. `progress` is called with the number of messages so far.
     pub fn optimize(&mut self, progress: &dyn Fn(usize)) -> Result<(), LedgerError> {
         let mut indexed = 0;
         loop {
@@ -129,7 +131,7 @@ impl Ledger {
                 break;
             }
         }
-        // The first command may merge across levels; the ones after it go on with that merge.
+        // The first command may merge across levels; later commands continue that merge.
         let mut pages = -200;
         while self.database.write(|transaction| merge_pages(transaction, pages))? {
             pages = 200;
@@ -141,14 +143,14 @@ impl Ledger {
         self.database.shrink()
     }
 
-    /// Makes the index anew from the messages.
+    /// Rebuilds the index from the messages.
     pub(crate) fn rebuild_index(&mut self, progress: &dyn Fn(usize)) -> Result<(), LedgerError> {
         self.database.write(|transaction| reset_index(transaction))?;
         self.optimize(progress)
     }
 }
 
-/// Counts the bytes of text that a search would read in these messages.
+/// Counts the bytes of text in these messages that a search would read.
 fn text_size(messages: &[MessageRecord]) -> usize {
     fn size(value: &Value) -> usize {
         match value {
@@ -170,7 +172,7 @@ struct SliceReport {
     has_more: bool,
 }
 
-/// Indexes messages of the tail, oldest first and at least one, until the time is over.
+/// Indexes messages of the tail, oldest first and at least one, until the time is up.
 fn index_messages(connection: &Connection, time: Duration) -> Result<SliceReport, LedgerError> {
     let start = Instant::now();
     let mut state = read_state(connection)?;
@@ -206,8 +208,8 @@ fn index_messages(connection: &Connection, time: Duration) -> Result<SliceReport
     Ok(SliceReport { indexed, has_more })
 }
 
-/// Folds the fields of a message into one text, a line each. No term spans two of them, because
-/// folded text has no line breaks.
+/// Folds the fields of a message into one text, each on its own line. No term spans two fields,
+/// because folded text has no line breaks.
 pub(crate) fn fold_fields(fields: &[String; 3]) -> String {
     let mut text = fold(&fields[0]);
     for field in &fields[1..] {
@@ -235,7 +237,7 @@ pub(crate) fn forget_session(connection: &Connection, key: i64) -> Result<(), Le
             delete.execute(params![row.get::<_, i64>(0)?, entry])?;
         }
     }
-    // SQLite will use the ids of the last messages again.
+    // SQLite will reuse the ids of the last messages.
     connection.execute(
         "UPDATE search_state SET indexed = min(indexed, ifnull(
              (SELECT id FROM messages WHERE session <> ?1 ORDER BY id DESC LIMIT 1), 0))",
@@ -253,7 +255,7 @@ pub(crate) fn forget_message(connection: &Connection, id: i64) -> Result<(), Led
     )
 }
 
-/// Adds a changed message to the index again. If it is in the tail, it stays there.
+/// Adds a changed message back to the index, unless it is in the tail.
 pub(crate) fn index_message(connection: &Connection, id: i64) -> Result<(), LedgerError> {
     change_entry(connection, id, "INSERT INTO words (rowid, tokens) VALUES (?1, ?2)")
 }
@@ -270,14 +272,14 @@ fn change_entry(connection: &Connection, id: i64, sql: &str) -> Result<(), Ledge
     Ok(())
 }
 
-/// Counts the messages behind the last indexed one.
+/// Counts the messages after the last indexed one.
 pub(crate) fn tail_length(connection: &Connection) -> Result<i64, LedgerError> {
     let mut last = connection.prepare_cached("SELECT ifnull(max(id), 0) FROM messages")?;
     let last: i64 = last.query_row([], |row| row.get(0))?;
     Ok(last - indexed_up_to(connection)?)
 }
 
-/// The id of the last message that the index knows.
+/// Returns the id of the last indexed message.
 pub(crate) fn indexed_up_to(connection: &Connection) -> Result<i64, LedgerError> {
     let state = read_state(connection)?;
     Ok(if state.is_current { state.indexed } else { 0 })
@@ -297,7 +299,7 @@ fn reset_index(connection: &Connection) -> Result<(), LedgerError> {
     Ok(())
 }
 
-/// Merges a number of pages of the index. Returns false if there was nothing to do.
+/// Merges index pages, `pages` at a time. Returns false if there was nothing to do.
 fn merge_pages(connection: &Connection, pages: i64) -> Result<bool, LedgerError> {
     let before = connection.total_changes();
     connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?1)", [pages])?;

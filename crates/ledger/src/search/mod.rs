@@ -1,8 +1,8 @@
 //! Search: one definition of a match, and an index that makes it fast.
 //!
 //! The definition is [`matches()`]; everything else is about speed. The index proposes messages,
-//! newest first, and each proposal is checked with the definition. Messages that are not indexed
-//! yet are read one by one, and so are all messages if the index cannot help with a query.
+//! newest first, and each proposal is checked against the definition. Messages that are not indexed
+//! yet are read one by one. If the index cannot help with a query, all messages are.
 
 mod fold;
 mod index;
@@ -23,29 +23,30 @@ pub(crate) use self::tokens::index_entry;
 use crate::messages::read_searchable;
 use crate::{Ledger, LedgerError, Time};
 
-/// The number of matches that are ranked: the newest ones.
+/// The maximum number of matches that are ranked, unless more are to be shown. The newest matches
+/// count.
 const MAX_RANKED: usize = 200;
 
-/// The number of bytes of text after which no more matches are collected than are shown.
+/// The number of bytes of text after which a search stops as soon as it has enough matches to show.
 const ENOUGH_READ: usize = 512 << 10;
 
-/// The number of characters that are shown of the messages before and after a match.
+/// The maximum number of characters shown of the messages before and after a match.
 const NEIGHBOUR_LENGTH: usize = 200;
 
-/// The messages to search, and the number of results to show.
+/// The messages to search, and the maximum number of results.
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
-    /// Only sessions of these sources; if empty, of all.
+    /// Only sessions from these sources; from all if empty.
     pub sources: Vec<String>,
-    /// No sessions of these sources.
+    /// No sessions from these sources.
     pub exclude_sources: Vec<String>,
-    /// Only messages of these roles; if empty, of all.
+    /// Only messages with these roles; with any role if empty.
     pub roles: Vec<String>,
     /// Only messages since this time.
     pub since: Option<Time>,
     /// True to include messages that were taken back.
     pub undone: bool,
-    /// The largest number of results.
+    /// The maximum number of results.
     pub limit: usize,
 }
 
@@ -65,11 +66,11 @@ impl Default for SearchOptions {
 /// The results of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchResults {
-    /// The best matches, best first; equally good ones newest first.
+    /// The best matches, best first. Equally good matches are sorted newest first.
     pub results: Vec<SearchHit>,
     /// The number of matching messages that were counted.
     pub total: usize,
-    /// True if counting stopped before the end.
+    /// True if counting stopped early.
     pub more: bool,
     /// True if the caller stopped the search. Older messages may match, too.
     pub stopped: bool,
@@ -87,9 +88,9 @@ pub struct SearchHit {
     pub time: Time,
     /// The text around the first match, with `>>>` and `<<<` around each match.
     pub snippet: String,
-    /// The beginning of the message before it.
+    /// The beginning of the previous message.
     pub before: Option<String>,
-    /// The beginning of the message after it.
+    /// The beginning of the next message.
     pub after: Option<String>,
     pub source: String,
     pub model: Option<String>,
@@ -97,14 +98,14 @@ pub struct SearchHit {
     pub session_started: Time,
 }
 
-/// True if a message with these texts matches a query: the definition of a match.
+/// True if a message with these texts matches a query. This is the definition of a match.
 ///
 /// Case, accents, width and the amount of white space do not matter. A term matches between word
-/// boundaries; characters of scripts without spaces have one on either side, and so has all
-/// punctuation. `x*` needs none behind it, `*x*` none at all. All terms must match, `OR` separates
-/// alternatives, `NOT` excludes the next term or group, `(…)` is a group, `"…"` is one term.
-/// Punctuation by itself, and brackets, quotes and the marks of sentences around a word, are ignored
-/// as long as there is a word.
+/// boundaries. A character of a script without spaces has a boundary on either side, and so has any
+/// punctuation. `x*` needs no boundary after it, `*x*` needs none at all. All terms must match,
+/// `OR` separates alternatives, `NOT` excludes the next term or group, `(…)` is a group, `"…"` is
+/// one term. Standalone punctuation, and brackets, quotes and sentence punctuation around a word,
+/// are ignored if the query contains any word.
 pub fn matches(query: &str, texts: &[&str]) -> bool {
     let query = Query::parse(query);
     let text: Vec<String> = texts.iter().map(|text| fold::fold(text)).collect();
@@ -112,7 +113,7 @@ pub fn matches(query: &str, texts: &[&str]) -> bool {
 }
 
 impl Ledger {
-    /// Searches all messages. Any text is a query; see [`matches()`].
+    /// Searches all messages. Any text is a valid query; see [`matches()`].
     pub fn search(
         &mut self,
         query: &str,
@@ -161,7 +162,7 @@ struct Candidate {
 #[derive(Default)]
 struct CandidateList {
     candidates: Vec<Candidate>,
-    /// Bytes of text that were read.
+    /// The number of bytes of text read so far.
     read: usize,
     is_full: bool,
     /// True if the caller stopped the search.
@@ -187,7 +188,7 @@ impl Search<'_> {
         Ok(SearchResults { results, total, more, stopped })
     }
 
-    /// Reads the messages behind `after` one by one, newest first.
+    /// Reads the messages after `after` one by one, newest first.
     fn scan_messages(&self, after: i64, found: &mut CandidateList) -> Result<(), LedgerError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM messages m CROSS JOIN sessions s ON s.key = m.session
@@ -291,7 +292,7 @@ impl Search<'_> {
         })
     }
 
-    /// Reads the beginning of the message before or after one.
+    /// Reads the beginning of the previous or next message.
     fn read_neighbour(
         &self,
         key: i64,
@@ -324,7 +325,7 @@ const FILTER: &str = "
     AND s.source NOT IN (SELECT value FROM json_each(:exclude))";
 
 fn count_occurrences(term: &query::Term, text: &str) -> usize {
-    /// More occurrences make no difference to the rank.
+    /// Further occurrences do not affect the rank.
     const MOST: usize = 16;
     let mut from = 0;
     let mut count = 0;
@@ -337,7 +338,7 @@ fn count_occurrences(term: &query::Term, text: &str) -> usize {
     count
 }
 
-/// Ranks the candidates by Okapi BM25 among themselves; equally good ones newest first. Returns the
+/// Ranks the candidates by Okapi BM25 among themselves, equally good ones newest first. Returns the
 /// best.
 fn rank_candidates(candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate> {
     const K1: f64 = 1.2;

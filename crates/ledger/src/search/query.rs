@@ -4,7 +4,7 @@ use crate::search::fold::fold;
 use crate::search::tokens::{Piece, cut_word, is_word, pairs, pieces};
 use crate::search::typed::{TypedPart, split_query, trim_stray};
 
-/// A query; `None` matches nothing, because nothing was typed.
+/// A query. Without a root it matches nothing, because nothing was typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Query {
     root: Option<Node>,
@@ -23,16 +23,16 @@ enum Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
     pub(crate) text: String,
-    /// True if it needs a boundary before it.
+    /// True if the term needs a boundary before it.
     pub(crate) left: bool,
-    /// True if it needs a boundary after it.
+    /// True if the term needs a boundary after it.
     pub(crate) right: bool,
 }
 
 impl Query {
     /// Parses a query; never fails. Operators without operands and punctuation around words are
-    /// ignored. If nothing else is left, operators are words. If still nothing is left, the whole
-    /// text is one term.
+    /// ignored. If no term remains, operators are parsed as words. If there is still no term, the
+    /// whole text is one term.
     pub(crate) fn parse(typed: &str) -> Query {
         let parts = split_query(typed);
         let root = parse_parts(&parts, true)
@@ -51,7 +51,7 @@ impl Query {
         self.root.as_ref().is_some_and(|root| root.matches(text))
     }
 
-    /// The terms that a match may contain.
+    /// Returns the terms that a match may contain.
     pub(crate) fn terms(&self) -> impl Iterator<Item = &Term> {
         let mut terms = Vec::new();
         if let Some(root) = &self.root {
@@ -60,7 +60,8 @@ impl Query {
         terms.into_iter()
     }
 
-    /// The query for the index. Its answers include all matches. `None` if the index cannot help.
+    /// Returns the query for the index, whose results include all matches. Returns `None` if the
+    /// index cannot help.
     pub(crate) fn index_query(&self) -> Option<String> {
         self.root.as_ref()?.index_query()
     }
@@ -87,7 +88,7 @@ impl Node {
     }
 
     fn index_query(&self) -> Option<String> {
-        /// The index is no faster than a scan with more alternatives than this.
+        /// With more alternatives than this, the index is no faster than a scan.
         const MAX_ALTERNATIVES: usize = 200;
         match self {
             Node::Term(_) => require_all(std::slice::from_ref(self)),
@@ -102,9 +103,10 @@ impl Node {
     }
 }
 
-/// Makes the query for the index of nodes that must all match. `None` if the index cannot help.
+/// Makes the index query for nodes that must all match. Returns `None` if the index cannot help.
 fn require_all(nodes: &[Node]) -> Option<String> {
-    /// The longest tokens are the rarest; the check of each message does the rest.
+    /// The maximum number of tokens, and of groups, in the index query. The longest tokens are the
+    /// rarest, and each message is checked anyway.
     const MOST: usize = 12;
     let terms = nodes.iter().filter_map(|node| match node {
         Node::Term(term) => Some(term),
@@ -120,7 +122,7 @@ fn require_all(nodes: &[Node]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("({})", parts.join(" AND ")))
 }
 
-/// A group whose end was not reached yet.
+/// A group whose closing parenthesis has not been reached.
 #[derive(Default)]
 struct Group {
     /// The alternatives, each with the nodes that must all match.
@@ -155,7 +157,7 @@ impl Group {
     }
 }
 
-/// Returns a single node as it is, and combines several.
+/// Returns a single node unchanged, and combines several.
 fn unwrap_or(mut nodes: Vec<Node>, combine: fn(Vec<Node>) -> Node) -> Option<Node> {
     match nodes.len() {
         0 | 1 => nodes.pop(),
@@ -163,7 +165,7 @@ fn unwrap_or(mut nodes: Vec<Node>, combine: fn(Vec<Node>) -> Node) -> Option<Nod
     }
 }
 
-/// Interprets the parts of a query. Returns `None` if they have no term.
+/// Interprets the parts of a query. Returns `None` if they contain no term.
 fn parse_parts(parts: &[TypedPart<'_>], operators: bool) -> Option<Node> {
     let mut group = Group::default();
     let mut outer: Vec<Group> = Vec::new();
@@ -194,7 +196,7 @@ impl Term {
         (!text.is_empty()).then_some(Term { text, left, right })
     }
 
-    /// Parses `x`, `x*` or `*x*`. Returns `None` for punctuation by itself.
+    /// Parses `x`, `x*` or `*x*`. Returns `None` for standalone punctuation.
     fn from_word(word: &str) -> Option<Term> {
         let word = trim_stray(word);
         if word.chars().all(|c| c.is_ascii_punctuation()) {
@@ -205,7 +207,7 @@ impl Term {
         Term::new(trim_stray(word), left, right)
     }
 
-    /// Finds the first occurrence at or after `from`, as a range of bytes of the folded text.
+    /// Finds the first occurrence at or after `from`, as a byte range of the folded text.
     pub(crate) fn find(&self, text: &str, from: usize) -> Option<std::ops::Range<usize>> {
         let mut from = from;
         loop {
@@ -218,7 +220,7 @@ impl Term {
         }
     }
 
-    /// The tokens that every message with this term has.
+    /// Returns tokens that every message with this term has.
     fn index_tokens(&self) -> Vec<Token<'_>> {
         let mut tokens = Vec::new();
         for (start, piece) in pieces(&self.text) {
@@ -230,7 +232,7 @@ impl Term {
                     let is_open_left = start == 0 && !self.left;
                     let is_open_right = start + word.len() == self.text.len() && !self.right;
                     match cut_word(word) {
-                        // It may be the end of a longer word, which the index cannot find.
+                        // The word may be the end of a longer word, which the index cannot find.
                         _ if is_open_left => {}
                         part if is_open_right && part == word => tokens.push(Token::prefix(part)),
                         part => tokens.push(Token::exact(part)),
@@ -265,7 +267,7 @@ impl<'t> Token<'t> {
         Token { text, is_prefix: true }
     }
 
-    /// The token in the syntax of FTS5. It has no quotes in it, so it needs no escaping.
+    /// Returns the token in FTS5 syntax. It contains no quotes, so it needs no escaping.
     fn index_query(&self) -> String {
         format!("\"{}\"{}", self.text, if self.is_prefix { " *" } else { "" })
     }

@@ -5,13 +5,13 @@ use std::ops::Range;
 use crate::search::fold::fold_mapped;
 use crate::search::query::Query;
 
-/// The number of characters that are shown before the first match.
+/// The maximum number of characters shown before the first match.
 const BEFORE: usize = 60;
-/// The number of characters that are shown after the first match.
+/// The maximum number of characters shown after the first match.
 const AFTER: usize = 140;
 
 /// Cuts out the text around the first match and marks each match in it. For a query that only
-/// excludes, cuts out the beginning.
+/// excludes terms, cuts out the beginning.
 pub(crate) fn make_snippet(query: &Query, fields: &[String]) -> String {
     let marked = fields.iter().find_map(|field| {
         let matches = find_matches(query, field);
@@ -47,7 +47,7 @@ fn push_line(out: &mut String, text: &str) {
     out.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
 }
 
-/// Finds the occurrences of all terms in a text, in order, none overlapping.
+/// Finds the occurrences of all terms in a text, in order and without overlaps.
 fn find_matches(query: &Query, text: &str) -> Vec<Range<usize>> {
     /// More matches than the largest snippet can show.
     const MOST: usize = 200;
@@ -70,20 +70,20 @@ fn find_matches(query: &Query, text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The range of the original text that a range of the folded text comes from. A character that
-/// became several counts as a whole.
+/// Returns the range of the original text that corresponds to a range of the folded text. A
+/// character that was folded to several counts as a whole.
 fn original_range(starts: &[usize], range: &Range<usize>) -> Range<usize> {
     let last = starts[range.end - 1];
     let end = starts[range.end..].iter().find(|start| **start > last).copied();
     starts[range.start]..end.unwrap_or(last)
 }
 
-/// The offset of the character that is so many characters before another.
+/// Returns the offset of the character that is `characters` characters before `from`.
 fn go_back(text: &str, from: usize, characters: usize) -> usize {
     text[..from].char_indices().rev().take(characters).last().map_or(from, |(at, _)| at)
 }
 
-/// The offset of the character that is so many characters behind another.
+/// Returns the offset of the character that is `characters` characters after `from`.
 fn go_forward(text: &str, from: usize, characters: usize) -> usize {
     text[from..].char_indices().nth(characters).map_or(text.len(), |(at, _)| from + at)
 }

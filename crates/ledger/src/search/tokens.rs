@@ -1,15 +1,16 @@
-//! Splitting folded text into pieces, and those into tokens of the index.
+//! Splitting folded text into pieces, and pieces into index tokens.
 //!
-//! The index has these tokens of each message, once each: every word (its first 32 characters),
-//! every pair of neighbouring characters of a script without spaces and the last such character by
-//! itself, and every symbol that is not ASCII. A single character of a script without spaces is
-//! found as the beginning of a pair.
+//! The index has each of these tokens of a message once: every word (its first 32 characters),
+//! every pair of adjacent characters of a script without spaces, the last such character by itself,
+//! and every symbol that is not ASCII. A single character of a script without spaces is found as
+//! the beginning of a pair.
 
 use std::collections::HashSet;
 
 use unicode_normalization::char::canonical_combining_class;
 
-/// The number of characters of a word in the index. The check of the message looks at the rest.
+/// The maximum number of characters of a word in the index. The rest is compared when the message
+/// is checked.
 const WORD_LENGTH: usize = 32;
 
 /// A part of folded text.
@@ -32,7 +33,7 @@ enum CharacterKind {
     Other,
 }
 
-/// True if a character is part of a word: between two of these there is no boundary.
+/// True if a character is part of a word. There is no boundary between two such characters.
 pub(crate) fn is_word(c: char) -> bool {
     kind_of(c) == CharacterKind::Word
 }
@@ -77,8 +78,8 @@ fn is_spaceless(c: char) -> bool {
     )
 }
 
-/// Splits a folded text into pieces, each with its offset. Between them are ASCII punctuation and
-/// spaces.
+/// Splits a folded text into pieces, each with its offset. Only ASCII punctuation and spaces are
+/// between pieces.
 pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
     let mut characters = text.char_indices().peekable();
     std::iter::from_fn(move || {
@@ -111,7 +112,7 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
     })
 }
 
-/// Cuts a word to the characters that the index has of it.
+/// Cuts a word to the characters that are indexed.
 pub(crate) fn cut_word(word: &str) -> &str {
     match word.char_indices().nth(WORD_LENGTH) {
         Some((end, _)) => &word[..end],
@@ -119,14 +120,14 @@ pub(crate) fn cut_word(word: &str) -> &str {
     }
 }
 
-/// Lists every pair of neighbouring characters.
+/// Returns every pair of adjacent characters.
 pub(crate) fn pairs(run: &str) -> impl Iterator<Item = &str> {
     let starts = run.char_indices().map(|(at, _)| at);
     let ends = run.char_indices().map(|(at, c)| at + c.len_utf8()).skip(1);
     starts.zip(ends).map(|(start, end)| &run[start..end])
 }
 
-/// Makes the entry of a folded text in the index: its tokens, each once, separated by spaces.
+/// Makes the index entry of a folded text: its tokens, each once, separated by spaces.
 pub(crate) fn index_entry(text: &str) -> String {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut entry = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Splitting a typed query into words, phrases and groups, and leaving out stray punctuation.
+//! Splitting a typed query into words, phrases and groups, and removing stray punctuation.
 
 /// A part of the typed text, before operators are interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,21 +9,21 @@ pub(super) enum TypedPart<'q> {
     Close,
 }
 
-/// The number of groups that may be nested. The parentheses of deeper ones are ignored.
+/// The maximum nesting depth of groups. Deeper parentheses are ignored.
 const MAX_DEPTH: usize = 16;
 
 /// The maximum number of words and phrases. Each is compared with every message, so the rest of a
 /// long text that was pasted by mistake is ignored.
 const MAX_TERMS: usize = 256;
 
-/// Splits a query into its parts. All parentheses in the result are pairs.
+/// Splits a query into its parts. All parentheses in the result are paired.
 pub(super) fn split_query(typed: &str) -> Vec<TypedPart<'_>> {
     drop_unpaired(split_parts(typed))
 }
 
-/// Splits a query into words at white space, phrases in quotes, and parentheses around them. A
-/// quote inside of a word is part of it, and so is a pair of parentheses: `f(x)`. A quote that is
-/// never closed is left out.
+/// Splits a query into words (separated by white space), quoted phrases, and parentheses. A quote
+/// inside a word is part of the word, and so is a pair of parentheses, as in `f(x)`. A quote that
+/// is never closed is dropped.
 fn split_parts(typed: &str) -> Vec<TypedPart<'_>> {
     let mut parts = Vec::new();
     let mut rest = typed.trim_start();
@@ -59,8 +59,8 @@ fn split_parts(typed: &str) -> Vec<TypedPart<'_>> {
     parts
 }
 
-/// Finds the end of the word at the start of a text: white space, or a parenthesis that closes none
-/// of the word.
+/// Finds the end of the word at the start of a text: white space, or a closing parenthesis that was
+/// not opened in the word.
 fn find_word_end(text: &str) -> usize {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
@@ -75,7 +75,7 @@ fn find_word_end(text: &str) -> usize {
     text.len()
 }
 
-/// Drops the parentheses that have no partner, and those that are nested too deeply.
+/// Drops parentheses without a partner, and those that are nested too deeply.
 fn drop_unpaired(parts: Vec<TypedPart<'_>>) -> Vec<TypedPart<'_>> {
     let mut open = Vec::new();
     let mut pairs = vec![false; parts.len()];
@@ -99,8 +99,8 @@ fn drop_unpaired(parts: Vec<TypedPart<'_>>) -> Vec<TypedPart<'_>> {
         .collect()
 }
 
-/// True for punctuation that means nothing around a word: brackets, quotes, and the marks of
-/// sentences and of other query languages.
+/// True for punctuation that means nothing around a word: brackets, quotes, sentence punctuation,
+/// and operators of other query languages.
 fn is_stray(c: char) -> bool {
     matches!(
         c,
@@ -126,8 +126,8 @@ fn is_stray(c: char) -> bool {
     )
 }
 
-/// Removes stray punctuation from both ends of a word. A bracket at the end stays if its partner is
-/// in the word and something is between them, and so does a dot at the beginning.
+/// Removes stray punctuation from both ends of a word. Keeps a closing bracket if its partner is in
+/// the word and the brackets are not empty. Also keeps a leading dot.
 pub(super) fn trim_stray(word: &str) -> &str {
     let mut word = word.trim_start_matches(is_stray);
     while let Some(last) = word.chars().next_back() {
@@ -140,7 +140,8 @@ pub(super) fn trim_stray(word: &str) -> &str {
     word
 }
 
-/// True if a character closes a bracket of the text before it that has more than punctuation in it.
+/// True if a character closes a bracket in the text before it, and there is more than punctuation
+/// between the two.
 fn closes_part(before: &str, last: char) -> bool {
     let opening = match last {
         ')' => '(',

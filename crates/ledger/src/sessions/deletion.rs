@@ -9,13 +9,14 @@ use crate::{Ledger, LedgerError, Time};
 /// The selection of sessions that [`Ledger::prune`] deletes.
 #[derive(Clone, Debug, Default)]
 pub struct PruneOptions {
-    /// Only sessions without activity since then, ended or not.
+    /// Only sessions that have been inactive since this time, ended or not.
     pub inactive_since: Time,
-    /// Only sessions of these sources; if empty, of all.
+    /// Only sessions from these sources; from all if empty.
     pub sources: Vec<String>,
     /// Only sessions in this state.
     pub state: Option<SessionState>,
-    /// No sessions that have not ended and were active since then: they may be going on.
+    /// Spares sessions that have not ended and were active since this time: they may still be
+    /// running.
     pub open_since: Option<Time>,
 }
 
@@ -29,8 +30,8 @@ pub enum SessionState {
 }
 
 impl Ledger {
-    /// Deletes a session with its messages, and the sessions of its subagents. Forks and
-    /// continuations stay, without a parent. Returns the ids of the deleted sessions.
+    /// Deletes a session with its messages, and the sessions of its subagents. Keeps forks and
+    /// continuations, without a parent. Returns the ids of the deleted sessions.
     pub fn delete_session(&mut self, id: &str) -> Result<Vec<String>, LedgerError> {
         self.database.erase(|transaction| {
             head(transaction, id)?;
@@ -39,8 +40,8 @@ impl Ledger {
         })
     }
 
-    /// Deletes the messages of a session and all that belongs to them, but not the session. Returns
-    /// the number of messages.
+    /// Deletes the messages of a session and everything that belongs to them, but not the session.
+    /// Returns the number of messages.
     pub fn clear_messages(&mut self, id: &str) -> Result<usize, LedgerError> {
         self.database.erase(|transaction| {
             let head = head(transaction, id)?;
@@ -53,7 +54,8 @@ impl Ledger {
         })
     }
 
-    /// The ids of the sessions that [`Ledger::prune`] would delete, along with their subagents.
+    /// Returns the ids of the sessions that [`Ledger::prune`] would delete. The sessions of their
+    /// subagents are deleted with them.
     pub fn prunable(&self, options: &PruneOptions) -> Result<Vec<String>, LedgerError> {
         let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
@@ -82,13 +84,13 @@ impl Ledger {
         Ok(prunable)
     }
 
-    /// Deletes old sessions, each in a transaction of its own. Returns the ids of the deleted
-    /// sessions.
+    /// Deletes old sessions, each in its own transaction. Returns the ids of the deleted sessions.
     pub fn prune(&mut self, options: &PruneOptions) -> Result<Vec<String>, LedgerError> {
         let mut gone = Vec::new();
         for id in self.prunable(options)? {
             gone.extend(self.database.erase(|transaction| {
-                // It may have been deleted with a session before it, or have gone on meanwhile.
+                // It may have been deleted along with an earlier session, or have continued
+                // meanwhile.
                 let doomed = find_doomed(transaction, &id)?;
                 match options.spare(&doomed) {
                     true => Ok(Vec::new()),
@@ -109,7 +111,7 @@ struct DoomedSession {
 }
 
 impl PruneOptions {
-    /// Returns true if one of the sessions is too young to be deleted, or may be going on.
+    /// True if one of the sessions is too recent to be deleted, or may still be running.
     fn spare(&self, doomed: &[DoomedSession]) -> bool {
         let open_since = self.open_since.unwrap_or(Time(i64::MAX));
         doomed.iter().any(|session| {
@@ -119,7 +121,7 @@ impl PruneOptions {
     }
 }
 
-/// Finds a session and its subagents, theirs included.
+/// Finds a session and the sessions of its subagents, recursively.
 fn find_doomed(connection: &Connection, id: &str) -> Result<Vec<DoomedSession>, LedgerError> {
     let mut statement = connection.prepare_cached(
         "WITH RECURSIVE doomed (key, id) AS (
@@ -157,7 +159,8 @@ fn delete_sessions(
     Ok(doomed.iter().map(|session| session.id.clone()).collect())
 }
 
-/// Deletes the messages of a session and all that belongs to them. Returns the number of messages.
+/// Deletes the messages of a session and everything that belongs to them. Returns the number of
+/// messages.
 fn clear_session(transaction: &Transaction<'_>, key: i64) -> Result<usize, LedgerError> {
     crate::search::forget_session(transaction, key)?;
     let cleared = transaction.execute("DELETE FROM messages WHERE session = ?1", [key])?;

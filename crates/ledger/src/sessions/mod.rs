@@ -13,17 +13,17 @@ use crate::{Ledger, LedgerError, SessionRecord, Time, mask};
 /// The selection of sessions to list.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
-    /// Only sessions of these sources; if empty, of all.
+    /// Only sessions from these sources; from all if empty.
     pub sources: Vec<String>,
     /// Only sessions of this workspace.
     pub workspace: Option<String>,
     /// True to include archived sessions.
     pub archived: bool,
-    /// The largest number of sessions; `None` for all.
+    /// The maximum number of sessions; `None` for all.
     pub limit: Option<usize>,
 }
 
-/// New values for the fields of a session that its agent sets. `None` leaves a field as it is.
+/// New values for the fields of a session that its agent sets. `None` keeps the old value.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct SessionSettings {
@@ -38,7 +38,7 @@ pub struct SessionSettings {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct SessionSummary {
     pub session: SessionRecord,
-    /// The beginning of the first prompt: at most 63 characters.
+    /// The beginning of the first prompt, at most 63 characters.
     pub preview: String,
     pub last_activity: Time,
 }
@@ -114,7 +114,7 @@ impl Ledger {
         })
     }
 
-    /// Ends a session. The first reason counts: returns false if it had ended before.
+    /// Ends a session. Returns false, and keeps the first reason, if it had already ended.
     pub fn end_session(&mut self, id: &str, reason: &str, now: Time) -> Result<bool, LedgerError> {
         self.database.write(|transaction| end_session(transaction, id, reason, now))
     }
@@ -136,7 +136,7 @@ impl Ledger {
         })
     }
 
-    /// The session with exactly this id.
+    /// Returns the session with exactly this id.
     pub fn session(&self, id: &str) -> Result<SessionRecord, LedgerError> {
         let connection = self.database.reader()?;
         let sql = format!("{SELECT_SESSION} WHERE s.id = ?1");
@@ -144,8 +144,8 @@ impl Ledger {
         found.ok_or_else(|| LedgerError::NoSuchSession(id.to_owned()))
     }
 
-    /// Finds the session that the user means. They may type an id, a title, or the beginning of an
-    /// id that fits no other session, with or without the agent's name before it.
+    /// Finds the session that the user means. The user may type an id, a title, or an unambiguous
+    /// beginning of an id, with or without the agent's name before it.
     pub fn resolve(&self, typed: &str) -> Result<String, LedgerError> {
         let connection = self.database.reader()?;
         if head(connection, typed).is_ok() {
@@ -172,7 +172,7 @@ impl Ledger {
         }
     }
 
-    /// Lists sessions, the one with the latest activity first.
+    /// Lists sessions, latest activity first.
     pub fn sessions(&self, options: &ListOptions) -> Result<Vec<SessionSummary>, LedgerError> {
         let sql = format!(
             "{SELECT_SESSION}
@@ -200,8 +200,8 @@ impl Ledger {
         })
     }
 
-    /// The ids of all sessions of these sources, or of all if there are none, in the order in which
-    /// they began.
+    /// Returns the ids of all sessions from these sources, or from all if `sources` is empty, in
+    /// the order in which they began.
     pub fn session_ids(&self, sources: &[String]) -> Result<Vec<String>, LedgerError> {
         let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
@@ -215,7 +215,7 @@ impl Ledger {
     }
 }
 
-/// Ends a session; returns false if it had ended before.
+/// Ends a session. Returns false if it had already ended.
 pub(crate) fn end_session(
     transaction: &Transaction<'_>,
     id: &str,
@@ -230,7 +230,7 @@ pub(crate) fn end_session(
     Ok(changed == 1)
 }
 
-/// Reopens a session if it had ended.
+/// Reopens a session if it has ended.
 pub(crate) fn reopen_session(transaction: &Transaction<'_>, id: &str) -> Result<(), LedgerError> {
     head(transaction, id)?;
     transaction.execute(
@@ -264,13 +264,13 @@ fn read_preview(connection: &Connection, key: i64) -> Result<String, LedgerError
     })
 }
 
-/// Parses a JSON column. If it is not JSON, which only another program can have written, it counts
-/// as text.
+/// Parses a JSON column. Anything that is not JSON, which only another program can have written,
+/// becomes a string.
 pub(crate) fn parse_json(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))
 }
 
-/// Parses a JSON column with an object. If it is not one, it counts as empty.
+/// Parses a JSON column that contains an object. Anything else counts as empty.
 pub(crate) fn parse_map(json: &str) -> Map<String, Value> {
     serde_json::from_str(json).unwrap_or_default()
 }

@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::{head, parse_json, parse_map};
 use crate::{LedgerError, ParentKind, SessionRecord, Time, Tokens, titles};
 
-/// Creates a session, or fills in the empty fields of an existing one. Returns true if it is new.
+/// Creates a session, or fills in the empty fields of an existing one. Returns true if the session
+/// is new.
 pub(crate) fn upsert_session(
     transaction: &Transaction<'_>,
     session: &SessionRecord,

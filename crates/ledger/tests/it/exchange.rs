@@ -1,4 +1,4 @@
-//! The exchange of whole sessions.
+//! The exchange of complete sessions.
 
 use serde_json::json;
 use takeback_ledger::{
@@ -10,7 +10,7 @@ use crate::support::{
     Fixture, at, export_line, import_lines, message, random_below, record_event, session,
 };
 
-/// Makes a session with some of everything.
+/// Makes a session that has something of every kind.
 fn make_rich_session(fixture: &mut Fixture) {
     let record = SessionRecord {
         user_id: Some("u".into()),

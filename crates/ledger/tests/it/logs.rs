@@ -1,4 +1,4 @@
-//! Agents' own logs: every entry comes in once and in its place, however often it is read.
+//! Agents' own logs: every entry is taken in once and in its place, however often it is read.
 
 use std::process::Stdio;
 
@@ -16,7 +16,8 @@ use crate::support::{
 
 const LOG: &str = "/logs/one.jsonl";
 
-/// Makes an entry of session `s`: `>` is the user, `=` a summary, `$` tokens, anything else the agent.
+/// Makes an entry of session `s`: `>` is the user, `=` a summary, `$` tokens, anything else the
+/// agent.
 fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     let rest = text.get(1..).unwrap_or_default();
     let fact = match text.chars().next() {
@@ -32,7 +33,7 @@ fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     LogEntry { session: "s".into(), origin: origin.to_string(), time: Some(at(seconds)), fact }
 }
 
-/// Makes a part of a log. The log is a list of texts; its offset counts them.
+/// Makes a page of a log. The log is a list of texts, and offsets count texts.
 fn make_page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPage {
     let first = from.as_ref().map_or(0, |from| from.offset as usize);
     let entries =
@@ -47,7 +48,7 @@ fn make_page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPag
     LogPage { from, to, entries }
 }
 
-/// Reads on up to an entry, as a process that catches up does.
+/// Reads up to entry `upto`, as a process that catches up does.
 fn read_on(ledger: &mut Ledger, log: &[(i64, &str)], upto: usize) -> LogIntake {
     loop {
         let from = ledger.bookmark(LOG).unwrap();
@@ -76,7 +77,7 @@ fn texts(ledger: &Ledger, filter: MessageFilter) -> Vec<String> {
     ledger.messages("s", filter).unwrap().iter().map(text).collect()
 }
 
-/// The texts of the messages that are not taken back.
+/// Returns the texts of the messages that are not taken back.
 fn remaining_texts(ledger: &Ledger) -> Vec<String> {
     let messages = ledger.messages("s", MessageFilter::All).unwrap();
     messages.iter().filter(|message| !message.undone).map(text).collect()
@@ -165,7 +166,7 @@ fn an_answer_comes_before_a_later_prompt_that_a_hook_reported_first() {
     report_prompt(&mut fixture.ledger, 20, "two");
     record_event(&mut fixture.ledger, Event::TurnEnd { session: "s".into() }, at(29));
     report_prompt(&mut fixture.ledger, 30, "three");
-    // Only the answer to the first is in the log so far.
+    // So far, the log has only the answer to the first prompt.
     read_on(&mut fixture.ledger, &TALK, 3);
     assert_eq!(texts(&fixture.ledger, MessageFilter::All), ["one", "first", "two", "three"]);
     assert_whole(&mut fixture.ledger);
@@ -226,13 +227,13 @@ fn messages_taken_back_do_not_come_back_by_reading_on() {
     report_prompt(&mut fixture.ledger, 10, "one");
     read_on(&mut fixture.ledger, &TALK, 3);
     report_prompt(&mut fixture.ledger, 20, "two");
-    // Taken back before the answer was read.
+    // The turn is taken back before its answer is read.
     fixture.ledger.rewind_turns("s", 1, at(40)).unwrap();
     read_on(&mut fixture.ledger, &TALK, 6);
     assert_eq!(texts(&fixture.ledger, MessageFilter::All), ["one", "first", "two", "second"]);
     assert_eq!(remaining_texts(&fixture.ledger), ["one", "first"]);
     assert_whole(&mut fixture.ledger);
-    // That does not count as going on, so the rewind can be taken back.
+    // The late answer does not count as continuing, so the rewind can be reversed.
     assert_eq!(fixture.ledger.unrewind("s", at(41)).unwrap().messages, 2);
     assert_eq!(remaining_texts(&fixture.ledger).len(), 4);
 }
@@ -325,7 +326,7 @@ fn messages_of_a_log_are_found_by_a_search() {
     assert_eq!(found.results.len(), 1);
 }
 
-/// Takes in entries that the agent wrote again; returns the number of new messages.
+/// Takes in entries that the agent logged again. Returns the number of new messages.
 fn write_again(ledger: &mut Ledger, entries: Vec<LogEntry>) -> usize {
     let from = ledger.bookmark(LOG).unwrap().unwrap();
     let to = Bookmark { state: json!({ "again": from.state }), ..from.clone() };
@@ -369,7 +370,7 @@ fn calls_that_come_later_are_counted() {
     let one = json!({ "id": "a", "type": "function", "function": { "name": "ls" } });
     let two = json!({ "id": "b", "type": "function", "function": { "name": "cat" } });
     let mut page = make_page(None, &TALK, 1);
-    // Twice within one part of the log, and once more behind it.
+    // The entry is logged twice within one page, and once more after it.
     page.entries.extend([make_entry(1, 11, "let"), saying(json!([one]))]);
     fixture.ledger.take_in_page(&page, at(20)).unwrap().unwrap();
     let calls = |ledger: &Ledger| ledger.session("s").unwrap().tool_call_count;
@@ -388,7 +389,7 @@ fn a_message_that_is_written_again_with_less_stays_whole() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 6);
     let before = fixture.ledger.transcript("s").unwrap();
-    // A prompt does not grow either: agents expand it for their models.
+    // A prompt does not grow either, because agents expand it for their models.
     let entries =
         vec![make_entry(0, 10, ">one <context>"), make_entry(1, 11, "…"), make_entry(2, 12, "$50")];
     assert_eq!(write_again(&mut fixture.ledger, entries), 0);
@@ -432,7 +433,7 @@ fn facts_that_come_late_come_in_but_do_not_bring_a_session_back() {
     assert!(fixture.ledger.session("s").is_err());
 }
 
-/// Makes a log that is long enough to be read in parts.
+/// Makes a log that is long enough to be read in several pages.
 fn make_long_log() -> Vec<(i64, &'static str)> {
     let talk = [">go on", "I went on", "$1", "and on"];
     (0..400).map(|number| (number as i64 * 700, talk[number % 4])).collect()
@@ -476,7 +477,7 @@ fn readers_that_work_at_once_or_die_lose_and_repeat_nothing() {
 }
 
 /// The plan of a turn: the prompt, the delay with which a hook reports it (`None` for no hook), the
-/// number of answers, and the number of entries that are read before and after them.
+/// number of answers, and the number of entries that are read before and after the answers.
 #[derive(Clone, Debug)]
 struct TurnPlan {
     prompt: &'static str,
@@ -495,7 +496,8 @@ fn turn_plan() -> impl Strategy<Value = TurnPlan> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// The ledger has the conversation of the log, in whatever order hooks report and logs are read.
+    /// The ledger has the conversation of the log, in whatever order hooks report and logs are
+    /// read.
     #[test]
     fn hooks_and_logs_make_one_conversation_in_any_order(plans in proptest::collection::vec(turn_plan(), 1..7)) {
         let mut fixture = Fixture::new();

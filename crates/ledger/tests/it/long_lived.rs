@@ -66,7 +66,7 @@ fn a_reader_notices_that_the_ledger_was_repaired() {
         .append("s", &[message("user", "after the repair")], at(6))
         .unwrap();
     assert_eq!(all_texts(&ledger, "s"), ["before the repair", "after the repair"]);
-    // The reader's connection to the new file is the writer's, too.
+    // Reader and writer share the connection to the new file.
     ledger.append("s", &[message("user", "by the open ledger")], at(7)).unwrap();
     let fresh = Ledger::open(&path, &LedgerOptions::default()).unwrap();
     assert_eq!(
@@ -104,8 +104,8 @@ fn a_repair_waits_until_the_ledger_is_closed() {
     fixture.ledger.optimize(&|_| {}).unwrap();
     let path = fixture.path();
     let Fixture { directory: _directory, ledger } = fixture;
-    // The lock that SQLite holds on an open database is lost when this process opens and closes
-    // the file once more, as `damage_index_page` does.
+    // The lock that SQLite holds on an open database is lost when this process opens and closes the
+    // file again, as `damage_index_page` does.
     drop(ledger);
     damage_index_page(&path);
     let ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();
@@ -168,11 +168,11 @@ fn an_event_waits_as_long_as_the_call_says_and_no_longer() {
     assert!(start.elapsed() < Duration::from_secs(30), "the ledger's own wait is a minute");
     assert!(all_texts(&fixture.ledger, "s").is_empty());
     other.execute_batch("ROLLBACK").unwrap();
-    // Both go in, in order.
+    // Both events are written, in order.
     let recorded = fixture.ledger.record(&[prompt_event("s", "written")], FOREVER, at(2)).unwrap();
     assert_eq!(recorded, Recorded::Written);
     assert_eq!(all_texts(&fixture.ledger, "s"), ["spooled", "written"]);
-    // The usual wait of the ledger is what it was: this waits for its turn.
+    // The ledger's usual wait is unchanged: this write waits for the other process.
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let end = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(100));
@@ -197,12 +197,12 @@ fn an_open_ledger_takes_in_events_that_other_processes_spooled() {
     assert_eq!(all_texts(&fixture.ledger, "s"), ["spooled"]);
 }
 
-/// The number of bytes of the log.
+/// Returns the length of the log in bytes.
 fn log_length(path: &Path) -> u64 {
     fs::metadata(path.with_file_name("state.db-wal")).map_or(0, |log| log.len())
 }
 
-/// Fails if the ledger has a transaction open: then the log cannot be emptied.
+/// Asserts that the ledger has no open transaction: otherwise the log could not be emptied.
 fn assert_log_can_be_emptied(path: &Path, after: &str) {
     let other = open_raw(path);
     other.execute_batch("UPDATE sessions SET model = ifnull(model, '') || 'x'").unwrap();
@@ -219,7 +219,7 @@ fn an_idle_ledger_holds_no_transaction() {
         fixture.say("s", if number % 2 == 0 { "user" } else { "assistant" }, "several words");
     }
     let path = fixture.path();
-    // Keeps the log from being deleted when the others close.
+    // Keeps the log from being deleted when the other connections close.
     let other = open_raw(&path);
     other.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
     type Step = (&'static str, fn(&mut Ledger));

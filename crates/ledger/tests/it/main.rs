@@ -1,6 +1,6 @@
 //! Tests of the ledger through its public interface.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod calls;
 mod exchange;

@@ -54,15 +54,19 @@ fn a_summary_replaces_the_messages_that_it_sums_up() {
     let seq = fixture.ledger.compact("s", 4, &message("user", "summary"), at(10)).unwrap();
     assert_eq!(seq, 7);
     assert_eq!(fixture.current_texts("s"), ["summary", "ask3", "answer3"]);
-    assert_eq!(fixture.counts("s"), (7, 3), "what was said was said");
-    assert_eq!(fixture.find("ask1"), [("s".to_owned(), 1)], "and is found");
+    assert_eq!(fixture.counts("s"), (7, 3), "compaction does not change the counts");
+    assert_eq!(fixture.find("ask1"), [("s".to_owned(), 1)], "compacted messages are found");
     assert_eq!(fixture.ledger.turns("s").unwrap().len(), 3, "a summary is not a turn");
 
     fixture.say("s", "user", "ask4");
     fixture.ledger.compact("s", 6, &message("user", "summary2"), at(11)).unwrap();
-    assert_eq!(fixture.current_texts("s"), ["summary2", "ask4"], "summaries are summed up as well");
+    assert_eq!(
+        fixture.current_texts("s"),
+        ["summary2", "ask4"],
+        "earlier summaries are summarised too"
+    );
 
-    // Undoing the turn in which it was made brings back what it stood for.
+    // Undoing the turn in which the summary was made makes the summarised messages current again.
     fixture.ledger.rewind_turns("s", 1, at(12)).unwrap();
     assert_eq!(fixture.current_texts("s"), ["summary", "ask3", "answer3"]);
     fixture.ledger.unrewind("s", at(13)).unwrap();

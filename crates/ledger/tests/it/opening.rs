@@ -125,7 +125,7 @@ fn many_processes_can_create_a_ledger_at_once() {
     for round in 0..rounds {
         let home = directory.path().join(format!("{round}"));
         fs::create_dir(&home).unwrap();
-        // When there is a database, all children have passed this directory.
+        // Once the database exists, all children have passed this directory.
         while !home.join("state.db-wal").exists() {
             std::thread::yield_now();
         }

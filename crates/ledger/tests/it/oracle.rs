@@ -1,5 +1,5 @@
-//! A search finds exactly the messages that match by definition. Checked with generated texts and
-//! queries against a scan of all messages.
+//! A search finds exactly the messages that match by definition. Checked against a scan of all
+//! messages, with generated texts and queries.
 
 use std::collections::BTreeSet;
 
@@ -127,7 +127,7 @@ fn any_message() -> impl Strategy<Value = MessageRecord> {
     })
 }
 
-/// The texts of a message, collected without the ledger's own code.
+/// Collects the texts of a message without using the ledger's code.
 fn texts(message: &MessageRecord) -> Vec<String> {
     let mut texts = Vec::new();
     match &message.content {
@@ -147,7 +147,7 @@ fn texts(message: &MessageRecord) -> Vec<String> {
         let arguments: Value =
             serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
         let text = arguments["text"].as_str().unwrap();
-        // Keys are sorted: the arguments come before the name.
+        // Keys are sorted, so the arguments come before the name.
         texts.push(format!("{text}\n{}", function["name"].as_str().unwrap()));
     }
     texts
@@ -186,7 +186,7 @@ proptest! {
         let split = split.min(messages.len());
         fixture.ledger.append("s", &messages[..split], at(1)).unwrap();
         fixture.ledger.optimize(&|_| {}).unwrap();
-        // The rest stays in the tail.
+        // The other messages stay in the tail.
         fixture.ledger.append("s", &messages[split..], at(2)).unwrap();
         for query in &queries {
             let expected = find_by_definition(&messages, query);
@@ -216,7 +216,7 @@ proptest! {
 
 const WORDS: &[&str] = &["a", "b", "cat", "Cat", "cafe", "main.rs", "chat-send", "中文", "v2"];
 
-/// Punctuation that means nothing around a word.
+/// Generates punctuation that means nothing around a word.
 fn stray() -> impl Strategy<Value = String> {
     "[(){}<>^~!?,;:'`|\\[\\]]{0,3}"
 }

@@ -1,4 +1,4 @@
-//! Many processes, and processes that die.
+//! Many processes at once, and processes that die.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -14,8 +14,8 @@ use crate::support::{
     run_again, session, tail_length,
 };
 
-/// Appends messages to a session and acknowledges each one, until it is killed or has written as
-/// many as the argument says.
+/// Appends messages to a session and acknowledges each one, until the process is killed or has
+/// written the number of messages in the argument.
 fn append_and_acknowledge(path: &Path, argument: &str) {
     let (id, count) = argument.split_once(' ').unwrap();
     let mut ledger = Ledger::open(path, &LedgerOptions::default()).unwrap();
@@ -24,7 +24,7 @@ fn append_and_acknowledge(path: &Path, argument: &str) {
     for number in first..first + count.parse::<i64>().unwrap() {
         let text = format!("{id} number{number} {}", "words of all kinds ".repeat(20));
         let seq = ledger.append(id, &[message("user", &text)], at(number)).unwrap()[0];
-        // The parent has closed the pipe: it has seen enough.
+        // The parent has closed the pipe: it has read enough.
         if writeln!(std::io::stdout(), "\nacknowledged {seq}").is_err() {
             return;
         }
@@ -35,7 +35,7 @@ fn start_writer(test: &str, path: &Path, argument: &str) -> Child {
     run_again(test, path, argument).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Reads until the child has acknowledged so many messages, or has ended. Returns the last one.
+/// Reads until the child has acknowledged `count` messages or has ended. Returns the last number.
 fn read_acknowledged(child: &mut Child, count: u64) -> i64 {
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     let mut last = 0;
@@ -125,7 +125,7 @@ fn readers_do_not_wait_for_a_writer() {
     assert_eq!(fixture.ledger.messages("s", MessageFilter::All).unwrap().len(), 1);
     let found = fixture.ledger.search("before", &SearchOptions::default()).unwrap();
     assert_eq!(found.total, 1);
-    // A process that starts now gets in, too.
+    // A process that starts now can also read.
     let options = impatient();
     let late = Ledger::open(&fixture.path(), &options).unwrap();
     assert_eq!(late.messages("s", MessageFilter::All).unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! Repairing damaged ledgers from all that can still be read.
+//! Repairing damaged ledgers from everything that can still be read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::support::{Fixture, at, child_arguments, message, open_raw, random_bel
 
 const PAGE: u64 = 4096;
 
-/// Makes three sessions with texts of all lengths, everything in the database file itself.
+/// Makes three sessions with texts of all lengths, all in the database file itself.
 fn make_sessions() -> (Fixture, BTreeMap<String, Transcript>) {
     let mut fixture = Fixture::new();
     for id in ["a", "b", "c"] {
@@ -43,8 +43,8 @@ fn wipe_page(path: &Path, page: u64) {
     file.write_all_at(&[0; PAGE as usize], page * PAGE).unwrap();
 }
 
-/// Asserts that the messages that came back are the original ones, and that the ledger works.
-/// Returns their number.
+/// Asserts that the recovered messages equal the original ones, and that the ledger works. Returns
+/// the number of recovered messages.
 fn assert_sound(path: &Path, before: &BTreeMap<String, Transcript>) -> usize {
     let mut ledger = Ledger::open(path, &LedgerOptions::default()).unwrap();
     let report = ledger.verify(&|_, _| {}).unwrap();
@@ -55,9 +55,9 @@ fn assert_sound(path: &Path, before: &BTreeMap<String, Transcript>) -> usize {
         messages += now.messages.len();
         for message in &now.messages {
             let text = message.content.as_ref().and_then(Value::as_str).unwrap();
-            // A session whose own row is lost has another id, but its texts begin with the old one.
+            // A session whose own row is lost has a new id, but its texts begin with the old one.
             let original = &before[&text[..1]].messages[message.seq as usize - 1];
-            // If the last page of a long text is wiped, SQLite reads zeros as part of the text.
+            // If the last page of a long text is wiped, SQLite reads the zeros as part of the text.
             let is_wiped = text.ends_with('\0');
             assert!(
                 message == original || is_wiped,
@@ -127,7 +127,8 @@ fn every_page_may_be_lost() {
     let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();
     let pages = whole.len() as u64 / PAGE;
     let mut least = usize::MAX;
-    // All pages would take minutes: a different part each time, and always the first ones.
+    // All pages would take minutes, so each run tests a different subset, and always the first
+    // pages.
     let step = 1 + random_below(9) as usize;
     for page in (0..pages).filter(|page| *page < 4 || *page % 9 == step as u64 % 9) {
         let scratch = tempfile::TempDir::new().unwrap();
@@ -167,7 +168,7 @@ fn random_damage_never_invents_anything() {
         let scratch = tempfile::TempDir::new().unwrap();
         let path = scratch.path().join("state.db");
         let mut bytes = whole.clone();
-        // Headers of b-tree pages only: SQLite does not protect the content of texts.
+        // Only headers of b-tree pages, because SQLite does not protect the content of texts.
         let heads: Vec<usize> = (0..whole.len() / PAGE as usize)
             .map(|page| page * PAGE as usize + if page == 0 { 100 } else { 0 })
             .filter(|at| [2, 5, 10, 13].contains(&whole[*at]))
@@ -187,7 +188,7 @@ fn messages_that_are_only_in_the_log_come_back() {
     let (mut fixture, _) = make_sessions();
     fixture.say("a", "user", "only in the log");
     let path = fixture.path();
-    // The ledger stays open, as if the machine had stopped; no process has the copy open.
+    // The ledger stays open, as if the machine had stopped. No process has the copy open.
     let scratch = tempfile::TempDir::new().unwrap();
     let copy = scratch.path().join("state.db");
     fs::copy(&path, &copy).unwrap();

@@ -46,8 +46,8 @@ fn a_ledger_behind_a_link_is_repaired_with_its_log() {
 fn a_repair_that_was_cut_off_is_finished() {
     let (directory, path) = make_closed_ledger();
     damage_index_page(&path);
-    // The files as they are if a repair dies after the new database is complete and the old log is
-    // gone.
+    // The files that are left if a repair dies after the new database is complete and the old log
+    // is removed.
     let copy = tempfile::TempDir::new_in(directory.path()).unwrap();
     for name in ["state.db", "state.db-wal"] {
         fs::copy(directory.path().join(name), copy.path().join(name)).unwrap();
@@ -98,7 +98,7 @@ fn opening_while_it_is_repaired_waits_for_the_new_one() {
             let test = "repair_interrupted::opening_while_it_is_repaired_waits_for_the_new_one";
             let spawned = run_again(test, &path, "").stdout(Stdio::null()).spawn().unwrap();
             *child.borrow_mut() = Some(spawned);
-            // Time for the child to meet the lock. Without it the test is weaker, but not wrong.
+            // Gives the child time to reach the lock. Without it the test is weaker, but not wrong.
             std::thread::sleep(Duration::from_millis(300));
         }
     })
@@ -137,7 +137,8 @@ fn a_second_repair_leaves_the_repaired_ledger_alone() {
             let test = "repair_interrupted::a_second_repair_leaves_the_repaired_ledger_alone";
             let spawned = run_again(test, &path, "").stdout(Stdio::null()).spawn().unwrap();
             *child.borrow_mut() = Some(spawned);
-            // Time for the child to wait for the lock. Without it the test is weaker, but not wrong.
+            // Gives the child time to wait for the lock. Without it the test is weaker, but not
+            // wrong.
             std::thread::sleep(Duration::from_millis(500));
         }
     })

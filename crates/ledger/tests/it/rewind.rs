@@ -1,4 +1,4 @@
-//! Rewinding a conversation, and taking a rewind back.
+//! Rewinding a conversation, and reversing a rewind.
 
 use takeback_ledger::{ConversationPoint, LedgerError, MessageFilter, SearchOptions};
 
@@ -49,7 +49,7 @@ fn a_conversation_that_went_on_cannot_be_unrewound() {
     fixture.say("s", "user", "other");
     assert!(matches!(fixture.ledger.unrewind("s", at(12)), Err(LedgerError::WentOn(_))));
     assert_eq!(fixture.current_texts("s"), ["ask1", "answer1", "ask2", "answer2", "other"]);
-    // The undo of the new turn can be.
+    // The rewind of the new turn can be reversed.
     fixture.ledger.rewind_turns("s", 1, at(13)).unwrap();
     fixture.ledger.unrewind("s", at(14)).unwrap();
     assert_eq!(fixture.current_texts("s").last().unwrap(), "other");
@@ -135,7 +135,7 @@ fn a_rewind_is_reversed_even_if_the_conversation_went_on() {
     assert_eq!(fixture.current_texts("s"), with_fourth);
 }
 
-/// A model that keeps the whole conversation at each moment judges the moves.
+/// Compares the moves with a model that keeps the whole conversation at each moment.
 #[test]
 fn every_earlier_point_of_a_conversation_can_be_returned_to() {
     for seed in 1..40_u64 {

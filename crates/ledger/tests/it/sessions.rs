@@ -101,7 +101,7 @@ fn a_title_means_the_newest_of_its_series() {
         ..session("d")
     };
     fixture.ledger.create_session(&continued, at(4)).unwrap();
-    assert_eq!(fixture.ledger.resolve("Fix").unwrap(), "d", "where the conversation went on");
+    assert_eq!(fixture.ledger.resolve("Fix").unwrap(), "d", "the last continuation");
 }
 
 #[test]

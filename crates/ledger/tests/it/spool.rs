@@ -1,4 +1,4 @@
-//! The spool: events that could not be written in time are taken in by the next process, in order,
+//! The spool: the next process takes in events that could not be written in time, in order and
 //! once.
 
 use std::fs;
@@ -27,7 +27,7 @@ fn count_waiting(path: &Path) -> usize {
         .count()
 }
 
-/// Spools events with the numbers as texts, while another process is writing.
+/// Spools events with the numbers as texts while another process is writing.
 fn spool_numbers(fixture: &Fixture, numbers: std::ops::Range<usize>) {
     let other = open_raw(&fixture.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -124,7 +124,7 @@ fn a_file_whose_events_are_in_the_ledger_is_not_taken_in_again() {
     spool_numbers(&fixture, 0..1);
     let file = spool_directory(&fixture.path()).join(format!("{:020}.json", 1));
     let entry: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    // As if the process had died right after its commit.
+    // Simulates a process that died right after its commit.
     open_raw(&fixture.path())
         .execute("INSERT INTO spooled (id) VALUES (?1)", [entry["id"].as_str().unwrap()])
         .unwrap();
@@ -223,7 +223,7 @@ fn files_that_cannot_be_taken_in_do_not_replace_each_other() {
 fn an_unreadable_spool_does_not_lose_later_events() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
-    // A directory, where a file should be.
+    // A directory where a file should be.
     let odd = fixture.directory.path().join("spool/00000000000000000001.json");
     fs::create_dir_all(&odd).unwrap();
     let event = prompt_event("s", "kept");

@@ -1,4 +1,4 @@
-//! Helpers that the tests share.
+//! Shared test helpers.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ use takeback_ledger::{
 };
 use tempfile::TempDir;
 
-/// A ledger in a directory of its own.
+/// A ledger in its own directory.
 pub(crate) struct Fixture {
     pub(crate) directory: TempDir,
     pub(crate) ledger: Ledger,
@@ -33,7 +33,7 @@ impl Fixture {
         self.directory.path().join("state.db")
     }
 
-    /// Opens the database in another connection, as another process would.
+    /// Opens the database in a second connection, as another process would.
     pub(crate) fn open_another(&self) -> Ledger {
         Ledger::open(&self.path(), &LedgerOptions::default()).unwrap()
     }
@@ -47,7 +47,7 @@ impl Fixture {
         self.ledger.append(session, &[message(role, text)], at(1)).unwrap()[0]
     }
 
-    /// Appends messages of the user and the assistant in turn.
+    /// Appends messages, alternating between the user and the assistant.
     pub(crate) fn talk(&mut self, session: &str, texts: &[&str]) {
         for (number, text) in texts.iter().enumerate() {
             self.say(session, if number % 2 == 0 { "user" } else { "assistant" }, text);
@@ -71,18 +71,18 @@ impl Fixture {
         fixture
     }
 
-    /// The texts of the current messages.
+    /// Returns the texts of the current messages.
     pub(crate) fn current_texts(&self, session: &str) -> Vec<String> {
         current_texts(&self.ledger, session)
     }
 
-    /// The numbers of messages and tool calls that a session claims.
+    /// Returns the numbers of messages and tool calls recorded in the session's row.
     pub(crate) fn counts(&self, session: &str) -> (i64, i64) {
         let session = self.ledger.session(session).unwrap();
         (session.message_count, session.tool_call_count)
     }
 
-    /// Searches; returns the sessions and numbers of the messages found.
+    /// Searches. Returns the sessions and numbers of the messages found.
     pub(crate) fn find(&mut self, query: &str) -> Vec<(String, i64)> {
         let found = self.ledger.search(query, &SearchOptions::default()).unwrap();
         found.results.into_iter().map(|hit| (hit.session, hit.message)).collect()
@@ -101,7 +101,7 @@ pub(crate) fn message(role: &str, text: &str) -> MessageRecord {
     }
 }
 
-/// The event that the user said something.
+/// Makes an event for a user message.
 pub(crate) fn prompt_event(session: &str, text: &str) -> Event {
     Event::Messages { session: session.to_owned(), messages: vec![message("user", text)] }
 }
@@ -111,12 +111,12 @@ pub(crate) fn record_event(ledger: &mut Ledger, event: Event, now: Time) {
     assert_eq!(ledger.record(&[event], FOREVER, now).unwrap(), Recorded::Written);
 }
 
-/// The texts of the current messages.
+/// Returns the texts of the current messages.
 pub(crate) fn current_texts(ledger: &Ledger, session: &str) -> Vec<String> {
     texts(&ledger.messages(session, MessageFilter::Current).unwrap())
 }
 
-/// The texts of all messages.
+/// Returns the texts of all messages.
 pub(crate) fn all_texts(ledger: &Ledger, session: &str) -> Vec<String> {
     texts(&ledger.messages(session, MessageFilter::All).unwrap())
 }
@@ -136,12 +136,12 @@ pub(crate) fn import_lines(ledger: &mut Ledger, lines: &str) -> ImportReport {
     ledger.import_lines(&mut lines.as_bytes(), at(100), &|_| {}).unwrap()
 }
 
-/// The options of a process that does not wait.
+/// Options for a process that does not wait.
 pub(crate) fn impatient() -> LedgerOptions {
     LedgerOptions { wait: Duration::ZERO, ..LedgerOptions::default() }
 }
 
-/// The options that mask secrets.
+/// Options that mask secrets.
 pub(crate) fn masking() -> LedgerOptions {
     LedgerOptions { redact: true, ..LedgerOptions::default() }
 }
@@ -149,13 +149,13 @@ pub(crate) fn masking() -> LedgerOptions {
 /// Longer than any test takes.
 pub(crate) const FOREVER: Duration = Duration::from_secs(3_600);
 
-/// A time so many seconds after the beginning of the test.
+/// Returns the time `seconds` after the beginning of the test.
 pub(crate) fn at(seconds: i64) -> Time {
     Time((1_700_000_000 + seconds) * 1_000)
 }
 
-/// Prepares a process that runs one of these tests. The test finds the database and the argument in
-/// [`child_arguments`].
+/// Prepares a process that runs one of these tests. The test gets the database and the argument
+/// from [`child_arguments`].
 pub(crate) fn run_again(test: &str, database: &Path, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
@@ -163,7 +163,7 @@ pub(crate) fn run_again(test: &str, database: &Path, argument: &str) -> Command 
     command
 }
 
-/// The database and the argument of [`run_again`], if this process is the child.
+/// Returns the database and the argument of [`run_again`], if this process is the child.
 pub(crate) fn child_arguments() -> Option<(PathBuf, String)> {
     let database = PathBuf::from(std::env::var_os("CHILD")?);
     Some((database, std::env::var("CHILD_ARGUMENT").unwrap()))
@@ -174,13 +174,13 @@ pub(crate) fn open_raw(path: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(path).unwrap()
 }
 
-/// The number of messages that are not indexed.
+/// Returns the number of messages that are not indexed.
 pub(crate) fn tail_length(path: &Path) -> i64 {
     let sql = "SELECT (SELECT max(id) FROM messages) - indexed FROM search_state";
     open_raw(path).query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-/// Overwrites the root page of an index: visible damage that costs no rows.
+/// Overwrites the root page of an index: damage that is noticed but loses no rows.
 pub(crate) fn damage_index_page(path: &Path) {
     let connection = open_raw(path);
     let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'effects_workspace'";
@@ -191,7 +191,7 @@ pub(crate) fn damage_index_page(path: &Path) {
     file.write_all_at(&[0xff; 4096], (root as u64 - 1) * 4096).unwrap();
 }
 
-/// Fails if some work does not end.
+/// Asserts that `work` ends.
 pub(crate) fn assert_ends(work: impl FnOnce() + Send + 'static) {
     let (done, wait) = std::sync::mpsc::channel();
     let worker = std::thread::spawn(move || {
@@ -199,11 +199,11 @@ pub(crate) fn assert_ends(work: impl FnOnce() + Send + 'static) {
         done.send(()).unwrap();
     });
     let hung = wait.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout);
-    assert!(!hung, "it waits for a process that does not end");
+    assert!(!hung, "the work waits for a process that does not end");
     worker.join().unwrap();
 }
 
-/// A random number that differs from run to run.
+/// Returns a random number that differs from run to run.
 pub(crate) fn random_below(limit: u64) -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(()) % limit

@@ -29,7 +29,7 @@ fn usage_adds_up() {
     fixture.ledger.record_usage("b", &usage("small", 2), at(4)).unwrap();
     let a = fixture.ledger.session("a").unwrap();
     assert_eq!((a.api_call_count, a.tokens.input, a.estimated_cost_usd), (3, 111, Some(0.75)));
-    assert_eq!(a.actual_cost_usd, None, "not known is not nothing");
+    assert_eq!(a.actual_cost_usd, None, "an unknown cost is not zero");
     let rows = fixture.ledger.transcript("a").unwrap().usage;
     assert_eq!(rows.len(), 2);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Damage to single cells and links, made by hand.
+//! Handmade damage to single cells and links.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn write_be(bytes: &mut [u8], at: usize, width: usize, number: usize) {
     bytes[at..at + width].copy_from_slice(&number.to_be_bytes()[8 - width..]);
 }
 
-/// Makes a table with one leaf, page 2, and with these values in its only column.
+/// Makes a table with a single leaf, page 2, and with these values in its only column.
 fn leaf_with(values: &[&str]) -> Sample {
     let sample = Sample::new("PRAGMA page_size = 1024");
     sample.run_sql("CREATE TABLE a (b)");
@@ -20,12 +20,12 @@ fn leaf_with(values: &[&str]) -> Sample {
     sample
 }
 
-/// The offset of the pointer to a cell of page 2.
+/// Returns the offset of the pointer to a cell on page 2.
 fn pointer_offset(cell: usize) -> usize {
     1024 + 8 + 2 * cell
 }
 
-/// The offset of a cell of page 2.
+/// Returns the offset of a cell on page 2.
 fn cell_offset(bytes: &[u8], cell: usize) -> usize {
     1024 + read_be(bytes, pointer_offset(cell), 2)
 }
@@ -50,7 +50,7 @@ fn a_pointer_out_of_the_page_costs_one_row() {
 #[test]
 fn a_record_must_fill_its_payload() {
     let mut bytes = leaf_with(&["'one'", "'two'", "'three'"]).bytes();
-    // Payload length, rowid, header length, and then the type of the text.
+    // Payload length, rowid and header length come first, then the type of the text.
     let kind = cell_offset(&bytes, 1) + 3;
     assert_eq!(bytes[kind], 13 + 2 * 3);
     bytes[kind] -= 2;
@@ -66,7 +66,8 @@ fn a_repeated_pointer_gives_one_row() {
 
 #[test]
 fn of_overlapping_cells_none_is_believed() {
-    // The second value contains a cell with rowid 3: five bytes that are the record of 42.
+    // The second value contains a cell with rowid 3: five bytes that form a record with the value
+    // 42.
     let sample = leaf_with(&["'one'", "x'00000503030201002a0000'", "'three'", "'four'"]);
     let mut bytes = sample.bytes();
     let inner = [3, 3, 2, 1, 42];
@@ -96,9 +97,9 @@ fn a_wrong_rowid_costs_one_row() {
     assert_eq!(salvage_rowids(&bytes), [1, 3, 4]);
 }
 
-/// Makes rows with chains of several pages; returns the offset of each row's link to its chain.
+/// Makes rows with chains of several pages. Returns the offset of each row's link to its chain.
 fn with_chains() -> (Sample, Vec<usize>) {
-    // Only a little of the payload stays in the leaf.
+    // Only a small part of the payload stays in the leaf.
     let long = "replace(hex(zeroblob(1607)), '00', 'xy')";
     let sample = leaf_with(&[long, long, "'short'", long]);
     let bytes = sample.bytes();
@@ -110,7 +111,7 @@ fn with_chains() -> (Sample, Vec<usize>) {
         .collect();
     let links = (1024..=2048 - 4).filter(|&at| first.contains(&bytes[at..at + 4].to_vec()));
     let mut links: Vec<usize> = links.collect();
-    // Cells are stored from the end of the page.
+    // Cells are stored from the end of the page backwards.
     links.reverse();
     assert_eq!(links.len(), 3);
     (sample, links)

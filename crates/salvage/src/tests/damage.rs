@@ -1,4 +1,4 @@
-//! Damage whose cost is known.
+//! Damage with known losses.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn a_wiped_page_costs_its_own_rows_and_no_others() {
     }
 }
 
-/// Asserts that all rows but the lost ones came back, with or without their table.
+/// Asserts that all rows except the lost ones were salvaged, with or without their table.
 #[track_caller]
 fn assert_all_but(salvaged: &Salvaged, sample: &Sample, lost: &BTreeSet<Content>, what: &str) {
     let rows = sample.rows();
@@ -72,7 +72,7 @@ fn pages_behind_the_end_are_not_read() {
 
 #[test]
 fn without_the_first_page_nothing_has_a_table_and_nothing_deleted_comes_back() {
-    // The whole schema is in the first page here.
+    // Here the whole schema is in the first page.
     let sample = Sample::with_usual_tables("PRAGMA page_size = 4096", 9000);
     assert!(sample.query_number("PRAGMA freelist_count") > 3);
     let mut bytes = sample.bytes();
@@ -109,7 +109,7 @@ fn a_lost_root_orphans_its_own_rows() {
     let tables = salvaged.by_table();
     assert!(tables.keys().eq(["large", "mixed"]));
     assert_eq!(salvaged.orphans().len(), sample.rows()["small"].len());
-    // Its children are interior pages that hold their leaves together.
+    // The children are interior pages, which keep their leaves together.
     let groups: BTreeSet<u32> = salvaged.orphans().iter().map(|row| row.group).collect();
     assert!(groups.len() > 1 && groups.len() < 20, "{groups:?}");
     assert_eq!(salvaged.report.unreadable_pages, 1);
@@ -129,7 +129,7 @@ fn a_truncated_file_costs_what_is_cut_off() {
         let missing = expected.iter().find(|row| !found.contains(*row));
         assert_eq!(missing, None, "{kept}");
         salvaged.assert_tables_are_right(&rows, &kept.to_string());
-        // Without a freelist, old copies of pages cannot be told from orphans.
+        // Without a freelist, old copies of pages cannot be distinguished from orphans.
         let once = |row: &&SalvagedRow| row.table.is_some() || salvaged.report.freelist_whole;
         let rows = salvaged.rows.iter().filter(once);
         let rows: Vec<Content> = rows.map(|row| row_content(row.rowid, &row.values)).collect();

@@ -1,4 +1,4 @@
-//! Databases without damage, of every kind.
+//! Undamaged databases of every kind.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn reserved_bytes_are_left_alone() {
     }
 }
 
-/// SQL cannot set this, so an empty database is edited by hand.
+/// Makes a database with reserved bytes. SQL cannot set them, so an empty database is edited.
 fn with_reserved_bytes(reserved: u8) -> Sample {
     let Sample { dir, connection } = Sample::new("PRAGMA page_size = 1024; VACUUM");
     drop(connection);
@@ -84,7 +84,7 @@ fn with_reserved_bytes(reserved: u8) -> Sample {
 
 #[test]
 fn the_lock_byte_page_is_never_read() {
-    // The page size makes it page 16385; the pages before it are a hole.
+    // With this page size the lock byte is on page 16385; the pages before it are a hole.
     let page_size = 65_536;
     let sample = Sample::with_usual_tables("PRAGMA page_size = 65536", 1000);
     let bytes = sample.bytes();

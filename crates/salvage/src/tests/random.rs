@@ -1,4 +1,4 @@
-//! Damage of any kind: nothing panics, nothing hangs, and a little damage costs little.
+//! Random damage: nothing panics, nothing hangs, and a little damage costs little.
 
 use std::sync::OnceLock;
 
@@ -72,7 +72,7 @@ proptest! {
         let salvaged = Salvaged::from_bytes(&bytes);
         let found = salvaged.sorted_contents();
         let on_page = known.residence.rows_on(page);
-        // An overflow chain may now run into another one; then neither can be trusted.
+        // An overflow chain may now run into another one, and then neither can be trusted.
         let elsewhere = all_but(&known.rows, &on_page);
         let missing = elsewhere.iter().filter(|row| found.binary_search(row).is_err()).count();
         prop_assert!(missing <= 1, "{missing} rows of other pages are missing, page {page}");

@@ -5,7 +5,7 @@ use takeback_script::{Provider, Reply, Request, Role, Server, Usage};
 
 use crate::client::post_json;
 
-/// Starts a model that says something, calls a tool, and then comments on the result.
+/// Starts a model that first returns text and a tool call, and then comments on the result.
 fn start_server() -> Server {
     let script = |request: &Request| match request.last_result() {
         Some(result) => Reply::text(format!("It said {}.", result.text)),

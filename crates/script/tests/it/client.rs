@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 use takeback_script::Server;
 
-/// A response of the server.
+/// A response from the server.
 pub(crate) struct Response {
     pub(crate) head: String,
     pub(crate) body: String,

@@ -1,4 +1,4 @@
-//! Tests the server through plain connections, as its clients see it.
+//! Tests of the server through plain connections, as clients use it.
 
 #![allow(clippy::unwrap_used)]
 

@@ -16,10 +16,10 @@ use super::HermesError;
 /// The time after which copying gives up on a database that changes faster than it is copied.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The number of bytes that are copied between two checks of the original.
+/// The number of bytes copied between two checks of the original.
 const PIECE: u64 = 8 << 20;
 
-/// A time longer than any local file system's timestamps take to advance.
+/// A duration longer than the timestamp granularity of any local file system.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The size of the header of a write-ahead log. SQLite changes it whenever the log starts over.
@@ -42,7 +42,8 @@ impl PrivateCopy {
         let directory = create_directory(scratch).map_err(|error| failed(scratch, error))?;
         let copy = PrivateCopy { database: directory.join("state.db"), directory };
         let begun = Instant::now();
-        // Retry at once: right after a change, the next one is likely to be furthest away.
+        // Retry at once: right after a change, the next change is likely to be the longest time
+        // away.
         while !try_copy(original, &copy.database).map_err(|error| failed(&copy.database, error))? {
             if begun.elapsed() > PATIENCE {
                 return Err(HermesError::Changing { path: original.to_owned() });
@@ -70,8 +71,8 @@ fn create_directory(scratch: &Path) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Copies the database and its journal. Returns false if they changed in the meantime, in which
-/// case the copies are inconsistent.
+/// Copies the database and its journal. Returns false if they changed in the meantime and the
+/// copies are therefore inconsistent.
 fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
     let version = SourceVersion::read_settled(original)?;
     let is_unchanged = || Ok(SourceVersion::read(original)? == version);
@@ -84,11 +85,12 @@ fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
     is_unchanged()
 }
 
-/// A version of the database. Files that are copied while it stays the same belong together.
+/// A version of the database. Files that are copied while the version stays the same are consistent
+/// with each other.
 ///
-/// With a write-ahead log, a version is one run of the log. Pages that are written to the database
-/// in the meantime come from the log, which is copied afterwards and wins over the database. The
-/// log may grow: its checksums tell SQLite where the last whole transaction ends.
+/// With a write-ahead log, a version lasts until the log starts over. Pages that are written to the
+/// database in the meantime come from the log, which is copied afterwards and takes precedence over
+/// the database. The log may grow: its checksums tell SQLite where the last whole transaction ends.
 ///
 /// Without a log, neither the database nor the rollback journal may change.
 #[derive(PartialEq)]
@@ -108,7 +110,8 @@ impl SourceVersion {
         Ok(SourceVersion::Files(database, journal.as_ref().map(FileStamp::new)))
     }
 
-    /// Reads the version and waits until every later change will give the files other timestamps.
+    /// Reads the version, and waits until any later change is certain to produce different
+    /// timestamps.
     fn read_settled(original: &Path) -> io::Result<SourceVersion> {
         let version = SourceVersion::read(original)?;
         if matches!(version, SourceVersion::Files(..)) {
@@ -144,7 +147,7 @@ impl FileStamp {
 
 fn copy_if_exists(original: &Path, copy: &Path) -> io::Result<()> {
     if if_exists(copy_while(original, copy, || Ok(true)))?.is_none() {
-        // An earlier attempt may have left one.
+        // An earlier attempt may have left a file.
         if_exists(fs::remove_file(copy))?;
     }
     Ok(())
@@ -157,7 +160,7 @@ fn copy_while(
     is_unchanged: impl Fn() -> io::Result<bool>,
 ) -> io::Result<bool> {
     let mut from = File::open(original)?;
-    // Not `fs::copy`, which copies the mode: that may be read-only, or readable for all users.
+    // Not `fs::copy`, which also copies the mode: it may be read-only, or readable for all users.
     let mut to = durable::create_file(copy)?;
     while io::copy(&mut Read::by_ref(&mut from).take(PIECE), &mut to)? > 0 {
         if !is_unchanged()? {

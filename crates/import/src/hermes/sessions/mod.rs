@@ -1,12 +1,12 @@
-//! The sessions database (`state.db`) of Hermes Agent.
+//! Hermes Agent's sessions database (`state.db`).
 //!
-//! Written for the schema versions 1 to 22. Columns are read by name: known ones are mapped, all
-//! others are kept in `extra` under their own names. So a newer version can be read as long as its
-//! tables have the same names, and so can the database of a fork, whose version numbers have
-//! another meaning.
+//! Supports schema versions 1 to 22. Columns are read by name: known columns are mapped, all others
+//! are kept in `extra` under their own names. So a newer version can be read as long as its tables
+//! have the same names, and so can the database of a fork whose version numbers mean something
+//! else.
 //!
-//! SQLite gives types to values, not to columns. A value of an unexpected type is converted as far
-//! as possible, and the original is kept in `extra` as `hermes:<column>`.
+//! In SQLite, values have types, but columns do not. A value of an unexpected type is converted as
+//! far as possible, and the original is kept in `extra` as `hermes:<column>`.
 
 mod copy;
 mod outline;
@@ -59,9 +59,9 @@ pub struct HermesDatabase {
 impl HermesDatabase {
     /// Opens a copy of the database `path`, or of `path/state.db` if that is a directory.
     ///
-    /// The database and its journal are copied into a new directory below `scratch`, which only
-    /// this user can read and which is removed when the value is dropped. SQLite never opens the
-    /// original: a running Hermes is not disturbed, and no file beside the original changes.
+    /// The database and its journal are copied into a new directory below `scratch`. Only this user
+    /// can read the directory, and it is removed when the value is dropped. SQLite never opens the
+    /// original: a running Hermes is not disturbed, and no file next to the original changes.
     pub fn open(path: &Path, scratch: &Path) -> Result<HermesDatabase, HermesError> {
         let path = resolve_database(path)?;
         let copy = PrivateCopy::create(&path, scratch)?;
@@ -74,14 +74,14 @@ impl HermesDatabase {
         Ok(HermesDatabase { connection, path, version, _copy: copy })
     }
 
-    /// The schema version; 0 if the database has none.
+    /// Returns the schema version, or 0 if the database has none.
     pub fn version(&self) -> i64 {
         self.version
     }
 
     /// Returns every session with all its messages, oldest session first.
     ///
-    /// Only row ids are collected now; the iterator reads each session when it gets there. A
+    /// Only row ids are collected now. The iterator reads each session when it is reached. A
     /// session that cannot be read does not affect the others.
     pub fn transcripts(&self) -> Result<Transcripts<'_>, HermesError> {
         let failed = |source| sqlite_error(&self.path, source);
@@ -103,7 +103,7 @@ impl HermesDatabase {
 #[derive(Debug)]
 pub struct Transcripts<'a> {
     database: &'a HermesDatabase,
-    /// The row of each session in the table of sessions, by id.
+    /// The row of each session in the `sessions` table, by session id.
     rows_by_id: HashMap<String, i64>,
     sessions: vec::IntoIter<SessionRows>,
 }
@@ -175,8 +175,8 @@ impl Transcripts<'_> {
     }
 }
 
-/// Finds the file of the database. A link is followed, because SQLite keeps the journal beside the
-/// file that the link points to.
+/// Finds the database file. Follows links, because SQLite keeps the journal next to the file that a
+/// link points to.
 fn resolve_database(path: &Path) -> Result<PathBuf, HermesError> {
     let file = if path.is_dir() { path.join("state.db") } else { path.to_owned() };
     let found = file.canonicalize().map_err(|_| HermesError::Missing { path: file })?;
@@ -184,7 +184,7 @@ fn resolve_database(path: &Path) -> Result<PathBuf, HermesError> {
 }
 
 fn open_connection(copy: &Path) -> rusqlite::Result<Connection> {
-    // Writable, so that SQLite can apply the journal.
+    // Opened for writing, so that SQLite can apply the journal.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(copy, flags)?;
     // Hermes is known to break the definitions of its search tables. With writable_schema, SQLite

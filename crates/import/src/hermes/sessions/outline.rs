@@ -8,23 +8,23 @@ use takeback_ledger::Time;
 use super::row::Cell;
 use super::schema::{has_column, list_columns};
 
-/// The id of the session for messages that name none.
+/// The id of the session for messages without a session id.
 const NO_SESSION: &str = "hermes-no-session";
 
-/// The row ids of one session and of all that belongs to it.
+/// The row ids of one session and of everything that belongs to it.
 #[derive(Debug, Default)]
 pub(super) struct SessionRows {
     pub(super) id: String,
     /// `None` for messages whose session is missing.
     pub(super) session: Option<i64>,
-    /// The time at which the session began, or else the time of its first message.
+    /// The time at which the session began, or the time of its first message.
     pub(super) time: Option<Time>,
     pub(super) messages: Vec<i64>,
     pub(super) usage: Vec<i64>,
 }
 
 /// The row ids of all sessions, read from the tables themselves. The indexes are not used, because
-/// a damaged one hides rows.
+/// a damaged index hides rows.
 #[derive(Debug, Default)]
 pub(super) struct Outline {
     sessions: Vec<SessionRows>,
@@ -40,7 +40,7 @@ impl Outline {
             rows.session = Some(row);
             rows.time = time;
         })?;
-        // In the order of their insertion, as in Hermes: clocks jump.
+        // In insertion order, as in Hermes, because clocks jump.
         scan_table(connection, "messages", "session_id", "timestamp", |row, id, time| {
             let rows = outline.rows_of(id.unwrap_or_else(|| NO_SESSION.to_owned()));
             rows.messages.push(row);
@@ -69,14 +69,14 @@ impl Outline {
         &mut self.sessions[index]
     }
 
-    /// Maps the id of each session to its row in the table of sessions.
+    /// Maps the id of each session to its row in the `sessions` table.
     pub(super) fn rows_by_id(&self) -> HashMap<String, i64> {
         let rows = self.sessions.iter();
         rows.filter_map(|rows| Some((rows.id.clone(), rows.session?))).collect()
     }
 
-    /// Returns the sessions, oldest first. Those that began at the same time stay in the order of
-    /// their rows.
+    /// Returns the sessions, oldest first. Sessions that began at the same time stay in the order
+    /// of their rows.
     pub(super) fn into_oldest_first(mut self) -> Vec<SessionRows> {
         self.sessions.sort_by_key(|rows| rows.time);
         self.sessions
@@ -84,7 +84,7 @@ impl Outline {
 }
 
 /// Calls `visit` with the row id, the session's id and the time of every row of a table. A missing
-/// table has no rows, a missing column only nulls.
+/// table counts as empty, and a missing column as null.
 fn scan_table(
     connection: &Connection,
     table: &str,

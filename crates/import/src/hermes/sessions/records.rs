@@ -1,17 +1,17 @@
-//! Rows of Hermes's tables as records of the ledger.
+//! Converting rows of Hermes's tables to ledger records.
 
 use takeback_ledger::{MessageRecord, ParentKind, SessionRecord, Time, Tokens, UsageRecord};
 
 use super::row::RowFields;
 
-/// Names that have another meaning in a [`SessionRecord`] than a column of Hermes would have.
+/// Names that mean something else in a [`SessionRecord`] than as a Hermes column.
 const SESSION_NAMES: &[&str] =
     &["workspace", "parent_kind", "messages", "usage", "calls", "effects"];
 
-/// Names that have another meaning in a [`MessageRecord`] than a column of Hermes would have.
+/// Names that mean something else in a [`MessageRecord`] than as a Hermes column.
 const MESSAGE_NAMES: &[&str] = &["seq", "undone", "summarizes"];
 
-/// Converts a session, without `parent_kind`, which depends on the parent's row, too.
+/// Converts a session, except for `parent_kind`, which also depends on the parent's row.
 pub(super) fn session_record(mut row: RowFields) -> SessionRecord {
     SessionRecord {
         id: row.take_id("id").unwrap_or_default(),
@@ -54,12 +54,12 @@ fn default_source() -> String {
     "hermes".to_owned()
 }
 
-/// Determines how a session arose from its parent, as far as the rows show.
+/// Determines how a session is related to its parent, as far as the rows show.
 ///
 /// Hermes marks branches and delegated work in `model_config`. Old versions did not, and a
 /// compaction copies the mark of delegated work to the next session. So a mark that names exactly
-/// this parent decides first, then the way in which the parent ended, then any mark. A child
-/// without any of these counts as delegated work, as it does in Hermes.
+/// this parent takes precedence, then the way in which the parent ended, then any other mark. A
+/// child without any of these counts as delegated work, as it does in Hermes.
 pub(super) fn parent_kind(
     session: &SessionRecord,
     parent: Option<&SessionRecord>,
@@ -85,18 +85,19 @@ pub(super) fn parent_kind(
 fn kind_by_parent_end(session: &SessionRecord, parent: &SessionRecord) -> Option<ParentKind> {
     match parent.end_reason.as_deref() {
         Some("compression") if session.source != "tool" => Some(ParentKind::Compaction),
-        // A child that began earlier was delegated before the user branched off.
+        // A child that began before the parent ended was delegated before the user branched off.
         Some("branched") if session.started_at >= parent.ended_at => Some(ParentKind::Fork),
         _ => None,
     }
 }
 
 pub(super) fn message_record(mut row: RowFields, seq: i64) -> MessageRecord {
-    // Neither is needed: the message is part of its session, and `seq` gives the order.
+    // Neither id is needed: the message is part of its session, and `seq` gives the order.
     row.take_id("session_id");
     row.take_id("id");
-    // Hermes clears `active` both when the user takes a message back and when it is summed up, and
-    // tells them apart by `compacted`. In old rows the column is null, which means active.
+    // Hermes clears `active` both when the user takes a message back and when the message is
+    // summarised, and distinguishes the two by `compacted`. In old rows `active` is null, which
+    // means active.
     let active = row.take_flag("active").unwrap_or(true);
     let compacted = row.take_flag("compacted").unwrap_or(false);
     MessageRecord {
@@ -115,7 +116,7 @@ pub(super) fn message_record(mut row: RowFields, seq: i64) -> MessageRecord {
         codex_reasoning_items: row.take_json("codex_reasoning_items"),
         codex_message_items: row.take_json("codex_message_items"),
         undone: !active && !compacted,
-        // A message that was summed up and then restored is sent to the model again.
+        // A message that was summarised and then restored is sent to the model again.
         compacted: !active && compacted,
         summarizes: None,
         extra: row.into_rest(MESSAGE_NAMES),
@@ -152,7 +153,7 @@ pub(super) fn usage_record(mut row: RowFields) -> UsageRecord {
     }
 }
 
-/// Takes out a part of the primary key, in which an empty text stands for null.
+/// Takes out a part of the primary key. An empty text counts as null.
 fn take_key_part(row: &mut RowFields, name: &str) -> Option<String> {
     row.take_text(name).filter(|text| !text.is_empty())
 }

@@ -7,13 +7,13 @@ use rusqlite::types::ValueRef;
 use serde_json::{Map, Value, json};
 use takeback_ledger::Time;
 
-/// The prefix with which Hermes marks content that is JSON instead of text.
+/// The prefix that marks content as JSON instead of text.
 const STRUCTURED: &str = "\0json:";
 
-/// The number of seconds beyond which the exchange format does not keep a time.
+/// The limit, in seconds, beyond which the exchange format cannot represent a time.
 const FARTHEST: f64 = 9e12;
 
-/// A value of the database.
+/// A database value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     Null,
@@ -39,7 +39,7 @@ impl Cell {
         }
     }
 
-    /// Converts it to the id of a session. Different cells give different ids.
+    /// Converts the cell to a session id. Different cells have different ids.
     pub(super) fn to_id(&self) -> Option<String> {
         match self {
             Cell::BadText(bytes) | Cell::Bytes(bytes) => {
@@ -95,7 +95,7 @@ impl Cell {
         }
     }
 
-    /// Converts it to JSON without loss: bytes become `{"bytes": base64}`.
+    /// Converts the cell to JSON without loss: bytes become `{"bytes": base64}`.
     fn to_json(&self) -> Value {
         match self {
             Cell::Null => Value::Null,
@@ -108,12 +108,12 @@ impl Cell {
     }
 }
 
-/// The cells of one row. Each is taken out by its column's name and wanted type;
-/// [`RowFields::into_rest`] returns the cells that are left.
+/// The cells of one row. Each cell is taken out by its column name and desired type.
+/// [`RowFields::into_rest`] returns the remaining cells.
 #[derive(Debug)]
 pub(super) struct RowFields {
     cells: Vec<(String, Cell)>,
-    /// The original values of cells that were converted with loss, or not at all.
+    /// The original values of cells that were converted lossily, or not at all.
     originals: Map<String, Value>,
 }
 
@@ -146,7 +146,7 @@ impl RowFields {
         self.keep_unconverted(name, &cell, cell.to_integer())
     }
 
-    /// Takes out a counter, for which null means zero.
+    /// Takes out a counter. Null counts as zero.
     pub(super) fn take_count(&mut self, name: &str) -> i64 {
         self.take_integer(name).unwrap_or(0)
     }
@@ -166,7 +166,7 @@ impl RowFields {
         self.keep_unconverted(name, &cell, cell.to_flag())
     }
 
-    /// Takes out JSON. Text that is not an object or a list in JSON stays text.
+    /// Takes out JSON. Text that is not a JSON object or list stays text.
     pub(super) fn take_json(&mut self, name: &str) -> Option<Value> {
         match self.take_cell(name) {
             Cell::Text(text) => match self.parse_json(name, &text) {
@@ -177,7 +177,7 @@ impl RowFields {
         }
     }
 
-    /// Takes out the content of a message: text, or JSON behind the mark for structured content.
+    /// Takes out the content of a message: text, or JSON after the prefix for structured content.
     pub(super) fn take_content(&mut self, name: &str) -> Option<Value> {
         match self.take_cell(name) {
             Cell::Text(text) => {
@@ -189,8 +189,8 @@ impl RowFields {
         }
     }
 
-    /// Returns the original values that were kept and all cells that were not taken out, each under
-    /// its column's name. Names in `reserved` are [marked](marked_name).
+    /// Returns the original values that were kept, and all cells that were not taken out, each
+    /// under its column name. Names in `reserved` are [marked](marked_name).
     pub(super) fn into_rest(self, reserved: &[&str]) -> Map<String, Value> {
         let mut rest = self.originals;
         for (name, cell) in self.cells {
@@ -208,7 +208,7 @@ impl RowFields {
         index.map_or(Cell::Null, |index| self.cells.swap_remove(index).1)
     }
 
-    /// Passes a converted value on. If the conversion failed, keeps the original.
+    /// Returns a converted value. If the conversion failed, keeps the original.
     fn keep_unconverted<T>(&mut self, name: &str, cell: &Cell, value: Option<T>) -> Option<T> {
         if value.is_none() && *cell != Cell::Null {
             self.keep_original(name, cell);
@@ -231,7 +231,7 @@ impl RowFields {
         if let Ok(value) = serde_json::from_str(text) {
             return Some(value);
         }
-        // Python writes lone surrogates, which are not characters.
+        // Python writes lone surrogates, which are not valid characters.
         let value = serde_json::from_str(&replace_lone_surrogates(text)?).ok()?;
         self.originals.insert(marked_name(name), json!(text));
         Some(value)
@@ -243,7 +243,7 @@ impl RowFields {
 }
 
 /// Returns the name under which the original value of a column is kept if the column's own name
-/// has another meaning in a record.
+/// means something else in a record.
 fn marked_name(name: &str) -> String {
     format!("hermes:{name}")
 }
@@ -252,7 +252,7 @@ fn encode_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Replaces each lone surrogate in JSON by a replacement character. Returns `None` if there is
+/// Replaces each lone surrogate in JSON with a replacement character. Returns `None` if there is
 /// none.
 fn replace_lone_surrogates(json: &str) -> Option<String> {
     let mut repaired = String::with_capacity(json.len());

@@ -1,12 +1,13 @@
-//! The tables and columns that a database has.
+//! The tables and columns of a database.
 
 use rusqlite::Connection;
 
 use super::row::Cell;
 
-/// Returns the part that a database lacks to be one of Hermes's; `None` if it is one.
+/// Returns a part that a Hermes database must have and this database lacks, or `None` if nothing is
+/// missing.
 ///
-/// Either the table of sessions or the table of versions may be missing, but not both.
+/// One of the tables `sessions` and `schema_version` may be missing, but not both.
 pub(super) fn find_missing_part(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
     let messages = list_columns(connection, "messages")?;
     if messages.is_empty() {
@@ -22,7 +23,7 @@ pub(super) fn find_missing_part(connection: &Connection) -> rusqlite::Result<Opt
     Ok(None)
 }
 
-/// Lists the names of a table's columns; none if there is no such table.
+/// Lists the names of a table's columns. A missing table has none.
 pub(super) fn list_columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
     statement.query_map([table], |row| row.get(0))?.collect()
@@ -32,7 +33,7 @@ pub(super) fn has_column(columns: &[String], name: &str) -> bool {
     columns.iter().any(|column| column.eq_ignore_ascii_case(name))
 }
 
-/// Reads the schema version; 0 if the database has none.
+/// Reads the schema version, or 0 if the database has none.
 pub(super) fn read_version(connection: &Connection) -> rusqlite::Result<i64> {
     if !has_column(&list_columns(connection, "schema_version")?, "version") {
         return Ok(0);
