@@ -19,6 +19,24 @@ fn an_undo_says_what_it_cannot_reverse() {
     assert_eq!((&undone["deleted"], &undone["effects"]), (&json!(["a"]), &json!([effect])));
 }
 
+/// The agent may wait minutes for a permission.
+#[test]
+fn what_the_user_edits_while_a_command_waits_stays() {
+    let session = Session::new();
+    session.write("a.txt", "1");
+    session.write("b.txt", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("delete a.txt");
+    let call = agent.begins("Bash", json!({ "command": "rm a.txt" }));
+    session.write("b.txt", "the user's");
+    fs::remove_file(session.project().join("a.txt")).unwrap();
+    agent.finishes(&call);
+    agent.is_done();
+    let undone = String::from_utf8(session.output(&["undo"]).stdout).unwrap();
+    assert!(undone.contains("b.txt  (the call names other files)"), "{undone}");
+    assert_eq!((session.read("a.txt"), session.read("b.txt")), ("1".into(), "the user's".into()));
+}
+
 #[test]
 fn what_a_rollback_has_taken_back_is_not_undone_again() {
     let session = Session::new();
