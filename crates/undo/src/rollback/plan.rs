@@ -18,8 +18,8 @@ use super::turn::{CapturedPresent, find_turn};
 use super::{Destination, Request, RollbackError, Scope, TurnUndo};
 use crate::Opened;
 use crate::history::record::{Action, Checkpoint};
-use crate::history::workspace::{find_inner_history, revive_workspace};
-use crate::history::{FindError, History, TakeError, WorkspaceRef, effects_of_row, find_workspace};
+use crate::history::workspace::{find_inner_history, find_workspace_with, revive_workspace};
+use crate::history::{History, TakeError, WorkspaceRef, effects_of_row, find_workspace};
 
 /// Plans what a request asks for. Changes nothing.
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
@@ -47,22 +47,28 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
 
 /// Finds the workspace that a request means. If a directory with an older history of its own has
 /// become part of a larger workspace, that one is meant, unless the request gives the id of an older
-/// checkpoint.
+/// checkpoint, or reverses a return to one.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
-    let Some(inner) = find_inner_history(opened, &request.directory).map_err(TakeError::from)?
-    else {
-        return Ok(request.directory.clone());
-    };
-    let around = find_workspace(opened, &request.directory)?;
-    if let Destination::Checkpoint(text) = &request.to {
-        let history = History::read(around.store, &around.id)?;
-        let found = history.find(around.store, text);
-        let is_inner = |workspace: &PathBuf| *workspace == inner.path;
-        if matches!(&found, Err(FindError::Elsewhere { workspace, .. }) if is_inner(workspace)) {
-            return Ok(inner.path);
+    let path = &request.directory;
+    let direction = match &request.to {
+        Destination::Checkpoint(text) => {
+            return Ok(find_workspace_with(opened, path, text)?.path);
         }
-    }
-    Ok(around.path)
+        Destination::WithoutTurn(_) => return Ok(find_workspace(opened, path)?.path),
+        Destination::BeforeLastRollback => Direction::Undo,
+        Destination::BeforeLastUndo => Direction::Redo,
+    };
+    let around = find_workspace(opened, path)?;
+    let Some(inner) = find_inner_history(opened, path).map_err(TakeError::from)? else {
+        return Ok(around.path);
+    };
+    let find_time = |workspace: &WorkspaceRef<'_>| {
+        let history = History::read(workspace.store, &workspace.id)?;
+        let found = find_reversible(&history, direction).ok();
+        let alone = found.filter(|(_, done)| done.part_of.is_none());
+        Ok::<_, RollbackError>(alone.map(|(safety, _)| safety.record.moment()))
+    };
+    Ok(if find_time(&inner)? > find_time(&around)? { inner.path } else { around.path })
 }
 
 struct Planner<'a> {
