@@ -4,7 +4,7 @@ pub(crate) mod authorship;
 pub(crate) mod claim;
 mod counts;
 mod diff;
-mod in_force;
+pub(crate) mod in_force;
 mod list;
 pub mod record;
 mod take;

@@ -10,7 +10,7 @@ use takeback_tree::{
 use super::conversation::{
     FoundConversations, count_messages, find_conversations, find_reversed_conversations,
 };
-use super::elsewhere::add_elsewhere;
+use super::elsewhere::{add_elsewhere, has_changes_elsewhere};
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{effects_since, find_moved_head, find_others_changes, warn_of_lost_repository};
@@ -196,7 +196,9 @@ impl Planner<'_> {
             let options = self.opened.capture_options(self.workspace.path(), named);
             Ok(lock.capture_present(&options)?)
         };
-        let (turn, present) = find_turn(self.workspace, self.history, &mut capture, options)?;
+        let is_elsewhere = |row| has_changes_elsewhere(self.workspace, self.history, row, request);
+        let (turn, present) =
+            find_turn(self.workspace, self.history, &mut capture, &is_elsewhere, options)?;
         let CapturedPresent { capture: present, named } = present;
         let tree = lock.edit_tree(present.tree, &turn.edits)?;
         let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;
