@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use takeback_tree::{ChangeKind, Diff, Oid, Store, StoreError, TreeChange, Workspace};
-use takeback_undo::{Checkpoint, FindError, History, history, rollback};
+use takeback_undo::history::{self, RevivedDirectories};
+use takeback_undo::{Checkpoint, FindError, History, rollback};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -61,7 +62,7 @@ pub(crate) struct DiffView {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let opened = context.opened_anyway()?;
-    let (workspace, _revived) = history::revive_workspace(opened, &context.directory)?;
+    let (workspace, _revived) = open_workspace_with(&arguments.from, context)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let from = history.find(workspace.store(), &arguments.from)?.checkpoint;
     let (to, rest) = split_second(&arguments.rest, &history, &workspace, context)?;
@@ -90,12 +91,22 @@ pub(crate) fn compare_with_present(
     context: &Context,
 ) -> Result<DiffView, Failure> {
     let opened = context.opened_anyway()?;
-    let (workspace, _revived) = history::revive_workspace(opened, &context.directory)?;
+    let (workspace, _revived) = open_workspace_with(from, context)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let from = history.find(workspace.store(), from)?.checkpoint;
     let paths = rollback::relative_paths(&workspace, &context.directory, paths)?;
     let diff = history::compare_with_present(opened, &workspace, &history, from, &paths)?;
     DiffView::new(from, None, diff, workspace.store(), full)
+}
+
+/// Opens the workspace that the user means with a checkpoint of it.
+fn open_workspace_with<'c>(
+    checkpoint: &str,
+    context: &'c Context,
+) -> Result<(Workspace<'c>, RevivedDirectories), Failure> {
+    let opened = context.opened_anyway()?;
+    let path = history::find_workspace_with(opened, &context.directory, checkpoint)?.path;
+    Ok(history::revive_workspace(opened, &path)?)
 }
 
 /// Takes the first word as a second checkpoint if it is one. The others are paths.

@@ -76,11 +76,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 /// Finds a checkpoint and everything that is known of it.
 fn find_view(checkpoint: &str, context: &Context) -> Result<ShowView, Failure> {
     let opened = context.opened()?;
-    let workspace = history::find_workspace(opened, &context.directory)?;
+    let workspace = history::find_workspace_with(opened, &context.directory, checkpoint)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let found = history.find(workspace.store(), checkpoint)?;
-    let rows = list::make_list(context)?.checkpoints.into_iter();
-    let row = rows.into_iter().find(|row| is_part(row, found.checkpoint));
+    let list = list::make_list(context)?;
+    let inner = list.inner.into_iter().flat_map(|inner| inner.checkpoints);
+    let mut rows = list.checkpoints.into_iter().chain(inner);
+    let row = rows.find(|row| is_part(row, found.checkpoint));
     let view = ShowView::new(found.checkpoint);
     match row {
         Some(row) if found.is_step => Ok(view.with_turn(row)),

@@ -184,3 +184,104 @@ fn a_turn_that_changed_only_files_outside_can_be_undone() {
     session.json(&["undo"]);
     assert_eq!(session.read("a"), "1");
 }
+
+#[test]
+fn what_the_user_edits_outside_during_a_call_stays() {
+    for (tool, input) in [
+        ("Edit", json!({ "path": "../other/lib" })),
+        ("Bash", json!({ "command": "echo 2 > ../other/lib" })),
+    ] {
+        let session = Session::new();
+        fs::create_dir_all(session.base().join("other/.git")).unwrap();
+        for name in ["other/lib", "other/mine"] {
+            fs::write(session.base().join(name), "1").unwrap();
+        }
+        let mut agent = Agent::new(&session, "s");
+        agent.hears("change the other project");
+        let call = agent.begins(tool, input);
+        fs::write(session.base().join("other/mine"), "the user's").unwrap();
+        fs::write(session.base().join("other/lib"), "2").unwrap();
+        agent.finishes(&call);
+        agent.is_done();
+        let read = |path: &str| fs::read_to_string(session.base().join(path)).unwrap();
+        for command in [&["undo"][..], &["rollback", "1"]] {
+            let done = session.json(command);
+            assert_eq!(done["elsewhere"][0]["restored"], json!(["lib"]), "{tool}: {done:#}");
+            assert_eq!((read("other/lib"), read("other/mine")), ("1".into(), "the user's".into()));
+            session.json(&["rollback", "undo"]);
+            assert_eq!((read("other/lib"), read("other/mine")), ("2".into(), "the user's".into()));
+        }
+    }
+}
+
+#[test]
+fn a_file_of_the_user_in_a_directory_of_the_agent_stays() {
+    let session = Session::new();
+    fs::create_dir_all(session.base().join("other/.git")).unwrap();
+    let mut agent = Agent::new(&session, "s");
+    agent.hears("make a directory");
+    agent.writes("../other/new/lib", "1");
+    agent.is_done();
+    let mine = session.base().join("other/new/mine");
+    fs::write(&mine, "the user's").unwrap();
+    for command in [&["undo"][..], &["rollback", "1"]] {
+        let done = session.json(command);
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "the user's", "{done:#}");
+        assert!(!session.base().join("other/new/lib").exists(), "{done:#}");
+        assert_eq!(done["elsewhere"][0]["left"], json!(["new/mine"]), "{done:#}");
+        session.json(&["rollback", "undo"]);
+        assert!(session.base().join("other/new/lib").exists());
+    }
+}
+
+#[test]
+fn an_undo_takes_back_a_turn_that_worked_only_outside() {
+    let session = Session::new();
+    session.write("a", "1");
+    let bashrc = session.base().join(".bashrc");
+    fs::write(&bashrc, "1").unwrap();
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("change a", "a", "2");
+    agent.turn("change .bashrc", "../.bashrc", "2");
+    assert_eq!(session.json(&["undo"])["row"], 1);
+    assert_eq!((session.read("a"), fs::read_to_string(&bashrc).unwrap()), ("2".into(), "1".into()));
+    assert_eq!(session.json(&["undo"])["row"], 2);
+    assert_eq!(session.read("a"), "1");
+    session.json(&["rollback", "undo"]);
+    session.json(&["rollback", "undo"]);
+    assert_eq!((session.read("a"), fs::read_to_string(&bashrc).unwrap()), ("2".into(), "2".into()));
+    // What the workspace alone has to take back is in another turn.
+    assert_eq!(session.json(&["undo", "--workspace-only"])["row"], 2);
+    assert_eq!((session.read("a"), fs::read_to_string(&bashrc).unwrap()), ("1".into(), "2".into()));
+}
+
+#[test]
+fn going_forward_again_brings_back_what_turns_changed_outside() {
+    let session = Session::new();
+    session.write("a", "0");
+    let bashrc = session.base().join(".bashrc");
+    fs::write(&bashrc, "0").unwrap();
+    let mut agent = Agent::new(&session, "s");
+    for number in ["1", "2"] {
+        agent.hears(number);
+        agent.writes("a", number);
+        agent.writes("../.bashrc", number);
+        agent.is_done();
+    }
+    agent.turn("3", "a", "3");
+    let state = || (session.read("a"), fs::read_to_string(&bashrc).unwrap());
+    session.json(&["rollback", "3"]);
+    assert_eq!(state(), ("0".into(), "0".into()));
+    for (to, content) in [("1", "2"), ("2", "1"), ("1", "2"), ("3", "0"), ("2", "1")] {
+        let done = session.json(&["rollback", to]);
+        assert_eq!(state(), (content.into(), content.into()), "{to}: {done:#}");
+        let groups = done["elsewhere"].as_array().unwrap();
+        assert!(groups.iter().all(|group| group["others"].is_null()), "{done:#}");
+    }
+    for content in ["0", "2", "1", "2", "0"] {
+        session.json(&["rollback", "undo"]);
+        assert_eq!(state(), (content.into(), content.into()));
+    }
+    session.json(&["rollback", "undo"]);
+    assert_eq!(state(), ("3".into(), "2".into()));
+}

@@ -103,8 +103,21 @@ fn an_old_inner_history_does_not_hide_the_checkpoints_around_it() {
     assert_eq!(list["inner"]["checkpoints"][0]["prompt"], "before", "{list}");
     let text = inside(&["list"]);
     assert!(text.contains("Older checkpoints for ~/project/sub alone"), "{text}");
+    let older = list["inner"]["checkpoints"][0]["id"].as_str().unwrap();
+    assert!(inside(&["diff", "1"]).contains("sub/a"));
+    assert!(inside(&["diff", older]).contains("1 file, +1/−1"));
+    assert!(inside(&["show", "1"]).contains("after"));
+    assert!(inside(&["show", older]).contains("before\nSteps"));
     inside(&["rollback", "1"]);
     assert_eq!(session.read("sub/a"), "1");
-    inside(&["rollback", list["inner"]["checkpoints"][0]["id"].as_str().unwrap()]);
+    inside(&["rollback", older]);
+    assert_eq!(session.read("sub/a"), "0");
+    inside(&["rollback", "undo"]);
+    assert_eq!(session.read("sub/a"), "1");
+    inside(&["rollback", "undo"]);
+    assert_eq!(session.read("sub/a"), "2");
+    inside(&["rollback", "redo"]);
+    assert_eq!(session.read("sub/a"), "1");
+    inside(&["rollback", "redo"]);
     assert_eq!(session.read("sub/a"), "0");
 }

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
+use serde_json::json;
 use unicode_width::UnicodeWidthStr;
 
 use crate::agent::{Agent, eventually, rows};
@@ -88,22 +89,27 @@ fn an_undo_shows_its_plan_and_asks() {
 #[test]
 fn an_undo_asks_about_each_uncertain_file() {
     let session = Session::new();
-    for name in ["a", "b", "c"] {
-        session.write(name, "1");
-    }
     let mut agent = Agent::new(&session, "s1");
-    agent.hears("generate");
-    let call = agent.begins("mcp__make__generate", serde_json::json!({ "path": "a" }));
-    for name in ["a", "b", "c"] {
-        session.write(name, "2");
+    for (tool, input) in [
+        ("mcp__make__generate", json!({ "path": "a" })),
+        ("Bash", json!({ "command": "echo 2 > a" })),
+    ] {
+        for name in ["a", "b", "c"] {
+            session.write(name, "1");
+        }
+        agent.hears("generate");
+        let call = agent.begins(tool, input);
+        for name in ["a", "b", "c"] {
+            session.write(name, "2");
+        }
+        agent.finishes(&call);
+        agent.is_done();
+        let Some((seen, code)) = typed(&session, "undo", "y\nn\ny\n") else { return };
+        assert_eq!(code, Some(0), "{seen}");
+        assert!(seen.contains("b (the call names other files): take this change back"), "{seen}");
+        let contents = ["a", "b", "c"].map(|name| session.read(name));
+        assert_eq!(contents, ["1", "1", "2"], "{tool}: {seen}");
     }
-    agent.finishes(&call);
-    agent.is_done();
-    let Some((seen, code)) = typed(&session, "undo", "y\nn\ny\n") else { return };
-    assert_eq!(code, Some(0), "{seen}");
-    assert!(seen.contains("b (the call names other files): take this change back"), "{seen}");
-    let contents = ["a", "b", "c"].map(|name| session.read(name));
-    assert_eq!(contents, ["1", "1", "2"], "{seen}");
 }
 
 #[test]

@@ -19,6 +19,24 @@ fn an_undo_says_what_it_cannot_reverse() {
     assert_eq!((&undone["deleted"], &undone["effects"]), (&json!(["a"]), &json!([effect])));
 }
 
+/// The agent may wait minutes for a permission.
+#[test]
+fn what_the_user_edits_while_a_command_waits_stays() {
+    let session = Session::new();
+    session.write("a.txt", "1");
+    session.write("b.txt", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("delete a.txt");
+    let call = agent.begins("Bash", json!({ "command": "rm a.txt" }));
+    session.write("b.txt", "the user's");
+    fs::remove_file(session.project().join("a.txt")).unwrap();
+    agent.finishes(&call);
+    agent.is_done();
+    let undone = String::from_utf8(session.output(&["undo"]).stdout).unwrap();
+    assert!(undone.contains("b.txt  (the call names other files)"), "{undone}");
+    assert_eq!((session.read("a.txt"), session.read("b.txt")), ("1".into(), "the user's".into()));
+}
+
 #[test]
 fn what_a_rollback_has_taken_back_is_not_undone_again() {
     let session = Session::new();
@@ -106,4 +124,32 @@ fn another_undo_takes_the_turn_before() {
     }
     let output = session.output(&["undo"]);
     assert!(said(&output).contains("no turn left to undo"), "{}", said(&output));
+}
+
+#[test]
+fn another_undo_does_not_stop_at_what_the_first_one_left() {
+    let session = Session::new();
+    for name in ["a", "b", "c"] {
+        session.write(name, "1\n");
+    }
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("one", "c", "2\n");
+    agent.hears("two");
+    let call = agent.begins("Bash", json!({ "command": "echo 2 > a" }));
+    session.write("a", "2\n");
+    session.write("b", "the user's\n");
+    agent.finishes(&call);
+    agent.is_done();
+    let undo = || session.json(&["undo"]);
+    assert_eq!(undo()["row"], 1);
+    assert_eq!(undo()["row"], 2);
+    assert_eq!((session.read("c"), session.read("b")), ("1\n".into(), "the user's\n".into()));
+    session.json(&["rollback", "undo"]);
+    session.json(&["rollback", "undo"]);
+    assert_eq!(undo()["row"], 1, "the second turn is in force again");
+    session.json(&["rollback", "undo"]);
+    session.json(&["rollback", "redo"]);
+    assert_eq!(undo()["row"], 2, "the undo was made again");
+    assert_eq!(session.json(&["undo", "--uncertain"])["row"], 1);
+    assert_eq!(session.read("b"), "1\n");
 }

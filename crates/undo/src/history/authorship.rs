@@ -387,10 +387,9 @@ fn find_rollback_part(
     change: &PathChange,
 ) -> Result<RollbackPart, ObjectError> {
     let path = &change.path;
-    let is_asked_for = |done: &&RollbackRecord| {
-        done.paths.is_empty() || done.paths.iter().any(|asked| path.starts_with(asked))
+    let Some(done) = from.rollback.filter(|done| done.is_about(path)) else {
+        return Ok(RollbackPart::None);
     };
-    let Some(done) = from.rollback.filter(is_asked_for) else { return Ok(RollbackPart::None) };
     let led_to = store.find_entry(&done.tree, path)?;
     Ok(if is_same(led_to, change.to) {
         RollbackPart::All

@@ -5,30 +5,52 @@ use std::collections::{BTreeSet, HashMap};
 use takeback_tree::Oid;
 
 use super::History;
+use super::record::Action;
+
+/// The turns that led to a state, by the numbers of their rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standing {
+    /// The turns that no rollback has taken back.
+    pub(crate) in_force: BTreeSet<usize>,
+    /// The turns that an undo has taken back, as far as it could.
+    pub(crate) undone: BTreeSet<usize>,
+}
 
 impl History {
-    /// The numbers of the rows whose turns no rollback has taken back. A rollback sets the workspace
-    /// to the state of a checkpoint, so exactly those turns are in force that were in force there:
-    /// going forward again brings turns back.
-    pub(crate) fn rows_in_force(&self) -> BTreeSet<usize> {
+    /// Finds the turns that led to the present state. A rollback sets the workspace to the state of a
+    /// checkpoint, so exactly those turns are in force that were in force there: going forward again
+    /// brings turns back.
+    pub(crate) fn standing(&self) -> Standing {
         let begins: HashMap<Oid, usize> = self
             .rows()
             .filter(|row| row.turn().is_some())
             .map(|row| (row.first().pin.id, row.number))
             .collect();
-        let whole = |known: &'_ super::Checkpoint| {
-            known.record.rollback.as_ref().filter(|done| done.is_whole()).map(|done| done.to)
-        };
-        let targets: BTreeSet<Oid> = self.all.iter().filter_map(whole).collect();
-        let mut states: HashMap<Oid, BTreeSet<usize>> = HashMap::new();
-        let mut now = BTreeSet::new();
+        let rollbacks = self.all.iter().filter_map(|known| known.record.rollback.as_ref());
+        let targets: BTreeSet<Oid> = rollbacks.map(|done| done.to).collect();
+        let mut states: HashMap<Oid, Standing> = HashMap::new();
+        // The turn that an undo, or the reversal of one, is about.
+        let mut undos: HashMap<Oid, usize> = HashMap::new();
+        let mut now = Standing::default();
         for known in &self.all {
-            if targets.contains(&known.pin.id) {
-                states.insert(known.pin.id, now.clone());
+            let id = known.pin.id;
+            if targets.contains(&id) {
+                states.insert(id, now.clone());
             }
-            now.extend(begins.get(&known.pin.id));
-            // If the checkpoint was pruned, so were the rows before it.
-            if let Some(then) = whole(known).and_then(|target| states.get(&target)) {
+            now.in_force.extend(begins.get(&id));
+            let Some(done) = &known.record.rollback else { continue };
+            let reversed = done.reverses.and_then(|reversed| undos.get(&reversed));
+            let undone = begins.get(&done.to).filter(|_| done.action == Action::UndoTurn);
+            if let Some(row) = reversed.or(undone).copied() {
+                undos.insert(id, row);
+                match done.action {
+                    Action::Undo => drop(now.undone.remove(&row)),
+                    _ => drop(now.undone.insert(row)),
+                }
+            } else if done.is_whole()
+                // If the checkpoint was pruned, so were the rows before it.
+                && let Some(then) = states.get(&done.to)
+            {
                 now.clone_from(then);
             }
         }

@@ -161,7 +161,7 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
     });
     let mut effects = effects.unwrap_or_default().into_iter();
     let mut counts = count_changes(opened, workspace, &history).into_iter();
-    let in_force = history.rows_in_force();
+    let in_force = history.standing().in_force;
     let rows = history.rows().map(|row| {
         let counts = counts.next().flatten();
         RowView {

@@ -4,7 +4,7 @@ pub(crate) mod authorship;
 pub(crate) mod claim;
 mod counts;
 mod diff;
-mod in_force;
+pub(crate) mod in_force;
 mod list;
 pub mod record;
 mod take;
@@ -29,7 +29,8 @@ pub use self::list::{
 pub use self::take::{CheckpointOptions, NameError, TakeError, TakenCheckpoint, take_checkpoint};
 pub(crate) use self::take::{has_pin, new_record, pin_tree};
 pub use self::workspace::{
-    RevivedDirectories, WorkspaceRef, find_workspace, open_workspace, revive_workspace,
+    RevivedDirectories, WorkspaceRef, find_workspace, find_workspace_with, open_workspace,
+    revive_workspace,
 };
 
 /// All checkpoints of a workspace.

@@ -200,6 +200,12 @@ impl RollbackRecord {
         self.chat.iter().chain(&self.other_chats)
     }
 
+    /// True if the rollback was to restore a path.
+    pub(crate) fn is_about(&self, path: &RelPath) -> bool {
+        let is_in = |paths: &[RelPath]| paths.iter().any(|above| path.starts_with(above));
+        (self.paths.is_empty() || is_in(&self.paths)) && !is_in(&self.skipped)
+    }
+
     /// True if the rollback returned all files to an earlier state.
     pub(crate) fn is_whole(&self) -> bool {
         self.files && self.paths.is_empty() && self.action != Action::UndoTurn

@@ -8,6 +8,7 @@ use takeback_base::paths::canonicalize;
 use takeback_tree::{Store, StoreError, Workspace, WorkspaceError, WorkspaceId};
 
 use super::take::TakeError;
+use super::{FindError, History};
 use crate::Opened;
 use crate::hook::state::WorkspaceState;
 
@@ -73,6 +74,23 @@ pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRe
         return Ok(WorkspaceRef { store, id: store.workspace_id(&path), path });
     }
     Ok(WorkspaceRef::of(&open_workspace(opened, path)?))
+}
+
+/// Finds the workspace that the user means with a checkpoint of it. If the directory has become
+/// part of a larger workspace, an id may be that of an older checkpoint of the directory alone.
+pub fn find_workspace_with<'o>(
+    opened: &'o Opened,
+    path: &Path,
+    checkpoint: &str,
+) -> Result<WorkspaceRef<'o>, TakeError> {
+    let around = find_workspace(opened, path)?;
+    let Some(inner) = find_inner_history(opened, path)? else { return Ok(around) };
+    let found = History::read(around.store, &around.id)?;
+    let is_inner = match found.find(around.store, checkpoint) {
+        Err(FindError::Elsewhere { workspace, .. }) => workspace == inner.path,
+        _ => false,
+    };
+    Ok(if is_inner { inner } else { around })
 }
 
 /// Finds the workspace with a history that a directory with an older history of its own has become

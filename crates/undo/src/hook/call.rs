@@ -33,6 +33,14 @@ pub(super) struct CallContext<'a> {
     pub(super) time: Time,
 }
 
+/// The paths that a script writes in one directory.
+#[derive(Clone, Default)]
+pub(super) struct ScriptWrites {
+    pub(super) paths: Vec<RelPath>,
+    /// True if the script is known to change nothing else there.
+    pub(super) bounded: bool,
+}
+
 impl<'a> CallContext<'a> {
     pub(super) fn new(
         opened: &Opened,
@@ -96,24 +104,23 @@ impl<'a> CallContext<'a> {
         }
     }
 
-    /// Lists the paths in a directory that the call's script writes, as far as they are known.
-    pub(super) fn writes_in(&self, directory: &Path) -> Vec<RelPath> {
-        let paths = self.analysis.as_ref().map(|analysis| analysis.paths.as_slice());
-        let inner = |path: &PathBuf| {
+    /// Finds the paths in a directory that the call's script writes, as far as they are known.
+    pub(super) fn writes_in(&self, directory: &Path) -> ScriptWrites {
+        let Some(analysis) = &self.analysis else { return ScriptWrites::default() };
+        let mut writes = ScriptWrites { paths: Vec::new(), bounded: analysis.bounded };
+        for path in &analysis.paths {
             let path = canonicalize_parent(path);
-            RelPath::from_path(path.strip_prefix(directory).ok()?).ok()
-        };
-        let writes = paths.unwrap_or_default().iter().filter_map(inner);
-        writes.filter(|path| !path.is_root()).collect()
-    }
-
-    /// True if the call runs a script that changes nothing but the paths it names.
-    pub(super) fn is_bounded(&self) -> bool {
-        self.analysis.as_ref().is_some_and(|analysis| analysis.bounded)
+            // A script that changes the whole directory names none of the files in it.
+            writes.bounded &= !directory.starts_with(&path);
+            let inner = path.strip_prefix(directory).ok();
+            let inner = inner.and_then(|inner| RelPath::from_path(inner).ok());
+            writes.paths.extend(inner.filter(|inner| !inner.is_root()));
+        }
+        writes
     }
 
     /// Describes the call for a record.
-    pub(super) fn to_ref(&self, named: &[RelPath], writes: &[RelPath]) -> CallRef {
+    pub(super) fn to_ref(&self, named: &[RelPath], writes: &ScriptWrites) -> CallRef {
         CallRef {
             agent: self.report.agent.clone(),
             session: self.session.clone(),
@@ -122,9 +129,9 @@ impl<'a> CallContext<'a> {
             id: self.id.clone(),
             tool: self.call.tool.clone(),
             named: named.to_vec(),
-            writes: writes.to_vec(),
+            writes: writes.paths.clone(),
             script: self.call.script().is_some(),
-            bounded: self.is_bounded(),
+            bounded: writes.bounded,
             began: None,
         }
     }

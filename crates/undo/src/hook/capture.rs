@@ -2,7 +2,7 @@
 
 use takeback_tree::{Capture, CaptureError, CaptureOptions, Lock, Oid, Workspace};
 
-use super::call::CallContext;
+use super::call::{CallContext, ScriptWrites};
 use super::protected::{PathKind, ProtectedPath};
 use super::state::{self, OpenCall, StepState, WorkspaceState};
 use super::unprotected::{Unprotected, find_unprotected};
@@ -70,9 +70,9 @@ pub(super) fn capture_before(
         call: call.id.clone(),
         tool: call.call.tool.clone(),
         named: path.named.clone(),
-        writes,
+        writes: writes.paths,
         script: call.call.script().is_some(),
-        bounded: call.is_bounded(),
+        bounded: writes.bounded,
         tree,
         uncovered,
         seq,
@@ -127,11 +127,13 @@ pub(super) fn capture_after(
             uncovered: open_call.uncovered.clone(),
             late: open_call.late || late,
         };
+        // The script was understood before the call; by now, its files may be gone.
+        let writes = ScriptWrites { paths: open_call.writes.clone(), bounded: open_call.bounded };
         let call_ref = CallRef {
             turn: open_call.turn.clone(),
             id: open_call.call.clone(),
             began: Some(began),
-            ..call.to_ref(&open_call.named, &open_call.writes)
+            ..call.to_ref(&open_call.named, &writes)
         };
         let reason = format!("after {}", call.tool());
         let record = new_record(opened, &mut lock, Kind::After, &reason)?;

@@ -148,6 +148,9 @@ fn drop_unended_calls(
     let owner = owner.map_or_else(|| session.to_owned(), |(owner, _)| owner);
     let names_all = |call: &OpenCall| !call.script && !call.named.is_empty();
     let unknown = calls.iter().find(|call| !is_editing_tool(&call.tool));
+    let is_bounded =
+        |call: &OpenCall| call.bounded || (names_all(call) && is_editing_tool(&call.tool));
+    let script = !calls.iter().all(names_all);
     Some(CallRef {
         agent: session.split(':').next().unwrap_or_default().to_owned(),
         subagent: (owner != session).then(|| session.to_owned()),
@@ -157,8 +160,8 @@ fn drop_unended_calls(
         tool: unknown.unwrap_or(&first).tool.clone(),
         named: calls.iter().flat_map(|call| call.named.clone()).collect(),
         writes: calls.iter().flat_map(|call| call.writes.clone()).collect(),
-        script: !calls.iter().all(names_all),
-        bounded: calls.iter().all(|call| call.bounded),
+        script,
+        bounded: script && calls.iter().all(is_bounded),
         began: Some(Began {
             tree: first.tree,
             seq: first.seq,

@@ -194,8 +194,8 @@ fn protect_elsewhere(
 /// it, or on its own.
 fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Option<ProtectedPath> {
     let is_directory = path.is_dir();
-    let directory = if is_directory { Some(path) } else { path.parent() };
-    let directory = directory.filter(|directory| directory.is_dir())?;
+    // The call may make the directories above a new file.
+    let directory = path.ancestors().find(|above| above.is_dir())?;
     let root = root_of(directory, &opened.forbidden).ok()?;
     if root.is_project {
         let mut protected =
@@ -216,8 +216,9 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
         protected.rules.max_files = protected.rules.max_files.min(limit);
         return Some(protected);
     }
-    // A new temporary file has nothing to lose.
-    if opened.forbidden.is_temporary(path) && fs::symlink_metadata(path).is_err() {
+    // A new temporary file has nothing to lose, and a file in a new directory neither.
+    let is_new = fs::symlink_metadata(path).is_err();
+    if is_new && (opened.forbidden.is_temporary(path) || path.parent() != Some(directory)) {
         return None;
     }
     Some(ProtectedPath::new(opened, PathKind::File(path.into())))

@@ -1,16 +1,17 @@
 //! Restores the files outside the workspace that the turns being taken back changed. Each such path
 //! was captured as a workspace of its own.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use takeback_base::errors::error_chain;
 use takeback_tree::{
-    AnyPath, BlockedPath, KeptPath, KeptReason, Oid, Plan, RelPath, Store, StoreError, Workspace,
-    WorkspaceError, WorkspaceId,
+    AnyPath, BlockedPath, KeptPath, KeptReason, Mode, ObjectError, Oid, Pin, Plan, RelPath, Store,
+    StoreError, Workspace, WorkspaceError, WorkspaceId, WorkspaceInfo,
 };
 
 use super::apply::{leave_notices, restore_files};
@@ -18,9 +19,11 @@ use super::plan::{find_changed_since, plan_files};
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::{Request, RollbackError, Scope};
 use crate::Opened;
-use crate::history::record::{Action, CallRef, Checkpoint, Kind, TurnId};
+use crate::history::authorship::{Segment, Timeline};
+use crate::history::claim::Doubt;
+use crate::history::record::{Action, CallRef, Checkpoint, Record, TurnId};
 use crate::history::workspace::revive_workspace;
-use crate::history::{History, RevivedDirectories, TakeError};
+use crate::history::{History, RevivedDirectories, Row, TakeError};
 
 /// The part of a rollback that is outside the workspace: one directory or file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,7 +35,7 @@ pub struct ElsewhereView {
     /// The restored and deleted files that others changed after the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<RelPath>,
-    /// The files that others changed since, and that stay as they are.
+    /// The files that others may have changed, and that stay as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<RelPath>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,22 +53,19 @@ pub(super) fn add_elsewhere(
     request: &Request,
     planned: &mut Planned,
 ) {
-    if request.workspace_only || !request.paths.is_empty() || request.scope == Scope::Chat {
+    if !reaches_elsewhere(request) {
         return;
     }
     let undone = planned.view.row.filter(|_| planned.work.goal.action == Action::UndoTurn);
-    let calls = TakenBack::of(history, planned.work.goal.checkpoint, undone);
-    let with_path = |id| Some((store.workspace_info(&id).ok()??.path, id));
-    let mut places: Vec<(AnyPath, WorkspaceId)> =
-        other_workspaces(store, own).filter_map(with_path).collect();
-    // A directory is restored before the repository in it.
-    places.sort_by(|(one, _), (other, _)| one.0.cmp(&other.0));
-    for (path, id) in places {
-        let Ok(history) = History::read(store, &id) else { continue };
-        let place = Place { opened, history: &history, path: &path, main: planned };
+    let taken_back = match undone {
+        Some(row) => TakenBack::of_row(history, row),
+        None => TakenBack::since(history, planned.work.goal.checkpoint),
+    };
+    for (info, history) in read_others(store, own) {
+        let place = Place { opened, history: &history, path: &info.path, main: planned };
         let group = match &planned.work.goal.reverses {
             Some((safety, _)) => place.plan_reversal(*safety),
-            None => place.plan_return(&calls),
+            None => place.plan_return(&taken_back),
         };
         match group {
             Ok(Some((group, left))) => {
@@ -74,35 +74,51 @@ pub(super) fn add_elsewhere(
             }
             Ok(None) => {}
             Err(error) => {
-                let (path, error) = (path.0.display(), error_chain(&error));
+                let (path, error) = (info.path.0.display(), error_chain(&error));
                 planned.view.warnings.push(format!("{path} stays as it is: {error}"));
             }
         }
     }
 }
 
-/// Returns true if a turn seems to have changed files outside the workspace.
-pub(super) fn has_changes_elsewhere(
-    store: &Store,
-    own: &WorkspaceId,
-    history: &History,
-    row: usize,
-) -> bool {
-    let Ok(first) = history.row(row).map(|row| row.first().pin.id) else { return false };
-    let calls = TakenBack::of(history, first, Some(row));
-    let mut histories =
-        other_workspaces(store, own).filter_map(|id| History::read(store, &id).ok());
-    histories.any(|history| {
-        ChangedFiles::of(store, &calls.checkpoints_in(&history))
-            .is_ok_and(|changed| !changed.is_nothing())
-    })
+/// True if a request is about files outside the workspace, too.
+fn reaches_elsewhere(request: &Request) -> bool {
+    !request.workspace_only && request.paths.is_empty() && request.scope != Scope::Chat
 }
 
-fn other_workspaces<'s>(
+/// Reads the histories of all workspaces but one, a directory before the repository in it.
+fn read_others<'s>(
     store: &'s Store,
-    own: &'s WorkspaceId,
-) -> impl Iterator<Item = WorkspaceId> + 's {
-    store.pinned_workspaces().unwrap_or_default().into_iter().filter(move |id| id != own)
+    own: &WorkspaceId,
+) -> impl Iterator<Item = (WorkspaceInfo, History)> + use<'s> {
+    let others = store.pinned_workspaces().unwrap_or_default().into_iter().filter(|id| id != own);
+    let with_info = |id| Some((store.workspace_info(&id).ok()??, id));
+    let mut others: Vec<(WorkspaceInfo, WorkspaceId)> = others.filter_map(with_info).collect();
+    others.sort_by(|(one, _), (other, _)| one.path.0.cmp(&other.path.0));
+    others.into_iter().filter_map(|(info, id)| Some((info, History::read(store, &id).ok()?)))
+}
+
+/// Returns true if an undo of a row's turn would restore files outside the workspace. Takes no lock:
+/// the caller holds that of the workspace.
+pub(super) fn has_changes_elsewhere(
+    workspace: &Workspace<'_>,
+    history: &History,
+    row: usize,
+    request: &Request,
+) -> bool {
+    let store = workspace.store();
+    let taken_back = TakenBack::of_row(history, row);
+    reaches_elsewhere(request)
+        && read_others(store, workspace.id()).any(|(info, history)| {
+            let events = taken_back.find_events(&history);
+            let target = find_target(&history, &events);
+            let changed = ChangedFiles::of(store, &history, &taken_back, &events);
+            let above = info.path.0.parent().filter(|_| info.single_file);
+            let directory = above.unwrap_or(&info.path.0);
+            target.zip(changed.ok()).is_some_and(|(target, changed)| {
+                changed.is_left_as_changed(store, &target.pin.tree, directory)
+            })
+        })
 }
 
 /// Restores the parts of a rollback that are outside the workspace.
@@ -177,7 +193,8 @@ fn key_of(call: &CallRef) -> CallKey {
     (call.session.clone(), call.turn.clone(), call.id.clone())
 }
 
-/// The calls that a plan takes back.
+/// The calls and rollbacks that a plan takes back.
+#[derive(Default)]
 struct TakenBack {
     /// The turns that are taken back as a whole.
     turns: HashSet<(String, TurnId)>,
@@ -185,39 +202,41 @@ struct TakenBack {
     calls: HashSet<CallKey>,
     /// The calls that were made before. Agents reuse the names of turns.
     earlier: HashSet<CallKey>,
+    /// The safety checkpoints of the rollbacks that were made since.
+    rollbacks: HashSet<Oid>,
 }
 
 impl TakenBack {
-    /// Finds the calls since a checkpoint, or those of one turn: the row that is undone.
-    fn of(history: &History, id: Oid, undone: Option<usize>) -> TakenBack {
-        let seq = history.all.iter().find(|known| known.pin.id == id);
+    /// Finds everything that happened since a checkpoint.
+    fn since(history: &History, checkpoint: Oid) -> TakenBack {
+        let seq = history.all.iter().find(|known| known.pin.id == checkpoint);
         let seq = seq.map_or(u64::MAX, |known| known.pin.name.seq);
-        let rows = history.rows().filter(|row| match undone {
-            Some(number) => row.number == number,
-            None => row.first().pin.name.seq >= seq,
-        });
-        let turns = rows.filter_map(|row| row.turn());
-        let turns = turns.map(|(session, turn)| (session.to_owned(), turn.clone()));
-        let turns: HashSet<(String, TurnId)> = turns.collect();
-        let (mut calls, mut earlier) = (HashSet::new(), HashSet::new());
+        let rows = history.rows().filter(|row| row.first().pin.name.seq >= seq);
+        let mut taken_back = TakenBack { turns: turns_of(rows), ..TakenBack::default() };
         for Checkpoint { pin, record } in &history.all {
-            let Some(call) = &record.call else { continue };
-            let began = call.began.as_ref().map(|began| began.seq + record.shift(pin));
-            if began.unwrap_or(pin.name.seq) < seq {
-                earlier.insert(key_of(call));
-            } else if undone.is_none() {
-                calls.insert(key_of(call));
+            if record.rollback.is_some() && pin.name.seq >= seq {
+                taken_back.rollbacks.insert(pin.id);
             }
+            let Some(call) = &record.call else { continue };
+            let calls = match call_start(pin, record, call) < seq {
+                true => &mut taken_back.earlier,
+                false => &mut taken_back.calls,
+            };
+            calls.insert(key_of(call));
         }
-        TakenBack { turns, calls, earlier }
+        taken_back
     }
 
-    /// Lists the checkpoints of another history that belong to these calls.
-    fn checkpoints_in<'h>(&self, history: &'h History) -> Vec<&'h Checkpoint> {
-        let is_taken_back = |known: &&Checkpoint| {
-            known.record.call.as_ref().is_some_and(|call| self.contains(call))
-        };
-        history.all.iter().filter(is_taken_back).collect()
+    /// Finds the calls of one row's turn.
+    fn of_row(history: &History, number: usize) -> TakenBack {
+        let Ok(row) = history.row(number) else { return TakenBack::default() };
+        let seq = row.first().pin.name.seq;
+        let calls = history.all.iter().filter_map(|known| {
+            let call = known.record.call.as_ref()?;
+            (call_start(&known.pin, &known.record, call) < seq).then(|| key_of(call))
+        });
+        let earlier = calls.collect();
+        TakenBack { turns: turns_of([row].into_iter()), earlier, ..TakenBack::default() }
     }
 
     fn contains(&self, call: &CallRef) -> bool {
@@ -225,6 +244,42 @@ impl TakenBack {
         let is_in_turn = self.turns.contains(&(call.session.clone(), call.turn.clone()));
         self.calls.contains(&key) || (is_in_turn && !self.earlier.contains(&key))
     }
+
+    /// Lists the checkpoints and states of another place that belong to it, oldest first.
+    fn find_events<'h>(&self, history: &'h History) -> Vec<&'h Checkpoint> {
+        let is_event = |known: &&Checkpoint| {
+            let Record { call, rollback, .. } = &known.record;
+            let part_of = rollback.as_ref().and_then(|done| done.part_of);
+            part_of.is_some_and(|safety| self.rollbacks.contains(&safety))
+                || call.as_ref().is_some_and(|call| self.contains(call))
+        };
+        history.all.iter().filter(is_event).collect()
+    }
+}
+
+fn turns_of<'h>(rows: impl Iterator<Item = Row<'h>>) -> HashSet<(String, TurnId)> {
+    let turns = rows.filter_map(|row| row.turn());
+    turns.map(|(session, turn)| (session.to_owned(), turn.clone())).collect()
+}
+
+/// Returns the number that the next checkpoint would have had when a call began.
+fn call_start(pin: &Pin, record: &Record, call: &CallRef) -> u64 {
+    let began = call.began.as_ref().map(|began| began.seq + record.shift(pin));
+    began.unwrap_or(pin.name.seq)
+}
+
+/// Finds the checkpoint or state that a place had before the first of some events.
+fn find_target<'h>(history: &'h History, events: &[&'h Checkpoint]) -> Option<&'h Checkpoint> {
+    let before = |event: &&'h Checkpoint| {
+        let Checkpoint { pin, record } = *event;
+        let Some(call) = record.call.as_ref() else { return Some(*event) };
+        let Some(began) = call.began.as_ref() else { return Some(*event) };
+        let start = call_start(pin, record, call);
+        let is_it =
+            |known: &&Checkpoint| known.pin.name.seq < start && known.pin.tree == began.tree;
+        history.all.iter().rev().find(is_it)
+    };
+    events.iter().find_map(before)
 }
 
 /// A plan for one place, and the files there that stay as they are.
@@ -240,20 +295,20 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Plans to return to before the first call that is taken back, for the files that these calls
+    /// Plans to return to before the first event that is taken back, for the files that these events
     /// changed.
-    fn plan_return(&self, calls: &TakenBack) -> Result<Option<Group>, RollbackError> {
-        let taken = calls.checkpoints_in(self.history);
-        let first = taken.iter().find(|known| known.record.kind == Kind::Call);
-        let Some(target) = first.copied() else { return Ok(None) };
+    fn plan_return(&self, taken_back: &TakenBack) -> Result<Option<Group>, RollbackError> {
+        let events = taken_back.find_events(self.history);
+        let Some(target) = find_target(self.history, &events) else { return Ok(None) };
         let store = self.opened.store()?;
-        let changed = ChangedFiles::of(store, &taken)?;
+        let changed =
+            ChangedFiles::of(store, self.history, taken_back, &events).map_err(StoreError::from)?;
         if changed.is_nothing() {
             return Ok(None);
         }
         let (workspace, _revived) = self.open()?;
         let mut goal = self.goal(target);
-        goal.paths = changed.paths;
+        goal.paths = changed.paths();
         let mut lock = self.opened.lock(&workspace)?;
         // A file that the calls made and deleted again is no obstacle.
         goal.paths.retain(|path| {
@@ -269,22 +324,22 @@ impl Place<'_> {
             Some(last) => find_changed_since(store, &files, &last),
             None => Vec::new(),
         };
-        let mut left = Vec::new();
-        if goal.action == Action::UndoTurn && (changed.is_open || !others.is_empty()) {
-            // The undo of a turn keeps what others did since.
-            left = std::mem::take(&mut others);
-            if changed.is_open {
-                // A file that is not there has no edits to keep.
-                let is_there = |path: &&RelPath| {
-                    workspace
-                        .path()
-                        .join(path.as_path())
-                        .symlink_metadata()
-                        .is_ok_and(|found| !found.is_dir())
-                };
-                let all = files.writes.iter().chain(&files.deletes);
-                left = all.filter(is_there).cloned().collect();
-            }
+        // Files that others may have changed stay, and the undo of a turn keeps later edits, too.
+        let is_undo = goal.action == Action::UndoTurn;
+        let is_file = |path: &&RelPath| {
+            let found = workspace.path().join(path.as_path()).symlink_metadata();
+            found.is_ok_and(|found| !found.is_dir())
+        };
+        let is_left = |path: &&RelPath| match is_undo {
+            // A file that is not there has no edits to keep.
+            true if changed.is_open => is_file(path),
+            true => others.contains(path) || !changed.is_certain(path) && is_file(path),
+            false => !changed.is_certain(path) && is_file(path),
+        };
+        let left: Vec<RelPath> =
+            files.writes.iter().chain(&files.deletes).filter(is_left).cloned().collect();
+        if !left.is_empty() {
+            others.retain(|path| !left.contains(path));
             goal.untouched = left.clone();
             files = plan_files(self.opened, &mut lock, &mut goal)?;
         }
@@ -372,44 +427,109 @@ impl Place<'_> {
     }
 }
 
-/// The files that calls changed in one place.
+/// The files that events changed in one place.
 struct ChangedFiles {
-    paths: Vec<RelPath>,
+    certain: BTreeSet<RelPath>,
+    /// The files that others may have changed.
+    doubtful: BTreeSet<RelPath>,
     /// True if all files may have been changed: a call never ended, or deleted the whole place.
     is_everything: bool,
     /// True if the end of a call is unknown.
     is_open: bool,
-    /// The state after the last call whose end is known.
+    /// The state after the last event whose end is known.
     last: Option<Oid>,
 }
 
 impl ChangedFiles {
-    fn of(store: &Store, taken: &[&Checkpoint]) -> Result<ChangedFiles, RollbackError> {
-        let (mut paths, mut last) = (Vec::new(), None);
-        let mut ended: HashSet<&str> = HashSet::new();
-        for Checkpoint { pin, record } in taken {
-            let Some(call) = &record.call else { continue };
-            let Some(began) = &call.began else { continue };
-            ended.insert(&call.id);
-            let changes = store.changed_paths(&began.tree, &pin.tree).map_err(StoreError::from)?;
-            paths.extend(changes.into_iter().map(|change| change.path));
-            last = Some(pin.tree);
+    fn of(
+        store: &Store,
+        history: &History,
+        taken_back: &TakenBack,
+        events: &[&Checkpoint],
+    ) -> Result<ChangedFiles, ObjectError> {
+        let timeline = Timeline::of(history, None);
+        let changes = timeline.collect_changes(store, |call, _| taken_back.contains(call))?;
+        let is_doubtful = |segments: &[Segment]| {
+            let mut doubts = segments.iter().filter_map(|segment| segment.doubt);
+            doubts.any(|doubt| !matches!(doubt, Doubt::Late | Doubt::UnknownEnd))
+        };
+        let (doubtful, certain): (Vec<_>, Vec<_>) =
+            changes.paths.into_iter().partition(|(_, segments)| is_doubtful(segments));
+        let paths = |changes: Vec<(RelPath, _)>| changes.into_iter().map(|(path, _)| path);
+        let mut certain: BTreeSet<RelPath> = paths(certain).collect();
+        let mut doubtful: BTreeSet<RelPath> = paths(doubtful).collect();
+        let (mut last, mut open): (_, Vec<&CallRef>) = (None, Vec::new());
+        for Checkpoint { pin, record } in events {
+            if let Some(done) = &record.rollback {
+                let changes = store.changed_paths(&pin.tree, &done.tree)?;
+                let changes = changes.into_iter().map(|change| change.path);
+                certain.extend(changes.filter(|path| done.is_about(path)));
+                last = Some(done.tree);
+            } else if let Some(call) = &record.call {
+                match call.began {
+                    Some(_) => {
+                        open.retain(|known| known.id != call.id);
+                        last = Some(pin.tree);
+                    }
+                    None => open.push(call),
+                }
+            }
         }
-        let calls = taken.iter().filter_map(|known| known.record.call.as_ref());
-        let open: Vec<&CallRef> = calls.filter(|call| !ended.contains(call.id.as_str())).collect();
+        certain.extend(open.iter().flat_map(|call| call.named.iter().cloned()));
         let is_everything = open.iter().any(|call| call.named.is_empty());
-        paths.extend(open.iter().flat_map(|call| call.named.iter().cloned()));
-        paths.sort();
-        paths.dedup();
-        if is_everything {
-            paths.clear();
-        }
-        Ok(ChangedFiles { paths, is_everything, is_open: !open.is_empty(), last })
+        doubtful.retain(|path| !is_everything && !certain.contains(path));
+        Ok(ChangedFiles { certain, doubtful, is_everything, is_open: !open.is_empty(), last })
     }
 
     fn is_nothing(&self) -> bool {
-        self.paths.is_empty() && !self.is_everything
+        self.certain.is_empty() && self.doubtful.is_empty() && !self.is_everything
     }
+
+    /// The paths that a plan has to look at; empty for all.
+    fn paths(&self) -> Vec<RelPath> {
+        let all = self.certain.union(&self.doubtful);
+        all.filter(|_| !self.is_everything).cloned().collect()
+    }
+
+    /// True if only these events can have changed a path.
+    fn is_certain(&self, path: &RelPath) -> bool {
+        self.is_everything || self.certain.contains(path)
+    }
+
+    /// True if a file is still as the events left it, and was different before them.
+    fn is_left_as_changed(&self, store: &Store, before: &Oid, place: &Path) -> bool {
+        if self.is_open {
+            let is_missing = |path: &Path| path.symlink_metadata().is_err();
+            let was_there = |path: &RelPath| matches!(store.find_entry(before, path), Ok(Some(_)));
+            return (self.is_everything && is_missing(place))
+                || self
+                    .certain
+                    .iter()
+                    .any(|path| was_there(path) && is_missing(&place.join(path.as_path())));
+        }
+        let Some(last) = &self.last else { return false };
+        self.certain.iter().any(|path| {
+            let then = store.find_entry(before, path).ok();
+            let after = store.find_entry(last, path).ok();
+            then.zip(after).is_some_and(|(then, after)| {
+                then != after && is_on_disk(store, after, &place.join(path.as_path()))
+            })
+        })
+    }
+}
+
+/// Returns true if the file or link at a path is as a tree has it. The mode does not count.
+fn is_on_disk(store: &Store, entry: Option<(Mode, Oid)>, path: &Path) -> bool {
+    let Some((mode, oid)) = entry else { return path.symlink_metadata().is_err() };
+    let content = match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => return mode.is_directory(),
+        Ok(found) if found.is_symlink() => {
+            fs::read_link(path).map(|target| target.into_os_string().into_vec())
+        }
+        _ => fs::read(path),
+    };
+    !mode.is_directory()
+        && content.is_ok_and(|content| store.blob(&oid).is_ok_and(|known| known == content))
 }
 
 impl ElsewhereView {

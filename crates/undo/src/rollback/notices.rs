@@ -90,12 +90,9 @@ pub(super) fn leave_after_recovery(
     done: &RollbackRecord,
 ) -> Result<(), String> {
     let changes = workspace.store().changed_paths(&safety.pin.tree, &done.tree);
-    let is_asked_for = |path: &RelPath| {
-        done.paths.is_empty() || done.paths.iter().any(|asked| path.starts_with(asked))
-    };
     let (mut restored, mut deleted) = (Vec::new(), Vec::new());
     for change in changes.map_err(|error| error_chain(&error))? {
-        if is_asked_for(&change.path) {
+        if done.is_about(&change.path) {
             let list = if change.to.is_some() { &mut restored } else { &mut deleted };
             list.push(change.path);
         }

@@ -18,48 +18,11 @@ use super::turn::{CapturedPresent, find_turn};
 use super::{Destination, Request, RollbackError, Scope, TurnUndo};
 use crate::Opened;
 use crate::history::record::{Action, Checkpoint};
-use crate::history::workspace::{find_inner_history, revive_workspace};
-use crate::history::{FindError, History, TakeError, WorkspaceRef, effects_of_row, find_workspace};
+use crate::history::workspace::{find_inner_history, find_workspace_with, revive_workspace};
+use crate::history::{History, TakeError, WorkspaceRef, effects_of_row, find_workspace};
 
 /// Plans what a request asks for. Changes nothing.
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
-    let planned = plan_request(opened, request);
-    match &request.to {
-        Destination::WithoutTurn(options) if options.row.is_none() => {
-            prefer_turn_elsewhere(opened, request, options, planned)
-        }
-        _ => planned,
-    }
-}
-
-/// Plans to undo a newer turn than the last one that changed the workspace, if one changed files
-/// outside of it.
-fn prefer_turn_elsewhere(
-    opened: &Opened,
-    request: &Request,
-    options: &TurnUndo,
-    planned: Result<Planned, RollbackError>,
-) -> Result<Planned, RollbackError> {
-    let last = match &planned {
-        Ok(planned) => planned.view.row.unwrap_or_default(),
-        Err(RollbackError::NoTurn) => usize::MAX,
-        Err(_) => return planned,
-    };
-    let around = find_workspace(opened, &find_directory(opened, request)?)?;
-    let history = History::read(around.store, &around.id)?;
-    for row in history.rows_in_force().into_iter().take_while(|row| *row < last) {
-        if has_changes_elsewhere(around.store, &around.id, &history, row) {
-            let to = Destination::WithoutTurn(TurnUndo { row: Some(row), ..options.clone() });
-            let newer = plan_request(opened, &Request { to, ..request.clone() })?;
-            if !newer.view.elsewhere.is_empty() {
-                return Ok(newer);
-            }
-        }
-    }
-    planned
-}
-
-fn plan_request(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
     let (workspace, _revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
     // Taking the lock finishes or reverts an interrupted rollback, before the history is read.
@@ -84,22 +47,28 @@ fn plan_request(opened: &Opened, request: &Request) -> Result<Planned, RollbackE
 
 /// Finds the workspace that a request means. If a directory with an older history of its own has
 /// become part of a larger workspace, that one is meant, unless the request gives the id of an older
-/// checkpoint.
+/// checkpoint, or reverses a return to one.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
-    let Some(inner) = find_inner_history(opened, &request.directory).map_err(TakeError::from)?
-    else {
-        return Ok(request.directory.clone());
-    };
-    let around = find_workspace(opened, &request.directory)?;
-    if let Destination::Checkpoint(text) = &request.to {
-        let history = History::read(around.store, &around.id)?;
-        let found = history.find(around.store, text);
-        let is_inner = |workspace: &PathBuf| *workspace == inner.path;
-        if matches!(&found, Err(FindError::Elsewhere { workspace, .. }) if is_inner(workspace)) {
-            return Ok(inner.path);
+    let path = &request.directory;
+    let direction = match &request.to {
+        Destination::Checkpoint(text) => {
+            return Ok(find_workspace_with(opened, path, text)?.path);
         }
-    }
-    Ok(around.path)
+        Destination::WithoutTurn(_) => return Ok(find_workspace(opened, path)?.path),
+        Destination::BeforeLastRollback => Direction::Undo,
+        Destination::BeforeLastUndo => Direction::Redo,
+    };
+    let around = find_workspace(opened, path)?;
+    let Some(inner) = find_inner_history(opened, path).map_err(TakeError::from)? else {
+        return Ok(around.path);
+    };
+    let find_time = |workspace: &WorkspaceRef<'_>| {
+        let history = History::read(workspace.store, &workspace.id)?;
+        let found = find_reversible(&history, direction).ok();
+        let alone = found.filter(|(_, done)| done.part_of.is_none());
+        Ok::<_, RollbackError>(alone.map(|(safety, _)| safety.record.moment()))
+    };
+    Ok(if find_time(&inner)? > find_time(&around)? { inner.path } else { around.path })
 }
 
 struct Planner<'a> {
@@ -227,7 +196,9 @@ impl Planner<'_> {
             let options = self.opened.capture_options(self.workspace.path(), named);
             Ok(lock.capture_present(&options)?)
         };
-        let (turn, present) = find_turn(self.workspace, self.history, &mut capture, options)?;
+        let is_elsewhere = |row| has_changes_elsewhere(self.workspace, self.history, row, request);
+        let (turn, present) =
+            find_turn(self.workspace, self.history, &mut capture, &is_elsewhere, options)?;
         let CapturedPresent { capture: present, named } = present;
         let tree = lock.edit_tree(present.tree, &turn.edits)?;
         let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;

@@ -12,6 +12,7 @@ use takeback_tree::{
 use super::merge::{self, Conflicts, Merged};
 use super::{Resolution, RollbackError, TurnUndo};
 use crate::history::authorship::{NeighbourCall, Node, PresentState, Segment, Timeline};
+use crate::history::in_force::Standing;
 use crate::history::{History, Row};
 
 /// A file that was changed since the turn, so that its change cannot simply be taken back.
@@ -75,19 +76,19 @@ pub(super) struct CapturedPresent {
 
 /// Finds the turn that a request means: the turn of the given row, or else the last turn that
 /// changed files and was not taken back. `capture` captures the present; paths that the turn changed
-/// in directories that are ignored by now are captured by name.
+/// in directories that are ignored by now are captured by name. `is_elsewhere` says if the turn of a
+/// row has changes outside the workspace to take back.
 pub(super) fn find_turn<'h>(
     workspace: &Workspace<'_>,
     history: &'h History,
     capture: &mut dyn FnMut(&[RelPath]) -> Result<Capture, RollbackError>,
+    is_elsewhere: &dyn Fn(usize) -> bool,
     options: &TurnUndo,
 ) -> Result<(FoundTurn<'h>, CapturedPresent), RollbackError> {
+    let Standing { in_force, undone } = history.standing();
     let rows: Vec<Row<'h>> = match options.row {
         Some(number) => vec![history.row(number)?],
-        None => {
-            let in_force = history.rows_in_force();
-            history.rows().filter(|row| in_force.contains(&row.number)).collect()
-        }
+        None => history.rows().filter(|row| in_force.contains(&row.number)).collect(),
     };
     if let Some(number) = options.row
         && rows[0].turn().is_none()
@@ -113,8 +114,13 @@ pub(super) fn find_turn<'h>(
             present.capture = capture(&present.named)?;
         }
         let turn = find(row, &present)?;
-        // Skip turns that changed nothing, or whose changes are all gone.
-        if options.row.is_some() || !turn.is_empty() {
+        // Skip turns that changed nothing, or whose changes are all gone, except for those that an
+        // earlier undo had to leave.
+        let is_done = match undone.contains(&row.number) {
+            true => turn.edits.is_empty(),
+            false => turn.is_empty(),
+        };
+        if options.row.is_some() || !is_done || is_elsewhere(row.number) {
             return Ok((turn, present));
         }
     }

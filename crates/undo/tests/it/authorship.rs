@@ -76,6 +76,72 @@ fn a_script_changed_everything_while_it_ran() {
 }
 
 #[test]
+fn what_the_user_edits_while_a_bounded_script_waits_is_uncertain() {
+    let scratch = Scratch::new();
+    for name in ["a", "b", "list"] {
+        scratch.write(name, "a\n");
+    }
+    // The second script can no longer be understood once it has run.
+    for script in ["rm a", "rm $(cat list) list"] {
+        scratch.begin_turn("s", "delete it");
+        let call = scratch.begin_script("s", script, script);
+        // The agent waits for a permission; the user works on.
+        scratch.write("b", script);
+        scratch.write("new", script);
+        for name in script.split(' ').filter(|word| ["a", "list"].contains(word)) {
+            scratch.remove(name);
+        }
+        scratch.end_call("s", call);
+        scratch.end_turn("s");
+        let view = scratch.undo();
+        assert_eq!((scratch.read("list"), scratch.read("b")), ("a\n".into(), script.into()));
+        let reason = || "the call names other files".to_owned();
+        assert_eq!(reasons(&view), [("b".into(), reason()), ("new".into(), reason())], "{script}");
+        assert!(scratch.exists("a") && scratch.exists("new"), "{script}");
+        // The user says that one of them was not theirs after all.
+        scratch.carry_out(Destination::BeforeLastRollback);
+        let taken = vec![view.uncertain[1].clone()];
+        let undo = TurnUndo { taken, ..TurnUndo::default() };
+        scratch.carry_out(Destination::WithoutTurn(undo));
+        assert_eq!((scratch.read("b").as_str(), scratch.exists("new")), (script, false));
+    }
+}
+
+#[test]
+fn a_script_that_deletes_the_whole_workspace_changed_all_of_it() {
+    for script in ["rm -r \"$PWD\"", "rm -r ../project", "rm -r .."] {
+        let scratch = Scratch::new();
+        scratch.write("a", "0\n");
+        scratch.begin_turn("s", "delete it");
+        let call = scratch.begin_script("s", script, script);
+        scratch.remove("a");
+        scratch.end_call("s", call);
+        scratch.end_turn("s");
+        let view = scratch.undo();
+        assert!(scratch.exists("a") && view.uncertain.is_empty(), "{script}: {view:?}");
+    }
+}
+
+#[test]
+fn bounded_calls_without_an_end_leave_other_files_to_the_user() {
+    let scratch = Scratch::new();
+    for name in ["a", "b", "c"] {
+        scratch.write(name, "0\n");
+    }
+    scratch.begin_turn("s", "delete it");
+    scratch.begin_script("s", "c1", "rm a");
+    scratch.begin_edit("s", "Edit", "c2", &["c"]);
+    scratch.remove("a");
+    scratch.write("b", "the user's\n");
+    scratch.write("c", "1\n");
+    scratch.end_turn("s");
+    let view = scratch.undo();
+    assert_eq!((scratch.read("a").as_str(), scratch.read("c").as_str()), ("0\n", "0\n"));
+    assert_eq!(scratch.read("b"), "the user's\n");
+    assert_eq!(reasons(&view), [("b".into(), "the call names other files".into())]);
+}
+
+#[test]
 fn a_file_that_is_open_in_an_editor_is_uncertain() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
@@ -200,8 +266,7 @@ fn a_file_that_a_session_made_and_deleted_is_not_an_edit_of_others() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("make it", "b", "1\n");
-    let gone = || std::fs::remove_file(scratch.project().join("b")).unwrap();
-    scratch.play_turn_of("s", "delete it", gone);
+    scratch.play_turn_of("s", "delete it", || scratch.remove("b"));
     let view = scratch.roll_back("1");
     assert!(view.others.is_empty() && scratch.exists("b"), "{view:?}");
     // What the user changed after the agent still is.

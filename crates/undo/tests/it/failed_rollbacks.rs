@@ -26,7 +26,7 @@ fn scratch_after_a_turn() -> Scratch {
     scratch.play_turn_of("s", "change everything", || {
         scratch.write("a", "2\n");
         scratch.write("new", "2\n");
-        fs::remove_file(scratch.project().join("gone")).unwrap();
+        scratch.remove("gone");
     });
     scratch
 }

@@ -76,6 +76,10 @@ impl Scratch {
         fs::read_to_string(self.project().join(name)).unwrap()
     }
 
+    pub(crate) fn remove(&self, name: &str) {
+        fs::remove_file(self.project().join(name)).unwrap();
+    }
+
     /// Reports an event of a session.
     pub(crate) fn report(&self, session: &str, event: ReportedEvent) -> Handled {
         let report = Report {

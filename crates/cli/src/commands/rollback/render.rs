@@ -100,7 +100,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
         print_section(&format!("{restore} in {place}"), paths(&group.restored), context);
         print_section(&format!("{delete} in {place}"), paths(&group.deleted), context);
         print_section(&format!("{others}, in {place}"), paths(&group.others), context);
-        let left = format!("Not changed, because it was edited since, in {place}");
+        let left = format!("Not changed, because you or others edited it, in {place}");
         print_section(&left, paths(&group.left), context);
         let blocked = group.blocked.iter().map(output::blocked_line);
         print_section(&format!("Cannot be restored in {place}"), blocked, context);
