@@ -154,8 +154,8 @@ pub fn find_agent(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().find(|agent| agent.name == name)
 }
 
-/// Tells the user how to rewind the agent's own copy of a session's conversation. Returns `None` if
-/// the agent cannot do that or is unknown.
+/// Returns instructions for rewinding the agent's own copy of a session's conversation. Returns
+/// `None` if the agent cannot do that or is unknown.
 pub fn resume_hint(session: &str) -> Option<String> {
     let (name, id) = session.split_once(':')?;
     // A subagent's work is part of its parent's conversation.

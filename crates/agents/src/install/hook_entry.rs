@@ -89,7 +89,7 @@ impl HookEntry {
     }
 }
 
-/// Recognizes takeback's commands, of any version: `takeback`, options, `hook`, the agent.
+/// The mark of takeback's commands, in any version: `takeback`, options, `hook`, the agent.
 ///
 /// Keep recognizing every form that a released version has written. Otherwise it can no longer be
 /// updated or removed.

@@ -48,7 +48,7 @@ pub struct LogFormat {
     endings: &'static [&'static str],
 }
 
-/// Reads one record of a log: a line, or a whole document.
+/// A function that reads one record of a log: a line, or a whole document.
 type ReadRecord = fn(&Value, &mut ReadContext<'_>);
 
 /// The structure of a log.
