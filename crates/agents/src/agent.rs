@@ -10,11 +10,11 @@ pub struct Agent {
     pub name: &'static str,
     /// The name of the product, as people write it.
     pub title: &'static str,
-    /// True if this row was checked against the real program, not only against its documentation.
+    /// True if this row was checked against the real program, not just against its documentation.
     pub proven: bool,
     /// The agent's event names and their meaning. Events that are not listed are ignored.
     pub events: &'static [(&'static str, Signal)],
-    /// The tools of the agent. `None` means that each call is judged by its name and input alone.
+    /// The agent's tools. If `None`, each call is judged by its name and input alone.
     pub tools: Option<KnownTools>,
     /// The JSON in which a hook passes a notice to the model.
     pub notice_format: NoticeFormat,
@@ -30,9 +30,9 @@ pub struct Agent {
     /// The events on which a hook can answer the user's prompt itself, so that the model is not
     /// asked.
     pub answer_events: &'static [&'static str],
-    /// Things that takeback cannot see or do in this agent.
+    /// Limitations of takeback in this agent.
     pub limitations: &'static [&'static str],
-    /// The changes that `install` makes. `None` if the agent has to call takeback by itself.
+    /// The changes that `install` makes; `None` if the agent has to call takeback by itself.
     pub(crate) wiring: Option<&'static Wiring>,
     /// The payload keys that can hold the event name. Agents without such a key pass the name as
     /// an argument of the hook.
@@ -42,19 +42,19 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Returns true if `takeback install` supports the agent.
+    /// True if `takeback install` supports the agent.
     pub fn has_wiring(&self) -> bool {
         self.wiring.is_some()
     }
 
-    /// Returns true if `event` is the agent's name for the moment before a tool runs.
+    /// True if `event` is the agent's name for the moment before a tool runs.
     pub fn is_before_tool(&self, event: Option<&str>) -> bool {
         self.events
             .iter()
             .any(|(name, signal)| Some(*name) == event && *signal == Signal::BeforeTool)
     }
 
-    /// Returns the step that the user still has to take after `takeback install`.
+    /// Returns the step that the user must still take after `takeback install`.
     pub fn next_step(&self) -> Option<&'static str> {
         self.wiring?.next_step
     }
@@ -124,15 +124,15 @@ pub enum NoticeFormat {
 pub enum WarningFormat {
     /// `{"systemMessage": …}`
     SystemMessage,
-    /// `{"user_message": …, "userMessage": …}`: versions differ in the name.
+    /// `{"user_message": …, "userMessage": …}`: the name differs between versions.
     UserMessage,
-    /// `{"additionalContext": …}`: the model is asked to pass it on.
+    /// `{"additionalContext": …}`: the model is asked to pass the warning on.
     AdditionalContext,
-    /// `{"cancel": false, "contextModification": …}`: the model is asked to pass it on.
+    /// `{"cancel": false, "contextModification": …}`: the model is asked to pass the warning on.
     ContextModification,
     /// `{"warning": …}`, shown by takeback's plugin inside the agent
     Plugin,
-    /// Standard error only: the agent has no other way.
+    /// Only standard error: the agent cannot show a warning.
     None,
 }
 
@@ -154,8 +154,8 @@ pub fn find_agent(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().find(|agent| agent.name == name)
 }
 
-/// Tells the user how to rewind the agent's own copy of a session's conversation. Returns `None` if
-/// the agent cannot do that or is unknown.
+/// Returns instructions for rewinding the agent's own copy of a session's conversation. Returns
+/// `None` if the agent cannot do that or is unknown.
 pub fn resume_hint(session: &str) -> Option<String> {
     let (name, id) = session.split_once(':')?;
     // A subagent's work is part of its parent's conversation.

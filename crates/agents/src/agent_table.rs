@@ -83,8 +83,8 @@ pub const AGENTS: &[Agent] = &[
         ],
         tools: Some(known_tools::GEMINI),
         notice_format: NoticeFormat::HookSpecificOutput,
-        // Not on SessionStart: Gemini would put the text in front of the prompt and then not expand a
-        // command in it.
+        // Not on SessionStart: Gemini would put the text in front of the prompt, and would then not
+        // expand a command in it.
         notice_events: &["BeforeAgent", "AfterTool"],
         warning_format: WarningFormat::SystemMessage,
         resume: Some(
@@ -176,7 +176,7 @@ pub const AGENTS: &[Agent] = &[
             ("PostToolUse", Signal::AfterTool),
             ("TaskComplete", Signal::TurnEnd),
             ("TaskCancel", Signal::TurnEnd),
-            // The names of these events inside its payloads.
+            // The names of these events inside the payloads.
             ("agent_start", Signal::TurnStart),
             ("tool_call", Signal::BeforeTool),
             ("tool_result", Signal::AfterTool),
@@ -295,7 +295,7 @@ pub const AGENTS: &[Agent] = &[
         answer_events: &[],
         limitations: &[
             "its model cannot be told about a rollback",
-            "it does not show what is not protected: see `takeback status`",
+            "it cannot show warnings about unprotected files; see `takeback status`",
         ],
         wiring: Some(&wiring::goose::WIRING),
         event_keys: &["event"],
@@ -303,7 +303,7 @@ pub const AGENTS: &[Agent] = &[
     },
 ];
 
-/// The events of Claude Code, which Codex, Qwen Code and Droid share.
+/// The Claude Code events, which Codex, Qwen Code and Droid share.
 const CLAUDE_EVENTS: &[(&str, Signal)] = &[
     ("SessionStart", Signal::SessionStart),
     ("UserPromptSubmit", Signal::TurnStart),

@@ -1,8 +1,8 @@
-//! The outcome of a tool call, as the ledger words it: `ok`, `error`, `error: …` or `interrupted`.
+//! The outcome of a tool call, in the ledger's words: `ok`, `error`, `error: …` or `interrupted`.
 
 use serde_json::Value;
 
-/// The longest error text, in characters. The whole text is in the conversation.
+/// The maximum length of an error text, in characters. The whole text is in the conversation.
 const MAX_ERROR_LENGTH: usize = 200;
 
 /// Returns the outcome of a successful call.
@@ -55,8 +55,8 @@ pub(crate) fn from_response(response: &Value) -> Option<String> {
     }
 }
 
-/// Finds the exit code in an agent's text about the result of a shell command. It is in the first
-/// line or among the last lines.
+/// Finds the exit code in an agent's text about the result of a shell command, in the first line or
+/// among the last lines.
 pub(crate) fn find_exit_code(text: &str) -> Option<i64> {
     const MARKS: [&str; 3] = ["exit code:", "process exited with code", "completed with exit code"];
     let code = |line: &str| {

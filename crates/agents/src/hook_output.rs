@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::agent::{Agent, NoticeFormat, Refusal, WarningFormat};
 
 impl Agent {
-    /// Returns true if a hook for this event can pass a notice to the agent's model.
+    /// True if a hook for this event can pass a notice to the agent's model.
     pub fn can_notify_on(&self, event: &str) -> bool {
         self.notice_format != NoticeFormat::None && self.notice_events.contains(&event)
     }
@@ -49,7 +49,7 @@ impl Agent {
         Some(output.to_string())
     }
 
-    /// Returns the output that passes on a notice and a warning, both of which may be missing.
+    /// Returns the output that passes on a notice and a warning, either of which may be missing.
     pub fn combined_output(
         &self,
         event: &str,

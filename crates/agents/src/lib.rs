@@ -1,10 +1,10 @@
 //! The coding agents that takeback works with: their hook payloads, their logs, their wiring, and the
 //! wording of notices for their models.
 //!
-//! Agents are a table, [`AGENTS`]. [`parse_payload`] turns the JSON that an agent passes to its hook
-//! into a report. [`notice_text`] words a notice, and [`Agent::notice_output`] puts it into the form
-//! that the agent's model reads. [`warning_text`] words a warning for the user. [`Installer`] adds takeback to an agent's configuration.
-//! [`LogFormat::catch_up`] reads an agent's own log into the ledger.
+//! Agents are a table, [`AGENTS`]. [`parse_payload`] turns the JSON that an agent passes to its
+//! hook into a report. [`notice_text`] words a notice, and [`Agent::notice_output`] formats it for
+//! the agent's model. [`warning_text`] words a warning for the user. [`Installer`] adds takeback to
+//! an agent's configuration. [`LogFormat::catch_up`] reads an agent's own log into the ledger.
 
 mod agent;
 mod agent_table;

@@ -3,7 +3,7 @@
 use takeback_base::text::disarm;
 use takeback_undo::Notice;
 
-/// The number of files, and of commands, that a notice lists. The rest is counted.
+/// The maximum number of files, and of commands, that a notice lists. The rest are only counted.
 const LISTED: usize = 20;
 
 /// Words notices for a model. Returns `None` if no file changed.
@@ -43,13 +43,13 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
     (!text.is_empty()).then(|| text.trim_end().to_owned())
 }
 
-/// Adds one line. Control characters are escaped, so that a file name cannot begin another line.
+/// Adds one line. Escapes control characters, so that a file name cannot begin another line.
 pub(crate) fn push_line(text: &mut String, line: &str) {
     text.push_str(&disarm(line));
     text.push('\n');
 }
 
-/// Says how many entries of a list were left out.
+/// Adds a line with the number of entries that were left out of a list.
 fn push_rest(text: &mut String, count: usize) {
     if count > 0 {
         push_line(text, &format!("- and {count} more"));

@@ -1,6 +1,6 @@
-//! The commands that users type for takeback inside an agent: `/rollback` and `/undo`.
+//! The takeback commands that users type inside an agent: `/rollback` and `/undo`.
 
-/// A command for takeback: `/rollback 2 src/main.rs`.
+/// A takeback command: `/rollback 2 src/main.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlashCommand {
     command: &'static str,
@@ -19,8 +19,8 @@ impl SlashCommand {
         Some(SlashCommand { command, arguments })
     }
 
-    /// Recognizes a prompt that is meant for takeback, not for the model: `/rollback …`, `/undo …`,
-    /// or `takeback rollback …`.
+    /// Recognizes a prompt that is meant for takeback rather than the model: `/rollback …`, `/undo
+    /// …`, or `takeback rollback …`.
     pub fn parse_prompt(prompt: &str) -> Option<SlashCommand> {
         let prompt = prompt.trim();
         // A prompt of several lines is meant for the model.
@@ -33,7 +33,7 @@ impl SlashCommand {
         };
         match prompt.strip_prefix('/') {
             Some(typed) => split(typed),
-            // Without the slash it could be the beginning of a sentence.
+            // Without the slash, it could be the beginning of a sentence.
             None => {
                 let command = split(prompt.strip_prefix("takeback ")?.trim_start());
                 command.filter(SlashCommand::is_terse)
@@ -41,7 +41,7 @@ impl SlashCommand {
         }
     }
 
-    /// Returns true if the words cannot be part of a sentence for the model.
+    /// True if the words cannot be part of a sentence for the model.
     fn is_terse(&self) -> bool {
         let is_option = |word: &String| word.starts_with('-') && word.len() > 1;
         let is_number = |word: &String| word.bytes().all(|byte| byte.is_ascii_digit());
@@ -68,19 +68,19 @@ impl SlashCommand {
         }
     }
 
-    /// The name of the command: `rollback` or `undo`.
+    /// Returns the name of the command: `rollback` or `undo`.
     pub fn command(&self) -> &str {
         self.command
     }
 
-    /// The words that the user typed after the name.
+    /// Returns the words that the user typed after the name.
     pub fn arguments(&self) -> &[String] {
         &self.arguments
     }
 }
 
-/// Splits typed text into words. Quotes hold words together, and a backslash keeps the next
-/// character literally. A quote that is never closed extends to the end of the text.
+/// Splits typed text into words. Quotes hold words together, and a backslash makes the next
+/// character literal. A quote that is never closed extends to the end of the text.
 pub fn split_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,14 +1,14 @@
-//! The wording of warnings: the text that tells a user that something is not protected.
+//! The wording of warnings: the text that tells a user that a path is not protected.
 
 use takeback_undo::Unprotected;
 
 use crate::notice_text::push_line;
 
-/// The number of paths that a warning lists. The rest is counted.
+/// The maximum number of paths that a warning lists. The rest are only counted.
 const LISTED: usize = 5;
 
-/// Words a warning about what a call may change and no checkpoint brings back, and about other
-/// failures. Returns `None` if there is nothing to say.
+/// Words a warning about paths that a call may change and that no checkpoint can restore, and about
+/// other failures. Returns `None` if there is nothing to report.
 pub fn warning_text(unprotected: &[&Unprotected], failures: &[String]) -> Option<String> {
     let of_kind = |is_replaceable: bool| {
         let all = unprotected.iter().filter(move |lost| lost.is_replaceable == is_replaceable);
@@ -20,7 +20,7 @@ pub fn warning_text(unprotected: &[&Unprotected], failures: &[String]) -> Option
     let replaceable: Vec<String> = of_kind(true).collect();
     push_list(
         &mut text,
-        "takeback does not copy everything that this call may delete:",
+        "takeback keeps no copy of these paths, which this call may delete:",
         &replaceable,
     );
     (!text.is_empty()).then(|| text.trim_end().to_owned())

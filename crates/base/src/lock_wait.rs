@@ -52,7 +52,7 @@ impl FileLock {
             Ok(lock) => lock.map(Some),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
-                Err(io::Error::other("the thread that waits ended"))
+                Err(io::Error::other("the waiting thread ended"))
             }
         }
     }

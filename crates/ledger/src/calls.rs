@@ -67,7 +67,7 @@ impl Ledger {
                 let sql = format!("UPDATE {table} SET workspace = ?2 WHERE workspace = ?1");
                 transaction.execute(&sql, params![from, to])?;
             }
-            // A notice that was already delivered keeps the path that the agent was told.
+            // A notice that was already delivered keeps the path that it told the agent.
             transaction.execute(
                 "UPDATE notices SET body = json_set(body, '$.workspace', ?2)
                  WHERE delivered_at IS NULL AND json_valid(body)

@@ -37,11 +37,11 @@ pub enum Event {
     Effect { session: String, effect: EffectRecord },
     /// Tokens were used.
     Usage { session: String, usage: UsageRecord },
-    /// The agent has to be told something.
+    /// A notice is waiting for the agent.
     Notice { session: String, body: Value },
 }
 
-/// The place that events were written to.
+/// The place to which events were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// The ledger has the events.
@@ -67,7 +67,7 @@ impl Ledger {
         let usual_wait = self.database.wait();
         self.set_wait(wait);
         self.database.limit_waiting(true);
-        // Events in the spool are older.
+        // Events in the spool are older, so they go first.
         let written = match self.take_in_spool() {
             Ok(true) => self.database.write(|transaction| apply_events(transaction, &events, now)),
             Ok(false) => Err(LedgerError::Busy { waited: Duration::ZERO }),

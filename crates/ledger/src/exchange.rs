@@ -1,4 +1,4 @@
-//! The exchange of whole sessions: one JSON object per line.
+//! The exchange of complete sessions: one JSON object per line.
 
 use std::io::BufRead;
 
@@ -139,7 +139,7 @@ pub enum ExchangeError {
     Io(#[from] std::io::Error),
 }
 
-/// The bound below which imported numbers must be, so that sums cannot overflow.
+/// The exclusive upper bound of imported numbers, so that sums cannot overflow.
 const LARGEST: i64 = 1 << 50;
 
 /// Validates a transcript from outside, and assigns numbers and times to messages that have none.

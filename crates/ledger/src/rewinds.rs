@@ -19,7 +19,7 @@ use crate::{Ledger, LedgerError, Time};
 pub struct RewindOutcome {
     pub messages: usize,
     pub turns: usize,
-    /// The number of the first of the messages.
+    /// The number of the first message.
     pub from_seq: i64,
     /// The first prompt among the messages.
     pub prompt: Option<String>,
@@ -46,11 +46,11 @@ impl ConversationMove {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationPoint {
-    /// Right before a message was said.
+    /// The point right before a message.
     BeforeMessage(i64),
-    /// Right after a message was said.
+    /// The point right after a message.
     AfterMessage(i64),
-    /// Right before the rewind that was made at this time.
+    /// The point right before the rewind that was made at this time.
     BeforeRewind(Time),
 }
 

@@ -100,7 +100,7 @@ impl Ledger {
             return Ok(true);
         }
         let Some(_lock) = self.spool.try_lock().map_err(failed)? else { return Ok(false) };
-        // The files are durable, so the commits that replace them must also be.
+        // The files are durable, so the commits that replace them must also be durable.
         self.database.sync_commits(true)?;
         let taken = self.take_in_files();
         self.database.sync_commits(false)?;
@@ -136,8 +136,8 @@ impl Ledger {
         let bytes = fs::read(file).map_err(failed)?;
         let entry = match serde_json::from_slice::<SpooledEvents>(&bytes) {
             Ok(entry) if entry.version == VERSION => entry,
-            // Another program or a later version wrote it: kept, but set aside so that it does not
-            // block the others.
+            // Another program or a later version wrote the file. It is kept, but set aside so that
+            // it does not block the others.
             _ => return set_aside(file).map(|()| None).map_err(failed),
         };
         let written = self.database.write(|transaction| {
@@ -158,7 +158,7 @@ impl Ledger {
             return Ok(());
         }
         durable::sync_directory(&self.spool.directory)?;
-        // If this fails, a few bytes are left over, which is no reason to fail.
+        // If this fails, only a few bytes are left over.
         let _ = self.database.try_write(Duration::ZERO, |transaction| {
             for id in ids {
                 transaction.execute("DELETE FROM spooled WHERE id = ?1", [id])?;

@@ -51,8 +51,8 @@ impl Ledger {
         self.database.write(|transaction| record_usage(transaction, session, usage, now))
     }
 
-    /// Adds up the usage of all sessions. Totals with the most tokens come first; days are sorted
-    /// latest first. `day` returns the day that a time belongs to.
+    /// Adds up the usage of all sessions. The total with the most tokens comes first; days are
+    /// sorted latest first. `day` returns the day that a time belongs to.
     pub fn usage_by(
         &self,
         by: UsageBy,

@@ -23,7 +23,7 @@ pub(crate) struct PageFormat {
     pub(crate) usable: usize,
 }
 
-/// The fields of the first 100 bytes that are needed.
+/// The needed fields of the first 100 bytes.
 pub(crate) struct DatabaseHeader {
     format: PageFormat,
     /// `None` if the recorded count is out of date, because old versions of SQLite do not write it.

@@ -105,9 +105,10 @@ impl Pages {
         u32::try_from(page).expect("a page has at least 512 bytes")
     }
 
-    /// True if the header says that there are pointer maps, and page 2 is the first of them: a
-    /// wrong header must not make pages of trees disappear. Without a header, pointer maps need not
-    /// be recognized, because they do not look like any page that is searched for.
+    /// True if the header says that there are pointer maps, and page 2, which would be the first of
+    /// them, looks like one: a wrong header must not make pages of trees disappear. Without a
+    /// header, pointer maps need not be recognized, because they do not look like any page that is
+    /// searched for.
     fn looks_auto_vacuum(&self) -> bool {
         let said = self.header.as_ref().is_some_and(|header| header.auto_vacuum);
         let Some(page) = self.read_page(2).filter(|_| said) else { return false };

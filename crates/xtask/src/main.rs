@@ -22,19 +22,19 @@ usage: cargo xtask <task>
   test          Run all checks and tests, and install the programs they need
   test-agents   Test with real agents from the npm registry and a scripted model
                   [--latest] their newest versions   [agent…] only these agents
-  soak          Run the test suite again and again, and count the failures of each test
-                  [--times N] how often, 10 by default   [--load] beside a load on all cores,
-                  every second time   [filter…] only tests whose name contains one of these
+  soak          Run the test suite repeatedly, and count the failures of each test
+                  [--times N] how often, 10 by default   [--load] every second time under
+                  load on all cores   [filter…] only tests whose name contains one of these
   adversary     Live through random days of agents and users, and check that nothing is lost
                   [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
   prose         Count habits that make comments and names hard to read
                   [--list] also list the places   [PATH…] only below these paths
-  plugins       Make packages for agents that have plugins, in target/plugins
-  bench         Measure time and space, next to git and to what the machine can do at best
+  plugins       Build packages for agents that have plugins, in target/plugins
+  bench         Measure time and space, compared with git and with the best the machine can do
                   [--quick] fewer rounds   [--json FILE] also as JSON
                   [--keep] keep the scratch files   [filter…] only measurements whose name (as
                   in 10000/first) contains one of these
-  bench hook    Measure only what an agent waits for before and after each tool call
+  bench hook    Measure only how long an agent waits before and after each tool call
   bench ledger  Compare the ledger with Hermes's state database, on the same messages
                   [--quick] fewer messages   [--json FILE]   [--keep]
 ";

@@ -11,12 +11,12 @@ pub(crate) fn is_installed() -> bool {
     is_success(cargo().args(["nextest", "--version"]))
 }
 
-/// Runs all tests that the arguments select, even if some fail. Returns the results of
-/// those that ran, and a failure if nextest reports one.
+/// Runs all tests that the arguments select, even if some fail. Returns the results of the tests
+/// that ran, and a failure if nextest reports one.
 pub(crate) fn run_tests(arguments: &[&str]) -> (Vec<TestResult>, Result<(), Failure>) {
-    // The path that `.config/nextest.toml` sets.
+    // The path set in `.config/nextest.toml`.
     let report = target_directory().join("nextest/default/junit.xml");
-    // The report of an earlier run must not be mistaken for this one's.
+    // The report of an earlier run must not be mistaken for this run's.
     let _ = fs::remove_file(&report);
     let mut command = cargo();
     command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"]);

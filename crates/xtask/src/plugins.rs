@@ -1,4 +1,4 @@
-//! `cargo xtask plugins`: makes packages for agents that have plugins, from the table of agents.
+//! `cargo xtask plugins`: builds packages for agents that have plugins, from the agent table.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ pub(crate) fn write_plugins() -> Result<(), Failure> {
         }
         for file in files {
             let path = directory.join(&file.path);
-            let parent = path.parent().expect("it is in the package");
+            let parent = path.parent().expect("the file is in the package");
             let written = fs::create_dir_all(parent).and_then(|()| fs::write(&path, file.content));
             written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         }

@@ -1,9 +1,9 @@
-//! Reads the result of each test from the reports of nextest and of cargo's own test runner, and
-//! sums them up in the closing lines.
+//! Reading the result of each test from the reports of nextest and of cargo's own test runner, and
+//! summarising the results in the closing lines.
 
 use std::fmt;
 
-/// Begins the line that a test writes when it cannot test something on this machine.
+/// The beginning of the line that a test writes when it cannot test a feature on this machine.
 const SKIPPED: &str = "skipped: ";
 
 /// A test that ran.
@@ -12,13 +12,13 @@ pub(crate) struct TestResult {
     /// The package and the binary, then the path of the test.
     pub(crate) name: String,
     pub(crate) failed: bool,
-    /// The reasons that the test gave for leaving something out.
+    /// The test's reasons for skipping a part.
     pub(crate) skipped: Vec<String>,
 }
 
-/// Reads the results from a report in JUnit's format, as nextest writes it.
+/// Reads the results from a JUnit report, as nextest writes it.
 pub(crate) fn parse_junit(xml: &str) -> Vec<TestResult> {
-    // Text in the report contains no `<`: it is escaped.
+    // Text in the report contains no `<`, because it is escaped.
     let cases = xml.split("<testcase").skip(1);
     let parse_case = |case: &str| {
         let body = case.split("</testcase>").next().unwrap_or_default();
@@ -36,10 +36,10 @@ pub(crate) fn parse_junit(xml: &str) -> Vec<TestResult> {
     cases.map(parse_case).collect()
 }
 
-/// Finds the reasons for which something was left out, each once.
+/// Finds the reasons for skipped parts, each once.
 fn find_reasons(output: &str) -> Vec<String> {
     let reason = |line: &str| {
-        // The first line of a test's output may follow its name.
+        // The first line of a test's output may follow the test's name.
         let line = line.rsplit_once(" ... ").map_or(line, |(_, rest)| rest);
         let line = line.strip_prefix("<system-err>").unwrap_or(line);
         line.strip_prefix(SKIPPED).map(|reason| reason.trim().to_owned())
@@ -59,13 +59,13 @@ fn unescape(text: &str) -> String {
     text.replace("&amp;", "&")
 }
 
-/// The results of all tests together.
+/// The combined results of all tests.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     passed: usize,
     failed: usize,
     skipped: usize,
-    /// Each thing that was left out, with its reason.
+    /// The skipped tests, each with its reason.
     reasons: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ impl Tally {
         self.reasons.push(format!("{name}: {reason}"));
     }
 
-    /// Adds a test. A failed test counts as failed, even if it left something out.
+    /// Adds a test. A failed test counts as failed, even if it skipped a part.
     pub(crate) fn add_result(&mut self, result: &TestResult) {
         match (result.failed, &result.skipped[..]) {
             (true, _) => self.add_failed(),
@@ -93,7 +93,7 @@ impl Tally {
     }
 
     /// Adds the output of cargo's own test runner: the totals of each test program, and the reasons
-    /// of tests that left something out, which the totals do not include.
+    /// of tests that skipped a part, which the totals do not include.
     pub(crate) fn add_cargo_output(&mut self, output: &str) {
         for line in output.lines() {
             let Some((_, sum)) = line.split_once("test result: ") else { continue };

@@ -8,20 +8,20 @@ use std::thread;
 
 use crate::Failure;
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("this crate is in crates/ of the repository").to_owned()
 }
 
-/// The directory that cargo builds in. This program is in one of its subdirectories.
+/// Returns cargo's build directory. This program is in one of its subdirectories.
 pub(crate) fn target_directory() -> PathBuf {
     let this = std::env::current_exe().ok();
     let target = this.as_deref().and_then(|this| this.ancestors().nth(2));
     target.map_or_else(|| repository().join("target"), Path::to_owned)
 }
 
-/// Prepares the cargo that runs this program.
+/// Prepares a command for the cargo that runs this program.
 pub(crate) fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
@@ -29,14 +29,14 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Renders a command as it would be typed.
+/// Formats a command as a user would type it.
 fn shell_line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(program).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Shows a command and runs it to its end.
+/// Prints a command and runs it to its end.
 pub(crate) fn run_step(command: &mut Command) -> Result<(), Failure> {
     let line = shell_line(command);
     eprintln!("\n$ {line}");
@@ -45,7 +45,7 @@ pub(crate) fn run_step(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(format!("\nfailed ({status}): {line}")) }
 }
 
-/// Shows a command and runs it to its end. Its output is shown as it comes, and returned.
+/// Prints a command and runs it to its end. Its output is shown as it arrives, and returned.
 pub(crate) fn run_step_with_output(command: &mut Command) -> (String, Result<(), Failure>) {
     let line = shell_line(command);
     eprintln!("\n$ {line}");
@@ -66,7 +66,7 @@ pub(crate) fn run_step_with_output(command: &mut Command) -> (String, Result<(),
     (output, outcome)
 }
 
-/// Copies lines until there are no more, and returns all of them.
+/// Copies lines until there are no more. Returns all of them.
 fn copy_lines(from: Option<impl Read>, mut to: impl Write) -> String {
     let mut all = String::new();
     for line in from.into_iter().flat_map(|from| BufReader::new(from).split(b'\n')).flatten() {

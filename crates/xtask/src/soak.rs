@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: runs the test suite again and again, and counts the failures of each test.
+//! `cargo xtask soak`: runs the test suite repeatedly, and counts the failures of each test.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -50,10 +50,10 @@ pub(crate) fn soak_tests(arguments: &[&str]) -> Result<(), Failure> {
     }
     let mut tally = SoakTally::default();
     for run in 1..=options.times {
-        // The first run is without a load: it may have to build first.
+        // The first run is without a load, because it may have to build first.
         let load = (options.has_load && run % 2 == 0).then(CpuLoad::start);
-        let beside = if load.is_some() { ", beside a load" } else { "" };
-        eprintln!("\nrun {run} of {}{beside}", options.times);
+        let condition = if load.is_some() { ", under load" } else { "" };
+        eprintln!("\nrun {run} of {}{condition}", options.times);
         let mut words = vec!["--status-level", "fail", "--final-status-level", "fail"];
         words.extend(&options.filters);
         let (results, outcome) = nextest::run_tests(&words);
@@ -78,7 +78,7 @@ struct SoakTally {
     runs_with_load: usize,
     /// The number of tests in the last run.
     tests: usize,
-    /// The number of failures of a test, and of those beside a load.
+    /// The number of failures of a test in total, and under load.
     failures: BTreeMap<String, (usize, usize)>,
 }
 
@@ -99,15 +99,15 @@ impl fmt::Display for SoakTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SoakTally { runs, runs_with_load, tests, failures } = self;
         for (name, (all, with_load)) in failures {
-            writeln!(f, "failed {all} of {runs} times ({with_load} beside a load): {name}")?;
+            writeln!(f, "failed {all} of {runs} times ({with_load} under load): {name}")?;
         }
         let failed = failures.len();
-        write!(f, "{tests} tests, {runs} runs, {runs_with_load} beside a load: {failed} failed")
+        write!(f, "{tests} tests, {runs} runs, {runs_with_load} under load: {failed} failed")
     }
 }
 
-/// A busy loop on every core, until it is dropped. The loops are threads, so they also end with
-/// this process.
+/// A busy loop on every core, until the value is dropped. The loops are threads, so they also end
+/// with this process.
 struct CpuLoad {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -134,7 +134,7 @@ impl Drop for CpuLoad {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A loop does not panic.
+            // The loop does not panic.
             let _ = thread.join();
         }
     }
@@ -165,9 +165,9 @@ mod tests {
         tally.add_run(&[result("a", true), result("b", true)], true);
         assert_eq!(
             tally.to_string(),
-            "failed 1 of 2 times (1 beside a load): a\n\
-             failed 2 of 2 times (1 beside a load): b\n\
-             2 tests, 2 runs, 1 beside a load: 2 failed"
+            "failed 1 of 2 times (1 under load): a\n\
+             failed 2 of 2 times (1 under load): b\n\
+             2 tests, 2 runs, 1 under load: 2 failed"
         );
     }
 

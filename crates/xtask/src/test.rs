@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold before a change goes in.
+//! `cargo xtask test`: all checks that must pass before a change is merged.
 
 use std::process::Command;
 
@@ -8,10 +8,10 @@ use crate::nextest;
 use crate::results::Tally;
 use crate::run::{cargo, is_success, run_step, run_step_with_output};
 
-/// Programs that the tests run, each with the Debian package it is in.
+/// Programs that the tests run, each with its Debian package.
 const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("setpriv", "util-linux")];
 
-/// The targets with tests, except for doc tests, which cargo cannot build ahead.
+/// The targets with tests, except for doc tests, which cargo cannot build in advance.
 const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
 
 /// Checks and tests everything. The closing lines count the tests, even if some failed.
@@ -70,7 +70,8 @@ fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
     failures
 }
 
-/// Installs the programs that the checks and tests need, or names one that is missing.
+/// Installs the programs that the checks and tests need. Fails with the name of a missing program
+/// if one cannot be installed.
 fn install_needed_programs() -> Result<(), Failure> {
     for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         if !is_success(cargo().args([subcommand, "--version"])) {

@@ -1,4 +1,4 @@
-//! Carries out a plan.
+//! Applying a plan.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use super::record::{InstallRecord, InstalledFile, content_digest};
 use super::{FileChange, InstallError, InstallPlan, Installer};
 
 impl Installer<'_> {
-    /// Carries out a plan to install takeback.
+    /// Applies a plan to install takeback.
     pub fn install(&self, plan: &InstallPlan) -> Result<(), InstallError> {
         let (_lock, mut record) = self.lock_record()?;
         for change in &plan.changes {
@@ -27,14 +27,14 @@ impl Installer<'_> {
         done.map_err(InstallError::io(&self.record_directory()))
     }
 
-    /// Carries out a plan to remove takeback.
+    /// Applies a plan to remove takeback.
     pub fn uninstall(&self, plan: &InstallPlan) -> Result<(), InstallError> {
         let (_lock, mut record) = self.lock_record()?;
         for change in &plan.changes {
             restore_file(&mut record, change).map_err(InstallError::io(&change.path))??;
         }
         // Forget the files that no longer contain anything of takeback's. If the whole project is
-        // missing, keep what is known about it: its disk may only be unmounted.
+        // missing, keep what is known about it, because its disk may only be unmounted.
         let remaining = self.plan_uninstall(plan.agent, &plan.scope)?;
         let project = plan.scope.project();
         let is_missing = project.is_some_and(|project| !project.exists());
@@ -67,8 +67,8 @@ impl Installer<'_> {
     }
 }
 
-/// Writes a file. Before that, keeps its original and records what is about to be written, so that
-/// the file can be restored even if takeback is killed at any point.
+/// Writes a file. First keeps a copy of the original and records what is about to be written, so
+/// that the file can be restored even if takeback is killed at any point.
 fn install_file(
     record: &mut InstallRecord,
     plan: &InstallPlan,
@@ -106,7 +106,7 @@ fn missing_directories(directory: &Path) -> Vec<PathBuf> {
     directory.ancestors().take_while(|path| !path.exists()).map(Path::to_owned).collect()
 }
 
-/// Puts a file back and forgets it.
+/// Restores a file and forgets it.
 fn restore_file(
     record: &mut InstallRecord,
     change: &FileChange,
@@ -118,7 +118,7 @@ fn restore_file(
     Ok(replaced)
 }
 
-/// Follows a symbolic link: the link stays, and the file that it points to is replaced.
+/// Follows a symbolic link, so that the link stays and the file that it points to is replaced.
 fn resolve_link(path: &Path) -> io::Result<PathBuf> {
     Ok(durable::if_exists(fs::canonicalize(path))?.unwrap_or_else(|| path.to_owned()))
 }
@@ -127,8 +127,8 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     durable::if_exists(fs::read(path))
 }
 
-/// Returns the name under which a new version of a file is prepared. The name is always the same, so
-/// that the remains of a killed process are found.
+/// Returns the name under which a new version of a file is prepared. The name is always the same,
+/// so that the remains of a killed process are found.
 fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.takeback"))

@@ -1,4 +1,4 @@
-//! Determines which of takeback's hooks the user has reviewed. Codex silently skips all others.
+//! Determining which of takeback's hooks the user has reviewed. Codex silently skips all others.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{InstallError, InstallScope, Installer, parse_config, read_text};
 use crate::agent::Agent;
 use crate::wiring::{HookEntries, Part};
 
-/// The number of takeback's hooks that the user has reviewed, out of all that are installed.
+/// The number of takeback's hooks that the user has reviewed, out of all installed hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct HookReview {
@@ -21,8 +21,8 @@ pub struct HookReview {
 }
 
 impl Installer<'_> {
-    /// Counts the hooks that the user has reviewed. Returns `None` for an agent that does not ask
-    /// for a review.
+    /// Counts the hooks that the user has reviewed. Returns `None` for an agent that does not
+    /// require a review.
     pub fn hook_review(
         &self,
         agent: &Agent,
@@ -75,7 +75,7 @@ fn count_reviewed(
     Ok(review)
 }
 
-/// Reads the hashes of all hooks that the user trusts, by Codex's key of the hook.
+/// Reads the hashes of all hooks that the user trusts, by Codex's key for the hook.
 fn trusted_hashes(config: &Path) -> Result<Map<String, Value>, InstallError> {
     let all = parse_config(config, &read_text(config)?.unwrap_or_default())?;
     let state = all["hooks"]["state"].as_object().cloned().unwrap_or_default();

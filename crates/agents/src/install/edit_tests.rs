@@ -1,4 +1,4 @@
-//! Tests of the JSON and TOML editing: the parsers decide whether the result is right.
+//! Tests of JSON and TOML editing: the parsers determine whether the result is right.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ fn toml_entries_are_added_and_removed() {
     assert_eq!(toml_hooks::remove_entries(text, &MARK).unwrap(), None);
 }
 
-/// Generates settings of all kinds, with hooks of other programs and old hooks of takeback.
+/// Generates all kinds of settings, with other programs' hooks and old takeback hooks.
 fn any_settings() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -168,7 +168,7 @@ fn any_settings() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Removes takeback's entries from a parsed value, as a reference for the editing of text.
+/// Removes takeback's entries from a parsed value, as a reference for the text editing.
 fn without_own_entries(mut settings: Value) -> Value {
     let is_ours =
         |hook: &Value| hook["command"].as_str().unwrap().ends_with("takeback hook claude");

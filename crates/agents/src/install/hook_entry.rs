@@ -13,7 +13,7 @@ use crate::wiring::{EntryFormat, HOOK_TIMEOUT, HookEntries, Program};
 #[derive(Clone, Debug)]
 pub(super) struct HookEntry {
     pub(super) event: &'static str,
-    /// The tools that the entry is for, in events where the agent asks for that.
+    /// The tools that the entry is for, in events for which the agent requires them.
     pub(super) matcher: Option<&'static str>,
     /// The command, its type and its timeout, in the order in which they are written.
     pub(super) hook: Vec<(&'static str, Field)>,
@@ -89,10 +89,10 @@ impl HookEntry {
     }
 }
 
-/// Recognizes the commands of takeback, of any version: `takeback`, options, `hook`, the agent.
+/// The mark of takeback's commands, in any version: `takeback`, options, `hook`, the agent.
 ///
-/// Keep recognizing every form that a released version has written, or it can no longer be updated
-/// or removed.
+/// Keep recognizing every form that a released version has written. Otherwise it can no longer be
+/// updated or removed.
 pub(super) struct CommandMark<'a> {
     pub(super) agent: &'static str,
     /// The path of this program, in case it is not named `takeback`.
@@ -100,18 +100,18 @@ pub(super) struct CommandMark<'a> {
 }
 
 impl CommandMark<'_> {
-    /// Returns true if an element of a list of hooks contains a command of takeback.
+    /// True if an element of a list of hooks contains a takeback command.
     pub(super) fn is_in(&self, element: &Value) -> bool {
         commands_in(element).any(|command| self.is_own_command(command))
     }
 
-    /// Returns true if an element of a list of hooks contains commands of takeback and no others.
+    /// True if an element of a list of hooks contains only takeback commands.
     pub(super) fn is_all_of(&self, element: &Value) -> bool {
         self.is_in(element) && commands_in(element).all(|command| self.is_own_command(command))
     }
 
-    /// Returns true if takeback wrote the command. A command that does more than run takeback is
-    /// the user's.
+    /// True if takeback wrote the command. A command that does more than run takeback is the
+    /// user's.
     fn is_own_command(&self, command: &str) -> bool {
         let command = match command.split_once("; exec ") {
             Some((guard, command)) if is_guard(guard) => command,
@@ -130,7 +130,7 @@ impl CommandMark<'_> {
     }
 }
 
-/// Returns true if the text is the test with which a command does nothing if takeback is missing.
+/// True if the text is the test that makes a command do nothing if takeback is missing.
 fn is_guard(guard: &str) -> bool {
     guard.strip_suffix(" || exit 0").is_some_and(|test| {
         test == "command -v takeback >/dev/null 2>&1"
@@ -140,7 +140,7 @@ fn is_guard(guard: &str) -> bool {
     })
 }
 
-/// Lists the commands of an element: its own, or those of a group.
+/// Lists the commands of an element: its own, or those in its group.
 fn commands_in(element: &Value) -> impl Iterator<Item = &str> {
     let group = element["hooks"].as_array().into_iter().flatten();
     group.chain([element]).filter_map(|hook| hook["command"].as_str())

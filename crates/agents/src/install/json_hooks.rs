@@ -1,5 +1,5 @@
-//! Edits the hooks in a JSON file of the user: adds, updates and removes takeback's entries. Everything
-//! else stays as it is, including comments and whitespace.
+//! Editing the hooks in a user's JSON file: adds, updates and removes takeback's entries.
+//! Everything else is unchanged, including comments and whitespace.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::EditError;
 use super::hook_entry::{CommandMark, Field, HookEntry};
 
-/// Adds entries to the text, in place of all earlier entries of takeback.
+/// Adds entries to the text, replacing all earlier takeback entries.
 pub(super) fn add_entries(
     text: &str,
     entries: &[HookEntry],
@@ -73,7 +73,7 @@ pub(super) fn parse_value(text: &str) -> Result<Value, EditError> {
     Ok(parse_tree(split_bom(text).1)?.to_serde_value().unwrap_or_default())
 }
 
-/// Returns true if two texts differ in whitespace and comments at most.
+/// True if two texts differ at most in whitespace and comments.
 pub(super) fn has_same_value(text: &str, other: &str) -> bool {
     parse_value(text).is_ok_and(|value| parse_value(other).is_ok_and(|other| other == value))
 }
@@ -83,8 +83,8 @@ fn split_bom(text: &str) -> (&str, &str) {
     text.split_at(if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 })
 }
 
-/// Parses the text into a syntax tree. Comments and trailing commas are accepted, because some agents
-/// read them. Anything else that is not JSON is an error.
+/// Parses the text into a syntax tree. Comments and trailing commas are accepted, because some
+/// agents accept them. Anything else that is not JSON is an error.
 fn parse_tree(text: &str) -> Result<CstRootNode, EditError> {
     // The parser is recursive, so deep nesting would overflow the stack.
     const MAX_DEPTH: usize = 200;
@@ -107,7 +107,7 @@ fn parse_tree(text: &str) -> Result<CstRootNode, EditError> {
     CstRootNode::parse(text, &options).map_err(|error| EditError(error.to_string()))
 }
 
-/// Returns an upper bound of the nesting depth: brackets inside strings count as well.
+/// Returns an upper bound for the nesting depth: brackets inside strings also count.
 fn bracket_depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     for byte in text.bytes() {
@@ -125,7 +125,7 @@ fn has_name(property: &CstObjectProp, name: &str) -> bool {
     property.decoded_name().as_deref() == Some(name)
 }
 
-/// Returns true if a key occurs more than once. Agents read only the last occurrence.
+/// True if a key occurs more than once. Agents read only the last occurrence.
 fn is_duplicate(object: &CstObject, name: &str) -> bool {
     object.properties().iter().filter(|property| has_name(property, name)).count() > 1
 }
@@ -134,7 +134,7 @@ fn node_value(node: &CstNode) -> Value {
     node.to_serde_value().unwrap_or_default()
 }
 
-/// Puts an entry in the place of an earlier one, or at the end of the list.
+/// Replaces an earlier entry with a new one, or appends it to the list.
 fn put_entry(list: &CstArray, entry: &HookEntry, mark: &CommandMark<'_>) {
     let wanted = entry.to_json();
     let mut is_there = false;
@@ -144,7 +144,7 @@ fn put_entry(list: &CstArray, entry: &HookEntry, mark: &CommandMark<'_>) {
             continue;
         }
         if is_there || !mark.is_all_of(&present) {
-            // A command of the user is in the same group, and stays.
+            // A user's command is in the same group, and stays.
             remove_commands(element, mark);
         } else {
             is_there = true;
@@ -161,7 +161,7 @@ fn put_entry(list: &CstArray, entry: &HookEntry, mark: &CommandMark<'_>) {
 }
 
 /// Updates the fields of an entry in place. Returns false if that does not make it equal to the new
-/// one.
+/// entry.
 fn update_fields(element: &CstNode, entry: &HookEntry) -> bool {
     let group = element.as_object();
     let command = match entry.is_nested {
@@ -176,7 +176,7 @@ fn update_fields(element: &CstNode, entry: &HookEntry) -> bool {
     node_value(element) == entry.to_json()
 }
 
-/// Removes takeback's commands from an event, and the event itself if nothing else is left in it.
+/// Removes takeback's commands from an event, and the event itself if nothing else remains in it.
 fn remove_from_event(event: &CstObjectProp, mark: &CommandMark<'_>) -> bool {
     let Some(list) = event.array_value() else { return false };
     let ours = list.elements().into_iter().filter(|element| mark.is_in(&node_value(element)));

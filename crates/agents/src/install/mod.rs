@@ -1,8 +1,8 @@
-//! Adds takeback to agents' configurations, and removes it again.
+//! Adding takeback to agents' configurations, and removing it.
 //!
-//! A plan says what each file will contain. Carrying it out replaces each file as a whole and keeps
-//! the original. Uninstalling puts the original back byte for byte, unless the file has changed
-//! since: then only takeback's entries are removed.
+//! A plan says what each file will contain. Applying it replaces each file as a whole and keeps the
+//! original. Uninstalling restores the original byte for byte, unless the file has changed since.
+//! In that case only takeback's entries are removed.
 
 mod apply;
 mod codex_review;
@@ -43,12 +43,12 @@ pub struct Installer<'a> {
     pub program: Program,
 }
 
-/// The people for whom takeback is installed.
+/// The users for whom takeback is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstallScope {
-    /// The user, in all their projects.
+    /// The current user, in all projects.
     User,
-    /// All people who work in one project.
+    /// Everyone who works in one project.
     Project(PathBuf),
 }
 
@@ -59,20 +59,20 @@ pub struct InstallPlan {
     pub agent: &'static Agent,
     pub scope: InstallScope,
     pub changes: Vec<FileChange>,
-    /// Files that need a change and are left alone, each with the reason.
+    /// Files that need a change but are left alone, each with the reason.
     pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// The change of one file.
+/// A change to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct FileChange {
     pub path: PathBuf,
-    /// The content now. `None` if the file does not exist.
+    /// The current content; `None` if the file does not exist.
     pub before: Option<Vec<u8>>,
-    /// The content after the change. `None` if the file is deleted.
+    /// The content after the change; `None` if the file is deleted.
     pub after: Option<Vec<u8>>,
-    /// The content that uninstalling brings back. `None` if it deletes the file.
+    /// The content that uninstalling restores; `None` if it deletes the file.
     original: Option<Vec<u8>>,
     executable: bool,
 }
@@ -80,21 +80,21 @@ pub struct FileChange {
 /// The state of takeback's entries and files in an agent's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WiringState {
-    /// Everything is as this version installs it.
+    /// Everything matches what this version installs.
     Current,
-    /// Everything is current, except where a file of the user is in the way.
+    /// Everything is current, except where a user's file is in the way.
     Partial,
-    /// Something is missing, or was written by another version or another copy of takeback.
+    /// A part is missing, or was written by another version or copy of takeback.
     Outdated,
     /// Takeback is not installed.
     Absent,
 }
 
-/// The reason why a plan could not be made or carried out.
+/// The reason why a plan could not be made or applied.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum InstallError {
-    /// A file of the user is not in the format that the agent reads.
+    /// A user's file is not in the format that the agent reads.
     #[error("cannot parse {path}, so it was left unchanged: {reason}")]
     Unreadable { path: PathBuf, reason: String },
     /// Reading or writing a file failed.
@@ -135,8 +135,8 @@ impl InstallError {
 }
 
 impl Installer<'_> {
-    /// Returns the directory of an agent's configuration. Returns `None` if `install` does not
-    /// support the agent.
+    /// Returns the directory of an agent's configuration, or `None` if `install` does not support
+    /// the agent.
     pub fn config_directory(&self, agent: &Agent, scope: &InstallScope) -> Option<PathBuf> {
         let wiring = agent.wiring?;
         Some(match scope {
@@ -153,7 +153,7 @@ impl Installer<'_> {
         from_environment.unwrap_or_else(|| self.user_home.join(wiring.user_directory))
     }
 
-    /// Returns true if an agent's program or its configuration exists on this machine.
+    /// True if an agent's program or configuration exists on this machine.
     pub fn is_agent_present(&self, agent: &Agent) -> bool {
         let Some(wiring) = agent.wiring else { return false };
         let path = (self.env_var)("PATH").unwrap_or_default();
@@ -162,7 +162,7 @@ impl Installer<'_> {
         wiring.programs.iter().any(has_program) || self.user_directory(wiring).is_dir()
     }
 
-    /// Lists all installations that the record knows and that were not removed.
+    /// Lists all recorded installations that were not removed.
     pub fn installations(&self) -> Result<Vec<(&'static Agent, InstallScope)>, InstallError> {
         let record = self.open_record()?;
         let mut installations: Vec<(&'static Agent, InstallScope)> = Vec::new();
@@ -181,8 +181,8 @@ impl Installer<'_> {
         Ok(installations)
     }
 
-    /// Finds the setting that makes the agent run no hooks at all, if it is turned on: its file and
-    /// its key.
+    /// Finds the setting that disables all hooks of the agent, if it is turned on. Returns its file
+    /// and its key.
     pub fn find_off_switch(
         &self,
         agent: &Agent,
@@ -248,7 +248,7 @@ fn read_text(path: &Path) -> Result<Option<String>, InstallError> {
     }
 }
 
-/// Parses a configuration file, JSON or TOML by its name.
+/// Parses a configuration file as JSON or TOML, depending on its name.
 fn parse_config(path: &Path, text: &str) -> Result<serde_json::Value, InstallError> {
     let value = match is_toml(path) {
         true => toml_hooks::parse_value(text),

@@ -1,4 +1,5 @@
-//! Builds packages for agents with plugins: the hooks and commands of `install`, ready to publish.
+//! Building packages for agents with plugins: the hooks and commands of `install`, ready to
+//! publish.
 
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ pub struct PackageFile {
 const DESCRIPTION: &str =
     "Takes back what an AI agent did: its files and its conversation, together";
 
-/// Builds the package for an agent. Returns `None` if the agent has no plugins, or needs none.
+/// Builds the package for an agent. Returns `None` if the agent has no plugins or needs none.
 pub fn build_package(agent: &Agent) -> Option<Vec<PackageFile>> {
     let plugin = json!({
         "name": "takeback",
@@ -85,7 +86,8 @@ fn json_file(path: &str, content: &Value) -> PackageFile {
     text_file(path, &format!("{content:#}\n"))
 }
 
-/// Makes a file without takeback's signature: the agent, not `takeback uninstall`, removes a package.
+/// Makes a file without takeback's signature, because the agent, not `takeback uninstall`, removes
+/// a package.
 fn text_file(path: &str, content: &str) -> PackageFile {
     PackageFile { path: path.into(), content: without_signature(content) }
 }

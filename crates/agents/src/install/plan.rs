@@ -1,4 +1,4 @@
-//! Plans an installation or its removal: what each file will contain.
+//! Planning an installation or its removal: what each file will contain.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ const NAME_TAKEN: &str =
     "you already have a file with this name, so takeback did not write its own";
 
 impl Installer<'_> {
-    /// Determines whether takeback is installed for an agent, and whether that is up to date.
+    /// Determines whether takeback is installed for an agent, and whether the installation is
+    /// current.
     pub fn wiring_state(
         &self,
         agent: &'static Agent,
@@ -58,7 +59,7 @@ impl Installer<'_> {
         Ok(plan)
     }
 
-    /// Plans the entries in a file of the user.
+    /// Plans the entries in a user's file.
     fn plan_hooks(
         &self,
         plan: &mut InstallPlan,
@@ -78,8 +79,8 @@ impl Installer<'_> {
         };
         plan.write_file(path.clone(), text, after, original, false);
         for other in possible_hook_files(hooks, directory).filter(|other| *other != path) {
-            // Hooks in both files would run twice. A file that takeback cannot parse is ignored:
-            // the agent cannot parse it either.
+            // Hooks in both files would run twice. Ignore a file that takeback cannot parse,
+            // because the agent cannot parse it either.
             let _ = plan.remove_from_file(record, &mark, other, false);
         }
         Ok(())
@@ -131,7 +132,7 @@ impl Installer<'_> {
                 }
             }
         }
-        // Files that another version wrote in other places.
+        // Files that another version wrote to other places.
         for path in record.files_of_agent(agent.name, scope.project()) {
             if !plan.has_path(&path) {
                 let is_own = path.extension().is_none_or(|kind| kind != "json" && kind != "toml");
@@ -143,7 +144,7 @@ impl Installer<'_> {
 }
 
 impl FileChange {
-    /// Returns true if the change leaves nothing of takeback in the file.
+    /// True if the change leaves nothing of takeback in the file.
     pub(super) fn is_removal(&self) -> bool {
         self.after == self.original
     }
@@ -175,7 +176,7 @@ impl InstallPlan {
     }
 
     /// Plans the removal of takeback from a file. Skips a file that cannot be parsed, so that it
-    /// does not prevent the removal from others.
+    /// does not prevent the removal from other files.
     fn remove_or_skip(
         &mut self,
         record: &InstallRecord,
@@ -195,8 +196,8 @@ impl InstallPlan {
         }
     }
 
-    /// Plans the removal of takeback from a file. If `is_own`, the file either belongs to takeback
-    /// entirely or is left alone.
+    /// Plans the removal of takeback from a file. If `is_own`, the file is left alone unless it
+    /// belongs entirely to takeback.
     fn remove_from_file(
         &mut self,
         record: &InstallRecord,
@@ -228,9 +229,9 @@ impl InstallPlan {
     }
 }
 
-/// Returns the original of a file that is still as takeback wrote it: `Some(None)` if the file did
-/// not exist before. Returns `None` if the file has changed since, or the copy of the original is
-/// damaged: then takeback's entries have to be removed one by one.
+/// Returns the original of a file that is unchanged since takeback wrote it, or `Some(None)` if the
+/// file did not exist before. Returns `None` if the file has changed since, or if the copy of the
+/// original is damaged. In that case takeback's entries must be removed one by one.
 fn recorded_original(record: &InstallRecord, path: &Path, text: &str) -> Option<Option<Vec<u8>>> {
     let file = record.file(path).filter(|file| file.is_as_written(text.as_bytes()))?;
     match &file.original {
@@ -239,8 +240,7 @@ fn recorded_original(record: &InstallRecord, path: &Path, text: &str) -> Option<
     }
 }
 
-/// Returns the content of a file of the user without takeback: the content that uninstalling brings
-/// back.
+/// Returns the content of a user's file without takeback. Uninstalling restores this content.
 fn users_content(
     path: &Path,
     text: &str,
@@ -266,7 +266,7 @@ fn without_entries(
         false => json_hooks::remove_entries(text, mark),
     };
     let Some(without) = without.map_err(InstallError::unreadable(path))? else { return Ok(None) };
-    // If the user and takeback changed different lines, a merge also brings back the whitespace.
+    // If the user and takeback changed different lines, a merge also restores the whitespace.
     let merged = record.file(path).and_then(|file| {
         let written = record.read_copy(&file.written).ok()?;
         let original = record.read_copy(file.original.as_ref()?).ok()?;
@@ -281,12 +281,12 @@ fn without_entries(
     Ok(Some(merged.unwrap_or(without)))
 }
 
-/// Lists the files that may hold hooks.
+/// Lists the files that may contain hooks.
 fn possible_hook_files(hooks: &HookEntries, directory: &Path) -> impl Iterator<Item = PathBuf> {
     [Some(hooks.file), hooks.toml_file].into_iter().flatten().map(|file| directory.join(file))
 }
 
-/// Chooses the file that gets takeback's hooks: the TOML file if the user has hooks only there.
+/// Chooses the file for takeback's hooks. This is the TOML file if the user has hooks only there.
 pub(super) fn choose_hook_file(
     hooks: &HookEntries,
     directory: &Path,
@@ -298,7 +298,7 @@ pub(super) fn choose_hook_file(
     Ok(if has_hooks { toml } else { path })
 }
 
-/// Adds entries to the text of a file, in place of all earlier entries of takeback.
+/// Adds entries to the text of a file, replacing all earlier takeback entries.
 fn add_entries(
     path: &Path,
     text: Option<&str>,
@@ -313,7 +313,7 @@ fn add_entries(
     edited.map_err(InstallError::unreadable(path))
 }
 
-/// Returns true if a file that takeback created holds nothing else.
+/// True if a file that takeback created contains nothing else.
 fn is_blank(text: &str) -> bool {
     let words = text.split_whitespace().collect::<String>();
     matches!(words.as_str(), "" | "{}" | r#"{"version":1}"#)

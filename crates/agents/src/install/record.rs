@@ -13,8 +13,8 @@ use takeback_base::hex;
 /// The name of the record's file.
 pub(super) const FILE_NAME: &str = "record.json";
 
-/// The record of all installations, with copies of file contents beside it. A copy is named by the
-/// digest of its content.
+/// The record of all installations, with copies of file contents next to it. A copy is named after
+/// the digest of its content.
 pub(super) struct InstallRecord {
     directory: PathBuf,
     data: RecordData,
@@ -29,25 +29,25 @@ struct RecordData {
     directories: BTreeSet<PathBuf>,
 }
 
-/// A file of an agent's configuration that takeback wrote.
+/// A file that takeback wrote in an agent's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct InstalledFile {
     pub(super) agent: String,
-    /// The root of the project. `None` for an installation for the user.
+    /// The root of the project; `None` for a user installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) project: Option<PathBuf>,
-    /// The digest of the original content. `None` if takeback created the file.
+    /// The digest of the original content; `None` if takeback created the file.
     pub(super) original: Option<String>,
     /// The digest of the content that takeback wrote.
     pub(super) written: String,
-    /// The digest of the content of takeback that was replaced. The file still has it if writing
-    /// the new content failed.
+    /// The digest of takeback's previous content. The file still has that content if writing the
+    /// new content failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replaced: Option<String>,
 }
 
 impl InstalledFile {
-    /// Returns true if `bytes` is content that takeback wrote.
+    /// True if `bytes` is content that takeback wrote.
     pub(super) fn is_as_written(&self, bytes: &[u8]) -> bool {
         let digest = content_digest(bytes);
         self.written == digest || self.replaced.as_ref() == Some(&digest)
@@ -65,14 +65,14 @@ pub(super) fn content_digest(bytes: &[u8]) -> String {
 }
 
 impl InstallRecord {
-    /// Waits for other processes, and keeps them from changing the record until the lock is
+    /// Waits for other processes, and prevents them from changing the record until the lock is
     /// dropped.
     pub(super) fn lock(directory: &Path) -> io::Result<FileLock> {
         FileLock::exclusive_on_directory(directory)
     }
 
-    /// Reads the record. A missing record is empty. A damaged one is an error, because it is needed
-    /// to restore the originals.
+    /// Reads the record. A missing record counts as empty. A damaged record is an error, because it
+    /// is needed to restore the originals.
     pub(super) fn open(directory: &Path) -> io::Result<InstallRecord> {
         let data = match durable::if_exists(fs::read(directory.join(FILE_NAME)))? {
             Some(bytes) => serde_json::from_slice(&bytes)?,
@@ -81,12 +81,12 @@ impl InstallRecord {
         Ok(InstallRecord { directory: directory.to_owned(), data })
     }
 
-    /// The entry of a file.
+    /// Returns the entry for a file.
     pub(super) fn file(&self, path: &Path) -> Option<&InstalledFile> {
         self.data.files.get(path)
     }
 
-    /// All files, sorted by path.
+    /// Returns all files, sorted by path.
     pub(super) fn files(&self) -> impl Iterator<Item = (&PathBuf, &InstalledFile)> {
         self.data.files.iter()
     }
@@ -135,8 +135,8 @@ impl InstallRecord {
         }
     }
 
-    /// Deletes copies that the record no longer needs. Settings may contain API keys, so no copy
-    /// stays longer than necessary.
+    /// Deletes copies that the record no longer needs. Settings may contain API keys, so no copy is
+    /// kept longer than necessary.
     pub(super) fn remove_unused_copies(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {
             let name = entry?.file_name();
@@ -150,9 +150,9 @@ impl InstallRecord {
         Ok(())
     }
 
-    /// Deletes the directories that takeback created and that are empty again.
+    /// Deletes the directories that takeback created and that are now empty.
     pub(super) fn remove_empty_directories(&mut self) -> io::Result<()> {
-        // In reverse order, so that inner directories go first.
+        // In reverse order, so that inner directories are deleted first.
         let created = std::mem::take(&mut self.data.directories);
         let remains = |path: &PathBuf| fs::remove_dir(path).is_err() && path.exists();
         let mut remaining: BTreeSet<PathBuf> =
@@ -168,8 +168,8 @@ impl InstallRecord {
         self.write_file(FILE_NAME, &serde_json::to_vec_pretty(&self.data)?)
     }
 
-    /// Replaces a file beside the record, durably. Only the user can read it: settings may contain
-    /// API keys.
+    /// Replaces a file next to the record, durably. Only the user can read it, because settings may
+    /// contain API keys.
     fn write_file(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         durable::replace_file(&self.directory.join(name), bytes, Durability::Synced)
     }

@@ -1,4 +1,4 @@
-//! Edits the hooks in a TOML file of the user: adds, updates and removes takeback's entries.
+//! Editing the hooks in a user's TOML file: adds, updates and removes takeback's entries.
 
 use serde_json::{Map, Value, json};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
@@ -6,7 +6,7 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
 use super::EditError;
 use super::hook_entry::{CommandMark, Field, HookEntry};
 
-/// Returns true if the file holds hooks.
+/// True if the file contains hooks.
 pub(super) fn has_hooks(text: &str) -> bool {
     let document = text.parse::<DocumentMut>();
     document.is_ok_and(|document| {
@@ -17,7 +17,7 @@ pub(super) fn has_hooks(text: &str) -> bool {
     })
 }
 
-/// Adds entries to the text, in place of all earlier entries of takeback.
+/// Adds entries to the text, replacing all earlier takeback entries.
 pub(super) fn add_entries(
     text: &str,
     entries: &[HookEntry],
@@ -72,7 +72,7 @@ pub(super) fn parse_value(text: &str) -> Result<Value, EditError> {
     Ok(table_to_json(parse_document(text)?.as_table()))
 }
 
-/// Returns true if two texts differ in whitespace and comments at most.
+/// True if two texts differ at most in whitespace and comments.
 pub(super) fn has_same_value(text: &str, other: &str) -> bool {
     parse_value(text).is_ok_and(|value| parse_value(other).is_ok_and(|other| other == value))
 }
@@ -86,7 +86,7 @@ fn parse_document(text: &str) -> Result<DocumentMut, EditError> {
     })
 }
 
-/// Formats a document with the byte order mark and the line ends of the original text.
+/// Formats a document with the byte order mark and line endings of the original text.
 fn format_like(text: &str, document: &DocumentMut) -> String {
     let mut edited = document.to_string();
     if text.contains("\r\n") {
@@ -102,7 +102,7 @@ fn event_names(hooks: &Table) -> Vec<String> {
     hooks.iter().map(|(event, _)| event.to_owned()).collect()
 }
 
-/// Puts an entry in the place of an earlier one, or at the end of the list.
+/// Replaces an earlier entry with a new one, or appends it to the list.
 fn put_entry(list: &mut ArrayOfTables, entry: &HookEntry, mark: &CommandMark<'_>) {
     let wanted = entry.to_json();
     let mut is_there = false;
@@ -127,7 +127,7 @@ fn put_entry(list: &mut ArrayOfTables, entry: &HookEntry, mark: &CommandMark<'_>
     }
 }
 
-/// Removes takeback's commands from an event, and the event itself if nothing else is left in it.
+/// Removes takeback's commands from an event, and the event itself if nothing else remains in it.
 fn remove_from_event(hooks: &mut Table, event: &str, mark: &CommandMark<'_>) -> bool {
     let Some(list) = hooks.get_mut(event).and_then(Item::as_array_of_tables_mut) else {
         return false;
@@ -159,7 +159,7 @@ fn entry_table(entry: &HookEntry) -> Table {
     for (key, field) in &entry.hook {
         hook[key] = match field {
             Field::Text(text) => toml_edit::value(text.as_str()),
-            // TOML has no larger numbers. No timeout is that long.
+            // TOML has no larger numbers, and no timeout is that long.
             Field::Number(number) => toml_edit::value(i64::try_from(*number).unwrap_or(i64::MAX)),
         };
     }

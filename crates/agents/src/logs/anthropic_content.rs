@@ -1,5 +1,5 @@
-//! Splits content in the format of Anthropic's API, which several agents log: a string, or a list of
-//! blocks.
+//! Splitting content in the format of Anthropic's API, which several agents log: a string, or a
+//! list of blocks.
 
 use serde_json::{Value, json};
 

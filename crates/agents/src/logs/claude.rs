@@ -1,4 +1,4 @@
-//! Logs of Claude Code: one line per block of a message, mixed with the agent's own records.
+//! Claude Code logs: one line per message block, mixed with the agent's own records.
 
 use serde_json::Value;
 use takeback_ledger::Tokens;
@@ -20,8 +20,8 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Identifies the entry of a line, and introduces its session. A subagent's entries carry the session
-/// id of its parent.
+/// Identifies the entry of a line, and adds its session. A subagent's entries carry the session id
+/// of its parent.
 fn entry_ref(line: &Value, context: &mut ReadContext<'_>) -> Option<EntryRef> {
     let (parent, uuid) = (text_field(line, "sessionId")?, text_field(line, "uuid")?);
     let is_child = line["isSidechain"] == true;
@@ -66,7 +66,7 @@ fn read_user(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Extracts what the user typed from a text of Claude Code. Returns `None` if the user typed nothing.
+/// Extracts the user's input from a Claude Code text. Returns `None` if the user typed nothing.
 fn typed_text(text: String) -> Option<String> {
     let inside = |tag: &str| {
         let (_, rest) = text.split_once(&format!("<{tag}>"))?;

@@ -1,5 +1,5 @@
-//! Logs of Cline: a document of messages in Anthropic's format. More about the session is in other
-//! files beside it.
+//! Cline logs: a document of messages in Anthropic's format. More facts about the session are in
+//! other files next to it.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use super::{ReadContext, anthropic_content, log_identity};
 /// The kind of a message that is a summary.
 const SUMMARY_KIND: &str = "compaction_summary";
 
-/// Reads the messages of a document that are new.
+/// Reads the new messages of a document.
 pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
     let Some(session) = text_field(document, "sessionId") else { return };
     let messages = list_items(&document["messages"]);
@@ -35,8 +35,8 @@ pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Reads another file of the session: the log is `<id>.messages.json`, and the others have the same
-/// beginning.
+/// Reads another file of the session. The log is `<id>.messages.json`, and the names of the other
+/// files also begin with `<id>`.
 fn read_file_beside(context: &ReadContext<'_>, ending: &str) -> Value {
     let name = context.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let path = context.path.with_file_name(name.replace(".messages.json", ending));
@@ -44,16 +44,16 @@ fn read_file_beside(context: &ReadContext<'_>, ending: &str) -> Value {
     value.unwrap_or_default()
 }
 
-/// A summary that the model reads in place of the first messages.
+/// A summary that replaces the first messages for the model.
 struct CompactionSummary {
-    /// The number of messages that it stands for.
+    /// The number of messages that the summary replaces.
     message_count: usize,
     entry: EntryRef,
     text: String,
 }
 
-/// Reads the latest summary, if it is new. It is in a separate file; the messages that it stands
-/// for stay in the log.
+/// Reads the latest summary, if it is new. The summary is in a separate file; the messages that it
+/// replaces stay in the log.
 fn read_new_summary(session: &str, context: &mut ReadContext<'_>) -> Option<CompactionSummary> {
     let compaction = read_file_beside(context, ".compaction.json");
     let is_summary = |message: &&Value| message["metadata"]["kind"] == SUMMARY_KIND;
@@ -105,7 +105,7 @@ fn read_message(session: &str, message: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Extracts what the user typed from its tag.
+/// Extracts the user's input from its tag.
 fn typed_text(text: &str) -> String {
     let inside = text
         .trim()

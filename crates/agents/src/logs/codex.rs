@@ -1,4 +1,4 @@
-//! Logs of Codex: the messages to and from its model, mixed with events.
+//! Codex logs: the messages to and from its model, mixed with events.
 
 use serde_json::{Value, json};
 use takeback_ledger::Tokens;
@@ -22,15 +22,15 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
                 let summary = text_field(payload, "message");
                 context
                     .out
-                    .push_summary(entry, summary.as_deref().unwrap_or("(summed up by the model)"));
+                    .push_summary(entry, summary.as_deref().unwrap_or("(summarised by the model)"));
             }
         }
         _ => {}
     }
 }
 
-/// Identifies the entry of a line. Newer versions number their lines; older ones are identified by
-/// their offset.
+/// Identifies the entry of a line. Newer versions number their lines; lines of older versions are
+/// identified by their offset.
 fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
     let origin = match line["ordinal"].as_u64() {
         Some(ordinal) => format!("#{ordinal}"),
@@ -43,8 +43,8 @@ fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
     })
 }
 
-/// Reads the session of the log. Only the first record counts: a fork also contains the record of
-/// its origin.
+/// Reads the session of the log. Only the first record counts, because a fork also contains the
+/// record of its origin.
 fn read_session(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
     if context.state.session.is_some() {
         return;
@@ -113,7 +113,7 @@ fn read_message(entry: EntryRef, payload: &Value, context: &mut ReadContext<'_>)
     }
 }
 
-/// Returns true if the user typed the message, and not the agent in their name.
+/// True if the user typed the message, rather than the agent on the user's behalf.
 fn is_typed(payload: &Value, parts: &MessageParts) -> bool {
     let kinds = &payload["internal_chat_message_metadata_passthrough"]["content_item_kinds"];
     if !list_items(kinds).is_empty() {
@@ -163,7 +163,7 @@ fn read_event(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
     let Some(entry) = entry_ref(line, context) else { return };
     match payload["type"].as_str() {
         Some("token_count") => {
-            // A running total of the session. The same total may be logged several times.
+            // A running total for the session. The same total may be logged several times.
             let total = &payload["info"]["total_token_usage"];
             if total.is_object() {
                 let (spent, _) = context.state.count_tokens("session", read_tokens(total));

@@ -1,4 +1,4 @@
-//! Logs of Copilot CLI: a stream of events.
+//! Copilot CLI logs: a stream of events.
 
 use serde_json::Value;
 use takeback_ledger::Tokens;
@@ -46,7 +46,7 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Identifies the entry of a line. The session of a subagent is named after the call that started it.
+/// Identifies the entry of a line. A subagent's session is named after the call that started it.
 fn entry_ref(line: &Value, data: &Value, context: &mut ReadContext<'_>) -> Option<EntryRef> {
     let (own, origin) = (context.state.session.clone()?, text_field(line, "id")?);
     let time = time_field(line, "timestamp");
@@ -79,7 +79,7 @@ fn read_session(line: &Value, data: &Value, context: &mut ReadContext<'_>) {
 }
 
 fn read_user(line: &Value, data: &Value, context: &mut ReadContext<'_>) {
-    // Messages that the agent sends in the user's name have another source.
+    // Messages that the agent sends on the user's behalf have another source.
     if data["source"].as_str().is_some_and(|source| source != "user") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Reads logs that are one JSON document, which the agent rewrites each time.
+//! Reading logs that are one JSON document, which the agent rewrites each time.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::reader_state::ReaderState;
 use super::{ReadContext, ReadPage, ReadRecord, line_log};
 use crate::payload::json_object::mend_json;
 
-/// The size of the largest document that is read.
+/// The maximum size of a document.
 const MAX_SIZE: u64 = 128 << 20;
 
-/// Reads a document, unless it is the same as at the bookmark.
+/// Reads a document, unless it has not changed since the bookmark.
 pub(super) fn read_page(
     agent: &'static str,
     path: &Path,

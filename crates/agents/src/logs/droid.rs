@@ -1,4 +1,4 @@
-//! Logs of Droid: messages in Anthropic's format, mixed with messages of hooks.
+//! Droid logs: messages in Anthropic's format, mixed with messages from hooks.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Reads the tokens of a turn. Droid keeps the total of the session in a file beside the log.
+/// Reads the tokens of a turn. Droid keeps the session's total in a file next to the log.
 fn read_usage(line: &Value, context: &mut ReadContext<'_>) {
     let (Some(session), Some(turn)) = (context.state.session.clone(), text_field(line, "turnId"))
     else {
@@ -56,7 +56,7 @@ fn read_session(line: &Value, context: &mut ReadContext<'_>) {
     let Some(own) = text_field(line, "id") else { return };
     let facts = SessionFacts {
         workspace: text_field(line, "cwd"),
-        // A title that Droid chose is only the beginning of the first prompt.
+        // A title that Droid chose is just the beginning of the first prompt.
         title: text_field(line, "title").filter(|_| line["isSessionTitleManuallySet"] == true),
         parent: text_field(line, "callingSessionId"),
         ..SessionFacts::default()

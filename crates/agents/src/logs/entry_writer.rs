@@ -1,4 +1,4 @@
-//! Collects what the readers of all formats find, as entries for the ledger.
+//! Collecting the entries for the ledger that the readers of all formats find.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -17,9 +17,9 @@ pub(super) struct EntryWriter {
 /// The session, identity and time of an entry.
 #[derive(Clone, Debug)]
 pub(super) struct EntryRef {
-    /// The agent's own id of the session.
+    /// The agent's own id for the session.
     pub(super) session: String,
-    /// The agent's own id of the entry.
+    /// The agent's own id for the entry.
     pub(super) origin: String,
     pub(super) time: Option<Time>,
 }
@@ -31,11 +31,11 @@ pub(super) struct SessionFacts {
     pub(super) branch: Option<String>,
     pub(super) model: Option<String>,
     pub(super) title: Option<String>,
-    /// The agent's own id of the session that started this one as a subagent.
+    /// The agent's own id for the session that started this one as a subagent.
     pub(super) parent: Option<String>,
 }
 
-/// The parts of a message, in a form that all agents share.
+/// The parts of a message, in a form common to all agents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageParts {
     pub(super) texts: Vec<String>,
@@ -60,7 +60,7 @@ pub(super) struct LoggedResult {
     pub(super) call: String,
     pub(super) tool: Option<String>,
     pub(super) text: String,
-    /// True if the call succeeded. `None` if the log does not say.
+    /// True if the call succeeded; `None` if the log does not say.
     pub(super) succeeded: Option<bool>,
 }
 
@@ -115,7 +115,7 @@ impl EntryWriter {
         self.push_entry(entry, LogFact::Session(Box::new(record)));
     }
 
-    /// Adds a message of the user, unless it is empty.
+    /// Adds a user message, unless it is empty.
     pub(super) fn push_user(&mut self, entry: EntryRef, parts: &MessageParts) {
         if let Some(content) = parts.content() {
             self.push_message(entry, "user", Some(content), |_| {});
@@ -127,7 +127,7 @@ impl EntryWriter {
         self.push_message(entry, "system", Some(Value::from(text)), |_| {});
     }
 
-    /// Adds a message of the model, unless it is empty.
+    /// Adds a message from the model, unless it is empty.
     pub(super) fn push_assistant(
         &mut self,
         entry: EntryRef,
@@ -170,7 +170,7 @@ impl EntryWriter {
         }
     }
 
-    /// Adds a summary, which stands for the conversation so far.
+    /// Adds a summary, which replaces the conversation so far.
     pub(super) fn push_summary(&mut self, entry: EntryRef, text: &str) {
         let message = MessageRecord {
             role: "user".to_owned(),
@@ -232,7 +232,7 @@ pub(super) fn time_field(value: &Value, key: &str) -> Option<Time> {
     }
 }
 
-/// Returns a number of tokens. Negative and absurd numbers are clamped.
+/// Returns a token count. Clamps negative and absurdly large numbers.
 pub(super) fn token_field(value: &Value, key: &str) -> i64 {
     value[key].as_i64().unwrap_or(0).clamp(0, 1 << 50)
 }

@@ -1,5 +1,5 @@
-//! Logs of Gemini CLI: it writes a message again when it grows, and all messages when a session is
-//! resumed. Older versions keep a document.
+//! Gemini CLI logs. The agent logs a message again when it grows, and all messages when a session
+//! is resumed. Older versions keep a document.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
     for line in list_items(&set["messages"]) {
         if let Some(summary) = find_summary(line) {
-            // The messages after the summary are already known, some of them by other ids.
+            // The messages after the summary are already known, some of them under other ids.
             if let Some(entry) = entry_ref(line, context) {
                 context.out.push_summary(entry, &summary);
             }
@@ -42,13 +42,13 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Returns the text of a message that is a summary of all before it.
+/// Returns the text of a message that summarises all messages before it.
 fn find_summary(line: &Value) -> Option<String> {
     let said = google_content::split_content(&line["content"]).texts.join("\n");
     (line["type"] == "user" && said.contains("<state_snapshot>")).then_some(said)
 }
 
-/// Reads the messages of a document that are new.
+/// Reads the new messages of a document.
 pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
     read_header(document, context);
     for (_, line) in context.state.take_new_entries(list_items(&document["messages"])) {
@@ -58,7 +58,7 @@ pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
 
 fn read_header(line: &Value, context: &mut ReadContext<'_>) {
     let Some(own) = text_field(line, "sessionId") else { return };
-    // A subagent's log is in a directory that is named after the session of its parent.
+    // A subagent's log is in a directory that is named after its parent's session.
     let directory = context.path.parent();
     let parent = directory
         .filter(|_| line["kind"] == "subagent")
@@ -126,7 +126,8 @@ fn read_message(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Adds results. Gemini CLI logs each result in two messages, so only its call identifies it.
+/// Adds results. Gemini CLI logs each result in two messages, so a result is identified only by its
+/// call.
 fn push_results(entry: &EntryRef, results: &[LoggedResult], context: &mut ReadContext<'_>) {
     let entry = EntryRef { origin: "result".to_owned(), ..entry.clone() };
     context.out.push_results(&entry, results);

@@ -1,4 +1,5 @@
-//! Splits content in the format of Google's API, which Gemini CLI and Qwen Code log: a list of parts.
+//! Splitting content in the format of Google's API, which Gemini CLI and Qwen Code log: a list of
+//! parts.
 
 use serde_json::{Value, json};
 

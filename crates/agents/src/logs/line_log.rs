@@ -1,4 +1,4 @@
-//! Reads logs of one JSON object per line, which only grow.
+//! Reading logs that have one JSON object per line and only grow.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read as _, Seek, SeekFrom};
@@ -14,10 +14,10 @@ use super::reader_state::ReaderState;
 use super::{ReadContext, ReadPage, ReadRecord};
 use crate::payload::json_object::mend_json;
 
-/// The size of a page. A page is in memory as a whole, and in one transaction.
+/// The maximum size of a page. A page is held in memory as a whole, and written in one transaction.
 const PAGE_SIZE: u64 = 4 << 20;
 
-/// The size of the longest line that is parsed.
+/// The maximum length of a line that is parsed.
 const MAX_LINE: u64 = 32 << 20;
 
 /// Reads the next page of a log. If the log is no longer the one that the bookmark is for, reads
@@ -71,13 +71,14 @@ pub(super) fn read_page(
     Ok(ReadPage { page, bad_lines, has_more })
 }
 
-/// Returns true if the log is the one of the bookmark and was not rewritten since.
+/// True if the log is the one that the bookmark is for, and was not rewritten since.
 fn is_same_log(file: Option<&File>, from: &Bookmark) -> bool {
     let identity = file.and_then(|file| file_identity(file, from.offset).ok());
     identity.is_some_and(|identity| identity == from.identity)
 }
 
-/// Opens a log. Returns `None` if it does not exist: an agent may name a log before it creates it.
+/// Opens a log. Returns `None` if it does not exist, because an agent may name a log before
+/// creating it.
 pub(super) fn open_log(path: &Path) -> io::Result<Option<File>> {
     match durable::if_exists(fs::metadata(path))? {
         None => Ok(None),
@@ -87,7 +88,7 @@ pub(super) fn open_log(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// A line of a log, with its line end if it has one.
+/// A line of a log, with its line ending if it has one.
 enum LogLine {
     Whole(Vec<u8>),
     /// A line that is too long to keep.

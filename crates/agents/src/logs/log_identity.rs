@@ -1,4 +1,4 @@
-//! Shows whether a log is still the one that was read before.
+//! Detecting whether a log is still the one that was read before.
 
 use std::fs::File;
 use std::io;
@@ -7,10 +7,11 @@ use std::os::unix::fs::FileExt;
 use sha2::{Digest, Sha256};
 use takeback_base::hex;
 
-/// The number of bytes that are compared, at the beginning of a log and before the bookmark.
+/// The number of bytes that are compared at the beginning of a log, and again before the bookmark.
 const COMPARED_BYTES: u64 = 512;
 
-/// Computes the identity of the first `offset` bytes. Logs only grow, so it stays the same.
+/// Computes the identity of the first `offset` bytes. Logs only grow, so the identity does not
+/// change.
 pub(super) fn file_identity(file: &File, offset: u64) -> io::Result<String> {
     let length = offset.min(COMPARED_BYTES);
     let mut hasher = Sha256::new();

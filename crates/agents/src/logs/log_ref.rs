@@ -1,11 +1,11 @@
-//! Finds the logs of an agent, and names them for bookmarks.
+//! Finding the logs of an agent, and naming them for bookmarks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{LogError, LogFormat, LogShape, opencode};
 
-/// The deepest level of directories that may hold logs.
+/// The maximum depth of directories that may contain logs.
 const MAX_DEPTH: usize = 8;
 
 /// The identity of a log: a file, or one session in a database.
@@ -13,12 +13,12 @@ const MAX_DEPTH: usize = 8;
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct LogRef {
     pub path: PathBuf,
-    /// The session, in a file that holds many.
+    /// The session, if the file contains many.
     pub session: Option<String>,
 }
 
 impl LogRef {
-    /// The name of the log in its bookmark.
+    /// Returns the name of the log in its bookmark.
     pub fn name(&self) -> String {
         match &self.session {
             None => self.path.display().to_string(),
@@ -37,13 +37,13 @@ impl LogRef {
     }
 }
 
-/// Returns the name of the log of one session in a database.
+/// Returns the name of the log for one session in a database.
 pub(super) fn database_log_name(path: &Path, session: &str) -> String {
     format!("{}#{session}", path.display())
 }
 
 impl LogFormat {
-    /// Finds all logs in a directory, or those in a single file. They are sorted by name, so that a
+    /// Finds all logs in a directory or in a single file. They are sorted by name, so that a
     /// conversation in several files is read in order.
     pub fn find_logs(&self, path: &Path) -> Result<Vec<LogRef>, LogError> {
         let mut logs = Vec::new();
@@ -93,12 +93,12 @@ impl LogFormat {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let is_chat = || path.components().any(|component| component.as_os_str() == "chats");
         self.endings.iter().any(|ending| name.ends_with(ending))
-            // These agents keep other files with the same endings outside of `chats`.
+            // These agents keep other files with the same endings outside `chats`.
             && (!matches!(self.agent, "gemini" | "qwen") || is_chat())
     }
 
-    /// Finds the logs of one session and of its subagents. `named` is the log that the hook named;
-    /// without it, the agent's own directory is searched.
+    /// Finds the logs of one session and of its subagents. `named` is the log that the hook named.
+    /// Without it, the agent's own directory is searched.
     pub fn logs_of_session(
         &self,
         session: &str,
@@ -115,7 +115,8 @@ impl LogFormat {
         match named {
             Some(path) => {
                 files.push(path.to_owned());
-                // Claude Code keeps the logs of subagents below the session's, Gemini CLI beside.
+                // Claude Code keeps the logs of subagents below the session's log, and Gemini CLI
+                // next to it.
                 let below = path.with_extension("").join("subagents");
                 let beside = path.with_file_name(session);
                 self.walk_directory(&below, 1, &mut files);
@@ -132,10 +133,9 @@ impl LogFormat {
     }
 }
 
-/// Returns true if a log's file name, or the name of a directory just above it, has the id of the
-/// session in it.
+/// True if a log's file name, or the name of a directory just above it, contains the session id.
 fn is_named_after(path: &Path, session: &str) -> bool {
-    // A shorter id could be a part of any name.
+    // A shorter id could be part of any name.
     const MIN_UNIQUE_LENGTH: usize = 8;
     let has_id = |name: &str| {
         let stem = name.split('.').next().unwrap_or(name);

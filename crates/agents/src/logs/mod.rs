@@ -1,8 +1,8 @@
-//! Reads agents' own logs of their conversations into the ledger, starting where the last reading
+//! Reading agents' own logs of their conversations into the ledger, starting where the last read
 //! stopped.
 //!
 //! The formats are a table, [`LOG_FORMATS`]. A line that is not complete yet is left for the next
-//! reading. A line that cannot be parsed is counted. A record of an unknown kind is ignored.
+//! read. A line that cannot be parsed is counted. A record of an unknown kind is ignored.
 
 mod anthropic_content;
 mod claude;
@@ -39,16 +39,16 @@ pub struct LogFormat {
     pub agent: &'static str,
     /// The environment variable that names the directory of the agent's files.
     pub env_var: Option<&'static str>,
-    /// That directory below the user's home directory, if the variable is not set.
+    /// The path of that directory in the user's home directory, if the variable is not set.
     pub home_directory: &'static str,
-    /// The directory of the logs, relative to the agent's files.
+    /// The log directory, relative to the agent's files.
     pub log_directory: &'static str,
     shape: LogShape,
-    /// The endings of the names of log files.
+    /// The endings of log file names.
     endings: &'static [&'static str],
 }
 
-/// Reads one record of a log: a line, or a whole document.
+/// A function that reads one record of a log: a line, or a whole document.
 type ReadRecord = fn(&Value, &mut ReadContext<'_>);
 
 /// The structure of a log.
@@ -59,7 +59,7 @@ enum LogShape {
     Document(ReadRecord),
     /// One JSON object per line, or a document in older versions of the agent.
     LinesOrDocument(ReadRecord, ReadRecord),
-    /// The database of opencode.
+    /// The opencode database.
     Database,
 }
 
@@ -75,8 +75,8 @@ struct ReadContext<'a> {
 }
 
 impl ReadContext<'_> {
-    /// Counts the tokens of an entry that the agent may write again: only those that were not
-    /// counted before.
+    /// Counts the tokens of an entry that the agent may log again, without those that were counted
+    /// before.
     fn count_tokens(&mut self, entry: &EntryRef, tokens: Tokens, model: Option<&str>) {
         if tokens == Tokens::default() {
             return;

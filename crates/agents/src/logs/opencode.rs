@@ -1,4 +1,4 @@
-//! Logs of opencode: messages and their parts in a database, which takeback opens read-only.
+//! opencode logs: messages and their parts in a database, which takeback opens read-only.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::log_ref::database_log_name;
 use super::reader_state::ReaderState;
 use super::{LogError, ReadPage};
 
-/// The number of messages in a page.
+/// The maximum number of messages in a page.
 const PAGE_SIZE: usize = 256;
 
 /// The time to wait while opencode moves its write-ahead log into the database.
@@ -58,11 +58,11 @@ fn read_session(
     from: Option<Bookmark>,
 ) -> rusqlite::Result<ReadPage> {
     let mut connection = open_database(path)?;
-    // A transaction, so that everything is read from one state of the database.
+    // In a transaction, so that everything is read from one state of the database.
     let connection = connection.transaction()?;
     let mut state = from.as_ref().map(ReaderState::from_bookmark).unwrap_or_default();
     let mut out = EntryWriter::new(agent);
-    // This is read each time, because opencode sets the title late, perhaps after the last message.
+    // Read this each time, because opencode sets the title late, perhaps after the last message.
     if let Some((began, facts)) = query_facts(&connection, session)? {
         state.learn_facts(&facts);
         out.push_session(session, Some(began), facts);
@@ -98,8 +98,8 @@ fn read_session(
     Ok(ReadPage { page, bad_lines: Vec::new(), has_more: count == PAGE_SIZE })
 }
 
-/// Returns true if opencode is still writing the message. A message that was cut off counts as
-/// complete once a later answer exists.
+/// True if opencode is still writing the message. A message that was cut off counts as complete
+/// once there is a later answer.
 fn is_being_written(
     connection: &Connection,
     session: &str,

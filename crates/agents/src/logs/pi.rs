@@ -1,4 +1,4 @@
-//! Logs of pi: the entries of a tree, in the order in which pi wrote them.
+//! pi logs: the entries of a tree, in the order in which pi wrote them.
 
 use std::path::Path;
 
@@ -37,8 +37,8 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Identifies the entry of a line. Entries of old versions have no ids and are identified by their
-/// offset.
+/// Identifies the entry of a line. Entries from old versions have no ids and are identified by
+/// their offset.
 fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
     let origin = text_field(line, "id").unwrap_or_else(|| format!("@{}", context.offset));
     Some(EntryRef {

@@ -1,4 +1,4 @@
-//! Logs of Qwen Code: records like those of Claude Code, with content in Google's format.
+//! Qwen Code logs: records like Claude Code's, with content in Google's format.
 
 use serde_json::Value;
 use takeback_ledger::Tokens;
@@ -35,7 +35,7 @@ fn entry_ref(line: &Value, context: &mut ReadContext<'_>) -> Option<EntryRef> {
 }
 
 fn read_user(line: &Value, context: &mut ReadContext<'_>) {
-    // The agent also sends messages in the user's name, to continue a turn.
+    // The agent also sends messages on the user's behalf, to continue a turn.
     let is_typed = line["provenance"].as_str().is_none_or(|who| who == "real_user");
     if !is_typed {
         return;

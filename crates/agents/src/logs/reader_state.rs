@@ -1,4 +1,4 @@
-//! The facts that a reader of a log needs from earlier lines.
+//! The facts from earlier lines that a log reader needs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use super::log_identity::content_identity;
 pub(super) struct ReaderState {
     /// The number of lines so far.
     pub(super) line: u64,
-    /// The agent's own id of the session that the log belongs to.
+    /// The agent's own id for the session that the log belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<String>,
     /// The session whose facts were written last.
@@ -31,7 +31,7 @@ pub(super) struct ReaderState {
     /// The digests of the latest entries of a document, as they were read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     taken: Vec<(String, String)>,
-    /// The id of the last summary that was read from the file beside a document.
+    /// The id of the last summary that was read from the file next to a document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<String>,
     /// The latest token counts, by the id of the counted entry.
@@ -42,7 +42,7 @@ pub(super) struct ReaderState {
     pub(super) calls: Vec<(String, String)>,
 }
 
-/// The number of entries that each list of the state keeps.
+/// The maximum number of entries in each list of the state.
 const MAX_REMEMBERED: usize = 16;
 
 impl ReaderState {
@@ -56,8 +56,8 @@ impl ReaderState {
         serde_json::to_value(self).expect("plain data becomes JSON")
     }
 
-    /// Counts tokens of which the log shows a running total. Returns how many are new since the
-    /// last total of the same id, and true if this is the first.
+    /// Counts tokens of which the log shows a running total. Returns the increase since the last
+    /// total with the same id, and true if this is the first total.
     pub(super) fn count_tokens(&mut self, id: &str, tokens: Tokens) -> (Tokens, bool) {
         let known = self.counted.iter().position(|(known, _)| known == id);
         let before = known.map(|index| self.counted.remove(index).1);
@@ -74,8 +74,8 @@ impl ReaderState {
         is_news
     }
 
-    /// Selects the entries of a document that are new, with their indexes: the entries after the
-    /// last one that was read, and recent earlier ones that have changed.
+    /// Selects the new entries of a document, with their indexes: the entries after the last one
+    /// that was read, and recent earlier entries that have changed.
     pub(super) fn take_new_entries<'v>(&mut self, entries: &'v [Value]) -> Vec<(usize, &'v Value)> {
         let digest = |entry: &Value| content_identity(entry.to_string().as_bytes());
         let last = self.last.as_ref();
@@ -106,7 +106,7 @@ impl ReaderState {
     }
 }
 
-/// Adds a value to a list that keeps only the latest.
+/// Adds a value to a list that keeps only the latest values.
 fn remember<T>(list: &mut Vec<(String, T)>, id: &str, value: T) {
     if list.len() >= MAX_REMEMBERED {
         list.remove(0);
@@ -114,7 +114,7 @@ fn remember<T>(list: &mut Vec<(String, T)>, id: &str, value: T) {
     list.push((id.to_owned(), value));
 }
 
-/// Subtracts an earlier total. A count that is smaller than the earlier one has started again from
+/// Subtracts an earlier total. A count that is smaller than the earlier one has restarted from
 /// zero.
 fn tokens_since(now: Tokens, before: Tokens) -> Tokens {
     let since = |now: i64, before: i64| if now >= before { now - before } else { now };

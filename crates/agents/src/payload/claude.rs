@@ -1,4 +1,4 @@
-//! Hook payloads of Claude Code. Codex, Gemini CLI, Qwen Code and Droid use the same field names.
+//! Claude Code hook payloads. Codex, Gemini CLI, Qwen Code and Droid use the same field names.
 
 use takeback_undo::TurnId;
 
@@ -6,7 +6,7 @@ use super::{HookPayload, JsonObject};
 use crate::agent::Signal;
 use crate::call_outcome;
 
-/// Reads a payload of Claude Code. The id of a prompt is also the id of its turn.
+/// Reads a Claude Code payload. The id of a prompt is also the id of its turn.
 pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPayload> {
     let turn = object.nonempty_text("prompt_id").map(TurnId::Name);
     Some(HookPayload { turn, ..read_shared_fields(object, signal) })

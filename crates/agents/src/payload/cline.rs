@@ -1,10 +1,10 @@
-//! Hook payloads of Cline.
+//! Cline hook payloads.
 
 use super::{HookPayload, JsonObject};
 use crate::agent::Signal;
 use crate::call_outcome;
 
-/// Reads a payload of Cline.
+/// Reads a Cline payload.
 pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPayload> {
     let context = object.object("sessionContext").unwrap_or_default();
     let workspace = object.object("workspaceInfo").unwrap_or_default();

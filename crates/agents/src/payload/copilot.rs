@@ -1,4 +1,4 @@
-//! Hook payloads of Copilot CLI.
+//! Copilot CLI hook payloads.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{HookPayload, JsonObject};
 use crate::agent::Signal;
 use crate::call_outcome;
 
-/// Reads a payload of Copilot CLI.
+/// Reads a Copilot CLI payload.
 pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPayload> {
     Some(HookPayload {
         session: object.nonempty_text("sessionId"),

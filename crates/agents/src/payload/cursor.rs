@@ -1,4 +1,4 @@
-//! Hook payloads of Cursor, as its documentation describes them.
+//! Cursor hook payloads, according to Cursor's documentation.
 
 use serde_json::{Value, json};
 use takeback_undo::TurnId;
@@ -7,7 +7,7 @@ use super::{HookPayload, JsonObject};
 use crate::agent::Signal;
 use crate::call_outcome;
 
-/// Reads a payload of Cursor.
+/// Reads a Cursor payload.
 pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPayload> {
     let (tool, input) = read_call(object);
     let directory = object.nonempty_text("cwd").or_else(|| object.first_string("workspace_roots"));
@@ -33,8 +33,8 @@ pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPa
     })
 }
 
-/// Reads the tool and its input. Older versions of Cursor have separate events for shell commands
-/// and edits instead.
+/// Reads the tool and its input. Older Cursor versions have separate events for shell commands and
+/// edits instead.
 fn read_call(object: &JsonObject) -> (Option<String>, Option<Value>) {
     let old_event = match (object.value("command"), object.value("file_path")) {
         (Some(command), _) => Some(("Shell", json!({ "command": command }))),

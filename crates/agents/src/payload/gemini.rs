@@ -1,10 +1,10 @@
-//! Hook payloads of Gemini CLI: Claude Code's fields, without ids for turns or calls.
+//! Gemini CLI hook payloads: Claude Code's fields, without ids for turns or calls.
 
 use super::claude::read_shared_fields;
 use super::{HookPayload, JsonObject};
 use crate::agent::Signal;
 
-/// Reads a payload of Gemini CLI.
+/// Reads a Gemini CLI payload.
 pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPayload> {
     Some(read_shared_fields(object, signal))
 }

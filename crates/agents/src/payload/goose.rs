@@ -1,10 +1,10 @@
-//! Hook payloads of Goose, as its documentation describes them.
+//! Goose hook payloads, according to Goose's documentation.
 
 use super::{HookPayload, JsonObject};
 use crate::agent::Signal;
 use crate::call_outcome;
 
-/// Reads a payload of Goose.
+/// Reads a Goose payload.
 pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPayload> {
     Some(HookPayload {
         session: object.nonempty_text("session_id"),

@@ -1,12 +1,12 @@
-//! A JSON object that is read field by field. A field of the wrong type, or one that cannot be
-//! parsed, counts as missing.
+//! A JSON object that is read field by field. A field that has the wrong type or cannot be parsed
+//! counts as missing.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A JSON object whose fields are parsed one by one, when they are asked for.
+/// A JSON object whose fields are parsed one by one, on demand.
 #[derive(Debug, Default)]
 pub(crate) struct JsonObject(BTreeMap<String, Box<RawValue>>);
 
@@ -22,7 +22,7 @@ impl JsonObject {
         parse_value(self.0.get(key)?)
     }
 
-    /// A string, which may be empty.
+    /// Returns a string, which may be empty.
     pub(crate) fn string(&self, key: &str) -> Option<String> {
         match self.field(key) {
             Some(Value::String(text)) => Some(text),
@@ -30,12 +30,12 @@ impl JsonObject {
         }
     }
 
-    /// A string that is not empty, or a number as a string.
+    /// Returns a string that is not empty, or a number as a string.
     pub(crate) fn nonempty_text(&self, key: &str) -> Option<String> {
         self.text(key).filter(|text| !text.is_empty())
     }
 
-    /// A string, or a number as a string.
+    /// Returns a string, or a number as a string.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         match self.field(key) {
             Some(Value::Number(number)) => Some(number.to_string()),
@@ -44,17 +44,17 @@ impl JsonObject {
         }
     }
 
-    /// A boolean, `true` or `false`.
+    /// Returns a boolean.
     pub(crate) fn flag(&self, key: &str) -> Option<bool> {
         self.field(key)?.as_bool()
     }
 
-    /// Any value except null.
+    /// Returns any value except null.
     pub(crate) fn value(&self, key: &str) -> Option<Value> {
         Some(parse_leniently(self.0.get(key)?)).filter(|value| !value.is_null())
     }
 
-    /// An object, or a string that contains one.
+    /// Returns an object, or parses a string that contains one.
     pub(crate) fn object(&self, key: &str) -> Option<JsonObject> {
         let raw = self.0.get(key)?.get();
         let fields = serde_json::from_str(raw).ok().map(JsonObject);
@@ -62,7 +62,7 @@ impl JsonObject {
         fields.or_else(|| JsonObject::parse(in_string()?.as_bytes()).ok())
     }
 
-    /// Any value except null. A string that contains an object becomes that object.
+    /// Returns any value except null. A string that contains an object becomes that object.
     pub(crate) fn unpacked_value(&self, key: &str) -> Option<Value> {
         match self.value(key)? {
             Value::String(text) => Some(match JsonObject::parse(text.as_bytes()) {
@@ -73,7 +73,7 @@ impl JsonObject {
         }
     }
 
-    /// The first element of a list, if it is a string that is not empty.
+    /// Returns the first element of a list, if it is a string that is not empty.
     pub(crate) fn first_string(&self, key: &str) -> Option<String> {
         let list = self.field(key)?;
         list.as_array()?.first()?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
@@ -84,16 +84,16 @@ impl JsonObject {
     }
 }
 
-/// Parses a value, and mends it first if necessary. Splitting an object into its fields does not
-/// show all damage: serde_json skips over lone surrogates when it only looks for the end of a
+/// Parses a value, mending it first if necessary. Splitting an object into its fields does not
+/// reveal all damage: serde_json skips over lone surrogates when it only looks for the end of a
 /// string.
 fn parse_value(raw: &RawValue) -> Option<Value> {
     let mended = || serde_json::from_slice(&mend_json(raw.get().as_bytes()));
     serde_json::from_str(raw.get()).or_else(|_| mended()).ok()
 }
 
-/// Parses a value. If an object cannot be parsed as a whole (because it is too deep, or a number in
-/// it is too large), returns those of its fields that can.
+/// Parses a value. If an object cannot be parsed as a whole (because it is nested too deeply, or
+/// contains a number that is too large), returns the fields that can be parsed.
 fn parse_leniently(raw: &RawValue) -> Value {
     parse_value(raw).unwrap_or_else(|| {
         let fields: BTreeMap<String, Box<RawValue>> =
@@ -103,7 +103,7 @@ fn parse_leniently(raw: &RawValue) -> Value {
     })
 }
 
-/// Corrects JSON as some agents write it: removes a byte order mark, and replaces half of a
+/// Mends JSON as some agents write it: removes a byte order mark, and replaces a lone half of a
 /// surrogate pair, which is left where an agent cut a text.
 pub(crate) fn mend_json(input: &[u8]) -> Vec<u8> {
     let input = input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input);

@@ -1,4 +1,4 @@
-//! Parses the JSON that an agent passes to its hook. One file per agent reads that agent's fields.
+//! Parsing the JSON that an agent passes to its hook. One file per agent reads that agent's fields.
 
 pub(crate) mod claude;
 pub(crate) mod cline;
@@ -28,7 +28,7 @@ use crate::slash_command::{SlashCommand, split_words};
 /// A parsed hook payload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParsedPayload {
-    /// Something happened in a session.
+    /// An event in a session.
     Report {
         /// The event and its session.
         report: Box<Report>,
@@ -57,10 +57,10 @@ pub enum PayloadError {
     NoEvent,
 }
 
-/// The fields of a hook payload, in a form that all agents share.
+/// The fields of a hook payload, in a form common to all agents.
 #[derive(Debug, Default)]
 pub(crate) struct HookPayload {
-    /// The name of an agent that is not in the table. Only the generic format has it.
+    /// The name of an agent that is not in the table. Only the generic format has this field.
     pub(crate) agent: Option<String>,
     pub(crate) session: Option<String>,
     /// The subagent of the session that caused the event.
@@ -80,8 +80,8 @@ pub(crate) struct HookPayload {
     pub(crate) outcome: Option<String>,
 }
 
-/// Parses the payload of a hook. `event` is the hook's argument, for agents that do not name the
-/// event in the payload. Returns `Ok(None)` if the event is of no interest.
+/// Parses a hook payload. `event` is the hook's argument, for agents that do not name the event in
+/// the payload. Returns `Ok(None)` if the event is of no interest.
 pub fn parse_payload(
     agent: &Agent,
     event: Option<&str>,
@@ -103,7 +103,7 @@ pub fn parse_payload(
     Ok(report.map(|report| ParsedPayload::Report { report: Box::new(report), event, log }))
 }
 
-/// Finds a command for takeback in an event that a hook can answer.
+/// Finds a takeback command in an event that a hook can answer.
 fn find_slash_command(
     agent: &Agent,
     event: &str,
@@ -125,7 +125,7 @@ fn find_slash_command(
 /// The payload keys that can hold the path of the agent's log.
 const LOG_KEYS: [&str; 2] = ["transcript_path", "transcriptPath"];
 
-/// Finds the event in the agent table, by the payload's own name for it or by the hook's argument.
+/// Finds the event in the agent table, by its name in the payload or by the hook's argument.
 fn find_event(
     agent: &Agent,
     argument: Option<&str>,
@@ -143,7 +143,7 @@ fn find_event(
     Ok(names.iter().find_map(known))
 }
 
-/// Builds the report of an event. Returns `None` for events that the ledger does not record.
+/// Builds the report for an event. Returns `None` for events that the ledger does not record.
 fn build_report(
     agent: &Agent,
     signal: Signal,
@@ -174,7 +174,7 @@ fn build_report(
             }
         }
     };
-    // If the agent does not name its session, all work in a directory is one session.
+    // If the agent does not name its session, all work in a directory counts as one session.
     let session = payload.session.unwrap_or_else(|| directory.display().to_string());
     let (session, parent) = match payload.child {
         Some(child) => (format!("{session}/{child}"), Some(session)),

@@ -1,4 +1,4 @@
-//! Hook payloads of opencode: takeback's plugin sends opencode's own data and adds `cwd`.
+//! opencode hook payloads: takeback's plugin sends opencode's own data and adds `cwd`.
 
 use serde_json::Value;
 use takeback_undo::TurnId;
@@ -55,8 +55,8 @@ pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPa
     }
 }
 
-/// Returns the text that the user typed. Returns `None` if opencode made up the whole message in
-/// the user's name, as it does to continue a turn.
+/// Returns the text that the user typed. Returns `None` if opencode generated the whole message on
+/// the user's behalf, as it does to continue a turn.
 fn user_prompt(output: &JsonObject) -> Option<String> {
     let parts = output.value("parts").unwrap_or_default();
     let parts = parts.as_array().map(Vec::as_slice).unwrap_or_default();

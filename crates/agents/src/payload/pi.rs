@@ -1,4 +1,4 @@
-//! Hook payloads of pi: takeback's plugin sends pi's own data and adds `cwd` and `session`.
+//! pi hook payloads: takeback's plugin sends pi's own data and adds `cwd` and `session`.
 
 use super::{HookPayload, JsonObject};
 use crate::agent::Signal;

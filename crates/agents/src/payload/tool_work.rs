@@ -1,4 +1,4 @@
-//! Decides from a tool's name and input what a call may change.
+//! Determining from a tool's name and input what a call may change.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use takeback_undo::hook::{find_paths, find_script, quote_word};
 
 use crate::agent::KnownTools;
 
-/// The keys that hold the working directory in the input of a shell tool.
+/// The keys that can hold the working directory in a shell tool's input.
 const DIRECTORY_KEYS: [&str; 5] = ["dir_path", "directory", "workdir", "working_directory", "cwd"];
 
 /// The keys that can hold a patch.
@@ -44,7 +44,7 @@ impl KnownTools {
     }
 }
 
-/// Returns the script that a shell tool runs, with a `cd` in front if it runs elsewhere.
+/// Returns the script that a shell tool runs, preceded by a `cd` if it runs in another directory.
 fn shell_script(input: &Value, directory: &Path) -> Option<String> {
     let script = find_script(input).or_else(|| join_scripts(input.get("commands")?))?;
     let named = DIRECTORY_KEYS.iter().find_map(|key| input.get(key)?.as_str());
@@ -58,8 +58,8 @@ fn shell_script(input: &Value, directory: &Path) -> Option<String> {
     })
 }
 
-/// Joins several scripts into one. They come as a list, as a string that contains a list, or as a
-/// single script.
+/// Joins several scripts into one. The input is a list, a string that contains a list, or a single
+/// script.
 fn join_scripts(commands: &Value) -> Option<String> {
     let to_script = |command: &Value| match command {
         Value::String(script) => Some(script.clone()),
@@ -73,7 +73,7 @@ fn join_scripts(commands: &Value) -> Option<String> {
         _ => None,
     };
     match commands {
-        // If one script cannot be read, nothing is known about the whole.
+        // If one script cannot be read, the effect of the whole is unknown.
         Value::Array(list) => {
             let scripts = list.iter().map(to_script).collect::<Option<Vec<_>>>()?;
             Some(scripts.join("\n"))

@@ -29,7 +29,7 @@ pub(crate) const WIRING: Wiring = Wiring {
             timeouts: &[],
         }),
         text_file("commands/rollback.md", |_| answered_command("rollback", "rollback")),
-        // Claude Code has its own /undo, an alias of /rewind.
+        // Claude Code has its own /undo, which is an alias for /rewind.
         text_file("commands/takeback-undo.md", |_| answered_command("takeback-undo", "undo")),
     ],
     off_switch: Some(OffSwitch {
@@ -42,7 +42,7 @@ pub(crate) const WIRING: Wiring = Wiring {
 };
 
 /// Makes a command file. The hook answers the command before the model sees the file's text, so the
-/// text is only read if the hook did not run.
+/// model reads the text only if the hook did not run.
 pub(crate) fn answered_command(name: &str, command: &str) -> String {
     format!(
         "---\ndescription: {}\nargument-hint: \"{}\"\ndisable-model-invocation: true\n---\n\

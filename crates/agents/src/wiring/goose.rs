@@ -1,4 +1,4 @@
-//! The wiring of Goose: a plugin that consists of hooks.
+//! The wiring of Goose: a plugin with hooks.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn plugin_manifest() -> String {
     }))
 }
 
-/// Makes the file of hooks. They have no matchers: Goose expects a regular expression there, and
+/// Makes the hook file. The hooks have no matchers: Goose expects a regular expression there, and
 /// silently ignores a hook with `*`.
 fn hook_file(program: &Program) -> String {
     let events = [

@@ -19,7 +19,7 @@ mod slash_file;
 pub use self::program::Program;
 
 /// The time that an agent waits for a hook, in seconds. A hook has its own, much shorter limit,
-/// except for a rollback that the user asked for.
+/// except for a rollback that the user requested.
 pub(crate) const HOOK_TIMEOUT: u64 = 120;
 
 /// The location of an agent's configuration, and the files that takeback adds or edits there.
@@ -29,20 +29,21 @@ pub(crate) struct Wiring {
     /// The environment variable that names the user's configuration directory, and a path to append
     /// to its value.
     pub(crate) env_var: Option<(&'static str, &'static str)>,
-    /// The configuration directory below the home directory, used if the variable is not set.
+    /// The path of the configuration directory in the home directory, used if the variable is not
+    /// set.
     pub(crate) user_directory: &'static str,
-    /// The configuration directory below the root of a project.
+    /// The path of the configuration directory in a project.
     pub(crate) project_directory: &'static str,
     pub(crate) parts: &'static [Part],
-    /// The setting that makes the agent run no hooks at all.
+    /// The setting that disables all of the agent's hooks.
     pub(crate) off_switch: Option<OffSwitch>,
-    /// True if the agent runs only those hooks that the user has reviewed.
+    /// True if the agent runs only the hooks that the user has reviewed.
     pub(crate) needs_review: bool,
-    /// A step that the user still has to take after `takeback install`.
+    /// A step that the user must still take after `takeback install`.
     pub(crate) next_step: Option<&'static str>,
 }
 
-/// A setting that makes an agent run no hooks at all.
+/// A setting that disables all hooks of an agent.
 #[derive(Clone, Copy)]
 pub(crate) struct OffSwitch {
     pub(crate) file: &'static str,
@@ -52,18 +53,18 @@ pub(crate) struct OffSwitch {
     pub(crate) off_value: bool,
 }
 
-/// A file of an agent's configuration that takeback edits or adds.
+/// A file in an agent's configuration that takeback edits or adds.
 pub(crate) enum Part {
-    /// Entries in a file of the user.
+    /// Entries in a user's file.
     Hooks(HookEntries),
     /// A file that belongs to takeback alone.
     OwnFile(OwnFile),
 }
 
-/// Hook commands in a file of the user.
+/// Hook commands in a user's file.
 pub(crate) struct HookEntries {
     pub(crate) file: &'static str,
-    /// A TOML file that can hold hooks instead. Takeback uses it if the user has hooks in it.
+    /// A TOML file that can contain hooks instead. takeback uses it if the user has hooks in it.
     pub(crate) toml_file: Option<&'static str>,
     pub(crate) format: EntryFormat,
     pub(crate) events: &'static [&'static str],
@@ -90,7 +91,7 @@ pub(crate) struct OwnFile {
     pub(crate) executable: bool,
 }
 
-/// The events of Claude Code that Codex, Qwen Code and Droid report as well.
+/// The Claude Code events that Codex, Qwen Code and Droid also report.
 const CLAUDE_HOOKS: &[&str] = &[
     "SessionStart",
     "UserPromptSubmit",
@@ -112,13 +113,13 @@ const fn script_file(file: &'static str, content: fn(&Program) -> String) -> Par
     Part::OwnFile(OwnFile { file, content, executable: true })
 }
 
-/// Fills a plugin's source with the words that run takeback, and signs it.
+/// Inserts the words that run takeback into a plugin's source, and signs it.
 fn plugin_source(program: &Program, agent: &str, source: &str) -> String {
     let words = serde_json::to_string(program.words()).expect("strings become JSON");
     format!("// {}\n{}", seal::unsealed_signature(agent), source.replace("@TAKEBACK@", &words))
 }
 
-/// Formats JSON for a file of takeback's own.
+/// Formats JSON for one of takeback's own files.
 fn pretty_json(value: &serde_json::Value) -> String {
     format!("{value:#}\n")
 }

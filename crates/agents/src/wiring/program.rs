@@ -20,12 +20,12 @@ impl Program {
         Program { words: vec!["takeback".into()], is_shared: true }
     }
 
-    /// The program, without options.
+    /// Returns the program, without options.
     pub(crate) fn name(&self) -> &str {
         self.words.first().map_or("takeback", String::as_str)
     }
 
-    /// The program and its options.
+    /// Returns the program and its options.
     pub(crate) fn words(&self) -> &[String] {
         &self.words
     }

@@ -17,7 +17,7 @@ pub(crate) const WIRING: Wiring = Wiring {
             events: CLAUDE_HOOKS,
             timeouts: &[],
         }),
-        // Qwen Code has its own /rollback, an alias of /rewind.
+        // Qwen Code has its own /rollback, which is an alias for /rewind.
         text_file("commands/takeback-rollback.md", |program| slash_command(program, "rollback")),
         text_file("commands/takeback-undo.md", |program| slash_command(program, "undo")),
     ],
@@ -30,7 +30,7 @@ pub(crate) const WIRING: Wiring = Wiring {
     next_step: None,
 };
 
-/// Makes a command file, whose shell command Qwen Code replaces with its output.
+/// Makes a command file. Qwen Code replaces the shell command in it with the command's output.
 fn slash_command(program: &Program, command: &str) -> String {
     let run = program.shell_command(&format!("slash {command} {{{{args}}}}"));
     format!(

@@ -1,14 +1,14 @@
-//! The signature of takeback's own files, and the seal that shows whether the user changed one.
+//! The signature of takeback's own files, and the seal that shows whether the user changed a file.
 
 use sha2::{Digest, Sha256};
 use takeback_base::hex;
 
-/// The words that mark a file as takeback's, in every version. The seal follows them.
+/// The words that mark a file as takeback's, in every version. They are followed by the seal.
 ///
 /// Never change these words: files that older versions wrote would no longer be recognized.
 const SIGNATURE: &str = "Installed by takeback ";
 
-/// The placeholder of a seal that is not computed yet.
+/// The placeholder for a seal that is not computed yet.
 const BLANK_SEAL: &str = "000000000000";
 
 /// Returns the line that marks a file as takeback's, with a blank seal.
@@ -16,14 +16,14 @@ pub(super) fn unsealed_signature(agent: &str) -> String {
     format!("{SIGNATURE}{BLANK_SEAL}: `takeback uninstall {agent}` removes it.")
 }
 
-/// The owner of a file, as its signature and seal show.
+/// The owner of a file, according to its signature and seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileOwner {
-    /// The file is as takeback wrote it.
+    /// The file is unchanged since takeback wrote it.
     Takeback,
     /// Takeback wrote the file, and the user changed it.
     Both,
-    /// The file does not come from takeback.
+    /// The file was not written by takeback.
     User,
 }
 

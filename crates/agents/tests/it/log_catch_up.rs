@@ -1,4 +1,4 @@
-//! Reads logs into a ledger, again and again while the agent writes them.
+//! Reading logs into a ledger, repeatedly while the agent writes them.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use takeback_ledger::{Ledger, LedgerOptions, MessageFilter, MessageRecord, Searc
 
 use crate::log_copy::{LogCopy, logs_of};
 
-/// A ledger into which a log is read again and again.
+/// A ledger into which a log is read repeatedly.
 struct LedgerWithLog {
     copy: LogCopy,
     ledger: Ledger,
@@ -123,7 +123,7 @@ fn a_summary_beside_a_document_is_inserted_where_it_was_made() {
     );
 }
 
-/// Builds a log of Gemini CLI from its lines.
+/// Builds a Gemini CLI log from its lines.
 fn gemini_log(lines: &[Value]) -> String {
     let header = json!({ "sessionId": "g", "startTime": "2026-11-16T06:52:10Z", "kind": "main" });
     [header].iter().chain(lines).map(|line| format!("{line}\n")).collect()

@@ -1,4 +1,4 @@
-//! Reads agents' own logs, whole and in pieces.
+//! Reading agents' own logs, whole and in pieces.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn every_log_is_read_as_expected() {
     assert_eq!(all.lines().count(), expected.lines().count());
 }
 
-/// Lists offsets to stop at: the ends of lines, their neighbours, and some in between.
+/// Lists offsets to stop at: line ends, their neighbours, and some offsets in between.
 fn places_to_stop(bytes: &[u8]) -> Vec<usize> {
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
     let around = ends.flat_map(|end| [end.saturating_sub(1), end, end + 1]);
@@ -87,7 +87,7 @@ fn a_rewritten_log_is_read_from_its_beginning() {
     let bytes = fs::read(source).unwrap();
     let (mut whole, mut seen) = (SeenEntries::default(), SeenEntries::default());
     let end = copy.read_to_end(&mut whole, None);
-    // The log is replaced by a shorter one, and by one of the same length with other content.
+    // The log is replaced by a shorter one, and by one of the same length with different content.
     let last = bytes.iter().rposition(|byte| *byte == b'{').unwrap();
     for rewritten in [
         bytes[..last].to_vec(),
@@ -181,7 +181,7 @@ fn a_document_is_read_from_its_last_message_on() {
     assert!(copy.format.read_page(&copy.log, Some(first.page.to.clone())).is_err());
     fs::write(&copy.log.path, whole.to_string()).unwrap();
     let second = copy.read_page(Some(first.page.to.clone()));
-    // An entry that was deleted from the ledger in the meantime must not come back.
+    // An entry that was deleted from the ledger in the meantime must not reappear.
     let is_known = |entry: &LogEntry| first.page.entries.iter().any(|known| known == entry);
     assert!(!second.page.entries.iter().any(is_known));
     let mut parts = SeenEntries::default();
@@ -202,7 +202,7 @@ fn opencode_is_read_while_it_writes() {
     let copy = LogCopy::new("opencode", &logs_of("opencode")[0]);
     let mut whole = SeenEntries::default();
     let end = copy.read_to_end(&mut whole, None);
-    // The agent writes more: an incomplete message waits.
+    // The agent writes more. An incomplete message is not read yet.
     let agent = rusqlite::Connection::open(&copy.log.path).unwrap();
     let session = copy.log.session.clone().unwrap();
     let insert = "INSERT INTO message VALUES (?1, ?2, 1794811960000, 1794811960000, ?3)";

@@ -1,4 +1,4 @@
-//! Parses hook payloads, reads logs, and updates what older versions installed.
+//! Parsing hook payloads, reading logs, and updating older installations.
 
 #![allow(clippy::unwrap_used)]
 

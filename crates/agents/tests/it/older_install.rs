@@ -1,5 +1,5 @@
-//! Updates and removes what an older version installed. `fixtures/installed` holds the files of a
-//! user and of a project `before` and `after` the installation of version 0.1.0 for all agents.
+//! Updating and removing an older installation. `fixtures/installed` contains the files of a user
+//! and of a project `before` and `after` version 0.1.0 was installed for all agents.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ impl OldMachine {
         fs::create_dir_all(&directory).unwrap();
         let root = machine.root.path().to_str().unwrap();
         fs::write(directory.join("record.json"), record.replace("@ROOT@", root)).unwrap();
-        // The copies of all contents are named by their digests.
+        // The copies of all contents are named after their digests.
         for (_, bytes) in read_tree(&fixture("")).into_values() {
             let name = takeback_base::hex::encode(&Sha256::digest(&bytes));
             fs::write(directory.join(name), bytes).unwrap();
@@ -47,14 +47,14 @@ impl OldMachine {
         fs::remove_dir_all(self.path("takeback")).unwrap();
     }
 
-    /// The two installations of each agent.
+    /// Returns the two installations of each agent.
     fn installations(&self) -> Vec<(&'static Agent, InstallScope)> {
         let scopes = [InstallScope::User, InstallScope::Project(self.path("project"))];
         let agents = AGENTS.iter().filter(|agent| agent.has_wiring());
         agents.flat_map(|agent| scopes.clone().map(|scope| (agent, scope))).collect()
     }
 
-    /// Runs `work` with the installer of this version.
+    /// Runs `work` with this version's installer.
     fn with_installer<T>(&self, scope: &InstallScope, work: impl FnOnce(&Installer<'_>) -> T) -> T {
         let program = match scope {
             InstallScope::User => Program::of_user(vec!["/opt/new/takeback".into()]),
@@ -140,7 +140,7 @@ fn check_nothing_skipped(plan: &InstallPlan) {
     assert!(plan.skipped.is_empty(), "{:?} {:?}", plan.agent, plan.skipped);
 }
 
-/// The files without whitespace, which may differ if entries are removed one by one.
+/// Removes whitespace, which may differ if entries are removed one by one.
 fn without_whitespace(files: FileTree) -> BTreeMap<PathBuf, String> {
     let squeeze = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().split_whitespace().collect();
     files.into_iter().map(|(path, (_, bytes))| (path, squeeze(bytes))).collect()
@@ -174,7 +174,7 @@ fn an_updated_installation_is_removed_byte_for_byte() {
     let old = machine.files();
     machine.update_all();
     let new = machine.files();
-    // No file comes or goes, and the path of the old program is replaced everywhere.
+    // No file is added or removed, and the path of the old program is replaced everywhere.
     assert_eq!(new.keys().collect::<Vec<_>>(), old.keys().collect::<Vec<_>>());
     let names_program = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("/usr/local/bin");
     assert!(old.values().any(|(_, bytes)| names_program(bytes)));

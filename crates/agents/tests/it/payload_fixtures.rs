@@ -1,4 +1,4 @@
-//! Parses every payload that was captured from a real agent, and compares the result with
+//! Parsing every payload that was captured from a real agent, and comparing the result with
 //! `expected_payloads.txt`.
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use takeback_agents::{AGENTS, Agent, ParsedPayload, parse_payload};
 use takeback_undo::{ReportedEvent, ToolCall, ToolWork, TurnId};
 
-/// A captured payload, with the event that is the argument of its hook.
+/// A captured payload, and the event that was its hook's argument.
 pub(crate) struct PayloadFixture {
     pub(crate) agent: &'static Agent,
     pub(crate) event: String,
@@ -121,7 +121,7 @@ fn most_payloads_name_their_event() {
             "copilot" | "opencode" | "pi" => {
                 assert!(alone.is_err() || alone.unwrap() == with_event, "{name}");
             }
-            // Its payloads have other names for the events.
+            // Cline's payloads have other names for the events.
             "cline" => {
                 let report = |parsed: Option<ParsedPayload>| match parsed {
                     Some(ParsedPayload::Report { report, .. }) => report,

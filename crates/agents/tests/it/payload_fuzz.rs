@@ -8,7 +8,7 @@ use takeback_agents::{AGENTS, Agent, ParsedPayload, Signal, parse_payload};
 
 use crate::payload_fixtures::load_fixtures;
 
-/// Strings that have a meaning in some payload.
+/// Strings that are meaningful in some payload.
 const WORDS: &[&str] = &[
     "Bash",
     "apply_patch",
@@ -44,7 +44,7 @@ pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Replaces or removes the field or element number `at` of a value.
+/// Replaces or removes field or element number `at` of a value.
 pub(crate) fn mutate_value(value: &mut Value, at: &mut usize, with: Option<&Value>) -> bool {
     let mut removed = None;
     match value {

@@ -1,4 +1,4 @@
-//! Parses payloads with fields that the captured ones do not have.
+//! Parsing payloads with fields that the captured payloads do not have.
 
 use std::path::{Path, PathBuf};
 
@@ -77,7 +77,7 @@ fn copilots_arguments_may_be_a_string() {
     let shell = ToolWork::run_script("rm x");
     assert_eq!(parse_work("copilot", "preToolUse", &call(json!({ "command": "rm x" }))), shell);
     assert_eq!(parse_work("copilot", "preToolUse", &call(json!("{\"command\": \"rm x\"}"))), shell);
-    // Both forms give the same call.
+    // Both forms result in the same call.
     let input = |arguments: Value| match parse_report("copilot", "preToolUse", &call(arguments)) {
         Some(Report { event: ReportedEvent::BeforeTool(call), .. }) => call.input,
         report => panic!("{report:?}"),
@@ -119,7 +119,7 @@ fn tools_only_read_if_the_table_says_so() {
     let call =
         |tool: &str| json!({ "tool_name": tool, "tool_input": { "command": "ls", "path": "a" } });
     assert_eq!(parse_work("claude", "PreToolUse", &call("Read")), ToolWork::Reads);
-    // Only exact names count: in other agents a similar name may mean another tool.
+    // Only exact names count, because a similar name may mean a different tool in another agent.
     for tool in ["read", "mcp__files__Read", "Task", ""] {
         assert!(
             matches!(parse_work("claude", "PreToolUse", &call(tool)), ToolWork::Changes { .. }),

@@ -60,7 +60,7 @@ impl JournalMode {
     }
 }
 
-/// True for file systems that machines share: their processes cannot share memory.
+/// True for file systems that several machines may share: their processes cannot share memory.
 fn is_shared(kind: i64) -> bool {
     const NFS: i64 = 0x6969;
     const SMB: i64 = 0x517b;
@@ -112,7 +112,7 @@ pub(super) fn connect(
     connection.busy_handler(Some(move |tries| waiting.pause(tries))).map_err(explain)?;
     let found = check_version(&connection, path)?;
     configure(&connection, journal).map_err(explain)?;
-    // SQLite does not wait here if another process does the same, so wait in a loop.
+    // SQLite does not wait if another process sets the mode at the same time, so wait in a loop.
     let mut tries = 0;
     let got = loop {
         match set_journal_mode(&connection, journal) {
@@ -123,7 +123,7 @@ pub(super) fn connect(
     if got != journal {
         return Err(OpenError::Network { path: path.to_owned() });
     }
-    // Checks again, now that the connection has a lock on its file.
+    // Check again, now that the connection has a lock on its file.
     check_version(&connection, path)?;
     Ok((connection, found))
 }

@@ -52,12 +52,12 @@ pub(crate) struct Database {
     writes: u32,
 }
 
-/// Extra guarantees of writes.
+/// Optional guarantees for writes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Care {
-    /// Commits are on the disk when they return.
+    /// True if commits are on the disk when they return.
     syncs: bool,
-    /// Deleted rows are overwritten in the file.
+    /// True if deleted rows are overwritten in the file.
     erases: bool,
 }
 

@@ -91,7 +91,7 @@ struct Conversation<'t> {
     key: i64,
     /// The number of the last message that remains unchanged.
     base: i64,
-    /// The turns after that message, by their first messages.
+    /// The turns after that message, keyed by their first messages.
     turns: HashMap<i64, TurnRow>,
     rewinds: Vec<RewindSpan>,
     appender: Appender<'t>,
@@ -124,7 +124,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Passes a stored message, and updates the message and its turn.
+    /// Moves past a stored message, updating the message and its turn.
     fn keep_stored(&mut self, message: &MessageRecord, number: i64) -> Result<(), LedgerError> {
         if number <= self.base {
             return Ok(());
@@ -236,7 +236,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Finds the last message that keeps its number, and its turn.
+/// Finds the last message that keeps its number, and the turn of that message.
 fn find_base(
     transaction: &Transaction<'_>,
     key: i64,
@@ -323,7 +323,8 @@ fn find_last_fixed(transaction: &Transaction<'_>, key: i64) -> Result<i64, Ledge
         .query_row(params![key, find_last_confirmed(transaction, key)?], |row| row.get(0))?)
 }
 
-/// Removes the turns after the turn `after` from the ledger. Returns them by their first messages.
+/// Removes the turns after the turn `after` from the ledger. Returns them keyed by their first
+/// messages.
 fn take_turns(
     transaction: &Transaction<'_>,
     key: i64,

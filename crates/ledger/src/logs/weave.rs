@@ -80,7 +80,8 @@ pub(super) fn weave(
     woven
 }
 
-/// Finds, for each incoming message, the stored message that it corresponds to, in ascending order.
+/// Finds, for each incoming message, the index of the stored message that it corresponds to. The
+/// indexes ascend.
 fn find_pairs(stored: &[UnconfirmedMessage], incoming: &[IncomingMessage]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; incoming.len()];
     let mut next = 0;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::sessions::SessionHead;
 use crate::{LedgerError, MessageRecord, Time};
 
-/// Appends messages to one session within a transaction.
+/// A writer that appends messages to one session within a transaction.
 pub(crate) struct Appender<'t> {
     transaction: &'t Transaction<'t>,
     head: SessionHead,
@@ -54,7 +54,8 @@ impl<'t> Appender<'t> {
         Ok(seq)
     }
 
-    /// Passes a message that is already in the ledger. Returns the turn that it is part of.
+    /// Moves past a message that is already in the ledger. Returns the turn that the message is
+    /// part of.
     pub(crate) fn pass_message(&mut self, seq: i64, begins_turn: bool) -> i64 {
         self.head.last_seq = self.head.last_seq.max(seq);
         self.head.last_turn += i64::from(begins_turn);

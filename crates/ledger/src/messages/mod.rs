@@ -209,7 +209,7 @@ pub(crate) fn take_over_marks(
 }
 
 /// Finds the summaries of messages that were imported as summarised. The summary of a message is
-/// the first later one that extends at least as far, preferably one that is not taken back.
+/// the first later summary that covers it, preferably one that is not taken back.
 pub(crate) fn link_summaries(connection: &Connection, key: i64) -> Result<(), LedgerError> {
     connection.execute(
         "WITH summaries AS MATERIALIZED (

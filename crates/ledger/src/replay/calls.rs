@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::parts::Part;
 
-/// A tool call of the model.
+/// A tool call made by the model.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     /// The id as stored; empty if there is none.

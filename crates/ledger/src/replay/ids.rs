@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// Assigns unique ids to calls, keeping the stored ids where possible.
+/// An assigner of unique call ids, which keeps stored ids where possible.
 pub(super) struct CallIds {
     max_length: usize,
     /// True if only letters, digits, `_` and `-` are allowed.
@@ -13,12 +13,12 @@ pub(super) struct CallIds {
 }
 
 impl CallIds {
-    /// Makes ids that OpenAI accepts: short, with any characters.
+    /// Returns an assigner of ids that OpenAI accepts: short, with any characters.
     pub(super) fn openai() -> CallIds {
         CallIds::new(40, false)
     }
 
-    /// Makes ids that Anthropic accepts: longer, with few kinds of characters.
+    /// Returns an assigner of ids that Anthropic accepts: longer, with few kinds of characters.
     pub(super) fn anthropic() -> CallIds {
         CallIds::new(64, true)
     }

@@ -22,8 +22,8 @@ pub(super) fn pair_results(items: Vec<ReplayItem>) -> Vec<ReplayMessage> {
 #[derive(Default)]
 struct Pairing {
     messages: Vec<ReplayMessage>,
-    /// The index of the last message with a call of each id. Agents reuse ids; a result then
-    /// belongs to the nearest call.
+    /// For each call id, the index of the last message with such a call. Agents reuse ids; a result
+    /// then belongs to the nearest call.
     by_id: HashMap<String, usize>,
     /// The index of the last message with calls.
     last: Option<usize>,
@@ -79,7 +79,7 @@ enum Target<'a> {
     None,
 }
 
-/// True if a result may belong to a call although the ids do not tell: one of the two has no id,
+/// True if a result may belong to a call although the ids do not show it: one of the two has no id,
 /// and the tools are the same as far as is known.
 fn can_belong(result: &ToolResult, call: &Call) -> bool {
     (result.id.is_empty() || call.id.is_empty())

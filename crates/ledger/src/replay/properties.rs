@@ -281,7 +281,7 @@ fn any_tool() -> impl Strategy<Value = String> {
     select(&["run", "read", "fs.read", "名前", "run it"][..]).prop_map(str::to_owned)
 }
 
-/// `name` is left out, because names may be changed.
+/// The keys of generated objects. `name` is left out, because a replay may change names.
 const KEYS: &[&str] =
     &["type", "text", "id", "function", "input", "source", "content", "image_url"];
 

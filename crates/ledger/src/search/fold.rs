@@ -86,9 +86,9 @@ impl Folder {
     }
 }
 
-/// Counts the leading bytes that change at most their case: ASCII words with single spaces between
-/// them. The last letter before other text is left out, because a mark that belongs to it may
-/// follow.
+/// Counts the leading bytes that folding leaves unchanged except for their case: ASCII words with
+/// single spaces between them. The last letter before other text is left out, because a mark that
+/// belongs to it may follow.
 fn plain_length(bytes: &[u8]) -> usize {
     /// Large enough for the compiler to compare many bytes at once.
     const CHUNK: usize = 32;

@@ -14,8 +14,8 @@ use crate::search::fold::fold;
 use crate::search::tokens::index_entry;
 use crate::{Event, Ledger, LedgerError, MessageRecord};
 
-/// The version of the index. It changes when the same text produces different tokens, also because
-/// of a new Unicode version. The index is then rebuilt.
+/// The version of the index. It changes when the same text produces different tokens, for example
+/// because of a new Unicode version. The index is then rebuilt.
 pub(crate) const INDEX_VERSION: i64 = {
     let (major, minor, _) = char::UNICODE_VERSION;
     let normalization = unicode_normalization::UNICODE_VERSION;
@@ -72,8 +72,8 @@ impl Ledger {
         }
     }
 
-    /// Indexes slices of the tail after many messages were added, until as many messages or the
-    /// whole tail are indexed.
+    /// Indexes slices of the tail after many messages were added, until as many messages are
+    /// indexed, or the whole tail.
     pub(crate) fn index_after_bulk(&mut self, added: usize) {
         let mut indexed = 0;
         while indexed < added.max(1) {

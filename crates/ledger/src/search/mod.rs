@@ -2,7 +2,8 @@
 //!
 //! The definition is [`matches()`]; everything else is about speed. The index proposes messages,
 //! newest first, and each proposal is checked against the definition. Messages that are not indexed
-//! yet are read one by one. If the index cannot help with a query, all messages are.
+//! yet are read one by one. If the index cannot help with a query, all messages are read in this
+//! way.
 
 mod fold;
 mod index;
@@ -24,7 +25,7 @@ use crate::messages::read_searchable;
 use crate::{Ledger, LedgerError, Time};
 
 /// The maximum number of matches that are ranked, unless more are to be shown. The newest matches
-/// count.
+/// are ranked.
 const MAX_RANKED: usize = 200;
 
 /// The number of bytes of text after which a search stops as soon as it has enough matches to show.
@@ -101,8 +102,8 @@ pub struct SearchHit {
 /// True if a message with these texts matches a query. This is the definition of a match.
 ///
 /// Case, accents, width and the amount of white space do not matter. A term matches between word
-/// boundaries. A character of a script without spaces has a boundary on either side, and so has any
-/// punctuation. `x*` needs no boundary after it, `*x*` needs none at all. All terms must match,
+/// boundaries. A character of a script without spaces has a boundary on either side, and so does
+/// any punctuation. `x*` needs no boundary after it, `*x*` needs none at all. All terms must match,
 /// `OR` separates alternatives, `NOT` excludes the next term or group, `(…)` is a group, `"…"` is
 /// one term. Standalone punctuation, and brackets, quotes and sentence punctuation around a word,
 /// are ignored if the query contains any word.

@@ -45,7 +45,8 @@ fn split_parts(typed: &str) -> Vec<TypedPart<'_>> {
                 }
                 None => rest = &rest[1..],
             },
-            // Punctuation before a parenthesis or a quote does not hide it.
+            // Skips punctuation before a parenthesis or a quote, so that the parenthesis or quote
+            // is recognised.
             c if is_stray(c) => rest = &rest[c.len_utf8()..],
             _ => {
                 let end = find_word_end(rest);
@@ -127,7 +128,7 @@ fn is_stray(c: char) -> bool {
 }
 
 /// Removes stray punctuation from both ends of a word. Keeps a closing bracket if its partner is in
-/// the word and the brackets are not empty. Also keeps a leading dot.
+/// the word and there is more than punctuation between them. Also keeps a leading dot.
 pub(super) fn trim_stray(word: &str) -> &str {
     let mut word = word.trim_start_matches(is_stray);
     while let Some(last) = word.chars().next_back() {

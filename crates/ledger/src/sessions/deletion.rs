@@ -89,7 +89,7 @@ impl Ledger {
         let mut gone = Vec::new();
         for id in self.prunable(options)? {
             gone.extend(self.database.erase(|transaction| {
-                // It may have been deleted along with an earlier session, or have continued
+                // The session may have been deleted along with an earlier one, or have continued
                 // meanwhile.
                 let doomed = find_doomed(transaction, &id)?;
                 match options.spare(&doomed) {

@@ -24,10 +24,10 @@ use crate::run::{cargo, run_step};
 /// The agents that are tested with every change.
 const USUAL: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
-/// The number of agents that are tested at once.
+/// The maximum number of agents that are tested at once.
 const AT_ONCE: usize = 2;
 
-/// The result of the tests with one agent.
+/// The result of testing one agent.
 enum AgentResult {
     Passed,
     /// The agent could not be fetched, for this reason.
@@ -47,18 +47,18 @@ pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
         true => PROGRAMS.iter().collect(),
         false => find_programs(&names)?,
     };
-    // Together with xtask, it gets the features that were built already.
+    // Building takeback together with xtask reuses the features that were already built.
     let packages = ["--package", "takeback", "--package", "xtask", "--all-features"];
     run_step(cargo().arg("build").args(packages))?;
     test_each(&programs, is_latest, &mut Tally::default())
 }
 
-/// Tests the usual agents, in the versions that are known to work. takeback must have been built.
+/// Tests the usual agents in the versions that are known to work. takeback must have been built.
 pub(crate) fn test_usual_agents(tally: &mut Tally) -> Result<(), Failure> {
     test_each(&find_programs(&USUAL)?, false, tally)
 }
 
-/// Fetches the usual agents in the background. Problems are reported when they are tested.
+/// Fetches the usual agents in the background. Problems are reported when the agents are tested.
 pub(crate) fn fetch_usual_agents() -> JoinHandle<()> {
     thread::spawn(|| {
         if let (Ok(cache), Ok(programs)) = (AgentCache::new(), find_programs(&USUAL)) {
@@ -114,15 +114,15 @@ fn test_each(
     Err(format!("\nthe tests failed with {}", failures.join(", ")))
 }
 
-/// A finished test with one agent.
+/// A finished test of one agent.
 struct AgentTest {
     version: String,
     result: AgentResult,
     duration: Duration,
 }
 
-/// Tests several agents at once: one alone does not keep the machine busy. The results are in the
-/// order of the agents.
+/// Tests several agents at once, because one alone does not keep the machine busy. The results are
+/// in the order of the agents.
 fn test_together(
     programs: &[&'static AgentProgram],
     cache: &AgentCache,

@@ -1,4 +1,4 @@
-//! Fetches agents from the npm registry, and keeps them in a cache.
+//! Fetching agents from the npm registry, and keeping them in a cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use super::program::AgentProgram;
 use crate::Failure;
 use crate::run::target_directory;
 
-/// The package with a Node that is new enough for all agents.
+/// The package of a Node that is new enough for all agents.
 const NODE: (&str, &str) = ("node", "22.23.3");
 const NODE_MAJOR: u32 = 22;
 
 /// The directory with the agents, and the Node that runs them.
 pub(crate) struct AgentCache {
     directory: PathBuf,
-    /// A separate Node, if the machine's own is too old.
+    /// A separate Node, if the machine's own Node is too old.
     node: Option<PathBuf>,
 }
 
@@ -36,8 +36,8 @@ impl AgentCache {
         Ok(AgentCache { directory, node: None }.with_node())
     }
 
-    /// Fetches a Node if the machine's own is too old. If that fails, the agents that need it
-    /// will report it.
+    /// Fetches a Node if the machine's own is too old. If that fails, the agents that need it will
+    /// report the problem.
     fn with_node(mut self) -> AgentCache {
         if node_major().is_none_or(|major| major < NODE_MAJOR)
             && let Ok(installed) = self.install_package("node", NODE.0, NODE.1)
@@ -47,7 +47,7 @@ impl AgentCache {
         self
     }
 
-    /// The directory of the cache, in which scratch files may also be created.
+    /// Returns the cache directory, in which scratch files may also be created.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -61,7 +61,7 @@ impl AgentCache {
         directories.chain([own]).collect::<Vec<_>>().join(":")
     }
 
-    /// Fetches the wanted version of an agent. Returns the version and the directory it is in.
+    /// Fetches the wanted version of an agent. Returns the version and its directory.
     pub(crate) fn fetch(
         &self,
         program: &AgentProgram,
@@ -76,7 +76,7 @@ impl AgentCache {
     }
 
     /// Looks up the number of a version. If npm cannot reach the registry, an install takes minutes
-    /// to fail, so this asks for the version first.
+    /// to fail, so the version is looked up first.
     fn look_up(&self, package: &str, version: &str) -> Result<String, FetchError> {
         let mut npm = self.npm_command(&self.directory);
         npm.args(["--fetch-retries=0", "--fetch-timeout=15000"]);
@@ -106,10 +106,10 @@ impl AgentCache {
         }
         self.look_up(package, version)?;
         eprintln!("installing {package} {version} …");
-        // The directory gets its final name when it is complete.
+        // The directory gets its final name once it is complete.
         let partial = self.directory.join(format!("{name}-{version}.part"));
-        // Some packages need an install script. Newer versions of npm run it only if it is allowed
-        // by name.
+        // Some packages need an install script. Newer npm versions run a script only if it is
+        // allowed by name.
         let manifest = json!({
             "private": true,
             "dependencies": { package: version },

@@ -1,4 +1,4 @@
-//! Runs an agent, for a limited time.
+//! Running an agent, for a limited time.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::Failure;
 
-/// The longest time that a program may run. A turn takes seconds, or minutes on a busy machine.
+/// The maximum time that a program may run. A turn takes seconds, or minutes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// The output of a program.
@@ -30,7 +30,7 @@ impl ProgramOutput {
         ProgramOutput { stdout: read("stdout"), stderr: read("stderr") }
     }
 
-    /// Returns both outputs together, as a terminal shows them.
+    /// Returns both outputs together, as a terminal would show them.
     pub(crate) fn all_text(&self) -> String {
         format!("{}\n{}", self.stdout.trim_end(), self.stderr.trim_end())
     }
@@ -40,8 +40,8 @@ fn log_file(logs: &Path, name: &str, stream: &str) -> PathBuf {
     logs.join(format!("{name}.{stream}"))
 }
 
-/// Runs a command to its end. Its output goes to files in `logs`. Fails if the command does, or if
-/// it does not end in time.
+/// Runs a command to its end. Its output goes to files in `logs`. Fails if the command fails or
+/// does not end in time.
 pub(crate) fn run_with_limit(
     command: &mut Command,
     logs: &Path,
@@ -50,7 +50,7 @@ pub(crate) fn run_with_limit(
     let failed = |error: std::io::Error| format!("cannot run {name}: {error}");
     let stdout = File::create(log_file(logs, name, "stdout")).map_err(failed)?;
     let stderr = File::create(log_file(logs, name, "stderr")).map_err(failed)?;
-    // The program gets its own process group, so that its children can be ended with it.
+    // The program gets its own process group, so that its children can be killed with it.
     let spawned =
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0).spawn();
     let mut child = spawned.map_err(failed)?;

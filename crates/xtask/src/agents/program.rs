@@ -1,4 +1,4 @@
-//! The description of an agent that is tested.
+//! The description of an agent to be tested.
 
 use std::path::Path;
 
@@ -11,29 +11,29 @@ pub(crate) struct AgentProgram {
     pub(crate) package: &'static str,
     /// The version that is known to work.
     pub(crate) version: &'static str,
-    /// The files in the user's home before takeback is installed. They name the address of the model.
+    /// The files in the user's home before takeback is installed. They contain the model's address.
     pub(crate) configuration: fn(url: &str, project: &Path) -> Vec<(String, String)>,
-    /// The environment variables that name the address of the model, and keep the agent from any
-    /// other use of the network.
+    /// The environment variables that contain the model's address, and keep the agent from using
+    /// the network for anything else.
     pub(crate) environment: fn(url: &str) -> Vec<(&'static str, String)>,
-    /// The arguments for a turn without a terminal and without questions about permissions.
+    /// The arguments for a turn without a terminal and without permission prompts.
     pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
     /// The arguments that end the processes that the agent leaves running.
     pub(crate) leave: &'static [&'static str],
-    /// The arguments for each step of checking the package that takeback makes for the agent. `{}`
+    /// The arguments for each step of checking the package that takeback builds for the agent. `{}`
     /// stands for the package's directory.
     pub(crate) package_steps: &'static [&'static [&'static str]],
     /// True if a conversation can be continued without a terminal.
     pub(crate) can_continue: bool,
-    /// The reply with which the model writes a file.
+    /// The reply that makes the agent write a file.
     pub(crate) write: fn(path: &str, content: &str) -> Reply,
-    /// The reply with which the model runs a shell command.
+    /// The reply that makes the agent run a shell command.
     pub(crate) shell: fn(command: &str) -> Reply,
     /// The way to type a rollback inside the agent.
     pub(crate) command: RollbackCommand,
 }
 
-/// A turn that the user begins.
+/// A turn started by the user.
 #[derive(Clone, Copy)]
 pub(crate) enum Turn<'a> {
     /// A prompt in a new conversation.
@@ -54,14 +54,15 @@ pub(crate) enum RollbackCommand {
     },
     /// The model is told the result.
     Told(&'static str),
-    /// The model is told the result, but without a terminal the command is not typed as a prompt.
+    /// The model is told the result, but without a terminal the command cannot be typed as a
+    /// prompt.
     Own,
     /// The agent has no such command.
     None,
 }
 
 impl RollbackCommand {
-    /// Returns the start of the prompt with which a rollback is typed.
+    /// Returns the beginning of the prompt that requests a rollback.
     pub(crate) fn typed_prefix(&self) -> &'static str {
         match self {
             RollbackCommand::Answered { typed, .. } | RollbackCommand::Told(typed) => typed,

@@ -15,17 +15,17 @@ fn json_file(path: &str, content: &Value) -> (String, String) {
     (path.to_owned(), format!("{content:#}\n"))
 }
 
-/// A key for agents that want one. Any text will do.
+/// A key for agents that require one. Any text will do.
 const KEY: &str = "sk-not-a-secret";
 
-/// Every agent that the npm registry has.
+/// Every agent in the npm registry.
 pub(crate) const PROGRAMS: &[AgentProgram] = &[
     AgentProgram {
         name: "claude",
         package: "@anthropic-ai/claude-code",
         version: "2.1.325",
         configuration: |_, _| {
-            // A hook of the user's own.
+            // A hook of the user.
             let hook = json!([{ "hooks": [{ "type": "command", "command": "true" }] }]);
             let settings = json!({ "theme": "dark", "hooks": { "Stop": hook } });
             vec![json_file(".claude/settings.json", &settings)]
@@ -36,7 +36,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
                 ("ANTHROPIC_API_KEY", KEY.to_owned()),
                 ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
                 ("DISABLE_AUTOUPDATER", "1".to_owned()),
-                // As root, it skips permission checks only in a sandbox.
+                // As root, Claude Code skips permission checks only in a sandbox.
                 ("IS_SANDBOX", "1".to_owned()),
             ]
         },
@@ -80,7 +80,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             let mut all = to_words([
                 "exec",
                 "--dangerously-bypass-approvals-and-sandbox",
-                // People review hooks in its terminal.
+                // Users review hooks in Codex's terminal.
                 "--dangerously-bypass-hook-trust",
             ]);
             match turn {
@@ -169,8 +169,8 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         },
         environment: |url| {
             vec![
-                // Before its first plugin runs, it fetches a plugin library that ours does not
-                // need. That may fail, but it must not take a minute.
+                // Before its first plugin runs, opencode fetches a plugin library that takeback's
+                // plugin does not need. That may fail, but it must not take a minute.
                 ("NPM_CONFIG_REGISTRY", url.to_owned()),
                 ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),
                 ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
@@ -276,7 +276,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         environment: |url| {
             vec![
                 ("FACTORY_API_KEY", "fk-not-a-secret".to_owned()),
-                // The scripted model answers there with "not found", and only then does the agent
+                // The scripted model answers there with "not found"; only then does the agent
                 // continue the conversation.
                 ("FACTORY_API_BASE_URL", url.to_owned()),
                 ("DROID_AUTO_UPDATE_ENABLED", "false".to_owned()),
@@ -371,12 +371,13 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
     },
 ];
 
-/// Makes a call of Codex's only tool. Newer models pass it programs that use other tools.
+/// Makes a call to Codex's only tool. Newer models pass it programs that use other tools.
 fn codex_program(javascript: &str) -> Reply {
     Reply::call("exec", Value::String(javascript.to_owned()))
 }
 
-/// Finds the name of Droid's last conversation. Droid needs it to continue, but does not print it.
+/// Finds the name of Droid's last conversation. Droid needs the name to continue, but does not
+/// print it.
 fn droid_session(home: &Path) -> String {
     let read = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let projects = read(&home.join(".factory/sessions"));

@@ -1,4 +1,4 @@
-//! The sandbox in which an agent is tested: with its own home, project and model.
+//! The sandbox for testing an agent, with its own home, project and model.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -25,7 +25,7 @@ pub(crate) struct Sandbox {
     server: Server,
 }
 
-/// The files of the project: a small example of everything that a rollback has to restore.
+/// The files of the project: a small sample of everything that a rollback has to restore.
 const FILES: [(&str, &str); 6] = [
     ("src/main.py", "print('hello')\n"),
     ("src/deep/er/data.bin", "\u{0}\u{1}\u{2} no text\r\n"),
@@ -80,7 +80,7 @@ impl Sandbox {
         &self.directory
     }
 
-    /// The directory with the output of all programs and the requests to the model.
+    /// Returns the directory with the output of all programs and the requests to the model.
     fn log_directory(&self) -> PathBuf {
         self.directory.join("logs")
     }
@@ -123,7 +123,7 @@ impl Sandbox {
         Ok((said?, asked.into_iter().filter_map(|entry| entry.request).collect()))
     }
 
-    /// Lets the agent validate or install the package that takeback makes for it.
+    /// Makes the agent validate or install the package that takeback builds for it.
     pub(crate) fn check_package(&self) -> Result<(), Failure> {
         let steps = self.program.package_steps;
         let package = self.directory.join("package");
@@ -175,7 +175,7 @@ impl Sandbox {
             .map_err(|error| format!("{name}: {error}\n{}", said.all_text()))
     }
 
-    /// Prepares a program that runs in the project, without the environment of this process.
+    /// Prepares a program that runs in the project, without this process's environment.
     fn command_for(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", &self.path).env("HOME", self.home());

@@ -1,4 +1,4 @@
-//! The scenario that every agent plays, from the installation of takeback to its end.
+//! The scenario for every agent, from installing takeback to uninstalling it.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use super::sandbox::Sandbox;
 use super::snapshot::Snapshot;
 use crate::Failure;
 
-/// A text that is in every notice about several files, and in no other text of the scenario.
+/// A text that occurs in every notice about several files, and nowhere else in the scenario.
 const NOTICE: &str = "What you know about them is out of date";
-/// A text that takeback prints after a rollback, and that is in no other text of the scenario.
+/// A text that takeback prints after a rollback, and that occurs nowhere else in the scenario.
 const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
 
-/// The project before each step, with the checkpoint that must hold this state.
+/// The project before each step, and the checkpoint that must have this state.
 struct Steps {
     before_writing: (Snapshot, String),
     before_removing: (Snapshot, String),
@@ -63,7 +63,7 @@ fn play_turns(sandbox: &Sandbox) -> Result<(), Failure> {
         do_work_with_pause(sandbox)?
     };
     must_be_in_ledger(sandbox, WORK, "user")?;
-    // The other checkpoint works, too.
+    // The other checkpoint can also be restored.
     roll_back(sandbox, &steps.before_removing)?;
     type_rollback(sandbox, &steps.before_writing)
 }
@@ -75,8 +75,8 @@ fn do_work(sandbox: &Sandbox) -> Result<Steps, Failure> {
     check_steps(sandbox, start)
 }
 
-/// Runs the turn with a rollback in the middle of it. If an agent cannot continue conversations,
-/// this is the only time to give it a notice.
+/// Runs the turn with a rollback in the middle. If an agent cannot continue conversations, this is
+/// the only opportunity to give it a notice.
 fn do_work_with_pause(sandbox: &Sandbox) -> Result<Steps, Failure> {
     let start = sandbox.snapshot_project()?;
     let (end, begun) = sandbox.model.begin_pause();
@@ -123,7 +123,8 @@ fn check_steps(sandbox: &Sandbox, start: Snapshot) -> Result<Steps, Failure> {
     }
 }
 
-/// Fails unless a search finds this message once. The agent's own log is read in the background.
+/// Fails unless a search finds this message exactly once. The agent's own log is read in the
+/// background.
 fn must_be_in_ledger(sandbox: &Sandbox, said: &str, role: &str) -> Result<(), Failure> {
     let query = format!("\"{said}\"");
     let words = ["sessions", "search", &query, "--role", role, "--undone"];
@@ -144,7 +145,7 @@ fn roll_back(sandbox: &Sandbox, (files, checkpoint): &(Snapshot, String)) -> Res
     sandbox.snapshot_project()?.must_be(files, "the project after a rollback")
 }
 
-/// Checks that the next prompt carries the notice about the rollback.
+/// Checks that the next prompt includes the notice about the rollback.
 fn check_notice(sandbox: &Sandbox) -> Result<(), Failure> {
     let (_, requests) = sandbox.run_turn(Turn::Next(GREETING), "greeting")?;
     let is_greeting = |request: &&Request| request.count_text(GREETING) > 0;
@@ -152,8 +153,8 @@ fn check_notice(sandbox: &Sandbox) -> Result<(), Failure> {
     must_be_told_once(first, &requests)
 }
 
-/// Fails unless this request has the notice once. Later requests repeat the conversation, so they
-/// may have it as well, but not twice.
+/// Fails unless this request has the notice exactly once. Later requests repeat the conversation,
+/// so they may also have it, but not twice.
 fn must_be_told_once(asked: &Request, all: &[Request]) -> Result<(), Failure> {
     let told = asked.count_text(NOTICE);
     if told != 1 {

@@ -1,4 +1,4 @@
-//! Compares the contents of directories, byte for byte.
+//! Comparing the contents of directories, byte for byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +40,7 @@ impl Snapshot {
         self
     }
 
-    /// Keeps only the paths, directories excepted, at which these two snapshots differ.
+    /// Keeps only the paths, except directories, at which these two snapshots differ.
     pub(crate) fn where_differ(mut self, one: &Snapshot, other: &Snapshot) -> Snapshot {
         self.0.retain(|path, thing| {
             *thing != FileState::Directory && one.0.get(path) != other.0.get(path)
@@ -54,7 +54,7 @@ impl Snapshot {
         matches!(thing, Some(FileState::File { content, .. }) if content == wanted.as_bytes())
     }
 
-    /// Fails unless it equals the wanted snapshot, and lists the differences.
+    /// Fails unless this snapshot equals the wanted one, and lists the differences.
     pub(crate) fn must_be(&self, wanted: &Snapshot, what: &str) -> Result<(), Failure> {
         let mut differences = Vec::new();
         for (path, thing) in &self.0 {

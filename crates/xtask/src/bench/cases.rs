@@ -1,4 +1,4 @@
-//! The measurements, and the trees they apply to.
+//! The measurements, and the trees to which they apply.
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use super::trees::{Shape, Tree};
 use super::{Bench, floor, git::Shadow, growth, hook, process, rpc};
 use crate::Failure;
 
-/// A checkpoint by four commands of git.
+/// A checkpoint made by four git commands.
 pub(crate) const GIT4: &str = "git4";
-/// A checkpoint by the program, from start to end.
+/// A checkpoint made by the program, from start to end.
 pub(crate) const PROGRAM: &str = "takeback";
-/// A checkpoint by the library, in this process.
+/// A checkpoint made by the library, in this process.
 pub(crate) const LIBRARY: &str = "library";
-/// A capture by the library without a ref that keeps it, as in a later call of a turn when nothing
+/// A capture by the library without a ref that keeps it, as in a later call of a turn if nothing
 /// has changed.
 pub(crate) const CAPTURE: &str = "capture";
 pub(crate) const CP: &str = "cp -a";
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const DURABLE_FLOOR: &str = "floor+sync";
 pub(crate) const GIT_RESTORE: &str = "git read-tree";
-/// The restore, including the steps before it.
+/// A restore, including the steps before it.
 pub(crate) const WITH_SAFETY: &str = "library, with safety";
 pub(crate) const GIT_VERSION: &str = "git --version";
 
@@ -85,7 +85,7 @@ pub(crate) struct Subject {
     warm: Option<WarmStores>,
 }
 
-/// Stores in which every contender has captured the tree before.
+/// Stores in which every contender has already captured the tree.
 struct WarmStores {
     shadow: Shadow,
     home: Home,
@@ -217,8 +217,9 @@ fn measure_changed(bench: &mut Bench, on: &mut Subject, count: usize) -> Result<
     Ok(())
 }
 
-/// Lets each contender in turn capture two edits in a row. Only the second capture is measured: it
-/// includes files of the first edit that are still too new to be trusted. Then the others catch up.
+/// Makes each contender in turn capture two edits in a row. Only the second capture is measured,
+/// because it includes files of the first edit that are still too new to be trusted. Then the
+/// others catch up.
 pub(crate) fn take_turns_editing(
     rounds: usize,
     tree: &mut Tree,
@@ -243,7 +244,7 @@ pub(crate) fn take_turns_editing(
     Ok(times)
 }
 
-/// Measures the restore of 100 edited files.
+/// Measures restoring 100 edited files.
 fn measure_restore(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let (tree, warm) = on.warm_up(bench)?;
     let root = tree.root.clone();

@@ -1,4 +1,4 @@
-//! A lower bound: the minimum work that has to be done, and nothing else.
+//! A lower bound: the minimum work that must be done, and nothing else.
 
 use std::fs::{self, File};
 use std::io::Write;

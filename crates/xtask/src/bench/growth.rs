@@ -1,4 +1,4 @@
-//! Measures a long session: the size of a thousand checkpoints, and their effect on the next one.
+//! Measuring a long session: the size of a thousand checkpoints, and their effect on the next one.
 
 use super::cases::{Subject, take_turns_editing};
 use super::measure::{Contender, measure_time, take_turns};
@@ -42,7 +42,7 @@ pub(crate) fn measure_growth(bench: &mut Bench, on: &mut Subject) -> Result<(), 
     compare_captures(bench, on, &old, OLD_PACKED)
 }
 
-/// Compares the next captures into an old store and into a new one.
+/// Compares further captures into an old store and into a new one.
 fn compare_captures(
     bench: &mut Bench,
     on: &mut Subject,

@@ -1,5 +1,5 @@
-//! Measures how long an agent waits: the whole hook, from the start of its process to its
-//! end, with its entry in the ledger.
+//! Measuring how long an agent waits: the whole hook, from the start of its process to its end,
+//! including its entry in the ledger.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,18 +17,18 @@ use crate::Failure;
 
 pub(crate) const SHAPES: [Shape; 2] = [Shape::Source(1_000), Shape::Source(10_000)];
 
-/// The hook before a tool call that may change files, when nothing has changed.
+/// The hook before a tool call that may change files, if nothing has changed.
 pub(crate) const BEFORE: &str = "before";
 const AFTER: &str = "after";
 /// The hook before a call that only reads.
 const READING: &str = "before, reading";
-/// A request before a call that may change files, to a long-running process.
+/// A request to a long-running process before a call that may change files.
 const RPC: &str = "before, rpc";
 
 pub(crate) fn measure_hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let agent = Agent { bench, home: Home::new(&bench.scratch)?, tree: &on.tree.root };
     agent.send_event(&json!({ "event": "turn_start", "prompt": "make it faster" }))?;
-    // This runs twice, because files that are too new are not trusted the first time.
+    // Run twice, because files that are too new are not trusted the first time.
     for call in ["first", "second"] {
         agent.send_call("before_tool", call, "make")?;
         agent.send_call("after_tool", call, "make")?;
@@ -107,7 +107,7 @@ impl Agent<'_> {
     }
 }
 
-/// Adds the fields that all events of the agent have.
+/// Adds the fields that all of the agent's events have.
 pub(crate) fn with_agent(event: &Value, tree: &Path) -> Value {
     let mut event = event.clone();
     event["agent"] = "bench".into();

@@ -1,10 +1,11 @@
-//! Measures time. Contenders take turns, round by round, so that all run under the same conditions.
+//! Measuring time. Contenders take turns, round by round, so that all run under the same
+//! conditions.
 
 use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// One way to do the job. Returns the time it took, without preparations.
+/// One way to do the work. Returns the time that it took, without preparations.
 pub(crate) type Contender<'a> = (&'static str, Box<dyn FnMut() -> Result<Duration, Failure> + 'a>);
 
 /// The times of a contender, one per round.
@@ -27,12 +28,12 @@ impl Times {
         self.rounds.iter().map(|time| time.as_secs_f64() * 1000.0)
     }
 
-    /// The shortest time in milliseconds, which is least affected by a busy machine.
+    /// Returns the shortest time in milliseconds, which is least affected by a busy machine.
     pub(crate) fn fastest(&self) -> f64 {
         self.rounds().fold(f64::INFINITY, f64::min)
     }
 
-    /// The median in milliseconds.
+    /// Returns the median in milliseconds.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted: Vec<f64> = self.rounds().collect();
         sorted.sort_by(f64::total_cmp);
@@ -45,7 +46,7 @@ impl Times {
     }
 }
 
-/// Measures the time that something takes.
+/// Measures the time that `work` takes.
 pub(crate) fn measure_time<T>(
     work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<Duration, Failure> {
@@ -54,8 +55,7 @@ pub(crate) fn measure_time<T>(
     Ok(start.elapsed())
 }
 
-/// Runs all contenders in turn, for this many rounds. Waits for the disk to become idle before each
-/// run.
+/// Runs all contenders in turn, for `rounds` rounds. Syncs the disk before each run.
 pub(crate) fn take_turns(
     rounds: usize,
     mut contenders: Vec<Contender<'_>>,

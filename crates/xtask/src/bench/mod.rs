@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measures time and space, compared with git and with the best that the
 //! machine can do. Only ratios on the same tree in the same run are meaningful; milliseconds are an
-//! illustration. It reports, and never fails because of a number.
+//! illustration. The benchmark reports, and never fails because of a number.
 
 mod cases;
 mod floor;
@@ -64,7 +64,7 @@ impl Options {
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }
 
-    /// The number of rounds for the first capture of a tree with this many files.
+    /// Returns the number of rounds for the first capture of a tree with `files` files.
     fn first_rounds(&self, files: usize) -> usize {
         match (self.quick, files) {
             (true, 20_000..) => 2,
@@ -74,7 +74,7 @@ impl Options {
         }
     }
 
-    /// The number of rounds for everything else.
+    /// Returns the number of rounds for everything else.
     fn rounds(&self) -> usize {
         if self.quick { 7 } else { 21 }
     }
@@ -103,7 +103,7 @@ pub(crate) fn run_bench(arguments: &[&str]) -> Result<(), Failure> {
     let others = process::busy_elsewhere();
     if others > 0.1 {
         bench.report.add_note(format!(
-            "other processes used {:.0} % of the machine before this began: that slows down \
+            "other processes used {:.0} % of the machine before this run, which slows down \
              programs that use all cores more than it slows down git",
             others * 100.0
         ));
@@ -125,13 +125,13 @@ fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))
 }
 
-/// True if this program was built with the same profile as the program it measures.
+/// True if this program was built with the same profile as the program that it measures.
 fn is_measured_build(this: &Path) -> bool {
     this.parent().is_some_and(|directory| directory.ends_with(PROFILE))
 }
 
 /// Builds the measured packages and this program with that profile, and runs the benchmark from
-/// there.
+/// that build.
 fn build_and_bench(packages: &[&str], which: &[&str], arguments: &[&str]) -> Result<(), Failure> {
     let packages = packages.iter().flat_map(|package| ["--package", package]);
     run_step(cargo().args(["build", "--profile", PROFILE]).args(packages))?;

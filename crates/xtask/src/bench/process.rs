@@ -1,11 +1,11 @@
-//! Runs programs in order to measure them: from start to end, in a clean environment.
+//! Running programs in order to measure them: from start to end, in a clean environment.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::Failure;
 
-/// Prepares a command with nothing but PATH and an empty home in its environment.
+/// Prepares a command whose environment has only PATH and an empty home.
 pub(crate) fn clean_command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -13,7 +13,7 @@ pub(crate) fn clean_command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Runs a command to its end, and drops its output.
+/// Runs a command to its end, and discards its output.
 pub(crate) fn run_to_end(command: &mut Command) -> Result<(), Failure> {
     let status = command.stdout(Stdio::null()).status();
     let status = status.map_err(|error| format!("cannot run {command:?}: {error}"))?;
@@ -31,7 +31,7 @@ pub(crate) fn read_output(command: &mut Command) -> Result<String, Failure> {
 }
 
 /// Runs a command and returns its peak memory in bytes. The kernel keeps that number only while the
-/// process lives, so this polls it.
+/// process lives, so it is polled.
 pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, Failure> {
     let child = command.stdout(Stdio::null()).spawn();
     let mut child: Child = child.map_err(|error| format!("cannot run {command:?}: {error}"))?;

@@ -1,4 +1,4 @@
-//! Measures `takeback rpc`: a process that serves an agent for as long as the agent runs.
+//! Measuring `takeback rpc`: a process that serves an agent for as long as the agent runs.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Stdio};
@@ -17,7 +17,7 @@ use crate::Failure;
 
 pub(crate) const SHAPE: Shape = Shape::Source(10_000);
 
-/// A request before a tool call that may change files, when nothing has changed.
+/// A request before a tool call that may change files, if nothing has changed.
 pub(crate) const TOOL_BEFORE: &str = "tool.before";
 /// The name of the figure for appended messages.
 pub(crate) const APPENDS: &str = "rpc messages.append";
@@ -39,7 +39,7 @@ pub(crate) fn measure_rpc(bench: &mut Bench, on: &mut Subject) -> Result<(), Fai
             json!({ "call": calls.to_string(), "tool": "Bash", "input": { "command": "make" } });
         client.request_report("tool.before", &with_agent(&call, &on.tree.root))
     };
-    // This runs twice, because files that are too new are not trusted the first time.
+    // Run twice, because files that are too new are not trusted the first time.
     call_before()?;
     call_before()?;
     let contenders: Vec<Contender<'_>> = vec![
@@ -51,10 +51,10 @@ pub(crate) fn measure_rpc(bench: &mut Bench, on: &mut Subject) -> Result<(), Fai
     Ok(())
 }
 
-/// Appends messages one by one, and returns their number per second.
+/// Appends messages one by one. Returns the number of messages per second.
 fn measure_appends(client: &mut RpcClient, count: usize) -> Result<f64, Failure> {
     let mut corpus = Corpus::new();
-    // The messages of the user are reported as prompts of turns.
+    // User messages are left out, because they are reported as the prompts of turns.
     let messages = std::iter::from_fn(|| Some(corpus.next_message()))
         .filter(|message| message.role != "user")
         .map(|message| {
@@ -72,7 +72,7 @@ fn measure_appends(client: &mut RpcClient, count: usize) -> Result<f64, Failure>
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Searches for words that are in no message.
+/// Measures searches for words that are in no message.
 fn measure_misses(client: &mut RpcClient, count: usize) -> Result<Times, Failure> {
     let mut times = Times::new(SEARCH_MISS);
     for number in 0..count {
@@ -90,7 +90,7 @@ fn measure_misses(client: &mut RpcClient, count: usize) -> Result<Times, Failure
 
 /// The agent's side of `takeback rpc`.
 pub(crate) struct RpcClient {
-    /// The input; closing it ends the process.
+    /// The input of the process. Closing it ends the process.
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
@@ -106,7 +106,7 @@ impl RpcClient {
         Ok(RpcClient { input, output: BufReader::new(output) })
     }
 
-    /// Sends a request and returns its result.
+    /// Sends a request and returns the result.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> Result<Value, Failure> {
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let mut answer = String::new();

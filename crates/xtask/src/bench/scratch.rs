@@ -1,7 +1,7 @@
-//! The directory in which everything is measured.
+//! The directory in which all measurements are made.
 //!
-//! Nothing is deleted before the end of a run: for a few minutes, ext4 avoids inodes that were just
-//! freed, and everything that creates files becomes up to three times slower.
+//! Nothing is deleted before the end of a run: for a few minutes, ext4 avoids recently freed
+//! inodes, and everything that creates files becomes up to three times slower.
 
 use std::cell::Cell;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::Failure;
 
-/// The time during which deleted files slow down the creation of others.
+/// The time during which deleted files slow down the creation of new files.
 const AFTERMATH: Duration = Duration::from_secs(300);
 
 pub(crate) struct Scratch {
@@ -68,12 +68,12 @@ pub(crate) fn io_failure(action: &str, path: &Path) -> impl FnOnce(std::io::Erro
     move |error| format!("cannot {action} {}: {error}", path.display())
 }
 
-/// The size of a directory, itself included.
+/// The size of a directory, including the directory itself.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct DirectorySize {
-    /// The bytes on the disk.
+    /// The number of bytes on the disk.
     pub(crate) blocks: u64,
-    /// The sum of the files' lengths.
+    /// The sum of all file lengths.
     pub(crate) apparent: u64,
 }
 

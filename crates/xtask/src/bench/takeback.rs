@@ -1,4 +1,4 @@
-//! The subjects of the measurements: the program as a whole, and the library in this process.
+//! The measured subjects: the program as a whole, and the library in this process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::process;
 use super::scratch::{Scratch, io_failure};
 use crate::Failure;
 
-/// The program `takeback` that was built together with this one.
+/// The `takeback` program that was built together with this one.
 pub(crate) struct Program(PathBuf);
 
 impl Program {
@@ -18,7 +18,7 @@ impl Program {
         Program(this.with_file_name("takeback"))
     }
 
-    /// Prepares the command that an agent runs at an event.
+    /// Prepares the command that an agent runs on an event.
     pub(crate) fn hook_command(&self, home: &Home) -> Command {
         let mut command = process::clean_command(&self.0);
         command.arg("--home").arg(&home.directory).args(["hook", "generic"]);
@@ -41,14 +41,14 @@ impl Program {
     }
 }
 
-/// A home directory of takeback.
+/// A takeback home directory.
 pub(crate) struct Home {
     directory: PathBuf,
 }
 
 impl Home {
-    /// Makes a home with an empty store. A store is made once for all workspaces, so creating it is
-    /// not measured.
+    /// Makes a home with an empty store. A store is created once for all workspaces, so creating it
+    /// is not measured.
     pub(crate) fn new(scratch: &Scratch) -> Result<Home, Failure> {
         let home = Home { directory: scratch.fresh_path("home") };
         let store = home.store_directory();
@@ -62,7 +62,7 @@ impl Home {
     }
 }
 
-/// Renders an error and its causes.
+/// Formats an error and its causes.
 pub(crate) fn explain_error(error: impl std::error::Error) -> Failure {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -88,8 +88,8 @@ pub(crate) fn capture_tree(store: &Path, tree: &Path, pin: bool) -> Result<Captu
     Ok(capture)
 }
 
-/// Restores a captured state: journalled, durable and verified. Returns the time without the
-/// capture and pin of the present state before it, and the time with them.
+/// Restores a captured state: journalled, durable and verified. Returns two times: without and with
+/// the preceding capture and pin of the current state.
 pub(crate) fn restore_tree(
     store: &Path,
     tree: &Path,

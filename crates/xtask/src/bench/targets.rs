@@ -1,4 +1,4 @@
-//! The targets: figures that takeback is meant to reach.
+//! The targets: the figures that takeback should reach.
 
 use super::cases::{CAPTURE, FLOOR, GIT_RESTORE, GIT_VERSION, GIT4, LIBRARY, PROGRAM};
 use super::growth::{NEW, OLD_PACKED};

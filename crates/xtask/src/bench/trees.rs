@@ -1,4 +1,4 @@
-//! The trees that are captured: generated ones that resemble source code, and a real one.
+//! The trees that are captured: generated trees that resemble source code, and a real one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Makes the tree; `None` if that is not possible on this machine.
+    /// Makes the tree. Returns `None` if that is not possible on this machine.
     pub(crate) fn create(shape: Shape, scratch: &Scratch) -> Result<Option<Tree>, Failure> {
         let root = scratch.fresh_path(&format!("tree-{}", shape.name()));
         let mut random = Random(0x1234_5678_9abc_def1);
@@ -65,14 +65,14 @@ impl Tree {
             },
         };
         files.sort();
-        // This makes it a separate workspace, even inside a repository.
+        // This makes the tree a separate workspace, even inside a repository.
         let mark = root.join(".hg");
         fs::create_dir_all(&mark).map_err(io_failure("create", &mark))?;
         rustix::fs::sync();
         Ok(Some(Tree { shape, root, files, random, edits: 0, next_edit: 0 }))
     }
 
-    /// Changes a line in this many files, different ones each time.
+    /// Changes a line in `count` files, different ones each time.
     pub(crate) fn edit_files(&mut self, count: usize) -> Result<(), Failure> {
         for _ in 0..count {
             // A prime step through all files.
@@ -94,7 +94,8 @@ impl Tree {
     }
 }
 
-/// Returns the length of a file in bytes. Half of them are below 3.5 KB, and a few are far longer.
+/// Returns the length of a file in bytes. Half of the files are below 3.5 KB, and a few are far
+/// longer.
 fn random_length(random: &mut Random) -> usize {
     random.log_normal(3_500.0, 1.0).clamp(40.0, 200_000.0) as usize
 }
@@ -162,7 +163,7 @@ fn make_ignored(root: &Path, random: &mut Random) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes a text that looks and compresses like source code: a file has its own small vocabulary.
+/// Makes a text that looks and compresses like source code: each file has its own small vocabulary.
 fn make_source_text(length: usize, random: &mut Random) -> Vec<u8> {
     let names: Vec<String> = (0..12 + random.below(30))
         .map(|_| {
@@ -174,7 +175,7 @@ fn make_source_text(length: usize, random: &mut Random) -> Vec<u8> {
     let mut text = String::with_capacity(length + 200);
     let mut indent = 0usize;
     while text.len() < length {
-        // The smaller of two: some names are used far more often than others.
+        // The smaller of two numbers, so that some names are used far more often than others.
         let mut name = || names[random.below(names.len()).min(random.below(names.len()))].as_str();
         let (a, b, c) = (name(), name(), name());
         let number = random.next_number();
@@ -215,7 +216,7 @@ fn make_source_text(length: usize, random: &mut Random) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Copies crates out of cargo's registry.
+/// Copies crates from cargo's registry.
 fn copy_crates(root: &Path) -> Result<Option<Vec<PathBuf>>, Failure> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));

@@ -1,8 +1,8 @@
-//! Counts the habits in one source file.
+//! Counting the habits in one source file.
 
 use super::lexer::{Kind, Piece, split_source};
 
-/// A habit of writing that is counted.
+/// A writing habit that is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Habit {
     /// A doc comment that begins with What, Whether, Where, How or Which.
@@ -65,8 +65,8 @@ pub(crate) struct Occurrence {
 pub(crate) struct Counts {
     pub(crate) files: usize,
     pub(crate) docs: usize,
-    /// The functions whose names count: functions in trait implementations do not, because the
-    /// trait decides their names.
+    /// The number of functions whose names count. Functions in trait implementations do not count,
+    /// because the trait determines their names.
     pub(crate) named_functions: usize,
     pub(crate) occurrences: Vec<Occurrence>,
 }
@@ -155,7 +155,7 @@ impl Counts {
     }
 }
 
-/// Joins doc lines that follow each other into doc comments, each with its first line.
+/// Joins adjacent doc lines into doc comments, each with the number of its first line.
 fn join_docs(pieces: &[Piece<'_>]) -> Vec<(usize, String)> {
     let mut docs: Vec<(usize, String)> = Vec::new();
     let mut last_line = None;

@@ -1,7 +1,7 @@
-//! Splits Rust source into comments, string literals and tokens. It knows just enough of the
-//! language not to mistake a string for a comment or a lifetime for a character.
+//! Splitting Rust source into comments, string literals and tokens. The lexer knows just enough of
+//! the language not to mistake a string for a comment or a lifetime for a character.
 
-/// A piece of source, with the number of its first line.
+/// A piece of source code, with the number of its first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece<'s> {
     pub(crate) line: usize,
@@ -10,10 +10,10 @@ pub(crate) struct Piece<'s> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind<'s> {
-    /// A line `///` or `//!`, or a whole `/** */`, without the marks.
+    /// A `///` or `//!` line, or a whole `/** */`, without the marks.
     Doc(&'s str),
     Comment(&'s str),
-    /// A string literal as it is written, without its quotes.
+    /// A string literal as written, without its quotes.
     String(&'s str),
     Word(&'s str),
     Symbol(char),
@@ -110,7 +110,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Counts the hashes of the raw string that comes next, if one does.
+    /// Counts the hashes of the next raw string. Returns `None` if no raw string comes next.
     fn raw_string_hashes(&self) -> Option<usize> {
         let after = ["r", "br", "cr"].iter().find_map(|prefix| self.rest.strip_prefix(prefix))?;
         let quote = after.trim_start_matches('#');

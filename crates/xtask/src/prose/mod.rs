@@ -1,5 +1,5 @@
-//! `cargo xtask prose`: counts habits that make comments and names hard to read. It only reports:
-//! it fails only if it cannot read a file.
+//! `cargo xtask prose`: counts habits that make comments and names hard to read. It only reports,
+//! and fails only if it cannot read a file.
 
 mod habits;
 mod lexer;
@@ -68,13 +68,13 @@ fn count_file(root: &Path, file: &Path, crates: &mut Vec<CrateCounts>) -> Result
     Ok(())
 }
 
-/// True for `tests.rs` and for everything in a directory `tests`.
+/// True for `tests.rs` and for everything in a directory named `tests`.
 fn is_test_file(file: &Path) -> bool {
     let mut names = file.iter().rev();
     names.next().is_some_and(|name| name == "tests.rs") || names.any(|name| name == "tests")
 }
 
-/// Lists all Rust files below a path, sorted, without build output, hidden directories, and this
+/// Lists all Rust files below a path, sorted. Leaves out build output, hidden directories, and this
 /// module, which quotes everything that it counts.
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |path: &Path| {
@@ -103,7 +103,7 @@ fn rust_files(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// Names the crate of a file by the nearest directory that has a `Cargo.toml`.
+/// Returns the name of a file's crate: the nearest directory that has a `Cargo.toml`.
 fn crate_name(file: &Path) -> String {
     let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let mut directories = file.ancestors().skip(1);

@@ -1,4 +1,4 @@
-//! The counts as text: a row per crate, and the places one by one.
+//! The counts as text: one row per crate, and a list of all places.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ const HEADS: [&str; 10] = [
     "file >400",
 ];
 
-/// Renders one row per crate, one for all of them together, and one for all without their tests.
+/// Renders one row per crate, one for all crates together, and one for all crates without tests.
 pub(crate) fn render_table(crates: &[CrateCounts]) -> String {
     let (mut total, mut without_tests) = (Counts::default(), Counts::default());
     let mut out = String::new();
@@ -35,7 +35,7 @@ pub(crate) fn render_table(crates: &[CrateCounts]) -> String {
     out += "\nWhat…: share of doc comments that begin with What/Whether/Where/How/Which.\n\
             The same: doc comments that begin with The same/Likewise/As above.\n\
             nobody: somebody/nobody/anybody/whoever in comments and strings.\n\
-            1-word fn: share of function names without an underscore; names that a trait decides \
+            1-word fn: share of function names without an underscore; names that a trait determines \
             do not count.\n\
             no tests: all crates, without tests.rs and directories named tests.\n";
     out

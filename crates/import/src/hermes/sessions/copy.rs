@@ -42,8 +42,7 @@ impl PrivateCopy {
         let directory = create_directory(scratch).map_err(|error| failed(scratch, error))?;
         let copy = PrivateCopy { database: directory.join("state.db"), directory };
         let begun = Instant::now();
-        // Retry at once: right after a change, the next change is likely to be the longest time
-        // away.
+        // Retry at once: the longest quiet time is likely to be right after a change.
         while !try_copy(original, &copy.database).map_err(|error| failed(&copy.database, error))? {
             if begun.elapsed() > PATIENCE {
                 return Err(HermesError::Changing { path: original.to_owned() });
@@ -160,7 +159,7 @@ fn copy_while(
     is_unchanged: impl Fn() -> io::Result<bool>,
 ) -> io::Result<bool> {
     let mut from = File::open(original)?;
-    // Not `fs::copy`, which also copies the mode: it may be read-only, or readable for all users.
+    // Not `fs::copy`, which also copies the mode. That may be read-only, or let all users read.
     let mut to = durable::create_file(copy)?;
     while io::copy(&mut Read::by_ref(&mut from).take(PIECE), &mut to)? > 0 {
         if !is_unchanged()? {

@@ -1,4 +1,4 @@
-//! Generates messages that resemble those of coding agents: English with realistic word
+//! Generating messages that resemble those of coding agents: English with realistic word
 //! frequencies, Chinese, Japanese and Korean, source code, logs, tool calls.
 
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::languages::{Language, Vocabulary};
 use crate::random::Random;
 
-/// A message in the form that all contenders get.
+/// A message in the form that all contenders receive.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) session: String,
@@ -18,7 +18,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// The number of bytes of its text.
+    /// Returns the length of the text in bytes.
     pub(crate) fn text_length(&self) -> usize {
         self.content.as_ref().map_or(0, String::len)
             + self.tool_name.map_or(0, str::len)
@@ -43,8 +43,8 @@ const AT_ONCE: usize = 4;
 /// The average number of messages in a conversation.
 const IN_SESSION: usize = 200;
 
-/// The percentage of conversations in Chinese, Japanese or Korean. Half of their messages are code
-/// and logs.
+/// The percentage of conversations in Chinese, Japanese or Korean. Half of the messages in them are
+/// code and logs.
 const FOREIGN: usize = 33;
 
 /// An endless stream of messages, the same in every run.
@@ -63,7 +63,7 @@ struct Conversation {
     next: NextMessage,
 }
 
-/// The message that comes next in a conversation.
+/// The next message in a conversation.
 enum NextMessage {
     User,
     Assistant,
@@ -143,7 +143,7 @@ impl Corpus {
         }
     }
 
-    /// Returns a length in bytes. One in five hundred is as long as a whole file or a long log.
+    /// Returns a length in bytes. One length in five hundred is that of a whole file or a long log.
     fn random_length(&mut self, median: f64, sigma: f64) -> usize {
         if self.random.below(500) == 0 {
             return 20_000 + self.random.below(80_000);

@@ -2,8 +2,8 @@
 
   fill FILE            all messages of FILE, many per transaction
   append FILE          the messages of FILE, one per transaction, each timed
-  write FILE N SECONDS as writer N, for so long, from when a line comes in
-  count WRITERS        how many messages each writer's session has
+  write FILE N SECONDS as writer N, for SECONDS, starting when a line arrives on standard input
+  count WRITERS        the number of messages in each writer's session
 
 FILE has one message per line, as JSON. Answers are one line of JSON.
 """

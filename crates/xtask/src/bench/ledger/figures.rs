@@ -1,4 +1,4 @@
-//! The figures that were measured, and the targets for them.
+//! The measured figures, and the targets for them.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ pub(crate) const PLAIN: &str = "plain";
 /// The contender that uses Hermes's own SessionDB.
 pub(crate) const HERMES: &str = "hermes";
 
-/// A measured number with its names.
+/// A measured number and its names.
 struct Figure {
     stage: &'static str,
     who: &'static str,
@@ -24,7 +24,7 @@ pub(crate) struct Figures {
     notes: Vec<String>,
 }
 
-/// The times of many operations in milliseconds, sorted.
+/// The durations of many operations in milliseconds, sorted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies(Vec<f64>);
 
@@ -34,18 +34,19 @@ impl Latencies {
         Latencies(milliseconds)
     }
 
-    /// Returns the time within which this many of a thousand operations were done.
+    /// Returns the time within which `part` of a thousand operations finished.
     pub(crate) fn per_mille(&self, part: usize) -> f64 {
         let place = (self.0.len() * part).div_ceil(1_000).max(1) - 1;
         self.0.get(place).copied().unwrap_or(f64::NAN)
     }
 
-    /// The number of operations per second.
+    /// Returns the number of operations per second.
     pub(crate) fn rate(&self) -> f64 {
         rate(&self.0)
     }
 
-    /// The number of operations per second without the slowest one, which may include maintenance.
+    /// Returns the number of operations per second without the slowest one, which may include
+    /// maintenance.
     pub(crate) fn rate_without_longest(&self) -> f64 {
         rate(self.0.split_last().map_or(&[], |(_, rest)| rest))
     }
@@ -62,9 +63,9 @@ struct Target {
 }
 
 enum Goal {
-    /// Takeback's figure is at most this.
+    /// takeback's figure is at most this.
     AtMost(f64),
-    /// Takeback's figure is at least this many times that of another contender.
+    /// takeback's figure is at least this many times that of another contender.
     Times(f64, &'static str),
 }
 

@@ -1,4 +1,4 @@
-"""Hermes's own SessionDB, as it is installed."""
+"""Hermes's own SessionDB, as installed."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ class Hermes:
         self.db.create_session(session, "bench")
 
     def fill(self, messages):
-        """One by one this would take minutes: many per transaction, by its own insert."""
+        """Inserts many messages per transaction with Hermes's own insert: one by one would take minutes."""
         for start in range(0, len(messages), 1000):
             chunk = messages[start : start + 1000]
             self.db._execute_write(lambda connection: self.insert(connection, chunk))
-        # What SessionDB itself does after every thousandth append.
+        # SessionDB itself does this after every thousandth append.
         self.db.optimize_fts()
 
     def insert(self, connection, messages):

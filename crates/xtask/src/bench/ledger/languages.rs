@@ -1,4 +1,4 @@
-//! Generates words and sentences. The n-th word is about 1/n as frequent as the first, as in real
+//! Generating words and sentences. The n-th word is about 1/n as frequent as the first, as in real
 //! languages.
 
 use std::collections::HashSet;
@@ -91,7 +91,7 @@ impl Vocabulary {
             if random.below(4) == 0 {
                 text.push_str(pick_frequent(random, &PARTICLES));
             }
-            // Technical words stay English.
+            // Technical terms stay English.
             match random.below(16) {
                 0 => text.push_str(self.pick_noun(random)),
                 _ => text.push_str(pick_frequent(random, &self.chinese)),
@@ -130,12 +130,13 @@ impl Vocabulary {
     }
 }
 
-/// Picks one of the words by Zipf's law: the first is the most frequent.
+/// Picks a word by Zipf's law: the first word is the most frequent.
 fn pick_frequent<'w, W: AsRef<str>>(random: &mut Random, words: &'w [W]) -> &'w str {
     words[random_rank(random, words.len())].as_ref()
 }
 
-/// Returns a rank whose logarithm is uniform: rank n has a probability of about 1/n.
+/// Returns a rank whose logarithm is uniform, so that rank n has a probability proportional to
+/// about 1/n.
 fn random_rank(random: &mut Random, count: usize) -> usize {
     let uniform = random.below(1 << 30) as f64 / f64::from(1 << 30);
     (((count + 1) as f64).powf(uniform) as usize).clamp(1, count) - 1
@@ -163,7 +164,7 @@ fn make_english_words(random: &mut Random) -> Vec<String> {
     })
 }
 
-/// Makes a word of one to three characters, out of 3,000. Most words have two.
+/// Makes a word of one to three characters, chosen from 3,000. Most words have two.
 fn make_han_word(random: &mut Random, _: usize) -> String {
     let length = [1, 2, 2, 2, 2, 2, 2, 3][random.below(8)];
     let character = |random: &mut Random| {
@@ -182,7 +183,7 @@ fn make_katakana_word(random: &mut Random, _: usize) -> String {
     (0..3 + random.below(4)).map(|_| kana[random.below(kana.len())]).collect()
 }
 
-/// Makes a word of two or three syllables, out of 1,200.
+/// Makes a word of two or three syllables, chosen from 1,200.
 fn make_korean_word(random: &mut Random, _: usize) -> String {
     let syllable = |random: &mut Random| {
         let place = (random_rank(random, 1_200) * 7_919) % 11_172;

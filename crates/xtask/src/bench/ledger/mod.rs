@@ -1,5 +1,5 @@
 //! `cargo xtask bench ledger`: compares the ledger with Hermes's state database, on the same
-//! messages in the same run. All use `synchronous = NORMAL`.
+//! messages in the same run. All contenders use `synchronous = NORMAL`.
 
 pub(crate) mod corpus;
 mod figures;
@@ -31,8 +31,9 @@ pub(crate) use writers::{WRITER, run_writer};
 struct Amounts {
     fill: usize,
     append: usize,
-    /// A smaller number, because Hermes is slow. It merges its indexes after every thousandth append,
-    /// so a thousand appends include one merge, as in real use.
+    /// The number of appends for Hermes. It is smaller, because Hermes is slow. Hermes merges its
+    /// indexes after every thousandth append, so a thousand appends include one merge, as in real
+    /// use.
     append_hermes: usize,
     seconds: u64,
     /// The number of messages to which the ledger grows for the last searches.
@@ -81,7 +82,7 @@ pub(crate) fn bench_ledger(arguments: &[&str]) -> Result<(), Failure> {
     if others > 0.1 {
         let percent = others * 100.0;
         bench.figures.add_note(format!(
-            "other processes used {percent:.0} % of the machine before this began"
+            "other processes used {percent:.0} % of the machine before this run"
         ));
     }
     let measured = bench.run_stages();
@@ -93,14 +94,14 @@ pub(crate) fn bench_ledger(arguments: &[&str]) -> Result<(), Failure> {
     measured
 }
 
-/// The messages, in memory and as files for the other contenders.
+/// The messages, in memory and in files for the other contenders.
 struct Data {
     fill: Vec<Message>,
     append: Vec<Message>,
     fill_file: PathBuf,
     append_file: PathBuf,
     append_hermes_file: PathBuf,
-    /// The bytes of text in `fill`.
+    /// The number of bytes of text in `fill`.
     bytes: usize,
 }
 
@@ -140,7 +141,7 @@ impl Bench<'_> {
         Ok(path)
     }
 
-    /// Makes a directory for a database and its other files.
+    /// Creates a directory for a database and its other files.
     fn create_directory(&self, name: &str) -> Result<PathBuf, Failure> {
         let directory = self.scratch.fresh_path(name);
         fs::create_dir(&directory).map_err(io_failure("create", &directory))?;

@@ -1,4 +1,4 @@
-//! Uses the ledger in this process.
+//! Using the ledger in this process.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::figures::Latencies;
 use crate::Failure;
 use crate::bench::takeback::explain_error;
 
-/// The number of messages that are appended at once while the ledger grows.
+/// The number of messages appended at once while the ledger grows.
 const TOGETHER: usize = 4_000;
 
 pub(crate) fn open_ledger(path: &Path) -> Result<Ledger, Failure> {
@@ -38,7 +38,8 @@ pub(crate) fn now() -> Time {
     SystemTime::now().into()
 }
 
-/// Appends messages one by one, and measures each, including all other work that the library does.
+/// Appends messages one by one, and measures each append, including all other work that the library
+/// does.
 pub(crate) fn append_each(ledger: &mut Ledger, messages: &[Message]) -> Result<Latencies, Failure> {
     let mut sessions: Vec<&str> = messages.iter().map(|message| &*message.session).collect();
     sessions.sort_unstable();
@@ -56,7 +57,7 @@ pub(crate) fn append_each(ledger: &mut Ledger, messages: &[Message]) -> Result<L
     Ok(Latencies::new(latencies))
 }
 
-/// Appends this many messages, many at a time. Returns the bytes of their text.
+/// Appends `count` messages, many at a time. Returns the number of bytes of their text.
 pub(crate) fn grow_ledger(
     ledger: &mut Ledger,
     corpus: &mut Corpus,

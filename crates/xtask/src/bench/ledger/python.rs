@@ -1,4 +1,4 @@
-//! The contenders in Python: the documented schema in plain sqlite3, and Hermes's SessionDB.
+//! The Python contenders: the documented schema in plain sqlite3, and Hermes's SessionDB.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +33,7 @@ impl Contender {
         })
     }
 
-    /// Finds Hermes, and installs it in the target directory if it is missing.
+    /// Finds Hermes, or installs it in the target directory if it is missing.
     pub(crate) fn find_hermes(target: &Path, scratch: &Path) -> Option<Contender> {
         let environment = target.join(format!("hermes-venv-{HERMES_VERSION}"));
         let python = environment.join("bin/python");
@@ -46,7 +46,7 @@ impl Contender {
         if !is_there() {
             eprintln!("installing hermes-agent {HERMES_VERSION} …");
             is_success(Command::new("python3").args(["-m", "venv"]).arg(&environment));
-            // The database needs none of its many dependencies.
+            // The database needs none of Hermes's many dependencies.
             is_success(
                 Command::new(&contender.python)
                     .args(["-m", "pip", "install", "--quiet", "--no-deps"])
@@ -56,7 +56,7 @@ impl Contender {
         is_there().then_some(contender)
     }
 
-    /// Prepares Python without a script.
+    /// Prepares a Python command without a script.
     fn python_command(&self) -> Command {
         let mut command = process::clean_command(&self.python);
         command.env("HERMES_HOME", &self.home).env("PYTHONDONTWRITEBYTECODE", "1");

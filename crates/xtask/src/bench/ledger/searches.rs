@@ -1,4 +1,4 @@
-//! Measures searches, with queries that are made from the messages.
+//! Measuring searches, with queries made from the messages.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::Failure;
 use crate::bench::takeback::explain_error;
 use crate::random::Random;
 
-/// The number of queries of a class.
+/// The number of queries in a class.
 const QUERIES: usize = 200;
 
-/// The number of queries of a class that reads every message.
+/// The number of queries in a class that reads every message.
 const SCANS: usize = 10;
 
-/// Queries of one kind, with their names for few and for many messages.
+/// Queries of one kind, with their names for small and for large ledgers.
 pub(crate) struct QueryClass {
     few: &'static str,
     many: &'static str,
@@ -72,14 +72,14 @@ impl<'m> Words<'m> {
         Words { texts, frequencies, ranked, random: Random(0x5ea4_c4e5_0b1e_c7ed) }
     }
 
-    /// Makes this many queries of one kind. If `make` returns none, it is called again.
+    /// Makes `count` queries of one kind. If `make` returns none, it is called again.
     fn make_queries(
         &mut self,
         count: usize,
         make: fn(&mut Words<'m>) -> Option<String>,
     ) -> Vec<String> {
         let mut queries = Vec::with_capacity(count);
-        // Some data yields no query at all.
+        // Limited, because some data yields no query at all.
         for _ in 0..count * 1_000 {
             queries.extend(make(self));
             if queries.len() == count {
@@ -98,7 +98,7 @@ impl<'m> Words<'m> {
         (!words.is_empty()).then(|| words[self.random.below(words.len())])
     }
 
-    /// Picks a word that people would search for: neither too frequent nor too rare.
+    /// Picks a word that a user would search for: neither too frequent nor too rare.
     fn pick_telling_word(&mut self) -> Option<(&'m str, &'m str)> {
         let text = self.pick_text();
         let word = self.pick_word_of(text)?;
@@ -121,7 +121,7 @@ impl<'m> Words<'m> {
         }
     }
 
-    /// Picks two neighbouring characters of a script without spaces.
+    /// Picks two adjacent characters of a script without spaces.
     fn pick_pair(&mut self) -> Option<String> {
         let is_one = |c: &char| matches!(c, '\u{3041}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}');
         let characters: Vec<char> = self.pick_text().chars().collect();
@@ -130,7 +130,7 @@ impl<'m> Words<'m> {
         pair.iter().all(is_one).then(|| pair.iter().collect())
     }
 
-    /// Makes a word that looks like others and is in no message.
+    /// Makes a word that looks like the others but is in no message.
     fn make_unknown_word(&mut self) -> Option<String> {
         let (a, b) = (self.pick_telling_word()?.0, self.pick_telling_word()?.0);
         let word = format!("{a}{b}x").to_ascii_lowercase();
@@ -167,7 +167,7 @@ impl<'m> Words<'m> {
     }
 }
 
-/// Splits a text into words of English and of code.
+/// Splits a text into English words and words of code.
 fn ascii_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
 }
@@ -203,7 +203,7 @@ pub(crate) fn measure_searches(
     Ok(())
 }
 
-/// Measures the additional time in a new process: opening the ledger, and its first search.
+/// Measures the additional time in a new process: opening the ledger, and the first search.
 pub(crate) fn measure_opening(
     database: &Path,
     classes: &[QueryClass],

@@ -1,4 +1,4 @@
-//! Measures eight processes that append to the same database at the same time.
+//! Measuring eight processes that append to the same database at the same time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::bench::this_program;
 
 pub(crate) const WRITERS: usize = 8;
 
-/// The argument that makes this program one of the writers.
+/// The argument that makes this program run as one of the writers.
 pub(crate) const WRITER: &str = "bench-ledger-writer";
 
-/// The reports of all writers together.
+/// The combined reports of all writers.
 pub(crate) struct WriterReports {
     stored: Vec<u64>,
     failures: u64,
@@ -30,7 +30,7 @@ pub(crate) struct WriterReports {
 }
 
 impl WriterReports {
-    /// Adds the reports to the figures. `counts` has the number of messages of each writer that
+    /// Adds the reports to the figures. `counts` has the number of each writer's messages that
     /// actually arrived in the database.
     pub(crate) fn add_to(&self, figures: &mut Figures, who: &'static str, counts: &[u64]) {
         let lost =
@@ -84,7 +84,7 @@ pub(crate) fn run_their_writers(
     Ok((written, counts.collect()))
 }
 
-/// Starts all writers, lets them go when all are ready, and collects their reports.
+/// Starts all writers, lets them begin once all are ready, and collects their reports.
 fn run_together(commands: Vec<Command>, seconds: u64) -> Result<WriterReports, Failure> {
     let mut writers = Vec::new();
     for mut command in commands {
