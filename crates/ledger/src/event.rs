@@ -175,10 +175,9 @@ impl Event {
             Event::Call { call, .. } => mask::mask_call(call),
             Event::Effect { effect, .. } => mask::mask_effect(effect),
             Event::Notice { body, .. } => Redactor::shared().mask_json(body),
-            Event::TurnEnd { .. }
-            | Event::SessionEnd { .. }
-            | Event::SessionResumed { .. }
-            | Event::Usage { .. } => {}
+            Event::Usage { usage, .. } => mask::mask_usage(usage),
+            Event::SessionEnd { reason, .. } => mask::mask_text(reason),
+            Event::TurnEnd { .. } | Event::SessionResumed { .. } => {}
         }
         event
     }

@@ -15,6 +15,7 @@ mod value;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
@@ -38,16 +39,23 @@ const TRIES_PER_RUN: u8 = 8;
 /// The number of bytes that an expression may look ahead if it does not start at its keyword.
 const LOOKAHEAD: usize = 200;
 
-/// The length of texts up to which the keywords are first looked for one by one. Most texts have
-/// none, and making the automaton for a single short text takes longer than everything else that a
-/// hook does with it.
+/// The number of bytes that an expression may look ahead if the secret has no format of its own.
+const LONG_LOOKAHEAD: usize = 1024;
+
+/// The length of texts in which the keywords are looked for one by one at first. Making the
+/// automaton for a single short text takes longer than everything else that a hook does with it.
 const SHORT_TEXT: usize = 2000;
+
+/// The number of short texts after which the automaton is worth making.
+const MANY_TEXTS: usize = 20;
 
 /// Finds secrets and masks them. Making one is costly; use [`Redactor::shared`].
 #[derive(Debug)]
 pub struct Redactor {
     /// The automaton, made when it is first needed.
     keywords: OnceLock<KeywordSearcher>,
+    /// The number of short texts that were searched without the automaton.
+    short_texts: AtomicUsize,
     /// The expression of each rule, made when its keyword first occurs: most are never needed.
     regexes: Vec<OnceLock<Regex>>,
 }
@@ -68,7 +76,7 @@ impl Redactor {
     /// Makes a redactor with all rules.
     pub fn new() -> Redactor {
         let regexes = RULES.iter().map(|_| OnceLock::new()).collect();
-        Redactor { keywords: OnceLock::new(), regexes }
+        Redactor { keywords: OnceLock::new(), short_texts: AtomicUsize::new(0), regexes }
     }
 
     /// Returns the text with each secret masked; borrowed if there is none.
@@ -123,19 +131,29 @@ impl Redactor {
 
     /// Finds all secrets, in the order of their offsets.
     fn find_secrets(&self, text: &str) -> Vec<Secret> {
-        if self.keywords.get().is_none() && text.len() <= SHORT_TEXT && !has_keyword(text) {
-            return Vec::new();
-        }
         let mut search = SecretSearch::new(self, text);
-        let KeywordSearcher { automaton, rules_of } =
-            self.keywords.get_or_init(KeywordSearcher::new);
-        for hit in automaton.find_overlapping_iter(text) {
-            for &rule in &rules_of[hit.pattern().as_usize()] {
-                search.try_rule(rule, hit.start()..hit.end());
+        if self.can_do_without_automaton(text) {
+            for (keyword, rule) in find_keywords(text) {
+                search.try_rule(rule, keyword);
+            }
+        } else {
+            let KeywordSearcher { automaton, rules_of } =
+                self.keywords.get_or_init(KeywordSearcher::new);
+            for hit in automaton.find_overlapping_iter(text) {
+                for &rule in &rules_of[hit.pattern().as_usize()] {
+                    search.try_rule(rule, hit.start()..hit.end());
+                }
             }
         }
         search.secrets.sort_by_key(|secret| (secret.span.start, secret.rule));
         search.secrets
+    }
+
+    /// True if looking for the keywords one by one is faster than making the automaton.
+    fn can_do_without_automaton(&self, text: &str) -> bool {
+        self.keywords.get().is_none()
+            && text.len() <= SHORT_TEXT
+            && self.short_texts.fetch_add(1, Ordering::Relaxed) < MANY_TEXTS
     }
 
     fn regex(&self, rule: usize) -> &Regex {
@@ -182,18 +200,23 @@ impl KeywordSearcher {
     }
 }
 
-/// True if a text has any keyword of any rule.
-fn has_keyword(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    let mut keywords = RULES.iter().flat_map(|rule| rule.keywords);
-    keywords.any(|keyword| {
-        // Most keywords are in lower case.
-        if keyword.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            text.contains(&keyword.to_ascii_lowercase())
-        } else {
-            text.contains(keyword)
+/// Finds the keywords of all rules in a short text, in the order in which they end.
+fn find_keywords(text: &str) -> Vec<(Range<usize>, usize)> {
+    let lower = text.to_ascii_lowercase();
+    let mut found = Vec::new();
+    for (index, rule) in RULES.iter().enumerate() {
+        for keyword in rule.keywords {
+            // Such a keyword counts in its own case only.
+            if rule.position == KeywordPosition::Start && !text.contains(keyword) {
+                continue;
+            }
+            let keyword = keyword.to_ascii_lowercase();
+            let hits = lower.match_indices(&keyword);
+            found.extend(hits.map(|(start, word)| (start..start + word.len(), index)));
         }
-    })
+    }
+    found.sort_by_key(|(keyword, _)| keyword.end);
+    found
 }
 
 /// A secret that was found.
@@ -249,8 +272,8 @@ impl<'r, 't> SecretSearch<'r, 't> {
     }
 
     fn can_start(&self, rule: &Rule, keyword: &Range<usize>) -> bool {
-        rule.keywords.contains(&&self.text[keyword.clone()])
-            && starts_word(self.text, keyword.start)
+        starts_word(self.text, keyword.start)
+            && rule.keywords.contains(&&self.text[keyword.clone()])
     }
 
     /// True if a rule is to be tried here: outside of its last secret, and not too often.
@@ -284,10 +307,11 @@ impl<'r, 't> SecretSearch<'r, 't> {
             }
             KeywordPosition::Block => return self.find_block(index, keyword),
         };
-        let ends = match rule.test {
-            SecretTest::Format => ends_word(self.text, span.end),
-            // Before a call or an index stands a name, not a value.
-            _ => !self.text[span.end..].starts_with(['(', '[']),
+        // Before a call or an index stands a name, not a value.
+        let ends = if rule.test == SecretTest::Format || rule.position == KeywordPosition::Start {
+            ends_word(self.text, span.end)
+        } else {
+            !self.text[span.end..].starts_with(['(', '['])
         };
         let fits = ends
             && !splits_escape(self.text, span.start)
@@ -301,11 +325,12 @@ impl<'r, 't> SecretSearch<'r, 't> {
             KeywordPosition::Around(back) => {
                 self.match_window(keyword, back, self.progress[index].done)
             }
-            _ => keyword.start..self.text.len(),
+            _ if RULES[index].test == SecretTest::Format => keyword.start..self.text.len(),
+            _ => keyword.start..self.boundary_at(keyword.end + LONG_LOOKAHEAD),
         };
         let found = self.redactor.regex(index).captures(&self.text[window.clone()])?;
         let whole = found.get(0).expect("group 0 is the match");
-        let secret = found.get(1).unwrap_or(whole);
+        let secret = found.iter().skip(1).flatten().next().unwrap_or(whole);
         let span = window.start + secret.start()..window.start + secret.end();
         (secret.start() > whole.start() || starts_word(self.text, span.start)).then_some(span)
     }
@@ -313,14 +338,14 @@ impl<'r, 't> SecretSearch<'r, 't> {
     /// Finds the value after the name that the expression matches.
     fn find_named_value(&self, index: usize, keyword: &Range<usize>) -> Option<Range<usize>> {
         let name = value::name_before(self.text, keyword.start);
-        let fits = match RULES[index].position {
-            KeywordPosition::Option => name.starts_with("--"),
-            _ => !value::is_public_name(name),
-        };
-        if !fits {
+        let is_option = RULES[index].position == KeywordPosition::Option;
+        if is_option && !name.starts_with('-') {
             return None;
         }
         let found = self.redactor.regex(index).find(&self.text[keyword.start..])?;
+        if !is_option && value::is_public_name(name) {
+            return None;
+        }
         value::find_value(self.text, keyword.start + found.end())
             .filter(|span| span.len() >= value::shortest_length(&RULES[index]))
     }
@@ -331,10 +356,14 @@ impl<'r, 't> SecretSearch<'r, 't> {
     }
 
     fn match_window(&self, keyword: &Range<usize>, back: usize, done: usize) -> Range<usize> {
-        let is_boundary = |at: &usize| self.text.is_char_boundary(*at);
-        let start = (keyword.start.saturating_sub(back)..=keyword.start).find(is_boundary);
-        let end = (keyword.end + LOOKAHEAD..self.text.len()).find(is_boundary);
-        start.unwrap_or(keyword.start).max(done)..end.unwrap_or(self.text.len())
+        let start = self.boundary_at(keyword.start.saturating_sub(back));
+        start.max(done)..self.boundary_at(keyword.end + LOOKAHEAD)
+    }
+
+    /// The first boundary of a character at or after an offset.
+    fn boundary_at(&self, at: usize) -> usize {
+        let mut offsets = at..self.text.len();
+        offsets.find(|at| self.text.is_char_boundary(*at)).unwrap_or(self.text.len())
     }
 
     /// True if a secret or its keyword overlaps a mask. A mask is no secret, and its id no keyword.

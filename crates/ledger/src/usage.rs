@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::records::TokenColumns;
 use crate::sessions::{head, parse_map};
-use crate::{Ledger, LedgerError, Time, Tokens, UsageRecord};
+use crate::{Ledger, LedgerError, Time, Tokens, UsageRecord, mask};
 
 /// The property by which usage is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,11 @@ impl Ledger {
         usage: &UsageRecord,
         now: Time,
     ) -> Result<(), LedgerError> {
-        self.database.write(|transaction| record_usage(transaction, session, usage, now))
+        let mut usage = usage.clone();
+        if self.redact {
+            mask::mask_usage(&mut usage);
+        }
+        self.database.write(|transaction| record_usage(transaction, session, &usage, now))
     }
 
     /// Adds up the usage of all sessions. The total with the most tokens comes first; days are

@@ -19,8 +19,7 @@ use serde_json::Value;
 use self::placement::LogMessage;
 use crate::sessions::{head, parse_json, upsert_session};
 use crate::{
-    Ledger, LedgerError, MessageRecord, Redactor, SessionRecord, Time, UsageRecord, calls, mask,
-    usage,
+    Ledger, LedgerError, MessageRecord, SessionRecord, Time, UsageRecord, calls, mask, usage,
 };
 
 /// The position up to which a log has been read.
@@ -136,10 +135,8 @@ fn mask_page(page: &LogPage) -> LogPage {
         match &mut entry.fact {
             LogFact::Session(record) => mask::mask_session(record),
             LogFact::Message(message) | LogFact::Summary(message) => mask::mask_message(message),
-            LogFact::Outcome { outcome, .. } => {
-                *outcome = Redactor::shared().mask_text(outcome).into_owned();
-            }
-            LogFact::Usage(_) => {}
+            LogFact::Outcome { outcome, .. } => mask::mask_text(outcome),
+            LogFact::Usage(usage) => mask::mask_usage(usage),
         }
     }
     page

@@ -24,6 +24,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("aws-access-key", "AKIA{u16}", "AKIA{u12}"),
     ("aws-secret-key", "aws_secret_access_key = «{a40}»", "aws_secret_access_key = {a20}(x)"),
     ("aws-session-token", "AWS_SESSION_TOKEN=«{a300}»", "AWS_SESSION_TOKEN=$(cat {a300})"),
+    ("aws-signature", "x?X-Amz-Signature=«{h64}»", "x?X-Amz-Signature={h40}"),
     ("aws-bedrock-key", "ABSK{a120}=", "ABSK{a60}="),
     ("google-api-key", "AIza{w35}", "AIza{a36}"),
     ("google-oauth-secret", "GOCSPX-{a28}", "GOCSPX-{a20}"),
@@ -43,6 +44,8 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("fly-token", "fm2_{a80}", "fm2_{a20}"),
     ("netlify-token", "nfp_{a36}", "nfp_{a30}"),
     ("vault-token", "hvs.{w90}", "hvs.{a16}"),
+    ("vault-old-token", "s.{a24}", "is.{a24} and s.{a23}"),
+    ("vault-unseal-key", "Unseal Key 1: «{a43}=»", "Unseal Key 1: {a20}"),
     ("terraform-token", "{a14}.atlasv1.{a67}", "{a14}.atlasv1.{a30}"),
     ("doppler-token", "dp.st.dev.{a43}", "dp.st.dev.{a20}"),
     ("pulumi-token", "pul-{h40}", "pul-{h30}"),
@@ -100,7 +103,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "https://discord.com/api/webhooks/«{d18}/{a68}»",
         "https://discord.com/api/webhooks/{d18}",
     ),
-    ("discord-token", "discord bot: «MT{a24}.{a6}.{a38}»", "discord bot: MT{a24}.{a6}"),
+    ("discord-token", "MTA{a23}.{a6}.{a38}", "MTA{a23}.{a6}"),
     ("telegram-token", "https://api.telegram.org/bot«7{d9}:AA{a33}»/getMe", "7{d9}:AA{a20}"),
     ("twilio-key", "SK{h32}", "SK{h30}"),
     ("sendgrid-key", "SG.{a22}.{a43}", "SG.{a22}"),
@@ -122,6 +125,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("grafana-token", "glsa_{a32}_{h8}", "glsa_{a32}"),
     ("sentry-token", "sntryu_{h64}", "sntryu_{h20}"),
     ("newrelic-key", "NRAK-{u27}", "NRAK-{u10}"),
+    ("newrelic-license-key", "{h36}NRAL", "{h30}NRAL"),
     ("honeycomb-key", "hcaik_{l58}", "hcaik_{l20}"),
     ("dynatrace-token", "dt0c01.{u24}.{u64}", "dt0c01.{u24}.{u20}"),
     ("linear-key", "lin_api_{a40}", "lin_api_{a20}"),
@@ -143,20 +147,55 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("circleci-token", "CCIPAT_{a22}_{h40}", "CCIPAT_{a22}"),
     ("sonar-token", "squ_{h40}", "squ_{h20}"),
     ("prefect-key", "pnu_{a36}", "pnu_{a20}"),
+    ("laravel-key", "base64:{a43}=", "base64:{a20}="),
+    ("kubernetes-client-key", "client-key-data: «{b200}=»", "client-key-data: DATA+OMITTED"),
     ("jwt", "eyJ{a33}.eyJ{w120}.{w43}", "eyJ{a33}.{a120}"),
     ("url-password", "postgres://app:«{a12}»@db.local/x", "postgres://app:${DB_PASS}@db.local/x"),
+    ("url-token", "https://«{h40}»@git.local/x", "https://acme-deploy-bot-of-2024@git.local/x"),
     ("basic-auth", "Authorization: Basic «{a30}==»", "Basic understanding of the matter2"),
     ("bearer-token", "authorization: bearer «{w40}»", "the bearer of_this_letter_number_2"),
+    ("session-cookie", "Cookie: a=1; session=«{a40}»; b=2", "ACCOUNT_SID={a34}"),
     ("curl-user", "curl -s -u me:«{a9}» https://a.b", "curl -s -u me:$PASS https://a.b"),
+    ("mysql-password", "mysql -u root -p«{a9}» shop", "mysql -u root -p shop{a9}"),
+    ("command-password", "sshpass -p «{a9}» ssh a.b", "ssh -p 2222{a9} a.b"),
+    ("redis-password", "redis-cli -h a.b -a «{a9}» ping", "redis-cli -h a.b -p 6379 ping"),
+    ("ldap-password", "ldapsearch -x -w «{a9}» -b dc=a", "ldapsearch -x -W -b dc=a"),
+    ("archive-password", "unzip -P «{a9}» a.zip", "unzip -p a.zip file-{a9}"),
+    ("openssl-password", "openssl rsa -passin pass:«{a9}»", "openssl rsa -passin env:{a9}"),
+    ("smb-password", "smbclient //a/b -U me%«{a9}» -c ls", "smbclient //a/b -U me -c {a9}"),
+    ("htpasswd-password", "htpasswd -bc .htpasswd me «{a9}»", "htpasswd -c .htpasswd me {a9}"),
+    ("chpasswd-password", "echo me:«{a9}» | sudo chpasswd", "echo {a9} | sudo tee chpasswd"),
+    ("piped-password", "echo «{a9}» | sudo -S ls", "echo {a9} | sudo tee a"),
+    (
+        "aws-configured-key",
+        "aws configure set default.aws_access_key_id «{a20}»",
+        "aws configure set region {a20}",
+    ),
     (
         "netrc-password",
         "machine a.b login me password «{a10}»",
         "machine a.b login me password $PASSWORD",
     ),
+    ("pgpass-password", "db.local:5432:shop:me:«{a10}»", "db.local:5432:{a10}"),
+    ("php-constant", "define('AUTH_SALT', '«{a20}»');", "define('AUTH_SALT', getenv('{a20}'));"),
+    ("xml-password", "<password>«{a12}»</password>", "<password>${env.{a12}}</password>"),
+    ("sql-password", "IDENTIFIED BY '«{a12}»';", "IDENTIFIED BY '$PASSWORD';"),
+    ("login-call", "auth=('me', '«{a12}»')", "auth=('me', {a12})"),
+    ("password-argument", "setPassword('«{a12}»')", "setPassword(name{a12})"),
     ("password", "DB_PASSWORD=«{a14}»", "password = getPassword2(user)"),
+    ("pass", "user=me&pass=«{a14}»", "--- PASS: Test{a14} (0.00s)"),
     ("password-option", "tool --db-password «{a14}» -v", "tool --password required -v"),
+    ("told-password", "the password is «Dragon1703!»", "the password is argon2id-hashed"),
+    ("bare-password", "user me, password «{a14}»", "password OAuth2Client"),
     ("api-key", "\"api_key\": \"«{a32}»\"", "api_key: config.api_key_v2"),
+    ("told-key", "The API key is «{a32}»", "The API key is invalid-or-expired-2"),
+    (
+        "auth-token",
+        "_authToken=«{h8}-{h4}-{h4}-{h4}-{h12}»",
+        "request_token={h8}-{h4}-{h4}-{h4}-{h12}",
+    ),
     ("token", "let token = '«{a40}»';", "token_count = total_tokens"),
+    ("auth", "\"auth\": \"«{a40}»\"", "\"auth\": \"oauth2-client-credentials\""),
     ("key-option", "tool --api-key «{a32}» -v", "tool --api-key production-key-number-2"),
 ];
 
@@ -346,6 +385,65 @@ fn placeholders_and_names_are_kept() {
     assert_kept(&format!("\"token\": \"sha512-{}==\"", random_text('b', 86, 1)));
 }
 
+/// Templates of lines whose marked part is masked, whichever rule finds it.
+const COMMON_FORMS: &[&str] = &[
+    "curl -u admin:«{a12}» https://a.b",
+    "curl -uadmin:«{a12}» https://a.b",
+    "curl -sku 'admin:«{a12}»' https://a.b",
+    "curl --user=admin:«{a12}» https://a.b",
+    "mysql -u root -p«{a12}» shop",
+    "mysqldump -uroot -p'«{a12}»' --all-databases",
+    "sshpass -p «{a12}» ssh me@a.b",
+    "sshpass -p'«{a12}»' ssh me@a.b",
+    "redis-cli -a «{a12}» ping",
+    "docker login -u me -p «{a12}» a.b",
+    "echo \"«{a12}»\" | docker login -u me --password-stdin",
+    "aws configure set aws_secret_access_key «{a40}» --profile p",
+    "tool --db-pass «{a12}»",
+    "tool --db-pass=«{a12}»",
+    "openssl rsa -in a -passin pass:«{a12}» -out b",
+    "openssl enc -pass pass:«{a12}» -in a",
+    "echo 'root:«{a12}»' | chpasswd",
+    "chpasswd <<< root:«{a12}»",
+    "htpasswd -b .htpasswd me «{a12}»",
+    "htpasswd -nbB me «{a12}»",
+    "//npm.local/:_auth=«{a40}==»",
+    "//npm.local/:_authToken=«{h8}-{h4}-{h4}-{h4}-{h12}»",
+    "\"a.b\": [\"auth\": \"«{a40}»\"]",
+    "    client-key-data: «{b400}==»",
+    "define('DB_PASSWORD', '«{a16}»');",
+    "define( \"DB_PASSWORD\", \"«{a16}»\" );",
+    "db.local:5432:shop:me:«{a12}»",
+    "*:*:*:me:«{a12}»",
+    "machine a.b\n  login me\n  password «{a12}»\n",
+    "default login me password «{a12}»",
+    "SECRET_KEY = '«django-insecure-{a20}&(#^{a20})»'",
+    "SECRET_KEY = \"«{a25}(@{a24}»\"",
+    "MTA{a23}.{a6}.{a38}",
+    "vault login «s.{a24}»",
+    "vault login «hvs.{a24}»",
+    "git clone https://«{h40}»@a.b/c.git",
+    "git clone https://«{h40}»:x-oauth-basic@a.b/c.git",
+    "postgres://me:«{a6}/{a6}»@a.b/c",
+    "postgres://me:«{a6}#{a6}»@a.b/c",
+    "password: «{a6}example{a6}»",
+    "ghp_{a16}your{a16}",
+    "AWS_SECRET_ACCESS_KEY=«{a10}example{a23}»",
+    "- name: DB_PASSWORD\n  value: «{a12}»",
+];
+
+#[test]
+fn secrets_are_found_in_their_common_forms() {
+    for template in COMMON_FORMS {
+        let (text, expected) = make_example("", template);
+        let (before, after) = expected.split_once("[redacted:]").unwrap();
+        let masked = mask_text(&text);
+        let mask = masked.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        let is_mask = mask.is_some_and(|mask| mask.starts_with(MASK) && mask.ends_with(']'));
+        assert!(is_mask, "{text} became {masked}");
+    }
+}
+
 #[test]
 fn an_image_is_kept() {
     let image: String = (0..200).map(|seed| random_text('b', 997, seed)).collect();
@@ -475,7 +573,7 @@ fn json_is_not_cut_at_its_escapes() {
 
 #[test]
 fn hostile_text_takes_linear_time() {
-    let size = 400_000;
+    let size = 200_000;
     for piece in [
         "eyJ-",
         "ghp_-",
@@ -497,6 +595,18 @@ fn hostile_text_takes_linear_time() {
         "A",
         "AKIA-",
         "machine a login ",
+        "mysql -p!",
+        "sshpass -",
+        "docker login a ",
+        "echo a | chpasswd ",
+        "pass=!",
+        "auth=(\"a\",",
+        "define('_KEY',",
+        "password is ",
+        "MTA.",
+        "s.",
+        ":5432:a",
+        "://a!",
         "-us",
         "\\u0061",
         "bearer ",
@@ -620,11 +730,13 @@ fn have_same_shape(one: &Value, other: &Value) -> bool {
 }
 
 #[test]
-fn every_keyword_is_found_in_a_short_text() {
-    for keyword in RULES.iter().flat_map(|rule| rule.keywords) {
-        for text in [keyword.to_string(), keyword.to_uppercase(), format!("a {keyword} b")] {
-            assert!(has_keyword(&text), "{text}");
+fn a_short_text_is_masked_like_a_long_one() {
+    for (rule, template, near_miss) in EXAMPLES {
+        let fresh = Redactor::new();
+        for text in [make_example(rule, template).0, fill_template(near_miss)] {
+            let long = format!("{text}{}", "\n".repeat(SHORT_TEXT));
+            assert_eq!(mask_text(&long).trim_end(), fresh.mask_text(&text).trim_end(), "{rule}");
+            assert!(fresh.keywords.get().is_none(), "{rule}: the automaton was made");
         }
     }
-    assert!(!has_keyword("taken by hand"));
 }

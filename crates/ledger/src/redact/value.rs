@@ -5,32 +5,29 @@ use std::ops::Range;
 use super::MASK;
 use super::rules::{KeywordPosition, Rule, SecretTest};
 
-/// Texts that mark a placeholder, in any case and anywhere in the value.
-const PLACEHOLDERS: &[&str] = &[
+/// Words that mark a placeholder, in any case and anywhere in the value.
+const PLACEHOLDER_WORDS: &[&str] = &[
     "example",
     "placeholder",
     "changeme",
     "change_me",
     "change-me",
     "your",
-    "xxxx",
-    "****",
-    "....",
     "redacted",
     "dummy",
     "insert",
     "replace",
     "foobar",
-    "1234567",
-    "abcdefg",
     "mysecret",
     "my_secret",
     "my-secret",
-    "${",
-    "{{",
-    "$(",
-    "%(",
 ];
+
+/// Characters that no key has in this order.
+const PLACEHOLDER_FILLERS: &[&str] = &["xxxx", "****", "....", "1234567", "abcdefg"];
+
+/// The beginnings of variables in templates and shells.
+const VARIABLES: &[&str] = &["${", "{{", "$(", "%("];
 
 /// Whole values that are common in documentation.
 const COMMON_VALUES: &[&str] = &[
@@ -55,11 +52,13 @@ const COMMON_VALUES: &[&str] = &[
     "false",
     "undefined",
     "hunter2",
+    "x-oauth-basic",
 ];
 
 /// Parts of names that end in `token` or `secret` but whose values are public.
 const PUBLIC_NAMES: &[&str] = &[
-    "next", "page", "continu", "cursor", "public", "publish", "cancel", "sync", "site", "idempot",
+    "next_", "next-", "nextt", "nextp", "page", "continu", "cursor", "public", "publish", "cancel",
+    "sync", "site", "idempot",
 ];
 
 /// True if the value of a field is a secret by this rule.
@@ -101,6 +100,7 @@ pub(super) fn is_public_name(name: &str) -> bool {
 /// Finds the value that starts here: in quotes, in escaped quotes or bare.
 pub(super) fn find_value(text: &str, start: usize) -> Option<Range<usize>> {
     const LONGEST: usize = 1024;
+    let start = start + literal_prefix_length(&text.as_bytes()[start..]);
     let rest = &text.as_bytes()[start..];
     let slashes = rest.iter().take_while(|byte| **byte == b'\\').count();
     let quote = rest.get(slashes).filter(|byte| b"\"'`".contains(byte));
@@ -118,6 +118,13 @@ pub(super) fn find_value(text: &str, start: usize) -> Option<Range<usize>> {
     }?;
     let ends = open + length < rest.len().min(open + LONGEST) || open + length == rest.len();
     ends.then_some(start + open..start + open + length)
+}
+
+/// The length of the letters before a literal, as in `b"…"` and `rb'…'`.
+fn literal_prefix_length(rest: &[u8]) -> usize {
+    let letters = rest.iter().take(2).take_while(|byte| b"bruf".contains(byte)).count();
+    let is_literal = rest.get(letters).is_some_and(|byte| b"\"'".contains(byte));
+    if is_literal { letters } else { 0 }
 }
 
 /// The length of a value without quotes.
@@ -181,6 +188,11 @@ pub(super) fn looks_secret(rule: &Rule, secret: &str) -> bool {
             SecretTest::Random => is_random(secret),
             SecretTest::Token => is_random(secret) && !is_uuid(secret),
             SecretTest::Password => is_password(secret),
+            SecretTest::Jumbled => is_password(secret) && is_jumbled(secret),
+            SecretTest::Chosen => {
+                is_password(secret) && (is_jumbled(secret) || is_chosen_password(secret))
+            }
+            SecretTest::InUrl => is_password_in_url(secret),
         }
 }
 
@@ -195,6 +207,7 @@ fn entropy(text: &str) -> f32 {
     -share.map(|share| share * share.log2()).sum::<f32>()
 }
 
+/// True if a text stands for a secret instead of being one.
 fn is_placeholder(text: &str) -> bool {
     // In a long secret any short word turns up by chance.
     const LONG: usize = 200;
@@ -202,16 +215,41 @@ fn is_placeholder(text: &str) -> bool {
         return false;
     }
     let lower = text.to_ascii_lowercase();
-    PLACEHOLDERS.iter().any(|word| lower.contains(word))
+    let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
+    // AWS ends the keys in its documents like this, and they are random otherwise.
+    let is_documented = text.ends_with("EXAMPLE") || text.ends_with("EXAMPLEKEY");
+    is_documented
+        || has(PLACEHOLDER_FILLERS)
+        || has(VARIABLES) && !is_jumbled(text)
+        || has(PLACEHOLDER_WORDS) && !is_random_without_words(&lower, text)
+}
+
+/// True if enough of a text is random that a word of a placeholder may be in it by chance.
+fn is_random_without_words(lower: &str, text: &str) -> bool {
+    const ENOUGH: usize = 12;
+    let mut rest = text.to_owned();
+    let mut lower = lower.to_owned();
+    for word in PLACEHOLDER_WORDS {
+        while let Some(at) = lower.find(word) {
+            lower.replace_range(at..at + word.len(), "");
+            rest.replace_range(at..at + word.len(), "");
+        }
+    }
+    rest.len() >= ENOUGH && has_digit(&rest) && has_letter(&rest) && !is_made_of_words(&rest)
 }
 
 fn is_common(text: &str) -> bool {
-    text.starts_with(['$', '%', '*'])
+    let is_port_mapping = text.contains(':')
+        && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b'.'));
+    is_port_mapping
+        || text.starts_with(['$', '%', '*', '<', '{', '['])
         || COMMON_VALUES.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 fn is_random(text: &str) -> bool {
-    is_value(text) && has_digit(text) && has_letter(text) && !is_made_of_words(text)
+    is_value(text)
+        && has_letter(text)
+        && (has_digit(text) && !is_made_of_words(text) || is_gibberish(text))
 }
 
 fn is_password(text: &str) -> bool {
@@ -219,8 +257,53 @@ fn is_password(text: &str) -> bool {
     is_value(text)
         && !is_common(text)
         && has_letter(text)
-        && (has_digit(text) || has_symbol && !text.bytes().all(is_in_names))
+        && (has_digit(text) || has_symbol && !text.bytes().all(is_in_names) || is_gibberish(text))
         && !(is_compound(text) && is_made_of_words(text))
+}
+
+/// True for a password that a person made of a word, a number and perhaps a sign, as in
+/// `Dragon1703!`. A name with a number, as in `argon2id` and `base64`, is none.
+fn is_chosen_password(text: &str) -> bool {
+    let word = text.bytes().take_while(u8::is_ascii_alphabetic).count();
+    let number = text[word..].bytes().take_while(u8::is_ascii_digit).count();
+    let signs = &text[word + number..];
+    let has_sign = signs.starts_with(['!', '#', '$', '*', '?', '%', '&', '+', '@']);
+    word >= 3
+        && signs.len() <= 3
+        && signs.bytes().all(|byte| byte.is_ascii_punctuation())
+        && (number >= 3 || number > 0 && has_sign)
+}
+
+/// True for a password in a URL. A slash may also belong to a path behind a port.
+fn is_password_in_url(text: &str) -> bool {
+    match text.split_once(['/', '?', '#']) {
+        Some((port, _)) => port.parse::<u16>().is_err() && is_password(text),
+        None => !is_common(text),
+    }
+}
+
+/// True for letters in no order that a name could have, without digits.
+fn is_gibberish(text: &str) -> bool {
+    const ENOUGH: usize = 12;
+    let has_both_cases = text.bytes().any(|byte| byte.is_ascii_uppercase())
+        && text.bytes().any(|byte| byte.is_ascii_lowercase());
+    text.len() >= ENOUGH && has_both_cases && spoken_percent(text) < 40
+}
+
+/// True if characters of different kinds follow each other more often than in names and words.
+fn is_jumbled(text: &str) -> bool {
+    const ENOUGH: usize = 10;
+    let kind_of = |byte: u8| match byte {
+        b'a'..=b'z' => 1,
+        b'A'..=b'Z' => 2,
+        b'0'..=b'9' => 3,
+        _ => 4,
+    };
+    let is_change = |pair: &[u8]| {
+        !pair.iter().any(|byte| is_joint(*byte)) && kind_of(pair[0]) != kind_of(pair[1])
+    };
+    let changes = text.as_bytes().windows(2).filter(|pair| is_change(pair)).count();
+    text.len() >= ENOUGH && changes * 100 >= (text.len() - 1) * 45
 }
 
 fn has_digit(text: &str) -> bool {
@@ -238,8 +321,10 @@ fn is_in_names(byte: u8) -> bool {
 
 /// True if a text is not code, a number, a path, an address or a checksum.
 fn is_value(text: &str) -> bool {
-    const OTHER_PREFIXES: &[&str] =
-        &["sha1-", "sha256", "sha384", "sha512", "md5", "h1:", "arn:", "op://", "data:", "urn:"];
+    const OTHER_PREFIXES: &[&str] = &[
+        "sha1-", "sha256", "sha384", "sha512", "md5", "h1:", "arn:", "op://", "data:", "urn:",
+        "pass:", "env:", "file:",
+    ];
     // Text after a closing quote in JSON is no value.
     let starts_oddly = text.starts_with([
         '$', '%', '<', '{', '[', '(', '&', '/', ':', ',', '}', ']', '.', '@', '*', '~',
@@ -247,11 +332,19 @@ fn is_value(text: &str) -> bool {
     !starts_oddly
         && !OTHER_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
         && !text.contains("://")
-        && !text.contains(['(', ')'])
+        && !is_call(text)
         && text.parse::<f64>().is_err()
         && !is_hex_number(text)
         && !is_constant(text)
         && !is_member(text)
+}
+
+/// True for code such as `hash(password1)`.
+fn is_call(text: &str) -> bool {
+    text.split_once('(').is_some_and(|(name, rest)| {
+        let is_name = name.len() >= 4 && is_made_of_words(name);
+        is_name || rest.starts_with(')') || rest.ends_with(')') && !is_jumbled(text)
+    })
 }
 
 /// True for numbers such as `0xC000006B_u32`. Longer ones are keys.
@@ -273,7 +366,7 @@ fn is_member(text: &str) -> bool {
             && part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
-    text.contains('.') && text.split('.').all(is_name)
+    text.contains('.') && text.split('.').all(is_name) && !is_jumbled(text)
 }
 
 fn is_uuid(text: &str) -> bool {
@@ -297,10 +390,21 @@ fn is_compound(text: &str) -> bool {
 
 /// True if most of the text can be spoken, as in `total_tokens_v2` and `fetchUserProfile1`.
 fn is_made_of_words(text: &str) -> bool {
+    spoken_percent(text) >= 70 && !is_jumbled(text)
+}
+
+/// The share of a text that can be spoken, without the joints of its words.
+fn spoken_percent(text: &str) -> usize {
     let spoken: usize = split_words(text).filter(|word| is_word(word)).map(str::len).sum();
-    let joints =
-        text.bytes().filter(|byte| matches!(byte, b'_' | b'-' | b'.' | b'/' | b':')).count();
-    spoken * 10 >= (text.len() - joints) * 7
+    let joints = text.bytes().filter(|byte| is_joint(*byte)).count();
+    match text.len() - joints {
+        0 => 100,
+        length => spoken * 100 / length,
+    }
+}
+
+fn is_joint(byte: u8) -> bool {
+    matches!(byte, b'_' | b'-' | b'.' | b'/' | b':')
 }
 
 /// Splits a text into runs of letters, also where a capital follows a small letter.

@@ -116,7 +116,11 @@ impl Ledger {
 
     /// Ends a session. Returns false, and keeps the first reason, if it had already ended.
     pub fn end_session(&mut self, id: &str, reason: &str, now: Time) -> Result<bool, LedgerError> {
-        self.database.write(|transaction| end_session(transaction, id, reason, now))
+        let mut reason = reason.to_owned();
+        if self.redact {
+            mask::mask_text(&mut reason);
+        }
+        self.database.write(|transaction| end_session(transaction, id, &reason, now))
     }
 
     /// Reopens a session that had ended.

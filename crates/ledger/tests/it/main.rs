@@ -7,6 +7,7 @@ mod exchange;
 mod logs;
 mod long_lived;
 mod masking;
+mod masking_corpus;
 mod messages;
 mod opening;
 mod oracle;

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 use takeback_ledger::{
     CallRecord, EffectRecord, Event, Ledger, LedgerOptions, MessageRecord, SearchOptions,
-    SessionRecord, mask_transcript,
+    SessionRecord, Transcript, UsageRecord, mask_transcript,
 };
 
 use crate::support::{
@@ -59,15 +59,64 @@ fn every_write_masks_secrets() {
     let call = CallRecord {
         call: "c".into(),
         input: Some(json!({ "a": secret })),
+        outcome: Some(format!("error: bad credentials {secret}")),
         ..CallRecord::default()
     };
     record_event(&mut ledger, Event::Call { session: "s".into(), call: call.clone() }, at(1));
+    let usage = UsageRecord {
+        billing_base_url: Some(format!("https://proxy.local/{secret}/v1")),
+        extra: [("note".to_owned(), json!(secret))].into_iter().collect(),
+        ..UsageRecord::default()
+    };
+    record_event(&mut ledger, Event::Usage { session: "s".into(), usage }, at(1));
+    let reason = format!("crashed: {secret}");
+    record_event(&mut ledger, Event::SessionEnd { session: "s".into(), reason }, at(1));
     let effect = EffectRecord { command: format!("curl -H {secret}"), ..EffectRecord::default() };
     record_event(&mut ledger, Event::Effect { session: "s".into(), effect }, at(1));
     ledger.add_notice("s", &json!({ "a": secret }), at(1)).unwrap();
     let transcript = serde_json::to_string(&ledger.transcript("s").unwrap()).unwrap();
     assert!(!transcript.contains(&secret), "{transcript}");
     assert!(!format!("{:?}", ledger.take_notices("s", at(2)).unwrap()).contains(&secret));
+}
+
+#[test]
+fn every_text_of_a_transcript_is_masked() {
+    let secret = format!("ghp_{}", "x7Kq9LmZ2vB4".repeat(3));
+    let text = || Some(format!("use {secret}"));
+    let value = || Some(json!({ "a": [secret] }));
+    let extra = || [("unknown".to_owned(), json!(secret))].into_iter().collect();
+    let mut transcript = Transcript {
+        session: SessionRecord {
+            model_config: value(),
+            system_prompt: text(),
+            end_reason: text(),
+            billing_base_url: text(),
+            title: text(),
+            extra: extra(),
+            ..session("s")
+        },
+        messages: vec![MessageRecord {
+            content: value(),
+            tool_calls: value(),
+            reasoning: text(),
+            reasoning_content: text(),
+            reasoning_details: value(),
+            codex_reasoning_items: value(),
+            codex_message_items: value(),
+            extra: extra(),
+            ..MessageRecord::default()
+        }],
+        usage: vec![UsageRecord {
+            billing_base_url: text(),
+            extra: extra(),
+            ..UsageRecord::default()
+        }],
+        calls: vec![CallRecord { input: value(), outcome: text(), ..CallRecord::default() }],
+        effects: vec![EffectRecord { command: text().unwrap(), ..EffectRecord::default() }],
+    };
+    mask_transcript(&mut transcript);
+    let masked = serde_json::to_string(&transcript).unwrap();
+    assert!(!masked.contains(&secret), "{masked}");
 }
 
 #[test]
