@@ -40,8 +40,9 @@ pub struct ElsewhereView {
     pub safety_checkpoint: Option<Oid>,
 }
 
-/// Adds what the turns that a plan takes back changed outside the workspace. A failure is a warning:
-/// it does not hold up the workspace itself.
+/// Adds what the turns that a plan takes back changed outside the workspace. With paths, these are
+/// only the repositories below them. A failure is a warning: it does not hold up the workspace
+/// itself.
 pub(super) fn add_elsewhere(
     opened: &Opened,
     store: &Store,
@@ -50,13 +51,21 @@ pub(super) fn add_elsewhere(
     request: &Request,
     planned: &mut Planned,
 ) {
-    if request.workspace_only || !request.paths.is_empty() || request.scope == Scope::Chat {
+    if request.workspace_only || request.scope == Scope::Chat {
         return;
     }
+    let root = planned.work.workspace.0.clone();
+    let asked: Vec<_> =
+        planned.work.goal.paths.iter().map(|path| root.join(path.as_path())).collect();
+    let is_asked =
+        |path: &Path| request.paths.is_empty() || asked.iter().any(|asked| path.starts_with(asked));
     let calls = TakenBack::of(history, planned);
     let workspaces = store.pinned_workspaces().unwrap_or_default();
     for id in workspaces.into_iter().filter(|id| id != own) {
         let Ok(Some(info)) = store.workspace_info(&id) else { continue };
+        if !is_asked(&info.path.0) {
+            continue;
+        }
         let Ok(history) = History::read(store, &id) else { continue };
         let place = Place { opened, history: &history, path: &info.path, main: planned };
         let group = match &planned.work.goal.reverses {
