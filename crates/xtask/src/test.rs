@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::Failure;
+use crate::adversary;
 use crate::agents;
 use crate::nextest;
 use crate::results::Tally;
@@ -55,6 +56,7 @@ fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
     tally.add_cargo_output(&output);
     failures.extend(outcome.err());
     failures.extend(agents::test_usual_agents(tally).err());
+    failures.extend(adversary::test_usual_days(tally).err());
     if nextest::is_installed() {
         let (results, outcome) = nextest::run_tests(&[]);
         results.iter().for_each(|result| tally.add_result(result));

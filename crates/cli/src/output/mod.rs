@@ -290,6 +290,8 @@ pub(crate) fn warn(text: &str) {
 /// Reports how an interrupted restore was recovered.
 pub(crate) fn report_recovery(recovery: &Recovery) {
     let (what, left) = match recovery {
+        // The rollback has reported itself.
+        Recovery::Restored => return,
         Recovery::Finished(left) => ("was interrupted and has been finished", left),
         Recovery::Reverted(left) => ("was interrupted and has been reverted", left),
         Recovery::Failed(error) => {

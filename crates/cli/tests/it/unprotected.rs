@@ -458,6 +458,24 @@ fn the_history_of_a_deleted_repository_comes_back() {
 }
 
 #[test]
+fn a_deleted_repository_comes_back_with_its_directory_alone() {
+    let session = Session::new();
+    for place in ["lib", "other"] {
+        make_repository(&session.project().join(place));
+    }
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("start again");
+    agent.runs("rm -rf lib other");
+    agent.is_done();
+    let done = session.json(&["rollback", "1", "lib"]);
+    assert_eq!(done["elsewhere"].as_array().map(Vec::len), Some(1), "{done:#}");
+    run_git(&session.project().join("lib"), &["fsck", "--strict"]);
+    assert!(!session.project().join("other").exists());
+    session.json(&["rollback", "undo"]);
+    assert!(!session.project().join("lib").exists());
+}
+
+#[test]
 fn an_agent_over_rpc_hears_what_is_not_protected() {
     let session = Session::new();
     session.write("a", "1");

@@ -52,13 +52,19 @@ pub(super) enum Phase {
     Staging,
     /// Files are being moved. A restore that is cut off in this phase is finished.
     Moving,
+    /// All files are restored. What else belongs to the restore is still to be done.
+    Restored,
 }
 
 impl Phase {
+    /// All phases, in the order in which their journals are looked for.
+    const ALL: [Phase; 3] = [Phase::Moving, Phase::Staging, Phase::Restored];
+
     fn path(self, directory: &Path) -> PathBuf {
         directory.join(match self {
             Phase::Staging => "journal.staging",
             Phase::Moving => "journal",
+            Phase::Restored => "journal.restored",
         })
     }
 }
@@ -106,10 +112,17 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
+    /// Enters the phase in which the files are not touched again. This needs no space on the disk.
+    pub(super) fn keep_open(directory: &Path) -> io::Result<()> {
+        let renamed = fs::rename(Phase::Moving.path(directory), Phase::Restored.path(directory));
+        durable::ignore_missing(renamed)?;
+        durable::sync_directory(directory)
+    }
+
     /// Removes the journal: the restore was finished or reverted.
     pub(super) fn end(directory: &Path) -> io::Result<()> {
         fault::point("journal ends")?;
-        for phase in [Phase::Moving, Phase::Staging] {
+        for phase in Phase::ALL {
             durable::ignore_missing(fs::remove_file(phase.path(directory)))?;
         }
         durable::sync_directory(directory)
@@ -118,7 +131,7 @@ impl Journal {
     /// Reads the journal of a restore that was cut off. Sets it aside if it is damaged or belongs to
     /// another directory.
     pub(super) fn load(root: &Root, directory: &Path) -> io::Result<Option<(Journal, Phase)>> {
-        for phase in [Phase::Moving, Phase::Staging] {
+        for phase in Phase::ALL {
             let path = phase.path(directory);
             let Some(text) = durable::if_exists(fs::read(&path))? else { continue };
             // In another version, all other fields may differ.
@@ -146,7 +159,7 @@ impl Journal {
     pub(super) fn exists(directory: &Path) -> bool {
         // If that cannot be found out, there might be one.
         let exists = |phase: Phase| phase.path(directory).try_exists().unwrap_or(true);
-        [Phase::Moving, Phase::Staging].into_iter().any(exists)
+        Phase::ALL.into_iter().any(exists)
     }
 
     /// Returns the name of the temporary file of a step.

@@ -279,6 +279,9 @@ impl RestoreError {
 /// The end of a restore that was cut off.
 #[derive(Debug)]
 pub enum Recovery {
+    /// Its files had been restored, and were not touched again. Only [`Lock::end_restore`] is
+    /// missing, after [`Lock::keep_restore_open`].
+    Restored,
     /// It was finished, except for these paths, which another process changed meanwhile.
     Finished(Vec<RelPath>),
     /// It was reverted, except for these paths, which another process changed meanwhile.
@@ -351,6 +354,13 @@ impl Lock<'_> {
     pub fn end_restore(&mut self) {
         // If the journal stays, the next command finds that everything is done.
         let _ = journal::Journal::end(&self.directory);
+    }
+
+    /// Leaves what belongs to a restore that has succeeded to the next lock, which reports
+    /// [`Recovery::Restored`].
+    pub fn keep_restore_open(&mut self) {
+        // If the journal stays as it is, the next lock finds that all files are restored.
+        let _ = journal::Journal::keep_open(&self.directory);
     }
 
     /// The safety pin of the restore that was cut off before this lock was taken; `None` if there

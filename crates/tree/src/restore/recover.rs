@@ -50,6 +50,10 @@ impl Lock<'_> {
         let finished = match phase {
             Phase::Staging => None,
             Phase::Moving => settle(Direction::Forward).ok(),
+            Phase::Restored => {
+                self.recovery = Some(Recovery::Restored);
+                return;
+            }
         };
         let recovery = match finished {
             Some(left) => Ok(Recovery::Finished(left)),

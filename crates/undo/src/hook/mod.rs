@@ -30,6 +30,7 @@ use self::protected::{PathKind, ProtectedPath, find_protected_paths, find_substi
 use self::state::SessionState;
 use crate::Opened;
 use crate::history::record::clean_reason;
+use crate::rollback::finish_before_turn;
 
 pub use self::deadline::Deadline;
 pub use self::follow_up::{FollowUp, tend_workspace, warm_workspace};
@@ -73,6 +74,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             Vec::new()
         }
         ReportedEvent::TurnStart { prompt } => {
+            finish_before_turn(opened, &workplace.root);
             let entries = session::start_turn(opened, report, state, prompt.as_deref());
             session.store(opened, &mut handled);
             entries

@@ -45,13 +45,19 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
     };
     // If this process is killed before the end of the restore, the next lock does the rest.
     let now = safety.record.moment();
-    if let Err(error) = move_conversation(opened, &work, now, &mut view) {
-        // There was nothing but the conversation: no rollback happened.
-        unpin_safety(&lock, &safety.pin)?;
-        return Err(error);
-    }
+    let is_moved = match move_conversation(opened, &work, now, &mut view) {
+        Ok(is_moved) => is_moved,
+        Err(error) => {
+            // There was nothing but the conversation: no rollback happened.
+            unpin_safety(&lock, &safety.pin)?;
+            return Err(error);
+        }
+    };
     leave_notices(opened, &workspace, &work, now, &mut view);
-    lock.end_restore();
+    match is_moved {
+        true => lock.end_restore(),
+        false => lock.keep_restore_open(),
+    }
     if let Err(error) = lock.finish(opened.system_time()) {
         let error = error_chain(&error);
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));

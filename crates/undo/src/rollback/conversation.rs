@@ -208,27 +208,33 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
 }
 
 /// Moves the conversations of a plan. The files are already restored, so a failure is only a
-/// warning, unless the plan has nothing but the conversation.
+/// warning, unless the plan has nothing but the conversation. Returns false if one could not be
+/// moved.
 pub(super) fn move_conversation(
     opened: &Opened,
     work: &PlannedWork,
     now: Time,
     view: &mut RollbackView,
-) -> Result<(), RollbackError> {
+) -> Result<bool, RollbackError> {
     view.sessions.clear();
     (view.undone_messages, view.redone_messages) = (0, 0);
+    let mut is_complete = true;
     for chat in &work.goal.chats {
         match move_messages(opened, chat, now) {
             Ok(moved) => view.add_moved(&chat.session, &moved),
             Err(error) if work.files.is_some() => {
                 view.chat = view.chat.take().filter(|view| view.session != chat.session);
                 let error = error_chain(&error);
-                view.warnings.push(format!("the conversation stays as it is: {error}"));
+                view.warnings.push(format!(
+                    "the conversation could not go back yet: {error}. The next takeback command \
+                     tries again"
+                ));
+                is_complete = false;
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(is_complete)
 }
 
 /// Moves one conversation. Returns the number of messages that were taken back and brought back.

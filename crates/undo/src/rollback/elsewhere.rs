@@ -43,8 +43,9 @@ pub struct ElsewhereView {
     pub safety_checkpoint: Option<Oid>,
 }
 
-/// Adds what the turns that a plan takes back changed outside the workspace. A failure is a warning:
-/// it does not hold up the workspace itself.
+/// Adds what the turns that a plan takes back changed outside the workspace. With paths, these are
+/// only the repositories below them. A failure is a warning: it does not hold up the workspace
+/// itself.
 pub(super) fn add_elsewhere(
     opened: &Opened,
     store: &Store,
@@ -61,7 +62,16 @@ pub(super) fn add_elsewhere(
         Some(row) => TakenBack::of_row(history, row),
         None => TakenBack::since(history, planned.work.goal.checkpoint),
     };
+    // If the user asks for some paths, only the repositories below them belong to the request.
+    let root = planned.work.workspace.0.clone();
+    let asked: Vec<PathBuf> =
+        planned.work.goal.paths.iter().map(|path| root.join(path.as_path())).collect();
+    let is_asked =
+        |path: &Path| request.paths.is_empty() || asked.iter().any(|asked| path.starts_with(asked));
     for (info, history) in read_others(store, own) {
+        if !is_asked(&info.path.0) {
+            continue;
+        }
         let place = Place { opened, history: &history, path: &info.path, main: planned };
         let group = match &planned.work.goal.reverses {
             Some((safety, _)) => place.plan_reversal(*safety),
@@ -83,7 +93,7 @@ pub(super) fn add_elsewhere(
 
 /// True if a request is about files outside the workspace, too.
 fn reaches_elsewhere(request: &Request) -> bool {
-    !request.workspace_only && request.paths.is_empty() && request.scope != Scope::Chat
+    !request.workspace_only && request.scope != Scope::Chat
 }
 
 /// Reads the histories of all workspaces but one, a directory before the repository in it.

@@ -33,7 +33,7 @@ pub use self::git_index::IndexError;
 pub use self::notices::{Notice, NoticeFile, take_notices};
 pub use self::plan::{plan, relative_paths};
 pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, RollbackView};
-pub(crate) use self::recovery::finish_recovered;
+pub(crate) use self::recovery::{finish_before_turn, finish_recovered};
 pub use self::turn::{Conflict, UncertainPath};
 
 /// A request to take something back: in which workspace, to which state, and how much.

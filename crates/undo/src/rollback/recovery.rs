@@ -1,5 +1,7 @@
 //! The rest of an interrupted rollback: its conversation and its notices.
 
+use std::path::Path;
+
 use takeback_base::errors::error_chain;
 use takeback_tree::{Lock, Recovery, Workspace};
 
@@ -25,17 +27,36 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
         (Some(Recovery::Reverted(left)), Some(safety)) if left.is_empty() => {
             let _ = workspace.store().unpin(&safety.pin.name);
         }
-        (Some(Recovery::Finished(_)), Some(safety)) => {
+        (Some(Recovery::Finished(_) | Recovery::Restored), Some(safety)) => {
             if let Some(done) = &safety.record.rollback
                 && let Err(error) = finish_story(opened, workspace, &history, safety, done)
             {
                 let message = format!("a rollback was finished, but not its conversation: {error}");
                 opened.note_failure(workspace.path(), &message);
+                // The next lock tries again.
+                return lock.keep_restore_open();
             }
         }
         _ => {}
     }
-    if matches!(lock.recovery(), Some(Recovery::Finished(_))) {
+    if matches!(lock.recovery(), Some(Recovery::Finished(_) | Recovery::Restored)) {
+        lock.end_restore();
+    }
+}
+
+/// Finishes an interrupted rollback in a workspace before its conversation goes on: what is said
+/// from now on does not belong to it. If its conversation cannot be moved now, it never is.
+pub(crate) fn finish_before_turn(opened: &Opened, workspace: &Path) {
+    if !opened.has_store() {
+        return;
+    }
+    let Ok(store) = opened.store() else { return };
+    let id = store.workspace_id(workspace);
+    if store.has_interrupted_restore(&id)
+        && let Ok(workspace) = store.workspace(workspace, &opened.forbidden)
+        && let Ok(mut lock) = opened.lock(&workspace)
+        && matches!(lock.recovery(), Some(Recovery::Finished(_) | Recovery::Restored))
+    {
         lock.end_restore();
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use takeback_tree::fault::{self, Fault};
-use takeback_undo::{Destination, Opened, Request, RollbackError, TurnUndo, rollback};
+use takeback_undo::{Destination, Opened, Request, RollbackError, TurnUndo, history, rollback};
 
 use crate::support::Scratch;
 
@@ -122,6 +122,41 @@ fn a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all() {
         }
     }
     assert!(made > 10 && not_made > 5, "{made} {not_made}");
+}
+
+/// Rolls back while the ledger cannot be written to: the files go back, the conversation does not.
+fn roll_back_without_a_ledger(scratch: &Scratch) {
+    let planned = scratch.plan(Destination::Checkpoint("1".into()));
+    let ledger = scratch.base().join("home/state.db");
+    let aside = scratch.base().join("state.db");
+    fs::rename(&ledger, &aside).unwrap();
+    fs::create_dir(&ledger).unwrap();
+    scratch.apply(planned).unwrap();
+    assert_eq!(scratch.read("a"), "1\n");
+    fs::remove_dir(&ledger).unwrap();
+    fs::rename(&aside, &ledger).unwrap();
+}
+
+#[test]
+fn a_conversation_that_cannot_be_moved_now_is_moved_by_the_next_command() {
+    let scratch = scratch_after_a_turn();
+    roll_back_without_a_ledger(&scratch);
+    assert_one_story(scratch.base(), 0);
+    // It is moved once, and the files are not touched again.
+    scratch.begin_turn("s", "go on");
+    scratch.write("a", "2\n");
+    history::list_checkpoints(&Scratch::open(scratch.base()), &scratch.project()).unwrap();
+    assert_eq!((scratch.read("a").as_str(), scratch.prompts("s")), ("2\n", vec!["go on".into()]));
+}
+
+#[test]
+fn a_prompt_after_an_interrupted_rollback_is_not_taken_back_with_it() {
+    let scratch = scratch_after_a_turn();
+    roll_back_without_a_ledger(&scratch);
+    scratch.begin_turn("s", "go on");
+    assert_eq!(scratch.prompts("s"), ["go on"]);
+    history::list_checkpoints(&Scratch::open(scratch.base()), &scratch.project()).unwrap();
+    assert_eq!(scratch.prompts("s"), ["go on"]);
 }
 
 /// The directory in which the user writes meanwhile.

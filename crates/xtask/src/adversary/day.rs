@@ -3,22 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use serde_json::{Value, json};
 
 use super::clock::ClockShim;
-use super::commands::{AgentCall, Work, edit_lines, invent_call};
-use super::files::{ELSEWHERE, Files, PROJECT, copy_files};
-use super::program::{Answer, Program};
+use super::commands::{edit_lines, editable_paths};
+use super::disk::Mount;
+use super::files::{Files, PROJECT, copy_files};
+use super::judge::name_prompt;
+use super::program::Program;
 use crate::Failure;
 use crate::random::Random;
 
 /// The number of steps of a day.
 const STEPS: usize = 40;
-
-/// The sessions of a day, each with the session that it is a subagent of.
-const SESSIONS: [(&str, Option<&str>); 3] = [("one", None), ("two", None), ("sub", Some("one"))];
 
 /// A turn: the session and its number.
 pub(super) type TurnKey = (&'static str, usize);
@@ -41,13 +39,23 @@ pub(super) struct Day<'a> {
     pub(super) moments: BTreeMap<String, Moment>,
     /// The turns that the conversations contain.
     pub(super) in_force: BTreeSet<TurnKey>,
+    /// The turns that have a checkpoint.
+    pub(super) worked: BTreeSet<TurnKey>,
+    /// The sessions that had a turn.
+    pub(super) sessions: BTreeSet<&'static str>,
     /// The open turn of each session.
-    open: BTreeMap<&'static str, usize>,
-    pub(super) turns: usize,
-    edits: usize,
+    pub(super) open: BTreeMap<&'static str, usize>,
+    turns: usize,
+    pub(super) edits: usize,
+    /// The paths that calls changed although they were named as unprotected.
+    pub(super) lost: BTreeSet<String>,
     /// The marks of edits that may count as an agent's.
     pub(super) mixed_up: BTreeSet<String>,
-    calls: usize,
+    pub(super) calls: usize,
+    /// The disk of takeback's home, or of everything. `None` where nothing can be mounted.
+    pub(super) disk: Option<Mount>,
+    /// True while the disk is full.
+    pub(super) is_full: bool,
     /// The steps so far, in words.
     pub(crate) log: Vec<String>,
 }
@@ -59,28 +67,43 @@ impl<'a> Day<'a> {
         root: &Path,
         seed: u64,
     ) -> Result<Day<'a>, Failure> {
-        let day = Day {
-            program: Program::new(takeback, clock, root),
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let program = Program::new(takeback, clock, root);
+        let disk = match random.below(3) {
+            0 => Mount::small_disk(root),
+            _ => Mount::small_disk(&program.home()),
+        };
+        let mut day = Day {
+            program,
             root: root.to_owned(),
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            random,
             moments: BTreeMap::new(),
             in_force: BTreeSet::new(),
+            worked: BTreeSet::new(),
+            sessions: BTreeSet::new(),
             open: BTreeMap::new(),
             turns: 0,
             edits: 0,
+            lost: BTreeSet::new(),
             mixed_up: BTreeSet::new(),
             calls: 0,
+            disk,
+            is_full: false,
             log: Vec::new(),
         };
         day.make_files().map_err(|error| format!("cannot make the files of a day: {error}"))?;
-        for arguments in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "begin"]] {
-            day.run_git(arguments)?;
+        for directory in ["vendor/lib", "."] {
+            for arguments in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "begin"]] {
+                day.run_git(&[&["-C", directory], arguments].concat())?;
+            }
         }
         Ok(day)
     }
 
-    fn make_files(&self) -> std::io::Result<()> {
+    fn make_files(&mut self) -> std::io::Result<()> {
         fs::create_dir_all(self.root.join("user"))?;
+        fs::create_dir_all(self.program.home())?;
+        fs::write(self.program.home().join("config.toml"), self.invent_settings())?;
         let files = [
             ("project/.gitignore", "uploads/\n*.log\n.env\n"),
             ("project/a.txt", "line 1\nline 2\nline 3\nline 4\nline 5\n"),
@@ -91,6 +114,7 @@ impl<'a> Day<'a> {
             ("project/uploads/photo.bin", "line 1 of a photo\n"),
             ("project/uploads/more/scan.bin", "line 1 of a scan\n"),
             ("project/.env", "SECRET=line 1\n"),
+            ("project/vendor/lib/lib.txt", "line 1\nline 2\n"),
             ("elsewhere/note.txt", "line 1\nline 2\n"),
             ("elsewhere/sub/deep.txt", "line 1\n"),
         ];
@@ -99,7 +123,20 @@ impl<'a> Day<'a> {
             fs::create_dir_all(path.parent().expect("every file is in a directory"))?;
             fs::write(path, content)?;
         }
-        Ok(())
+        for path in ["project/large.big", "project/uploads/large.big"] {
+            fs::write(self.root.join(path), vec![b'l'; 1_200_000])?;
+        }
+        std::os::unix::fs::symlink("a.txt", self.root.join("project/link"))
+    }
+
+    /// Makes up limits that are so small that they matter within a day.
+    fn invent_settings(&mut self) -> String {
+        let rows = [4, 10, 50][self.random.below(3)];
+        let megabytes = [1, 8, 2048][self.random.below(3)];
+        format!(
+            "[checkpoints]\nmax_file_size_mb = 1\nmax_snapshots = {rows}\n\
+             max_total_size_mb = {megabytes}\n"
+        )
     }
 
     pub(super) fn run_git(&self, arguments: &[&str]) -> Result<(), Failure> {
@@ -116,48 +153,84 @@ impl<'a> Day<'a> {
     /// Lives through the day.
     pub(super) fn live(&mut self) -> Result<(), Failure> {
         for _ in 0..STEPS {
-            match self.random.below(24) {
-                0..=4 => self.edit_as_user(),
+            match self.random.below(28) {
+                0..=4 => drop(self.edit_as_user()),
                 5..=13 => self.make_call()?,
                 14 | 15 => self.end_a_turn()?,
                 16 | 17 => self.roll_back()?,
-                18 | 19 => self.undo_turn()?,
-                20 => self.kill_rollback()?,
-                21 => self.tend()?,
-                22 => self.commit_as_user(),
-                _ => self.move_clock(),
+                18 => self.roll_back_path()?,
+                19 | 20 => self.undo_turn()?,
+                21 => self.kill_rollback()?,
+                22 | 23 => self.tend()?,
+                24 => self.commit_as_user(),
+                25 => self.move_clock(),
+                _ => self.fill_disk()?,
             }
         }
         self.end_all_turns()?;
-        self.check_store()
+        self.check_store()?;
+        self.check_counts()
+    }
+
+    /// Fills the disk while something happens, and frees it again.
+    fn fill_disk(&mut self) -> Result<(), Failure> {
+        if self.disk.is_none() {
+            return Ok(());
+        }
+        // A turn that cannot be recorded is no turn. Only the calls are of interest.
+        for session in ["one", "two"] {
+            self.ensure_turn(session)?;
+        }
+        let spare = [0, 4096, 65_536, 400_000][self.random.below(4)];
+        self.log.push(format!("the disk is full, except for {spare} bytes"));
+        self.disk.as_ref().map_or(Ok(()), |disk| disk.fill(spare))?;
+        self.is_full = true;
+        let outcome = match self.random.below(6) {
+            0..=2 => self.make_call(),
+            3 => self.roll_back(),
+            4 => self.undo_turn(),
+            _ => self.tend(),
+        };
+        self.free_disk()?;
+        outcome?;
+        self.check_conversations()
+    }
+
+    /// Frees the disk again. The next command does what could not be written before.
+    pub(super) fn free_disk(&mut self) -> Result<(), Failure> {
+        let Some(disk) = self.disk.as_ref().filter(|_| self.is_full) else { return Ok(()) };
+        disk.free();
+        self.is_full = false;
+        self.log.push("the disk has space again".into());
+        self.program.run_well(&["list"]).map(drop)
     }
 
     pub(super) fn copy(&self) -> Files {
         copy_files(&self.root)
     }
 
-    /// Adds a line to a file, or makes a file.
-    fn edit_as_user(&mut self) {
+    /// Adds a line to a file, or makes a file. Returns its path.
+    pub(super) fn edit_as_user(&mut self) -> String {
         self.edits += 1;
         let mark = format!("user {}", self.edits);
         let files = self.copy();
-        let paths: Vec<&String> = files.keys().filter(|path| path.starts_with(PROJECT)).collect();
-        let (path, content): (String, Vec<u8>) = match paths.is_empty() || self.random.below(5) == 0
-        {
+        let paths = editable_paths(&files);
+        let (path, content) = match paths.is_empty() || self.random.below(5) == 0 {
             true => {
                 (format!("{PROJECT}/mine{}.txt", self.edits), format!("{mark} new\n").into_bytes())
             }
             false => {
-                let path: String = paths[self.random.below(paths.len())].to_owned();
-                let content = edit_lines(&files[&path], &mark, &mut self.random);
+                let path = paths[self.random.below(paths.len())].clone();
+                let content = edit_lines(&files[&path].content, &mark, &mut self.random);
                 (path, content)
             }
         };
         self.log.push(format!("the user writes {path}"));
         self.write(&path, &content);
+        path
     }
 
-    fn write(&self, path: &str, content: &[u8]) {
+    pub(super) fn write(&self, path: &str, content: &[u8]) {
         let path = self.root.join(path);
         if let Some(directory) = path.parent() {
             // An agent may have put a file in the place of a directory.
@@ -178,55 +251,12 @@ impl<'a> Day<'a> {
         self.log.push(format!("the clock jumps by {by} s"));
     }
 
-    /// Lets a session make a call, in its open turn or in a new one.
-    fn make_call(&mut self) -> Result<(), Failure> {
-        let (session, parent) = SESSIONS[self.random.below(SESSIONS.len())];
-        let owner = parent.unwrap_or(session);
-        if !self.open.contains_key(owner) {
-            self.begin_turn(owner)?;
+    /// Begins a turn of a session, unless one is open. Returns its number.
+    pub(super) fn ensure_turn(&mut self, session: &'static str) -> Result<usize, Failure> {
+        if !self.open.contains_key(session) {
+            self.begin_turn(session)?;
         }
-        let turn = self.open[owner];
-        self.calls += 1;
-        let mark = format!("agent t{turn}");
-        let before = self.copy();
-        let call = invent_call(&before, &mark, &mut self.random);
-        let mut event = json!({
-            "session": session, "parent": parent, "call": format!("c{}", self.calls),
-            "tool": call.tool, "input": call.input, "cwd": self.root.join(PROJECT),
-        });
-        event["event"] = "before_tool".into();
-        self.log.push(format!("{session} calls {} {} in turn {turn}", call.tool, call.input));
-        let answer = self.program.report(&event)?;
-        self.learn_moments(&before, Some((owner, turn)))?;
-        if self.random.below(3) == 0 {
-            // The agent's user is asked for permission, and goes on working meanwhile. What changes
-            // while a script runs counts as its work: no tool tells who else wrote a file.
-            self.edit_as_user();
-            if matches!(call.work, Work::Script(_)) {
-                self.mixed_up.insert(format!("user {}", self.edits));
-            }
-        }
-        self.work(&call, &before, &answer)?;
-        if self.random.below(10) > 0 {
-            event["event"] = "after_tool".into();
-            self.program.report(&event)?;
-        }
-        Ok(())
-    }
-
-    fn work(&mut self, call: &AgentCall, captured: &Files, answer: &Answer) -> Result<(), Failure> {
-        let before = self.copy();
-        match &call.work {
-            Work::Write(path, content) => self.write(path, content),
-            Work::Script(script) => {
-                let mut bash = self.program.command_in_project("bash");
-                bash.args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null());
-                bash.env("GIT_AUTHOR_NAME", "a").env("GIT_AUTHOR_EMAIL", "a@b");
-                bash.env("GIT_COMMITTER_NAME", "a").env("GIT_COMMITTER_EMAIL", "a@b");
-                bash.status().map_err(|error| format!("cannot run bash: {error}"))?;
-            }
-        }
-        self.check_protected(captured, &before, answer)
+        Ok(self.open[session])
     }
 
     fn begin_turn(&mut self, session: &'static str) -> Result<(), Failure> {
@@ -235,12 +265,13 @@ impl<'a> Day<'a> {
         self.log.push(format!("{session} begins turn {turn}"));
         self.report_turn("turn_start", session, Some(turn))?;
         self.open.insert(session, turn);
+        self.sessions.insert(session);
         self.in_force.insert((session, turn));
         Ok(())
     }
 
     fn report_turn(&self, event: &str, session: &str, turn: Option<usize>) -> Result<(), Failure> {
-        let prompt = turn.map(|turn| format!("prompt {turn}"));
+        let prompt = turn.map(name_prompt);
         let cwd = self.root.join(PROJECT);
         let event = json!({ "event": event, "session": session, "prompt": prompt, "cwd": cwd });
         self.program.report(&event).map(drop)
@@ -279,6 +310,7 @@ impl<'a> Day<'a> {
             if self.moments.contains_key(&id) {
                 continue;
             }
+            self.worked.extend(call);
             let mut in_force = self.in_force.clone();
             if let Some(turn) = call.as_ref().filter(|_| is_first) {
                 in_force.remove(turn);
@@ -314,12 +346,11 @@ impl<'a> Day<'a> {
         ];
         let command = commands[self.random.below(commands.len())];
         self.log.push(format!("takeback {}", command.join(" ")));
-        self.program.run_well(command)?;
+        let answer = self.program.run(command)?;
+        let may_fail = self.is_full && answer.json["error"].is_object();
+        if !answer.succeeded && !may_fail {
+            return Err(format!("takeback {} failed: {}", command.join(" "), answer.text));
+        }
         self.learn_moments(&files, None)
     }
-}
-
-/// True if a path is in the workspace.
-pub(super) fn is_inside(path: &str) -> bool {
-    !path.starts_with(ELSEWHERE)
 }

@@ -2,12 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use sha1::{Digest, Sha1};
 
-/// The content of all files by their path below the root of the day, without `.git`.
-pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+/// All files by their path below the root of the day. Of a repository, its history is copied only
+/// if it is inside another one.
+pub(crate) type Files = BTreeMap<String, FileCopy>;
+
+/// The copy of a file or of a symbolic link.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct FileCopy {
+    /// The content of a file, or the target of a link.
+    pub(crate) content: Vec<u8>,
+    pub(crate) is_link: bool,
+    pub(crate) is_executable: bool,
+}
 
 /// The directory that agents work in.
 pub(crate) const PROJECT: &str = "project";
@@ -26,15 +37,47 @@ pub(crate) fn copy_files(root: &Path) -> Files {
 fn copy_directory(directory: &Path, name: &str, files: &mut Files) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let below = entry.file_name().to_string_lossy().into_owned();
-        if below == ".git" {
+        let path = format!("{name}/{below}");
+        // Git itself changes these.
+        let is_of_git = below == ".git" && name == PROJECT;
+        if is_of_git || (name.ends_with("/.git") && below == "index") {
             continue;
         }
-        let path = format!("{name}/{below}");
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => copy_directory(&entry.path(), &path, files),
-            _ => drop(fs::read(entry.path()).map(|content| files.insert(path, content))),
+            _ => files.extend(copy_file(&entry.path()).map(|copy| (path, copy))),
         }
     }
+}
+
+fn copy_file(path: &Path) -> Option<FileCopy> {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    if metadata.is_symlink() {
+        let target = fs::read_link(path).ok()?.into_os_string().into_encoded_bytes();
+        return Some(FileCopy { content: target, is_link: true, is_executable: false });
+    }
+    let is_executable = metadata.permissions().mode() & 0o100 != 0;
+    Some(FileCopy { content: fs::read(path).ok()?, is_link: false, is_executable })
+}
+
+/// True if a path is in the history of a repository.
+pub(crate) fn is_history(path: &str) -> bool {
+    path.contains("/.git/")
+}
+
+/// True if a path is in the workspace.
+pub(crate) fn is_inside(path: &str) -> bool {
+    !path.starts_with(ELSEWHERE)
+}
+
+/// True if a path is another one, or below it.
+pub(crate) fn is_within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The path below the project, as agents and commands name it.
+pub(crate) fn below_project(path: &str) -> &str {
+    path.strip_prefix(PROJECT).unwrap_or(path).trim_start_matches('/')
 }
 
 /// Lists the paths with another content, or on one side only.
@@ -57,13 +100,15 @@ pub(crate) fn blob_id(content: &[u8]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Shows a content in one line.
-pub(crate) fn show_content(content: Option<&Vec<u8>>) -> String {
-    match content {
-        None => "nothing".into(),
-        Some(content) => {
-            let text = String::from_utf8_lossy(&content[..content.len().min(300)]);
-            format!("{text:?}")
-        }
-    }
+/// Shows a file in one line.
+pub(crate) fn show_file(file: Option<&FileCopy>) -> String {
+    let Some(file) = file else { return "nothing".into() };
+    let content = &file.content;
+    let text = String::from_utf8_lossy(&content[..content.len().min(300)]);
+    let kind = match (file.is_link, file.is_executable) {
+        (true, _) => "a link to ",
+        (_, true) => "an executable ",
+        _ => "",
+    };
+    format!("{kind}{text:?}")
 }

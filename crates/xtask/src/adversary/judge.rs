@@ -1,11 +1,21 @@
 //! The judgement of single steps, by nothing but plain copies.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use super::day::{Day, TurnKey};
-use super::files::{Files, PROJECT, blob_id, changed_paths, show_content};
+use super::files::{Files, PROJECT, blob_id, changed_paths, show_file};
 use super::program::{Answer, list_paths};
 use crate::Failure;
+
+/// The prompt of a turn.
+pub(super) fn name_prompt(turn: usize) -> String {
+    format!("prompt {turn}")
+}
 
 impl Day<'_> {
     /// Checks that everything that a call destroyed is in the store, or was named as unprotected.
@@ -13,28 +23,31 @@ impl Day<'_> {
     /// `captured` are the files when the call was reported, `before` those when it began. An edit of
     /// the user in between can be in no checkpoint.
     pub(super) fn check_protected(
-        &self,
+        &mut self,
         captured: &Files,
         before: &Files,
         answer: &Answer,
     ) -> Result<(), Failure> {
         let after = self.copy();
         let named = list_paths(&answer.json["unprotected"]);
+        let is_late = answer.json["late"] == true;
         for path in changed_paths(before, &after) {
-            let Some(content) =
-                before.get(&path).filter(|content| captured.get(&path) == Some(content))
+            let Some(file) = before.get(&path).filter(|file| captured.get(&path) == Some(file))
             else {
                 continue;
             };
             let full = self.root.join(&path);
             let is_named = named.iter().any(|named| full.starts_with(named) || named.is_empty());
-            if !is_named && !self.is_in_store(content)? {
+            if !is_named && !is_late && !self.is_in_store(&file.content)? {
                 return Err(format!(
                     "lost: {path} was destroyed by a call, is not in the store, and was not named as \
                      unprotected\n  it was {}\n  the hook said {}",
-                    show_content(Some(content)),
+                    show_file(Some(file)),
                     answer.text
                 ));
+            }
+            if is_named || is_late {
+                self.lost.insert(path);
             }
         }
         Ok(())
@@ -48,17 +61,22 @@ impl Day<'_> {
         Ok(status.map_err(|error| format!("cannot run git: {error}"))?.success())
     }
 
-    /// Checks that the conversations contain exactly the turns that are in force.
+    /// Checks that the conversations contain exactly the turns that are in force. A turn without a
+    /// checkpoint has nothing to do with the files.
     pub(super) fn check_conversations(&self) -> Result<(), Failure> {
-        let sessions: BTreeSet<&str> = self.in_force.iter().map(|(session, _)| *session).collect();
-        for session in sessions {
-            let found = self.read_prompts(session)?;
-            let of_session = |turn: &&TurnKey| turn.0 == session;
+        for session in &self.sessions {
+            let mut found = self.read_prompts(session)?;
+            let idle = |prompt: &String| {
+                !self.worked.iter().any(|(_, turn)| *prompt == name_prompt(*turn))
+            };
+            found.retain(|prompt| !idle(prompt));
+            let of_session = |turn: &&TurnKey| turn.0 == *session;
             let expected: Vec<String> = self
                 .in_force
                 .iter()
                 .filter(of_session)
-                .map(|(_, turn)| format!("prompt {turn}"))
+                .filter(|turn| self.worked.contains(*turn))
+                .map(|(_, turn)| name_prompt(*turn))
                 .collect();
             if found != expected {
                 return Err(format!(
@@ -85,8 +103,8 @@ impl Day<'_> {
             None => Ok(()),
             Some(path) => Err(format!(
                 "{what}: {path} should be {}, but is {}",
-                show_content(expected.get(path)),
-                show_content(found.get(path))
+                show_file(expected.get(path)),
+                show_file(found.get(path))
             )),
         }
     }
@@ -94,14 +112,9 @@ impl Day<'_> {
     /// Checks that what a command says it did is what it did.
     pub(super) fn check_said(&self, before: &Files, answer: &Answer) -> Result<(), Failure> {
         let after = self.copy();
-        let mut said: BTreeSet<String> = BTreeSet::new();
-        for key in ["restored", "deleted", "saved", "merged"] {
-            let paths = list_paths(&answer.json[key]);
-            said.extend(paths.into_iter().map(|path| format!("{PROJECT}/{path}")));
-        }
+        let said = self.list_said(&answer.json);
         let changed = changed_paths(before, &after);
-        let inside = |path: &&String| path.starts_with(PROJECT);
-        if let Some(path) = changed.iter().filter(inside).find(|path| !said.contains(*path)) {
+        if let Some(path) = changed.iter().find(|path| !said.contains(*path)) {
             return Err(format!("{path} was changed, but this was not said: {}", answer.text));
         }
         let is_file = |path: &&String| before.contains_key(*path) || after.contains_key(*path);
@@ -111,6 +124,63 @@ impl Day<'_> {
                 Err(format!("{path} is said to have been changed, but was not: {}", answer.text))
             }
         }
+    }
+
+    /// Lists all paths that an answer says were changed, in the workspace and elsewhere.
+    fn list_said(&self, answer: &Value) -> BTreeSet<String> {
+        let root = self.root.join(PROJECT);
+        let mut groups = vec![(root.as_path(), answer)];
+        for group in answer["elsewhere"].as_array().into_iter().flatten() {
+            groups.push((Path::new(group["workspace"].as_str().unwrap_or_default()), group));
+        }
+        let mut said = BTreeSet::new();
+        for (workspace, group) in groups {
+            for key in ["restored", "deleted", "saved", "merged"] {
+                for path in list_paths(&group[key]) {
+                    // A single file that is a workspace names itself.
+                    let is_itself = workspace.ends_with(&path) && !workspace.is_dir();
+                    let path = match is_itself {
+                        true => workspace.to_owned(),
+                        false => workspace.join(path),
+                    };
+                    let below = path.strip_prefix(&self.root).unwrap_or(&path);
+                    said.insert(below.to_string_lossy().into_owned());
+                }
+            }
+        }
+        said
+    }
+
+    /// Checks that all commands count the same checkpoints. Processes in the background may still
+    /// be pruning, so the counts have a few seconds to agree.
+    pub(super) fn check_counts(&self) -> Result<(), Failure> {
+        let mut counts = (Vec::new(), Vec::new());
+        for _ in 0..20 {
+            counts = self.count_checkpoints()?;
+            let is_one = |counts: &[u64]| counts.iter().all(|count| *count == counts[0]);
+            if is_one(&counts.0) && is_one(&counts.1) {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(250));
+        }
+        Err(format!(
+            "counts differ: in this workspace, `list` and `status` have {:?}; in all workspaces, \
+             `checkpoints status`, `verify` and `doctor` have {:?}",
+            counts.0, counts.1
+        ))
+    }
+
+    fn count_checkpoints(&self) -> Result<(Vec<u64>, Vec<u64>), Failure> {
+        let number = |value: &Value| value.as_u64().unwrap_or(u64::MAX);
+        let list = self.program.run_well(&["list"])?["checkpoints"].as_array().map_or(0, Vec::len);
+        let here = number(&self.program.run_well(&["status"])?["checkpoints"]);
+        let store = self.program.run_well(&["checkpoints", "status"])?;
+        let workspaces = store["workspaces"].as_array().into_iter().flatten();
+        let all = workspaces.map(|workspace| number(&workspace["checkpoints"])).sum();
+        let verified = number(&self.program.run_well(&["checkpoints", "verify"])?["rows"]);
+        let doctor = self.program.run(&["doctor"])?;
+        let doctor = number(&doctor.json["store"]["checkpoints"]);
+        Ok((vec![list as u64, here], vec![all, verified, doctor]))
     }
 
     /// Checks that the store is whole, with git as the referee.

@@ -2,32 +2,44 @@
 //!
 //! The program under test is the real one, and the agents' commands are run by a real bash. The
 //! judge knows nothing of checkpoints: it copies all files at each moment, and it knows who wrote
-//! each line, because every line says so. It asks four things:
+//! each line, because every line says so. It asks five things:
 //!
 //! - Nothing is lost: whatever a call destroys is in the store, or was named as unprotected.
 //! - A way back leads exactly there, and its undo exactly back again.
 //! - An undone turn keeps every line of the user's.
 //! - Files and conversation agree.
+//! - Everything that is said is true: plans, changed paths, counts.
+//!
+//! All of it holds while disks are full, clocks jump, and hooks and rollbacks are killed.
 
+mod calls;
 mod clock;
 mod commands;
 mod day;
+mod disk;
 mod files;
 mod judge;
+mod kills;
 mod program;
 mod way_back;
 
 use std::fs;
-use std::path::Path;
+use std::ops::RangeInclusive;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use self::clock::ClockShim;
 use self::day::Day;
 use crate::Failure;
+use crate::results::Tally;
 use crate::run::{cargo, run_step, target_directory};
 
 /// The number of failures after which the rest of the time is not needed.
 const ENOUGH_FAILURES: usize = 20;
+
+/// The days that are part of all tests, and the time after which no further one begins.
+const USUAL_SEEDS: RangeInclusive<u64> = 1..=20;
+const USUAL_TIME: Duration = Duration::from_secs(120);
 
 /// The options of the command.
 #[derive(Debug, PartialEq)]
@@ -57,55 +69,99 @@ impl AdversaryOptions {
 pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
     let options = AdversaryOptions::parse(arguments)?;
     run_step(cargo().args(["build", "--package", "takeback"]))?;
+    let lived = match options.seed {
+        Some(seed) => live_days(options.time, std::iter::once(seed))?,
+        // The days of each run differ, and each can be repeated.
+        None => live_days(options.time, (0..).map(new_seed))?,
+    };
+    eprintln!("{}", lived.summary());
+    lived.into_outcome()
+}
+
+/// Lives through the same days each time, as a part of all tests.
+pub(crate) fn test_usual_days(tally: &mut Tally) -> Result<(), Failure> {
+    eprintln!("\nRandom days of agents and users …");
+    let lived = live_days(USUAL_TIME, USUAL_SEEDS)?;
+    eprintln!("{}", lived.summary());
+    (0..lived.days - lived.failures.len()).for_each(|_| tally.add_passed());
+    lived.failures.iter().for_each(|_| tally.add_failed());
+    if !lived.has_disks {
+        tally.add_skipped("random days with full disks", "cannot mount: that needs root");
+    }
+    lived.into_outcome()
+}
+
+/// The days that were lived through.
+#[derive(Default)]
+struct LivedDays {
+    days: usize,
+    steps: usize,
+    failures: Vec<String>,
+    /// True if disks could be mounted and filled.
+    has_disks: bool,
+}
+
+impl LivedDays {
+    fn summary(&self) -> String {
+        let disks = if self.has_disks { "" } else { ", without full disks: cannot mount" };
+        format!("{} days, {} steps, {} failures{disks}", self.days, self.steps, self.failures.len())
+    }
+
+    fn into_outcome(self) -> Result<(), Failure> {
+        if self.failures.is_empty() {
+            return Ok(());
+        }
+        let failures = self.failures.join("\n");
+        Err(format!("\n{failures}\nRepeat one with `cargo xtask adversary --seed N`"))
+    }
+}
+
+/// Lives through the days with these seeds, until the time is up.
+fn live_days(time: Duration, seeds: impl Iterator<Item = u64>) -> Result<LivedDays, Failure> {
     let takeback = target_directory().join("debug/takeback");
     let base = std::env::temp_dir().join(format!("takeback-adversary-{}", std::process::id()));
     fs::create_dir_all(&base).map_err(|error| format!("cannot create {base:?}: {error}"))?;
     let clock = ClockShim::build(&base)?;
     let start = Instant::now();
-    let (mut days, mut steps, mut failures) = (0, 0, Vec::new());
-    while start.elapsed() < options.time && failures.len() < ENOUGH_FAILURES {
-        // The days of each run differ, and each can be repeated.
-        let seed = options.seed.unwrap_or_else(|| new_seed(days));
-        let root = base.join(seed.to_string());
-        let (taken, outcome) = live_day(&takeback, &clock, &root, seed);
-        days += 1;
-        steps += taken;
-        match outcome {
-            Ok(()) => drop(fs::remove_dir_all(&root)),
-            Err(failure) => failures.push(report_failure(seed, &root, &failure)),
-        }
-        if options.seed.is_some() {
+    let mut lived = LivedDays::default();
+    for seed in seeds {
+        if start.elapsed() >= time || lived.failures.len() >= ENOUGH_FAILURES {
             break;
         }
+        let root = base.join(seed.to_string());
+        let mut day = Day::begin(&takeback, &clock, &root, seed)?;
+        let outcome = day.live();
+        lived.days += 1;
+        lived.steps += day.log.len();
+        lived.has_disks |= day.disk.is_some();
+        match outcome {
+            Ok(()) => {
+                drop(day);
+                let _ = fs::remove_dir_all(&root);
+            }
+            Err(failure) => lived.failures.push(keep_day(day, seed, &failure)?),
+        }
     }
-    eprintln!("{days} days, {steps} steps, {} failures", failures.len());
-    if failures.is_empty() {
+    if lived.failures.is_empty() {
         let _ = fs::remove_dir_all(&base);
-        return Ok(());
     }
-    Err(format!("\n{}\nRepeat one with `cargo xtask adversary --seed N`", failures.join("\n")))
+    Ok(lived)
 }
 
-fn live_day(
-    takeback: &Path,
-    clock: &ClockShim,
-    root: &Path,
-    seed: u64,
-) -> (usize, Result<(), Failure>) {
-    let mut day = match Day::begin(takeback, clock, root, seed) {
-        Ok(day) => day,
-        Err(failure) => return (0, Err(failure)),
-    };
-    let outcome = day.live();
-    let log = day.log.join("\n  ");
-    (day.log.len(), outcome.map_err(|failure| format!("{failure}\n  {log}")))
-}
-
-fn report_failure(seed: u64, root: &Path, failure: &str) -> String {
+/// Keeps the files of a day that failed, although its disk goes, and describes it.
+fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     eprintln!("day {seed} failed: {}", failure.lines().next().unwrap_or_default());
-    format!("day {seed}, in {}: {failure}\n", root.display())
+    let root = day.root.clone();
+    let aside = root.with_extension("kept");
+    run_step(Command::new("cp").arg("--archive").arg(&root).arg(&aside))?;
+    let log = day.log.join("\n  ");
+    drop(day);
+    let _ = fs::remove_dir_all(&root);
+    fs::rename(&aside, &root).map_err(|error| format!("cannot rename {aside:?}: {error}"))?;
+    Ok(format!("day {seed}, in {}: {failure}\n  {log}\n", root.display()))
 }
 
+/// Makes up the seed of a day.
 fn new_seed(day: u64) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.unwrap_or_default().as_nanos() as u64;

@@ -50,7 +50,7 @@ impl<'a> Program<'a> {
         command
     }
 
-    fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.root.join("home")
     }
 
@@ -60,17 +60,26 @@ impl<'a> Program<'a> {
 
     /// Reports an event, as an agent does, and returns the answer.
     pub(crate) fn report(&self, event: &Value) -> Result<Answer, Failure> {
-        let mut command = self.takeback(&["hook", "generic", "--json"]);
-        let mut child =
-            command.stdin(Stdio::piped()).spawn().map_err(|error| cannot_run(&error))?;
-        let mut input = child.stdin.take().expect("the input is piped");
-        let _ = input.write_all(event.to_string().as_bytes());
-        drop(input);
+        let child = self.start_report(event)?;
         let answer = read_answer(&child.wait_with_output().map_err(|error| cannot_run(&error))?);
         match answer.succeeded {
             true => Ok(answer),
             false => Err(format!("a hook failed: {}", answer.text)),
         }
+    }
+
+    /// Reports an event, and kills the hook after a while, unless it has ended.
+    pub(crate) fn report_and_kill(&self, event: &Value, after: Duration) -> Result<(), Failure> {
+        kill_after(self.start_report(event)?, after)
+    }
+
+    fn start_report(&self, event: &Value) -> Result<Child, Failure> {
+        let mut command = self.takeback(&["hook", "generic", "--json"]);
+        let child = command.stdin(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| cannot_run(&error))?;
+        let mut input = child.stdin.take().expect("the input is piped");
+        let _ = input.write_all(event.to_string().as_bytes());
+        Ok(child)
     }
 
     /// Runs a command to its end.
@@ -91,13 +100,15 @@ impl<'a> Program<'a> {
 
     /// Runs a command and kills it after a while, unless it has ended.
     pub(crate) fn run_and_kill(&self, arguments: &[&str], after: Duration) -> Result<(), Failure> {
-        let mut child: Child =
-            self.takeback(arguments).spawn().map_err(|error| cannot_run(&error))?;
-        thread::sleep(after);
-        let _ = child.kill();
-        child.wait_with_output().map_err(|error| cannot_run(&error))?;
-        Ok(())
+        kill_after(self.takeback(arguments).spawn().map_err(|error| cannot_run(&error))?, after)
     }
+}
+
+fn kill_after(mut child: Child, after: Duration) -> Result<(), Failure> {
+    thread::sleep(after);
+    let _ = child.kill();
+    child.wait_with_output().map_err(|error| cannot_run(&error))?;
+    Ok(())
 }
 
 fn cannot_run(error: &std::io::Error) -> Failure {

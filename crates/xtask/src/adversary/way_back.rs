@@ -1,14 +1,20 @@
-//! The ways back of a day: rollbacks, undone turns, their reversals, and kills in the middle.
+//! The ways back of a day: rollbacks, undone turns, and their reversals.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use super::day::{Day, Moment, is_inside};
-use super::files::{Files, PROJECT, changed_paths, marked_lines, show_content};
+use super::day::{Day, Moment, TurnKey};
+use super::disk::Mount;
+use super::files::{
+    FileCopy, Files, below_project, changed_paths, is_history, is_inside, is_within, marked_lines,
+    show_file,
+};
+use super::judge::name_prompt;
 use super::program::{Answer, list_paths};
 use crate::Failure;
 
 /// The keys of an answer that name paths which were left as they are.
-const LEFT: [&str; 6] = ["uncovered", "kept", "guarded", "blocked", "conflicts", "uncertain"];
+const LEFT: [&str; 7] =
+    ["uncovered", "kept", "guarded", "blocked", "skipped", "conflicts", "uncertain"];
 
 impl Day<'_> {
     /// Returns to a random checkpoint, and often back again.
@@ -18,32 +24,98 @@ impl Day<'_> {
         self.log.push(format!("rollback {id}"));
         let before = self.copy();
         let planned = self.program.run(&["rollback", &id, "--dry-run"])?;
-        let answer = self.program.run(&["rollback", &id])?;
+        let answer = match self.random.below(6) {
+            0 => self.roll_back_around_an_obstacle(&id, &moment, &before)?,
+            _ => self.program.run(&["rollback", &id])?,
+        };
         if !answer.succeeded {
-            let is_untouched = self.check_files(&before, "a rollback that failed");
-            return is_untouched.map_err(|failure| format!("{failure}: {}", answer.text));
+            return self.check_untouched(&before, &answer);
         }
         for key in ["restored", "deleted"] {
-            if planned.json[key] != answer.json[key] {
+            let is_whole = planned.succeeded && answer.json["skipped"].is_null();
+            if is_whole && planned.json[key] != answer.json[key] {
                 let (planned, done) = (&planned.json[key], &answer.json[key]);
                 return Err(format!("planned to have {key} {planned}, but did {done}"));
             }
         }
-        self.check_returned(&before, &moment, &answer)?;
+        self.check_returned(&before, &moment, None, &answer)?;
         self.check_said(&before, &answer)?;
+        self.free_disk()?;
         let in_force = self.in_force.clone();
         self.follow_rollback(&moment)?;
         // A rollback that changed nothing is not recorded.
         if self.random.below(2) == 0 && answer.json["safety_checkpoint"].is_string() {
-            self.reverse(&before)?;
-            self.in_force = in_force;
-            self.check_conversations()?;
+            let in_force = std::mem::replace(&mut self.in_force, in_force);
+            self.reverse(&before, Some(&in_force))?;
         }
         Ok(())
     }
 
+    /// Rolls back while a file cannot be replaced: first in vain, then around it.
+    fn roll_back_around_an_obstacle(
+        &mut self,
+        id: &str,
+        moment: &Moment,
+        before: &Files,
+    ) -> Result<Answer, Failure> {
+        let changed = changed_paths(&moment.files, before).into_iter();
+        let mut there = changed.filter(|path| before.get(path).is_some_and(|file| !file.is_link));
+        let obstacle = there.find(|path| is_inside(path) && !is_history(path));
+        let nailed = obstacle.and_then(|path| {
+            self.log.push(format!("{path} cannot be replaced"));
+            Mount::nail_down(&self.root.join(path))
+        });
+        let answer = self.program.run(&["rollback", id])?;
+        if nailed.is_none() || answer.succeeded {
+            return Ok(answer);
+        }
+        self.check_untouched(before, &answer)?;
+        self.program.run(&["rollback", id, "--skip-blocked"])
+    }
+
+    /// Returns one file or directory to a checkpoint. Everything else, and the conversation, stays.
+    pub(super) fn roll_back_path(&mut self) -> Result<(), Failure> {
+        let Some((id, moment)) = self.choose_moment()? else { return Ok(()) };
+        self.end_all_turns()?;
+        let before = self.copy();
+        let paths = moment.files.keys().chain(before.keys());
+        let paths: Vec<&String> =
+            paths.filter(|path| is_inside(path) && !is_history(path)).collect();
+        let mut path = paths[self.random.below(paths.len())].clone();
+        if let Some((directory, _)) = path.rsplit_once('/').filter(|_| self.random.below(3) == 0) {
+            path = directory.to_owned();
+        }
+        let named = Some(below_project(&path)).filter(|path| !path.is_empty()).unwrap_or(".");
+        self.log.push(format!("rollback {id} {named:?}"));
+        let answer = self.program.run(&["rollback", &id, named])?;
+        if !answer.succeeded {
+            return self.check_untouched(&before, &answer);
+        }
+        self.check_returned(&before, &moment, Some(&path), &answer)?;
+        self.check_said(&before, &answer)?;
+        self.check_conversations()?;
+        if self.random.below(2) == 0 && answer.json["safety_checkpoint"].is_string() {
+            let in_force = self.in_force.clone();
+            self.reverse(&before, Some(&in_force))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that a way back that failed says so, and changed nothing.
+    fn check_untouched(&self, before: &Files, answer: &Answer) -> Result<(), Failure> {
+        if !answer.json["error"].is_object() {
+            return Err(format!("failed without an error: {}", answer.text));
+        }
+        let is_untouched = self.check_files(before, "a way back that failed");
+        is_untouched.map_err(|failure| format!("{failure}: {}", answer.text))?;
+        if self.is_full {
+            return Ok(());
+        }
+        self.check_conversations()
+    }
+
     /// Chooses a checkpoint that is still there.
-    fn choose_moment(&mut self) -> Result<Option<(String, Moment)>, Failure> {
+    pub(super) fn choose_moment(&mut self) -> Result<Option<(String, Moment)>, Failure> {
         let present = self.list_checkpoints()?;
         let known: Vec<String> = present
             .into_iter()
@@ -57,11 +129,13 @@ impl Day<'_> {
         Ok(Some((id.clone(), self.moments[&id].clone())))
     }
 
-    /// Checks that each file is as it was then, or is named as left and was left.
+    /// Checks that each file is as it was then, or is named as left and was left. With `only`,
+    /// everything else must be as before.
     fn check_returned(
         &self,
         before: &Files,
         then: &Moment,
+        only: Option<&str>,
         answer: &Answer,
     ) -> Result<(), Failure> {
         let now = self.copy();
@@ -69,36 +143,87 @@ impl Day<'_> {
             LEFT.iter().flat_map(|key| list_paths(&answer.json[*key])).collect();
         for path in changed_paths(&then.files, &now) {
             let is_same = now.get(&path) == before.get(&path);
-            let below = path.strip_prefix(PROJECT).unwrap_or(&path).trim_start_matches('/');
-            let is_named = left.iter().any(|left| is_within(below, left));
-            if is_same && (is_named || !is_inside(&path)) {
+            let is_named = left.iter().any(|left| is_within(below_project(&path), left));
+            let is_asked = only.is_none_or(|only| is_within(&path, only));
+            if is_same && (is_named || !is_asked || self.may_stay(&path, then, &now)) {
                 continue;
             }
             // The days are lived below the temporary directory. A file that a call makes there,
-            // outside the workspace, is not followed: it has nothing to lose.
-            if !is_inside(&path) && !then.files.contains_key(&path) {
+            // outside the workspace, is not followed: it has nothing to lose. Neither is what could
+            // not be protected there.
+            let is_followed = then.files.contains_key(&path) && !self.lost.contains(&path);
+            if !is_inside(&path) && !is_followed {
                 continue;
             }
             return Err(format!(
                 "rollback: {path} should be {}, but is {}, and was {}\n  {}",
-                show_content(then.files.get(&path)),
-                show_content(now.get(&path)),
-                show_content(before.get(&path)),
+                show_file(then.files.get(&path)),
+                show_file(now.get(&path)),
+                show_file(before.get(&path)),
                 answer.text
             ));
+        }
+        let is_other = |path: &&String| only.is_some_and(|only| !is_within(path, only));
+        match changed_paths(before, &now).iter().find(is_other) {
+            None => Ok(()),
+            Some(path) => Err(format!("{path} was changed without being asked for")),
+        }
+    }
+
+    /// True if a rollback may leave a path as it is, because it is outside the workspace or in the
+    /// history of a repository: no turn that is taken back wrote it, and it is not missing.
+    fn may_stay(&self, path: &str, then: &Moment, now: &Files) -> bool {
+        let is_elsewhere = !is_inside(path) || is_history(path);
+        let lines = |file: Option<&FileCopy>| -> BTreeSet<String> {
+            file.map(|file| marked_lines(&file.content, "agent")).unwrap_or_default()
+        };
+        let is_in_force = |line: &String| {
+            then.in_force.iter().any(|(_, turn)| line.starts_with(&format!("agent t{turn} ")))
+        };
+        let is_missing = !now.contains_key(path) && lines(then.files.get(path)).is_empty();
+        is_elsewhere && !is_missing && lines(now.get(path)).iter().all(is_in_force)
+    }
+
+    /// Reverses the last way back, which must lead exactly to the files before it; and often
+    /// reverses that, which must lead exactly to where it was. `after` are the turns that are in
+    /// force there, if they are known.
+    fn reverse(
+        &mut self,
+        before: &Files,
+        after: Option<&BTreeSet<TurnKey>>,
+    ) -> Result<(), Failure> {
+        let in_between = self.copy();
+        self.run_reversal("undo", before)?;
+        if after.is_some() {
+            self.check_conversations()?;
+        }
+        if self.random.below(2) == 0 {
+            self.run_reversal("redo", &in_between)?;
+            match after {
+                Some(after) => self.in_force = after.clone(),
+                None => return self.follow_conversations(),
+            }
+            self.check_conversations()?;
         }
         Ok(())
     }
 
-    /// Reverses the last way back, which must lead exactly to the files before it.
-    fn reverse(&mut self, before: &Files) -> Result<(), Failure> {
-        self.log.push("rollback undo".into());
-        let answer = self.program.run(&["rollback", "undo"])?;
-        if !answer.succeeded {
-            return Err(format!("rollback undo failed: {}", answer.text));
+    fn run_reversal(&mut self, verb: &str, expected: &Files) -> Result<(), Failure> {
+        self.log.push(format!("rollback {verb}"));
+        let before = self.copy();
+        let answer = self.program.run(&["rollback", verb])?;
+        if !answer.succeeded && self.is_full {
+            self.check_untouched(&before, &answer)?;
+            // It is possible as soon as there is space.
+            self.free_disk()?;
+            return self.run_reversal(verb, expected);
         }
-        self.check_files(before, "rollback undo")
-            .map_err(|failure| format!("{failure}\n  {}", answer.text))
+        if !answer.succeeded {
+            return Err(format!("rollback {verb} failed: {}", answer.text));
+        }
+        self.check_files(expected, &format!("rollback {verb}"))
+            .map_err(|failure| format!("{failure}\n  {}", answer.text))?;
+        self.check_said(&before, &answer)
     }
 
     /// Undoes the last turn, which keeps every line of the user's.
@@ -109,93 +234,61 @@ impl Day<'_> {
         let answer = self.program.run(&["undo"])?;
         let now = self.copy();
         if answer.json["error"].is_object() {
-            return self.check_files(&before, "an undo that failed");
+            return self.check_untouched(&before, &answer);
         }
-        for (path, content) in before.iter().filter(|(path, _)| is_inside(path)) {
-            let kept = now.get(path).cloned().unwrap_or_default();
-            let kept = marked_lines(&kept, "user");
-            let is_mixed_up = |line: &&String| {
-                let mut words = line.split(' ');
-                let mark = [words.next(), words.next()].map(Option::unwrap_or_default).join(" ");
-                self.mixed_up.contains(&mark)
-            };
-            let lines = marked_lines(content, "user");
-            if let Some(line) = lines.difference(&kept).find(|line| !is_mixed_up(line)) {
-                return Err(format!(
-                    "undo lost the user's line {line:?} of {path}: {}",
-                    answer.text
-                ));
-            }
-        }
+        self.check_users_lines(&before, &now, &answer)?;
         self.check_said(&before, &answer)?;
+        self.free_disk()?;
         if self.random.below(2) == 0 && answer.json["safety_checkpoint"].is_string() {
-            return self.reverse(&before);
+            return self.reverse(&before, None);
         }
         self.follow_conversations()
+    }
+
+    /// Checks that every line of the user's is still there, if only in a file that is back under its
+    /// former name.
+    fn check_users_lines(
+        &self,
+        before: &Files,
+        now: &Files,
+        answer: &Answer,
+    ) -> Result<(), Failure> {
+        let lines_of = |files: &Files| -> BTreeSet<String> {
+            let inside = files.iter().filter(|(path, _)| is_inside(path));
+            inside.flat_map(|(_, file)| marked_lines(&file.content, "user")).collect()
+        };
+        let is_mixed_up = |line: &&String| {
+            let mut words = line.split(' ');
+            let mark = [words.next(), words.next()].map(Option::unwrap_or_default).join(" ");
+            self.mixed_up.contains(&mark)
+        };
+        let kept = lines_of(now);
+        match lines_of(before).difference(&kept).find(|line| !is_mixed_up(line)) {
+            None => Ok(()),
+            Some(line) => Err(format!("undo lost the user's line {line:?}: {}", answer.text)),
+        }
     }
 
     /// Takes over from the ledger which turns are in force. An undone turn may leave its
     /// conversation, if the conversation went on.
     fn follow_conversations(&mut self) -> Result<(), Failure> {
         let mut kept = self.in_force.clone();
-        for session in ["one", "two"] {
-            if !self.in_force.iter().any(|(of, _)| *of == session) {
-                continue;
-            }
+        for session in self.sessions.clone() {
             let prompts = self.read_prompts(session)?;
-            kept.retain(|(of, turn)| *of != session || prompts.contains(&format!("prompt {turn}")));
+            kept.retain(|(of, turn)| *of != session || prompts.contains(&name_prompt(*turn)));
         }
         self.in_force = kept;
         Ok(())
     }
 
-    /// Kills a rollback in the middle. The next command finishes or reverts it.
-    pub(super) fn kill_rollback(&mut self) -> Result<(), Failure> {
-        let Some((id, moment)) = self.choose_moment()? else { return Ok(()) };
-        self.end_all_turns()?;
-        let after = Duration::from_micros(200 * self.random.below(400) as u64);
-        self.log.push(format!("rollback {id}, killed after {after:?}"));
-        let before = self.copy();
-        self.program.run_and_kill(&["rollback", &id], after)?;
-        // Whatever the kill left is settled by the next command that takes the lock.
-        self.program.run_well(&["checkpoint", "--reason", "after a kill"])?;
-        let now = self.copy();
-        let is_untouched = changed_paths(&before, &now).is_empty();
-        if !is_untouched {
-            let left = changed_paths(&moment.files, &now);
-            let wrong = left.iter().find(|path| now.get(*path) != before.get(*path));
-            if let Some(path) = wrong {
-                let content = show_content(now.get(path));
-                return Err(format!("a killed rollback left {path} as {content}"));
-            }
-        }
-        self.follow_kill(&moment, is_untouched)?;
-        self.learn_moments(&now, None)
-    }
-
-    fn follow_kill(&mut self, moment: &Moment, is_untouched: bool) -> Result<(), Failure> {
-        if is_untouched {
-            // If the files were the same anyway, the conversation may have gone back.
-            if self.check_conversations().is_ok() {
-                return Ok(());
-            }
-        }
-        self.follow_rollback(moment)
-    }
-
     /// Checks that the conversations returned to a moment, too.
-    fn follow_rollback(&mut self, moment: &Moment) -> Result<(), Failure> {
+    pub(super) fn follow_rollback(&mut self, moment: &Moment) -> Result<(), Failure> {
         self.in_force = moment.in_force.clone();
         for (session, turn) in &moment.begun {
-            if !self.read_prompts(session)?.contains(&format!("prompt {turn}")) {
+            if !self.read_prompts(session)?.contains(&name_prompt(*turn)) {
                 self.in_force.remove(&(*session, *turn));
             }
         }
         self.check_conversations()
     }
-}
-
-/// True if a path is another one, or below it.
-fn is_within(path: &str, above: &str) -> bool {
-    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
