@@ -41,7 +41,7 @@ const NOISE: [&str; 5] = ["*.pyc", "*.pyo", ".DS_Store", "Thumbs.db", "*.log"];
 
 /// True if a directory of this name can be made again, so that it is not copied even if a call names
 /// it. If the call only sweeps over it, the usual names of build output count, too.
-pub(crate) fn can_be_made_again(name: &[u8], is_swept: bool) -> bool {
+pub fn can_be_made_again(name: &[u8], is_swept: bool) -> bool {
     let is_in = |names: &[&str]| names.iter().any(|other| other.as_bytes() == name);
     is_in(&REMADE) || (is_swept && is_in(&OUTPUT))
 }

@@ -155,6 +155,11 @@ impl<'s> Workspace<'s> {
         self.store.workspace_directory(&self.id)
     }
 
+    /// True if a capture has gone through this workspace before, so that the next one is fast.
+    pub fn was_scanned(&self) -> bool {
+        ["state", "limit"].iter().any(|name| self.directory().join(name).exists())
+    }
+
     /// The directory for the caller's own notes about this workspace. The caller creates it. It
     /// vanishes when the store forgets the workspace, so nothing indispensable belongs in it.
     pub fn notes(&self) -> PathBuf {

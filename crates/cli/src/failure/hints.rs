@@ -74,7 +74,8 @@ impl From<CaptureError> for Failure {
             CaptureError::Store(error) => error.into(),
             CaptureError::TooManyFiles { .. } => Failure::of(&error)
                 .hint("is this the directory of one project? add build output to .gitignore, or raise max_files"),
-            CaptureError::Workspace(_) | CaptureError::Write { .. } => Failure::of(&error),
+            CaptureError::Write { .. } => Failure::of(&error).hint(SPACE),
+            CaptureError::Workspace(_) => Failure::of(&error),
         }
     }
 }
@@ -83,9 +84,8 @@ impl From<PinError> for Failure {
     fn from(error: PinError) -> Failure {
         match error {
             PinError::Store(error) => error.into(),
-            PinError::Message | PinError::TooLarge(_) | PinError::Write { .. } => {
-                Failure::of(&error)
-            }
+            PinError::Write { .. } => Failure::of(&error).hint(SPACE),
+            PinError::Message | PinError::TooLarge(_) => Failure::of(&error),
         }
     }
 }
@@ -200,6 +200,10 @@ impl From<RollbackError> for Failure {
             RollbackError::Plan(error) => error.into(),
             RollbackError::Restore(RestoreError::Blocked(paths)) => {
                 name_paths(failure, &paths).hint(format!("nothing was changed; {SKIP}"))
+            }
+            RollbackError::Restore(RestoreError::Left { failure: cause, .. }) => {
+                name_paths(failure, &cause.blocked_paths())
+                    .hint(format!("everything else is as it was; {SKIP}"))
             }
             RollbackError::Restore(error) => error.into(),
             RollbackError::Pin(error) => error.into(),

@@ -1,10 +1,11 @@
 //! Calls that are protected wherever they work and however they are reported.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 
-use crate::agent::{Agent, configure, hook, rows};
+use crate::agent::{Agent, configure, eventually, hook, rows};
 use crate::session::Session;
 
 /// People start agents in `~` and go somewhere else.
@@ -142,4 +143,62 @@ fn the_same_call_twice_at_once_ends_twice() {
     agent.finishes(&two);
     let undone = session.json(&["undo"]);
     assert_eq!((session.read("a"), session.read("b")), ("0".into(), "0".into()), "{undone}");
+}
+
+/// The first capture of a large workspace takes longer than an agent waits.
+#[test]
+fn what_a_call_names_is_safe_while_a_large_workspace_is_captured_first() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\ntimeout_ms = 2000\n");
+    fs::create_dir(session.project().join("many")).unwrap();
+    for number in 0..5_000 {
+        fs::write(session.project().join(format!("many/{number}")), "").unwrap();
+    }
+    session.write(".gitignore", "uploads/\n");
+    session.write("uploads/photo", "mine");
+    session.write("notes", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.tell(json!({ "event": "session_start" }));
+    let store = session.base().join(".takeback/checkpoints/store/workspaces");
+    let count = |path: &Path| fs::read_dir(path).map_or(0, Iterator::count);
+    eventually("the workspace is known", || count(&store) == 1);
+    let state = session.workspace_directory().join("state");
+    eventually("the workspace is warm", || state.exists());
+    // As if that capture went on.
+    let lock = session.lock_workspace();
+    fs::remove_file(state).unwrap();
+    agent.hears("tidy up");
+    let call = agent.call("Bash", json!({ "command": "rm -rf uploads notes" }));
+    assert!(agent.report(call.event("before_tool")).contains("not done within 2000 ms"));
+    fs::remove_dir_all(session.project().join("uploads")).unwrap();
+    fs::remove_file(session.project().join("notes")).unwrap();
+    drop(lock);
+    eventually("the late checkpoint is taken", || rows(&session).len() == 1);
+    agent.finishes(&call);
+    agent.is_done();
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!(session.read("uploads/photo"), "mine", "{done:#}");
+    assert_eq!(session.read("notes"), "mine");
+    assert_eq!(done["warnings"], json!([]));
+    session.json(&["rollback", "undo"]);
+    assert!(!session.exists("notes") && !session.exists("uploads/photo"));
+}
+
+#[test]
+fn named_paths_of_a_large_workspace_are_kept_once_if_there_is_time() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\ntimeout_ms = 60000\n");
+    fs::create_dir(session.project().join("many")).unwrap();
+    for number in 0..5_000 {
+        fs::write(session.project().join(format!("many/{number}")), "").unwrap();
+    }
+    session.write("notes/one", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.runs("rm -rf notes");
+    agent.is_done();
+    let status = session.json(&["checkpoints"]);
+    assert_eq!(status["workspaces"].as_array().unwrap().len(), 1, "{status:#}");
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("notes/one"), "mine");
 }

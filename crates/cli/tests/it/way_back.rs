@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -196,6 +198,44 @@ Done. `takeback rollback undo` takes this back.
     succeeds(&session, &["rollback", "undo"]);
     assert_eq!(session.read("a"), "2");
     assert_eq!(session.read("thing/inner"), "x");
+}
+
+/// A file system in memory, unmounted at the end.
+struct Mount(PathBuf);
+
+impl Mount {
+    /// Returns `None` where the machine does not allow it.
+    fn make(path: PathBuf) -> Option<Mount> {
+        let mut mount = Command::new("mount");
+        let status = mount.args(["-t", "tmpfs", "tmpfs"]).arg(&path).stderr(Stdio::null()).status();
+        status.unwrap().success().then_some(Mount(path))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_mount_in_the_place_of_a_file_holds_up_only_itself() {
+    let session = Session::new();
+    session.write("a", "1");
+    session.write("thing", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("change it", "a", "2");
+    let place = session.project().join("thing");
+    fs::remove_file(&place).unwrap();
+    fs::create_dir(&place).unwrap();
+    let Some(_mount) = Mount::make(place) else { return };
+    session.write("thing/inner", "x");
+    let output = session.output(&["rollback", "1"]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("--skip-blocked restores everything else"), "{}", said(&output));
+    assert_eq!((session.read("a"), session.read("thing/inner")), ("2".into(), "x".into()));
+    succeeds(&session, &["rollback", "1", "--skip-blocked"]);
+    assert_eq!((session.read("a"), session.read("thing/inner")), ("1".into(), "x".into()));
 }
 
 #[test]

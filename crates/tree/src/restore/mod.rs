@@ -223,8 +223,9 @@ pub enum RestoreError {
     /// The safety checkpoint could not be told about the restore.
     #[error(transparent)]
     Pin(#[from] PinError),
-    /// The restore failed and was reverted, except for paths that another process changed meanwhile.
-    #[error("{failure}; left as they are, because they changed meanwhile: {left:?}")]
+    /// The restore failed and was reverted, except for paths that another process changed meanwhile,
+    /// or that the system does not allow to be moved.
+    #[error("{failure}; left as they are: {}", list_paths(.left))]
     Left {
         #[source]
         failure: Box<RestoreError>,
@@ -238,6 +239,10 @@ pub enum RestoreError {
         failure: Box<RestoreError>,
         revert: Box<RestoreError>,
     },
+}
+
+fn list_paths(paths: &[RelPath]) -> String {
+    paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn and_more(count: usize) -> String {

@@ -6,6 +6,7 @@
 mod call;
 mod capture;
 mod deadline;
+mod early;
 mod follow_up;
 mod protected;
 mod report;
@@ -26,6 +27,7 @@ use takeback_tree::{GitDirectory, Oid};
 
 use self::call::CallContext;
 use self::capture::{CapturedPath, capture_after, capture_before};
+use self::early::{capture_early, is_captured};
 use self::protected::{PathKind, ProtectedPath, find_protected_paths, find_substitutes};
 use self::state::SessionState;
 use crate::Opened;
@@ -151,6 +153,8 @@ fn capture_all_before(
 ) -> Vec<ProtectedPath> {
     let (waiting, unprotected) = find_protected_paths(opened, call);
     handled.unprotected.extend(unprotected);
+    let workspace = waiting.iter().find(|path| path.path() == call.root());
+    let early = workspace.map(|workspace| capture_early(opened, call, workspace));
     let (mut waiting, mut protected) = (VecDeque::from(waiting), Vec::new());
     // A place is tried once: two that are too large would stand in for each other forever.
     let mut tried: Vec<(PathKind, bool)> = Vec::new();
@@ -180,6 +184,12 @@ fn capture_all_before(
                 }
             }
         }
+    }
+    match early {
+        // If this fails, they are only superfluous.
+        Some(early) if is_captured(&protected, call.root()) => drop(early.discard(opened)),
+        Some(early) => early.keep(&mut protected),
+        None => {}
     }
     protected
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use takeback_base::errors::error_chain;
@@ -144,7 +144,7 @@ pub(super) fn apply_elsewhere(
         if group.view.changes_no_file() {
             continue;
         }
-        match apply_group(opened, group, safety) {
+        match apply_group(opened, group, workspace, safety) {
             Ok(done) => {
                 (shown.restored, shown.deleted) = (done.restored, done.deleted);
                 (shown.blocked, shown.safety_checkpoint) = (done.skipped, done.safety_checkpoint);
@@ -176,10 +176,15 @@ fn remove_emptied(workspace: &Path, view: &mut RollbackView) {
 fn apply_group(
     opened: &Opened,
     group: Planned,
+    around: &Path,
     part_of: Oid,
 ) -> Result<RollbackView, RollbackError> {
     let Planned { mut work, mut view } = group;
     work.goal.part_of = Some(part_of);
+    if work.workspace.0.starts_with(around) && !work.workspace.0.ends_with(".git") {
+        // The rollback of the workspace may have restored some of it, so the plan is made anew.
+        work.files = None;
+    }
     let (workspace, _revived) = revive_workspace(opened, &work.workspace.0)?;
     let mut lock = opened.lock(&workspace)?;
     if let Some(safety) = restore_files(opened, &mut lock, &mut work, &mut view)? {
