@@ -18,7 +18,7 @@ use takeback_tree::{
 
 use super::History;
 use super::claim::{Claim, Doubt, find_claim, has_editor_file};
-use super::record::{CallRef, Checkpoint, Kind, Record, RollbackRecord};
+use super::record::{Began, CallRef, Checkpoint, Kind, Record, RollbackRecord};
 
 /// A file, symlink or directory in a tree.
 pub(crate) type Node = (Mode, Oid);
@@ -54,7 +54,7 @@ struct KnownState<'h> {
     /// The topmost paths that the tree does not cover.
     uncovered: Vec<&'h RelPath>,
     /// The paths that were captured even if the rules exclude them.
-    named: &'h [RelPath],
+    named: Vec<&'h RelPath>,
     /// The rollback that followed, if any.
     rollback: Option<&'h RollbackRecord>,
 }
@@ -86,6 +86,8 @@ struct Span<'h> {
     row: Option<usize>,
     from: u64,
     to: u64,
+    /// The latest possible end, if calls of the session may overlap.
+    latest: u64,
     late: bool,
     end: SpanEnd,
 }
@@ -131,6 +133,7 @@ impl<'h> Timeline<'h> {
             let time = Time(i64::MAX);
             let rollback = None;
             let at = u64::MAX;
+            let named = named.iter().collect();
             timeline.points.push(KnownState { at, time, tree, uncovered, named, rollback });
         }
         timeline.add_unended_calls(history);
@@ -144,7 +147,7 @@ impl<'h> Timeline<'h> {
         let agents: HashSet<&str> = reported.map(|span| span.call.agent.as_str()).collect();
         for span in &mut self.spans {
             if span.end == SpanEnd::Assumed && agents.contains(span.call.agent.as_str()) {
-                span.end = SpanEnd::Unknown;
+                (span.end, span.to) = (SpanEnd::Unknown, span.latest);
             }
         }
     }
@@ -158,24 +161,38 @@ impl<'h> Timeline<'h> {
         let (at, record) = (2 * checkpoint.pin.name.seq, &checkpoint.record);
         let uncovered = record.uncovered.iter().map(|uncovered| &uncovered.path).collect();
         let (time, tree) = (record.moment(), checkpoint.pin.tree);
-        let named = record.call.as_ref().map_or(&[][..], |call| &call.named);
+        let named = record.calls().flat_map(|call| &call.named).collect();
         let rollback = record.rollback.as_ref().filter(|done| done.files);
         self.points.push(KnownState { at, time, tree, uncovered, named, rollback });
-        let Some(call) = &record.call else { return };
-        let Some(began) = &call.began else { return };
         // In a history that was moved, all numbers grew by the same amount.
         let moved = record.shift(&checkpoint.pin);
-        let from = 2 * (began.seq + moved) - 1;
-        let time = Time::parse(&began.time).unwrap_or_default();
-        let uncovered = began.uncovered.iter().collect();
-        let (tree, named) = (began.tree, &call.named[..]);
-        let rollback = None;
-        self.points.push(KnownState { at: from, time, tree, uncovered, named, rollback });
-        let row = history.row_of(call, began.seq + moved);
-        // The end of a turn stands for the ends of its calls that were not reported.
-        let is_reported = record.kind == Kind::After;
-        let end = if is_reported { SpanEnd::Reported } else { SpanEnd::Assumed };
-        self.spans.push(Span { call, row, from, to: at, late: began.late, end });
+        let begins: Vec<(u64, &CallRef, &Began)> = record
+            .calls()
+            .filter_map(|call| call.began.as_ref().map(|began| (began.seq + moved, call, began)))
+            .collect();
+        let position = |call: &CallRef, seq: u64| match history.is_pinned_for(call, seq) {
+            true => 2 * seq,
+            false => 2 * seq - 1,
+        };
+        for (seq, call, began) in &begins {
+            let from = position(call, *seq);
+            let time = Time::parse(&began.time).unwrap_or_default();
+            let uncovered = began.uncovered.iter().collect();
+            let (tree, named, rollback) = (began.tree, call.named.iter().collect(), None);
+            self.points.push(KnownState { at: from, time, tree, uncovered, named, rollback });
+            // The end of a turn stands for the ends of its calls that were not reported, unless
+            // the session made another call before.
+            let (end, to) = match record.kind {
+                Kind::After => (SpanEnd::Reported, at),
+                _ => {
+                    let later = begins.iter().map(|(seq, call, _)| position(call, *seq));
+                    let next = later.chain(history.find_next_call(call, *seq).map(|seq| 2 * seq));
+                    (SpanEnd::Assumed, next.filter(|next| *next > from).min().unwrap_or(at).min(at))
+                }
+            };
+            let row = history.row_of(call, *seq);
+            self.spans.push(Span { call, row, from, to, latest: at, late: began.late, end });
+        }
     }
 
     /// Adds the calls whose end was not reported. A call that is still open runs until now, unless
@@ -208,7 +225,7 @@ impl<'h> Timeline<'h> {
             };
             let Some(to) = again.map(|(at, _)| at).or_else(next) else { continue };
             let row = history.row_of(call, checkpoint.pin.name.seq);
-            self.spans.push(Span { call, row, from, to, late: record.late, end });
+            self.spans.push(Span { call, row, from, to, latest: to, late: record.late, end });
         }
     }
 

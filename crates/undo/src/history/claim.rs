@@ -67,7 +67,7 @@ pub(crate) fn find_claim(call: &CallRef, path: &RelPath, is_directory: bool) -> 
 }
 
 /// Returns true if a tool of this name changes exactly the files that it names.
-pub(crate) fn is_editing_tool(tool: &str) -> bool {
+fn is_editing_tool(tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
     EDITING_WORDS.iter().any(|word| tool.contains(word))
 }

@@ -147,10 +147,32 @@ impl History {
         places.iter().rev().find(|place| begins(place) <= seq).map(|place| place + 1)
     }
 
+    /// True if the checkpoint or state with this number was pinned before a call.
+    pub(crate) fn is_pinned_for(&self, call: &CallRef, seq: u64) -> bool {
+        let found = self.all.binary_search_by_key(&seq, |known| known.pin.name.seq);
+        let known = found.ok().and_then(|index| self.all[index].record.call.as_ref());
+        known.is_some_and(|known| {
+            known.began.is_none() && known.id == call.id && known.reporter() == call.reporter()
+        })
+    }
+
+    /// Finds the number of the next checkpoint before a call of the same session as one that began
+    /// when the next number was `seq`.
+    pub(crate) fn find_next_call(&self, call: &CallRef, seq: u64) -> Option<u64> {
+        let is_next = |known: &&Checkpoint| {
+            let other = known.record.call.as_ref().filter(|_| known.record.kind == Kind::Call);
+            let is_later = known.pin.name.seq >= seq;
+            let is_other = |other: &CallRef| other.id != call.id;
+            is_later
+                && other.is_some_and(|other| other.reporter() == call.reporter() && is_other(other))
+        };
+        self.all.iter().find(is_next).map(|known| known.pin.name.seq)
+    }
+
     /// The paths that were captured even if the rules exclude them: calls named them, or the undo of
     /// a turn looked into a directory that is ignored by now.
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
-        let calls = self.all.iter().filter_map(|known| known.record.call.as_ref());
+        let calls = self.all.iter().flat_map(|known| known.record.calls());
         let mut named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
         for Checkpoint { record, .. } in &self.all {
             let Some(done) = &record.rollback else { continue };

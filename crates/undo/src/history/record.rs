@@ -64,6 +64,10 @@ pub struct Record {
     /// The databases that were taken while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
+    /// The calls before `call` whose ends were not reported either, in the record of the state at the
+    /// end of their turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unended: Vec<CallRef>,
 }
 
 /// The reason why a checkpoint exists.
@@ -302,6 +306,7 @@ impl Record {
             filter: Filter::default(),
             uncovered: Vec::new(),
             unsettled: Vec::new(),
+            unended: Vec::new(),
         }
     }
 
@@ -325,6 +330,11 @@ impl Record {
     /// The time of the capture.
     pub fn moment(&self) -> Time {
         Time::parse(&self.time).unwrap_or_default()
+    }
+
+    /// The calls that the record is about, in the order of their starts.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &CallRef> {
+        self.unended.iter().chain(&self.call)
     }
 
     /// The identity of the call in the ledger.

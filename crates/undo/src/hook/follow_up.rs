@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
-use takeback_tree::{CaptureError, RepairError, Workspace, WorkspaceError};
+use takeback_tree::{CaptureError, RelPath, RepairError, Workspace, WorkspaceError};
 
 use super::repositories::find_nested_repositories;
 use super::session::find_owner;
 use super::state::{OpenCall, SessionState, WorkspaceState};
 use crate::Opened;
-use crate::history::claim::is_editing_tool;
 use crate::history::record::{Began, CallRef, Kind, Record};
 use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
 use crate::retention::limit_rows;
@@ -103,19 +102,20 @@ fn conclude_turn(
     ended: Time,
 ) -> Result<(), TakeError> {
     let mut lock = opened.lock(workspace)?;
-    let unended = drop_unended_calls(opened, workspace, session, ended);
+    let mut unended = drop_unended_calls(opened, workspace, session, ended);
     let names = workspace.store().pin_names(workspace.id())?;
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
-    let capture = match lock.capture(&opened.capture_options(workspace.path(), &[])) {
+    let named: Vec<RelPath> = unended.iter().flat_map(|call| call.named.clone()).collect();
+    let capture = match lock.capture(&opened.capture_options(workspace.path(), &named)) {
         // Only what calls name is captured there, and that is done.
         Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
         captured => captured?,
     };
     opened.note_damage(workspace.path(), &capture);
     // The end of the turn is the latest possible end of its calls.
-    if newest.is_some_and(|newest| newest.tree != capture.tree || unended.is_some()) {
+    if newest.is_some_and(|newest| newest.tree != capture.tree || !unended.is_empty()) {
         let record = new_record(opened, &mut lock, Kind::State, "at the end of a turn")?;
-        let record = Record { call: unended, ..record };
+        let record = Record { call: unended.pop(), unended, ..record };
         let tree = capture.tree;
         pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;
     }
@@ -124,13 +124,13 @@ fn conclude_turn(
 }
 
 /// Forgets the calls of a session whose end will never be reported: those of turns that are over.
-/// Returns a description of all of them as one call.
+/// Returns descriptions of them, in the order of their starts.
 fn drop_unended_calls(
     opened: &Opened,
     workspace: &Workspace<'_>,
     session: &str,
     ended: Time,
-) -> Option<CallRef> {
+) -> Vec<CallRef> {
     let state = opened.session_state(session);
     let owner = state.as_ref().map(|state| find_owner(opened, state));
     let is_over = |call: &OpenCall| {
@@ -144,30 +144,25 @@ fn drop_unended_calls(
     let mut calls: Vec<OpenCall> = hook_state.open_calls().into_iter().filter(is_over).collect();
     hook_state.drop_open_calls(is_over);
     calls.sort_by_key(|call| call.seq);
-    let first = calls.first()?.clone();
     let owner = owner.map_or_else(|| session.to_owned(), |(owner, _)| owner);
-    let names_all = |call: &OpenCall| !call.script && !call.named.is_empty();
-    let unknown = calls.iter().find(|call| !is_editing_tool(&call.tool));
-    let is_bounded =
-        |call: &OpenCall| call.bounded || (names_all(call) && is_editing_tool(&call.tool));
-    let script = !calls.iter().all(names_all);
-    Some(CallRef {
+    let describe = |call: OpenCall| CallRef {
         agent: session.split(':').next().unwrap_or_default().to_owned(),
         subagent: (owner != session).then(|| session.to_owned()),
-        session: owner,
-        turn: first.turn.clone(),
-        id: String::new(),
-        tool: unknown.unwrap_or(&first).tool.clone(),
-        named: calls.iter().flat_map(|call| call.named.clone()).collect(),
-        writes: calls.iter().flat_map(|call| call.writes.clone()).collect(),
-        script,
-        bounded: script && calls.iter().all(is_bounded),
+        session: owner.clone(),
+        turn: call.turn,
+        id: call.call,
+        tool: call.tool,
+        named: call.named,
+        writes: call.writes,
+        script: call.script,
+        bounded: call.bounded,
         began: Some(Began {
-            tree: first.tree,
-            seq: first.seq,
-            time: first.time.rfc3339(),
-            uncovered: first.uncovered,
-            late: first.late,
+            tree: call.tree,
+            seq: call.seq,
+            time: call.time.rfc3339(),
+            uncovered: call.uncovered,
+            late: call.late,
         }),
-    })
+    };
+    calls.into_iter().map(describe).collect()
 }

@@ -77,7 +77,12 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
         }
         ReportedEvent::TurnStart { prompt } => {
             finish_before_turn(opened, &workplace.root);
+            let (last, is_over) = (state.turns, state.over);
             let entries = session::start_turn(opened, report, state, prompt.as_deref());
+            // The end of the turn before was not reported.
+            if last > 0 && !is_over && state.turns > last {
+                handled.follow_up = Some(FollowUp::tend(opened, state));
+            }
             session.store(opened, &mut handled);
             entries
         }

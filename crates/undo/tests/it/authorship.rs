@@ -130,9 +130,9 @@ fn bounded_calls_without_an_end_leave_other_files_to_the_user() {
     }
     scratch.begin_turn("s", "delete it");
     scratch.begin_script("s", "c1", "rm a");
-    scratch.begin_edit("s", "Edit", "c2", &["c"]);
     scratch.remove("a");
     scratch.write("b", "the user's\n");
+    scratch.begin_edit("s", "Edit", "c2", &["c"]);
     scratch.write("c", "1\n");
     scratch.end_turn("s");
     let view = scratch.undo();
@@ -219,6 +219,63 @@ fn the_turns_end_bounds_calls_of_an_agent_that_reports_no_ends() {
 }
 
 #[test]
+fn the_next_call_bounds_a_call_of_an_agent_that_reports_no_ends() {
+    let scratch = Scratch::new();
+    for name in ["a", "b", "c", "mine"] {
+        scratch.write(name, "0\n");
+    }
+    scratch.begin_turn("s", "edit");
+    scratch.begin_edit("s", "Edit", "c1", &["missing"]);
+    scratch.begin_edit("s", "Edit", "c2", &["a"]);
+    scratch.write("a", "1\n");
+    // The agent waits for a permission; the user works on.
+    scratch.write("mine", "the user's\n");
+    scratch.begin_script("s", "c3", "make");
+    scratch.write("b", "1\n");
+    scratch.begin_edit("s", "Edit", "c4", &["c"]);
+    scratch.write("c", "1\n");
+    scratch.write("new", "the user's\n");
+    scratch.end_turn("s");
+    let view = scratch.undo();
+    let contents = ["a", "b", "c", "mine", "new"].map(|name| scratch.read(name));
+    assert_eq!(contents, ["0\n", "0\n", "0\n", "the user's\n", "the user's\n"], "{view:?}");
+}
+
+#[test]
+fn the_next_turn_bounds_a_turn_that_never_ended() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.write("mine", "0\n");
+    scratch.begin_turn("s", "first");
+    scratch.begin_script("s", "c1", "make");
+    scratch.write("a", "1\n");
+    scratch.begin_turn("s", "second");
+    scratch.write("mine", "the user's\n");
+    scratch.begin_script("s", "c2", "make");
+    scratch.write("b", "1\n");
+    scratch.end_turn("s");
+    let undo = TurnUndo { row: Some(2), ..TurnUndo::default() };
+    let view = scratch.carry_out(Destination::WithoutTurn(undo));
+    assert_eq!(scratch.read("a"), "0\n", "{view:?}");
+    assert!(scratch.read("mine") == "the user's\n" && scratch.exists("b"), "{view:?}");
+    assert!(view.warnings.iter().any(|warning| warning.contains("does not report")), "{view:?}");
+}
+
+#[test]
+fn an_ignored_file_that_a_call_without_an_end_names_comes_back() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.project().join("out")).unwrap();
+    scratch.write(".gitignore", "out/\n");
+    scratch.write("out/a", "0\n");
+    scratch.begin_turn("s", "edit");
+    scratch.begin_edit("s", "Edit", "c1", &["out/a"]);
+    scratch.write("out/a", "1\n");
+    scratch.end_turn("s");
+    let view = scratch.undo();
+    assert_eq!(scratch.read("out/a"), "0\n", "{view:?}");
+}
+
+#[test]
 fn a_call_without_an_end_is_uncertain_if_its_agent_reports_ends() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
@@ -230,6 +287,24 @@ fn a_call_without_an_end_is_uncertain_if_its_agent_reports_ends() {
     let undo = TurnUndo { row: Some(1), ..TurnUndo::default() };
     let view = scratch.carry_out(Destination::WithoutTurn(undo));
     assert_eq!((scratch.read("a").as_str(), view.uncertain.len()), ("the user's\n", 1), "{view:?}");
+}
+
+#[test]
+fn the_next_call_does_not_bound_a_call_if_its_agent_reports_ends() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.write("b", "0\n");
+    scratch.begin_turn("s", "first");
+    // Both run at the same time; the first one is cut off.
+    scratch.begin_script("s", "c1", "make");
+    let call = scratch.begin_edit("s", "Edit", "c2", &["a"]);
+    scratch.write("a", "1\n");
+    scratch.write("b", "1\n");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    let view = scratch.undo();
+    assert_eq!((scratch.read("a").as_str(), scratch.read("b").as_str()), ("0\n", "1\n"));
+    assert_eq!(reasons(&view), [("b".into(), "the end of the call is not known".into())]);
 }
 
 #[test]

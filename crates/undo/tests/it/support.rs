@@ -153,12 +153,16 @@ impl Scratch {
     }
 
     pub(crate) fn begin_turn(&self, session: &str, prompt: &str) {
-        self.report(session, ReportedEvent::TurnStart { prompt: Some(prompt.into()) });
+        self.follow_up(session, ReportedEvent::TurnStart { prompt: Some(prompt.into()) });
     }
 
-    /// Ends a turn, and does the work that is left for when no agent waits.
     pub(crate) fn end_turn(&self, session: &str) {
-        let handled = self.report(session, ReportedEvent::TurnEnd);
+        self.follow_up(session, ReportedEvent::TurnEnd);
+    }
+
+    /// Reports an event, and does the work that is left for when no agent waits.
+    fn follow_up(&self, session: &str, event: ReportedEvent) {
+        let handled = self.report(session, event);
         if let Some(FollowUp::Tend { workspace, session, time }) = handled.follow_up {
             hook::tend_workspace(&self.opened, &workspace, &session, time).unwrap();
         }
