@@ -4,12 +4,14 @@
 //!   atomic replacement; locks that die with their process
 //! - [`hex`]: hexadecimal digits
 //! - [`errors`]: an error together with its causes, as text
+//! - [`directory`]: directories that are opened through no link
 //! - [`lock_wait`]: waiting for a lock that another process holds
 //! - [`paths`]: normalised and canonical paths; paths as bytes
 //!
 //! This crate depends on no other crate of the project.
 
 pub mod durable;
+pub mod directory;
 pub mod errors;
 pub mod hex;
 pub mod lock_wait;

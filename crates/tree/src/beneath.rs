@@ -7,8 +7,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use takeback_base::paths;
+use takeback_base::{directory, paths};
 
+use crate::fault;
 use crate::object::Mode;
 
 /// The part of a file's `stat` that takeback uses.
@@ -94,12 +95,6 @@ pub(crate) fn list_names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-const DIRECTORY: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::NONBLOCK);
-
 /// Opens a file for reading. Fails for a symlink, and does not wait for the other end of a pipe.
 pub(crate) fn open_file(directory: impl AsFd, name: &[u8]) -> io::Result<std::fs::File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -121,10 +116,10 @@ pub(crate) struct Root {
 
 impl Root {
     pub(crate) fn open(path: &Path) -> io::Result<Root> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Root { fd: rustix::fs::open(path, flags, Permissions::empty())? })
+        Ok(Root { fd: directory::open_canonical(path)? })
     }
 
+    /// Opens a directory by its canonical path. Fails if any part of the path is a link by now.
     /// Returns device and inode, which identify the directory regardless of its path.
     #[allow(clippy::unnecessary_cast, reason = "the kernel's types differ between platforms")]
     pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
@@ -146,7 +141,6 @@ impl Root {
             fd = Some(open_beneath(from, stage)?);
             rest = after;
         }
-        Ok(fd.expect("the path is not empty"))
     }
 }
 

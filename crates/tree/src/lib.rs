@@ -58,7 +58,7 @@ pub use forbidden::ForbiddenRoots;
 pub use gc::{GcError, GcOutcome};
 pub use git::{
     ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository, GitDirectory,
-    Head,
+    Head, OpenGitDirectory,
 };
 pub use lock::{Lock, PinError};
 pub use object::{Mode, ObjectKind};

@@ -10,11 +10,14 @@ pub(crate) mod index;
 mod objects;
 pub(crate) mod refs;
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use takeback_base::{directory, foreign, paths};
+
+use crate::workspace::Workspace;
 
 pub use head::Head;
 pub use objects::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};

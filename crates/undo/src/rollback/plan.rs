@@ -37,6 +37,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
         Destination::BeforeLastUndo => planner.plan_reversal(&mut lock, Direction::Redo, request),
         Destination::WithoutTurn(options) => planner.plan_turn_undo(&mut lock, options, request),
     }?;
+    planned.work.root = revived.identity_of(&workspace);
     // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
     let (store, own) = (workspace.store(), workspace.id());
@@ -252,6 +253,7 @@ impl Planner<'_> {
             elsewhere: Vec::new(),
         };
         Planned { work, view }
+            root: None,
     }
 }
 

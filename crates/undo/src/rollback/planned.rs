@@ -26,6 +26,10 @@ pub struct Planned {
 pub(super) struct PlannedWork {
     /// The directory of the workspace, or the single file.
     pub(super) workspace: AnyPath,
+    /// The device and inode of the directory that this was planned for; `None` if it did not exist.
+    /// Another directory may take its path.
+    #[serde(default)]
+    pub(super) root: Option<(u64, u64)>,
     pub(super) goal: Goal,
     /// The plan for the files; `None` if only the conversation is taken back.
     pub(super) files: Option<Plan>,
