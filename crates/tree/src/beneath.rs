@@ -11,11 +11,12 @@ use takeback_base::{directory, paths};
 
 use crate::fault;
 use crate::object::Mode;
+use crate::owner;
 
 /// The part of a file's `stat` that takeback uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stat {
-    /// Kind and permission bits, as the kernel has them.
+    /// Kind and permission bits, as the kernel has them, and the marks of [`owner::mark_others`].
     pub(crate) mode: u32,
     pub(crate) size: u64,
     /// The time of the last modification, in nanoseconds since 1970.
@@ -32,7 +33,11 @@ impl Stat {
         let nanoseconds =
             |seconds: i64, part: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(part);
         Stat {
-            mode: u32::from(stat.st_mode),
+            mode: owner::mark_others(
+                u32::from(stat.st_mode),
+                stat.st_uid as u32,
+                stat.st_gid as u32,
+            ),
             size: stat.st_size as u64,
             mtime: nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
             ctime: nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
@@ -59,7 +64,7 @@ impl Stat {
     /// The mode of its entry in a tree; `None` if a tree cannot have it.
     pub(crate) fn entry_mode(&self) -> Option<Mode> {
         match self.kind() {
-            0o100_000 => Some(Mode::file(self.mode)),
+            0o100_000 => Some(Mode::file(owner::drop_others(self.mode))),
             0o040_000 => Some(Mode::directory(self.mode)),
             0o120_000 => Some(Mode::SYMLINK),
             _ => None,
@@ -115,11 +120,11 @@ pub(crate) struct Root {
 }
 
 impl Root {
+    /// Opens a directory by its canonical path. Fails if any part of the path is a link by now.
     pub(crate) fn open(path: &Path) -> io::Result<Root> {
         Ok(Root { fd: directory::open_canonical(path)? })
     }
 
-    /// Opens a directory by its canonical path. Fails if any part of the path is a link by now.
     /// Returns device and inode, which identify the directory regardless of its path.
     #[allow(clippy::unnecessary_cast, reason = "the kernel's types differ between platforms")]
     pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {

@@ -24,6 +24,7 @@ pub mod git;
 mod lock;
 mod object;
 mod oid;
+mod owner;
 mod pack;
 mod pack_rewrite;
 mod packs;

@@ -5,6 +5,7 @@ use std::io;
 use super::cache::{CachedEntry, Cause, EntryKind, FileClass, Reach};
 use super::known::KnownState;
 use super::{Capture, Uncovered, UncoveredReason};
+use crate::owner;
 use crate::path::RelPath;
 use crate::rules::{CaptureRules, Filter};
 
@@ -33,6 +34,9 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
                     capture.files += 1;
                     extra += u64::from(child.class == FileClass::Named);
                     if child.class == FileClass::Tracked && entry.reach == Reach::Normal {
+                    if owner::has_dropped(child.stat.mode) {
+                        capture.unprivileged.push(path());
+                    }
                         capture.filter.tracked.push(path());
                     }
                 }
@@ -52,6 +56,7 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
     capture.uncovered.sort_by(|a, b| a.path.cmp(&b.path));
     (capture, extra)
 }
+    capture.unprivileged.sort();
 
 /// The number of files over the budget above which they are reported by their topmost directory.
 const MAX_REPORTED: usize = 1000;

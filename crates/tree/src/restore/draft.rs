@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::guard::Guard;
+use super::owners;
 use super::plan::Planner;
 use super::{BlockedPath, BlockedReason, KeptPath, KeptReason, Plan, PlanError, PlannedStep, Step};
 use crate::beneath;
@@ -10,6 +11,7 @@ use crate::capture::Uncovered;
 use crate::compare::{Difference, Node, find_node};
 use crate::object::Mode;
 use crate::oid::Oid;
+use crate::owner;
 use crate::path::RelPath;
 
 /// A plan under construction.
@@ -25,6 +27,9 @@ pub(super) struct Draft<'p, 'a, 'w> {
     guarded: Vec<RelPath>,
     kept: Vec<KeptPath>,
     blocked: Vec<BlockedPath>,
+    privileged: Vec<RelPath>,
+    unprivileged: Vec<RelPath>,
+    disowned: Vec<RelPath>,
     /// Directories that the target does not have, from the top down.
     emptied: Vec<(RelPath, Node)>,
 }
@@ -46,6 +51,9 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
             guarded: Vec::new(),
             kept: Vec::new(),
             blocked: Vec::new(),
+            privileged: Vec::new(),
+            unprivileged: Vec::new(),
+            disowned: Vec::new(),
             emptied: Vec::new(),
         }
     }
@@ -85,6 +93,31 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
     fn push_step(&mut self, path: RelPath, from: Option<Node>, to: Option<Node>) {
         let swap = self.is_swapped(&path);
         self.steps.push(Step { path, from, to, stage: RelPath::root(), swap });
+    }
+
+    /// Decides who will own the files that are written, and which of them may be setuid or setgid.
+    fn settle_owners(&mut self) {
+        let root = self.planner.root();
+        for step in &mut self.steps {
+            let (path, stage) = (&step.path, &step.stage);
+            let Some(to) = step.to.as_mut().filter(|to| to.mode.is_file()) else { continue };
+            let is_dropped = owners::drop_privileges(root, path, stage, &mut to.mode);
+            if step.from == Some(*to) {
+                continue;
+            }
+            if is_dropped {
+                self.unprivileged.push(path.clone());
+            } else if owner::is_privileged(to.mode.permissions()) {
+                self.privileged.push(path.clone());
+            }
+            let is_new = step.from.is_none_or(|from| from.oid != to.oid);
+            let has_heir = || owners::find_heir(root, path, stage).is_some();
+            if is_new && !owners::is_public(to.mode) && has_heir() {
+                self.disowned.push(path.clone());
+            }
+        }
+        // Without its setuid or setgid, a file may be as it is already.
+        self.steps.retain(|step| step.to.is_none() || step.from != step.to);
     }
 
     /// Decides about a directory that only the present has.
@@ -234,6 +267,9 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
             guarded: self.guarded,
             kept: self.kept,
             blocked: self.blocked,
+            privileged: self.privileged,
+            unprivileged: self.unprivileged,
+            disowned: self.disowned,
             steps: self.steps.into_iter().map(add_seen).collect(),
             loosened,
         }

@@ -16,6 +16,7 @@ mod losses;
 mod model;
 mod named;
 mod permissions;
+mod owners;
 mod processes;
 mod racy;
 mod restore;

@@ -64,6 +64,9 @@ pub struct Record {
     /// The databases that were taken while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
+    /// The files whose setuid or setgid the tree leaves out, because they belonged to another user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unprivileged: Vec<RelPath>,
 }
 
 /// The reason why a checkpoint exists.
@@ -296,6 +299,7 @@ impl Record {
             filter: Filter::default(),
             uncovered: Vec::new(),
             unsettled: Vec::new(),
+            unprivileged: Vec::new(),
         }
     }
 
@@ -306,6 +310,7 @@ impl Record {
             filter: capture.filter,
             uncovered: capture.uncovered,
             unsettled: capture.unsettled,
+            unprivileged: capture.unprivileged,
             ..self
         }
     }

@@ -324,13 +324,14 @@ impl Place<'_> {
         (view.restored, view.deleted) = (files.writes.clone(), files.deletes.clone());
         (view.blocked, view.skipped) = (files.blocked.clone(), goal.skipped.clone());
         view.others = others;
+        view.add_owners(&goal, &files);
         if view.changes_no_file() && view.blocked.is_empty() && left.is_empty() {
             return None;
         }
         let work = PlannedWork {
             workspace: self.path.clone(),
-            goal,
             root,
+            goal,
             files: Some(files),
             newest: self.history.newest(),
             sessions: self.history.sessions(),

@@ -23,7 +23,7 @@ use crate::history::{FindError, History, TakeError, WorkspaceRef, effects_of_row
 
 /// Plans what a request asks for. Changes nothing.
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
-    let (workspace, _revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
+    let (workspace, revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
     // Taking the lock finishes or reverts an interrupted rollback, before the history is read.
     let mut lock = opened.lock(&workspace)?;
@@ -205,7 +205,13 @@ impl Planner<'_> {
             action: Action::UndoTurn,
             checkpoint: checkpoint.pin.id,
             index: None,
-            state: TargetState { tree, filter: present.filter, uncovered, unsettled: Vec::new() },
+            state: TargetState {
+                tree,
+                filter: present.filter,
+                uncovered,
+                unsettled: Vec::new(),
+                unprivileged: present.unprivileged,
+            },
             edits: Some(turn.edits),
             reverses: None,
             // An empty list means all paths. That is harmless: without an edit, the target is the
@@ -242,10 +248,12 @@ impl Planner<'_> {
             view.kept = files.kept.clone();
             view.blocked = files.blocked.clone();
             view.skipped = goal.skipped.clone();
+            view.add_owners(&goal, files);
         }
         count_messages(self.opened, &goal, &mut view);
         let work = PlannedWork {
             workspace: AnyPath(self.workspace.subject()),
+            root: None,
             goal,
             files,
             newest: self.history.newest(),
@@ -253,7 +261,6 @@ impl Planner<'_> {
             elsewhere: Vec::new(),
         };
         Planned { work, view }
-            root: None,
     }
 }
 
