@@ -80,6 +80,11 @@ pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
 /// The patience of a command that a user waits for with other processes.
 const LOCK_WAIT: LockWait =
     LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
+/// Reads an environment variable by which an agent describes itself.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    env::var(name).ok()
+}
+
 
 /// The variable that switches all checkpoints off if it is one of [`OFF`].
 const SWITCH: &str = "TAKEBACK_CHECKPOINTS";

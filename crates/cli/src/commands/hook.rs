@@ -17,7 +17,8 @@ use takeback_undo::{Deadline, Opened, Report, ReportedEvent, Turn, TurnId, Unpro
 
 use super::slash;
 use crate::background;
-use crate::context::Context;
+use crate::config;
+use crate::context::{self, Context};
 use crate::event_input::read_event;
 use crate::fired;
 use crate::output;
@@ -138,8 +139,9 @@ fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> Even
     let mut outcome = EventOutcome { is_strict: arguments.strict, ..EventOutcome::default() };
     let (input, heard) = hear_event(agent, arguments, context);
     // A rollback works even if checkpoints are switched off.
-    if let Ok(Some(ParsedPayload::Slash { command: slash, directory })) = &heard {
-        let text = slash::run_slash_command(slash, directory, context);
+    if let Ok(Some(ParsedPayload::Slash { command: slash, directory, log })) = &heard {
+        let is_headless = agent.is_headless(context::variable, log.as_deref());
+        let text = slash::run_slash_command(slash, directory, context, is_headless);
         outcome.failures.extend(print_answer(&agent.answer_output(&text)).err());
         return outcome;
     }

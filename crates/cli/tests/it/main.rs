@@ -18,6 +18,7 @@ mod hooks_failures;
 mod hooks_limits;
 mod hooks_rollback;
 mod install;
+mod hooks_slash;
 mod install_obstacles;
 mod logs;
 mod on_disk;
