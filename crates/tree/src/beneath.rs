@@ -134,17 +134,10 @@ impl Root {
 
     /// Opens a directory below the root by its path. A symlink anywhere on the way is an error.
     pub(crate) fn open_directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
-        if path.is_empty() {
-            return self.fd.try_clone();
-        }
-        // The kernel accepts paths of up to 4,095 bytes. A longer path is opened in stages.
-        let mut fd: Option<OwnedFd> = None;
-        let mut rest = path;
-        while !rest.is_empty() {
-            let (stage, after) = split_stage(rest);
-            let from = fd.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
-            fd = Some(open_beneath(from, stage)?);
-            rest = after;
+        fault::count_opened_directory();
+        match path.is_empty() {
+            true => self.fd.try_clone(),
+            false => directory::open_beneath(self.fd.as_fd(), path),
         }
     }
 }
@@ -152,92 +145,5 @@ impl Root {
 impl AsFd for Root {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-/// Splits a path into the longest part, up to a slash, that one system call accepts, and the rest.
-fn split_stage(path: &[u8]) -> (&[u8], &[u8]) {
-    const LONGEST: usize = 4000;
-    if path.len() <= LONGEST {
-        return (path, b"");
-    }
-    let slash = path[..LONGEST].iter().rposition(|byte| *byte == b'/');
-    let slash = slash.expect("no name is as long as that");
-    (&path[..slash], &path[slash + 1..])
-}
-
-#[cfg(target_os = "linux")]
-fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
-    use rustix::fs::ResolveFlags;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let path_text = paths::from_bytes(path);
-    loop {
-        return match rustix::fs::openat2(from, path_text, DIRECTORY, Permissions::empty(), resolve)
-        {
-            Ok(fd) => Ok(fd),
-            Err(Errno::AGAIN | Errno::INTR) => continue,
-            // An old kernel or a sandbox does not know the call.
-            Err(Errno::NOSYS | Errno::PERM) => open_stepwise(from, path),
-            Err(error) => Err(error.into()),
-        };
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
-    open_stepwise(from, path)
-}
-
-/// Opens one directory after the other, none of them through a link.
-fn open_stepwise(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
-    let mut fd: Option<OwnedFd> = None;
-    for name in path.split(|byte| *byte == b'/') {
-        let from = fd.as_ref().map_or(from, AsFd::as_fd);
-        fd = Some(rustix::fs::openat(
-            from,
-            paths::from_bytes(name),
-            DIRECTORY,
-            Permissions::empty(),
-        )?);
-    }
-    fd.ok_or_else(|| Errno::NOENT.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn no_directory_is_opened_through_a_symlink() {
-        let directory = tempfile::tempdir().unwrap();
-        let base = directory.path();
-        fs::create_dir_all(base.join("outside/deep")).unwrap();
-        fs::create_dir_all(base.join("inside/a/b")).unwrap();
-        symlink("../outside", base.join("inside/link")).unwrap();
-        symlink("a", base.join("inside/loop")).unwrap();
-        let root = Root::open(&base.join("inside")).unwrap();
-        assert!(root.open_directory(b"a/b").is_ok());
-        assert!(open_stepwise(root.as_fd(), b"a/b").is_ok());
-        for bad in [&b"link"[..], b"link/deep", b"loop", b"loop/b"] {
-            assert!(root.open_directory(bad).is_err(), "{bad:?}");
-            assert!(open_stepwise(root.as_fd(), bad).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn paths_longer_than_the_kernel_accepts_are_opened() {
-        let directory = tempfile::tempdir().unwrap();
-        let root = Root::open(directory.path()).unwrap();
-        let name = vec![b'd'; 255];
-        let mut path = Vec::new();
-        for _ in 0..40 {
-            let parent = root.open_directory(&path).unwrap();
-            rustix::fs::mkdirat(&parent, paths::from_bytes(&name), Permissions::RWXU).unwrap();
-            path = crate::path::join(&path, &name);
-        }
-        assert!(path.len() > 10_000);
-        assert_eq!(list_names(root.open_directory(&path).unwrap()).unwrap(), Vec::<Vec<u8>>::new());
     }
 }

@@ -72,7 +72,7 @@ pub use restore::{
     BlockedPath, BlockedReason, KeptPath, KeptReason, Plan, PlanError, Recovery, RestoreError,
     RestoreOutcome, RestoreTarget, Writer,
 };
-pub use rules::{CaptureRules, Filter};
+pub use rules::{CaptureRules, Filter, MAX_PATTERNS};
 pub use store::{ObjectError, Store, StoreError};
 pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};
 pub use workspace::{Workspace, WorkspaceError, WorkspaceInfo};

@@ -19,6 +19,8 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
         files: 0,
         uncovered: Vec::new(),
         unsettled: Vec::new(),
+        unprivileged: Vec::new(),
+        unapplied: Vec::new(),
         damaged: Vec::new(),
         filter: Filter { rules: rules.clone(), tracked: Vec::new() },
     };
@@ -32,11 +34,11 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
             match child.kind {
                 EntryKind::File | EntryKind::Symlink => {
                     capture.files += 1;
-                    extra += u64::from(child.class == FileClass::Named);
-                    if child.class == FileClass::Tracked && entry.reach == Reach::Normal {
                     if owner::has_dropped(child.stat.mode) {
                         capture.unprivileged.push(path());
                     }
+                    extra += u64::from(child.class == FileClass::Named);
+                    if child.class == FileClass::Tracked && entry.reach == Reach::Normal {
                         capture.filter.tracked.push(path());
                     }
                 }
@@ -54,9 +56,9 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
     }
     collapse_over_budget(known, &mut capture.uncovered);
     capture.uncovered.sort_by(|a, b| a.path.cmp(&b.path));
+    capture.unprivileged.sort();
     (capture, extra)
 }
-    capture.unprivileged.sort();
 
 /// The number of files over the budget above which they are reported by their topmost directory.
 const MAX_REPORTED: usize = 1000;

@@ -1,6 +1,6 @@
 //! A plan under construction: the decision about each path at which present and target differ.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::guard::Guard;
 use super::owners;
@@ -87,7 +87,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
 
     /// True if the path is part of a swap of a directory and something else.
     fn is_swapped(&self, path: &RelPath) -> bool {
-        ancestors(path).any(|above| self.swaps.contains(&above))
+        !self.swaps.is_empty() && ancestors(path).any(|above| self.swaps.contains(&above))
     }
 
     fn push_step(&mut self, path: RelPath, from: Option<Node>, to: Option<Node>) {
@@ -246,10 +246,11 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
 
     pub(super) fn finish(mut self) -> Plan {
         let planner = self.planner;
+        let touched = self.assign_stages();
+        self.settle_owners();
         let writes = paths_of(&self.steps, |step| step.to.is_some());
         let mut deletes = paths_of(&self.steps, |step| step.to.is_none());
-        deletes.retain(|path| !writes.contains(path));
-        let touched = self.assign_stages();
+        deletes.retain(|path| writes.binary_search(path).is_err());
         let loosened = self.find_unwritable(touched);
         let add_seen = |step: Step| {
             // The stat of the capture, not of this moment: later changes are in no checkpoint.
@@ -266,10 +267,10 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
             deletes,
             guarded: self.guarded,
             kept: self.kept,
-            blocked: self.blocked,
             privileged: self.privileged,
             unprivileged: self.unprivileged,
             disowned: self.disowned,
+            blocked: self.blocked,
             steps: self.steps.into_iter().map(add_seen).collect(),
             loosened,
         }
@@ -283,18 +284,11 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         };
         let removed: HashSet<RelPath> =
             self.steps.iter().filter(removes_directory).map(|step| step.path.clone()).collect();
-        let mut stages: BTreeMap<RelPath, RelPath> = BTreeMap::new();
+        let mut stages: HashMap<RelPath, RelPath> = HashMap::new();
         let mut touched: BTreeSet<RelPath> = BTreeSet::new();
         for step in &mut self.steps {
             let parent = step.path.parent().expect("no step is about the root");
-            step.stage = match stages.get(&parent) {
-                Some(stage) => stage.clone(),
-                None => {
-                    let stage = self.planner.find_stage(&parent, &removed);
-                    stages.insert(parent.clone(), stage.clone());
-                    stage
-                }
-            };
+            step.stage = self.planner.find_stage(&parent, &removed, &mut stages);
             touched.extend([parent, step.stage.clone()]);
         }
         touched
