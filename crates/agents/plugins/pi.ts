@@ -81,7 +81,9 @@ export default function takeback(pi: ExtensionAPI) {
     pi.registerCommand(name, {
       description,
       handler: async (rest, ctx) => {
-        const output = await runTakeback(["slash", name, rest], ctx.cwd)
+        // Without a user interface, a script may have written the prompt.
+        const limits = ctx.hasUI ? [] : ["--list-only"]
+        const output = await runTakeback(["slash", ...limits, name, rest], ctx.cwd)
         if (ctx.hasUI) ctx.ui.notify(output.trimEnd(), "info")
         else console.log(output.trimEnd())
       },

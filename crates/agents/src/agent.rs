@@ -1,5 +1,9 @@
 //! The type of a row of the agent table, and lookups in the table.
 
+use std::path::Path;
+
+use takeback_base::foreign;
+
 use crate::agent_table::AGENTS;
 use crate::payload::{HookPayload, JsonObject};
 use crate::wiring::Wiring;
@@ -30,6 +34,8 @@ pub struct Agent {
     /// The events on which a hook can answer the user's prompt itself, so that the model is not
     /// asked.
     pub answer_events: &'static [&'static str],
+    /// The sign by which the agent shows that no user types its prompts, if it has one.
+    pub(crate) headless_sign: Option<HeadlessSign>,
     /// Limitations of takeback in this agent.
     pub limitations: &'static [&'static str],
     /// The changes that `install` makes; `None` if the agent has to call takeback by itself.
@@ -54,6 +60,26 @@ impl Agent {
             .any(|(name, signal)| Some(*name) == event && *signal == Signal::BeforeTool)
     }
 
+    /// Returns true if the agent shows that it runs without a user, so that a script wrote the prompt.
+    /// `variable` looks up an environment variable; `log` is the agent's log of the session.
+    pub fn is_headless(
+        &self,
+        variable: impl FnOnce(&str) -> Option<String>,
+        log: Option<&Path>,
+    ) -> bool {
+        match &self.headless_sign {
+            Some(HeadlessSign::Variable { name, begins }) => {
+                variable(name).is_some_and(|value| value.starts_with(begins))
+            }
+            Some(HeadlessSign::Log { contains }) => log.is_some_and(|log| {
+                let beginning = foreign::read_beginning(log, LOG_BEGINNING).unwrap_or_default();
+                let line = beginning.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                String::from_utf8_lossy(line).contains(contains)
+            }),
+            None => false,
+        }
+    }
+
     /// Returns the step that the user must still take after `takeback install`.
     pub fn next_step(&self) -> Option<&'static str> {
         self.wiring?.next_step
@@ -64,6 +90,17 @@ impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
     }
+}
+
+/// The length of the beginning of a log in which its sign is looked for.
+const LOG_BEGINNING: u64 = 4096;
+
+/// The sign by which an agent shows that it runs without a user.
+pub(crate) enum HeadlessSign {
+    /// An environment variable of its hooks, and the beginning of its value.
+    Variable { name: &'static str, begins: &'static str },
+    /// A text in the first line of its log, which says how the session was begun.
+    Log { contains: &'static str },
 }
 
 /// The meaning of an agent's event.

@@ -1,6 +1,6 @@
 //! The agent table: one row per agent.
 
-use crate::agent::{Agent, NoticeFormat, Refusal, Signal, WarningFormat};
+use crate::agent::{Agent, HeadlessSign, NoticeFormat, Refusal, Signal, WarningFormat};
 use crate::payload::{
     claude, cline, codex, copilot, cursor, droid, gemini, generic, goose, opencode, pi, qwen,
 };
@@ -27,6 +27,7 @@ pub const AGENTS: &[Agent] = &[
         resume: None,
         refusal: Refusal::Code(1),
         answer_events: &[],
+        headless_sign: None,
         limitations: &[],
         wiring: None,
         event_keys: &["event"],
@@ -47,6 +48,10 @@ pub const AGENTS: &[Agent] = &[
         ),
         refusal: Refusal::Code(2),
         answer_events: &["UserPromptSubmit", "UserPromptExpansion"],
+        headless_sign: Some(HeadlessSign::Variable {
+            name: "CLAUDE_CODE_ENTRYPOINT",
+            begins: "sdk-",
+        }),
         limitations: &["commands you run with ! are not reported"],
         wiring: Some(&wiring::claude::WIRING),
         event_keys: &["hook_event_name"],
@@ -64,6 +69,7 @@ pub const AGENTS: &[Agent] = &[
         resume: Some("`codex fork {}`, then press Esc twice and choose the prompt"),
         refusal: Refusal::Code(2),
         answer_events: &["UserPromptSubmit"],
+        headless_sign: Some(HeadlessSign::Log { contains: "\"originator\":\"codex_exec\"" }),
         limitations: &["in its terminal, type `takeback rollback` instead of /rollback"],
         wiring: Some(&wiring::codex::WIRING),
         event_keys: &["hook_event_name"],
@@ -92,6 +98,7 @@ pub const AGENTS: &[Agent] = &[
         ),
         refusal: Refusal::Code(2),
         answer_events: &[],
+        headless_sign: None,
         limitations: &[
             "calls have no ids, so two identical calls at the same time cannot be told apart",
         ],
@@ -111,6 +118,7 @@ pub const AGENTS: &[Agent] = &[
         resume: Some("`qwen --resume {}`, then /rewind and choose to rewind only the conversation"),
         refusal: Refusal::Code(2),
         answer_events: &[],
+        headless_sign: None,
         limitations: &["/rollback is Qwen's own command; takeback's is /takeback-rollback"],
         wiring: Some(&wiring::qwen::WIRING),
         event_keys: &["hook_event_name"],
@@ -136,6 +144,7 @@ pub const AGENTS: &[Agent] = &[
         resume: None,
         refusal: Refusal::PermissionDecision,
         answer_events: &[],
+        headless_sign: None,
         limitations: &[
             "calls have no ids, so two identical calls at the same time cannot be told apart",
             "/rollback cannot be added: run `takeback rollback` in a terminal",
@@ -156,6 +165,7 @@ pub const AGENTS: &[Agent] = &[
         resume: Some("`droid --fork {}`, then /rewind-conversation"),
         refusal: Refusal::Code(2),
         answer_events: &[],
+        headless_sign: None,
         limitations: &[
             "`droid exec` does not report prompts: takeback reads them from its log",
             "calls have no ids, so two identical calls at the same time cannot be told apart",
@@ -189,6 +199,7 @@ pub const AGENTS: &[Agent] = &[
         resume: None,
         refusal: Refusal::Cancel,
         answer_events: &[],
+        headless_sign: None,
         limitations: &[
             "its hooks do not report prompts: takeback reads them from its log",
             "/rollback cannot be added: run `takeback rollback` in a terminal",
@@ -216,6 +227,7 @@ pub const AGENTS: &[Agent] = &[
         resume: Some("`opencode --session {} --fork`, then /timeline and fork from the prompt"),
         refusal: Refusal::Plugin,
         answer_events: &[],
+        headless_sign: None,
         limitations: &["failed tool calls are not reported"],
         wiring: Some(&wiring::opencode::WIRING),
         event_keys: &["type"],
@@ -240,6 +252,7 @@ pub const AGENTS: &[Agent] = &[
         resume: Some("`pi --session {}`, then /fork and choose the prompt"),
         refusal: Refusal::Plugin,
         answer_events: &[],
+        headless_sign: None,
         limitations: &[],
         wiring: Some(&wiring::pi::WIRING),
         event_keys: &["ev.type", "type"],
@@ -268,6 +281,7 @@ pub const AGENTS: &[Agent] = &[
         resume: None,
         refusal: Refusal::Code(2),
         answer_events: &[],
+        headless_sign: None,
         limitations: &["its model learns of a rollback only when a session begins"],
         wiring: Some(&wiring::cursor::WIRING),
         event_keys: &["hook_event_name"],
@@ -293,6 +307,7 @@ pub const AGENTS: &[Agent] = &[
         resume: None,
         refusal: Refusal::Code(2),
         answer_events: &[],
+        headless_sign: None,
         limitations: &[
             "its model cannot be told about a rollback",
             "it cannot show warnings about unprotected files; see `takeback status`",

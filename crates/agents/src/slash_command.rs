@@ -36,36 +36,75 @@ impl SlashCommand {
             // Without the slash, it could be the beginning of a sentence.
             None => {
                 let command = split(prompt.strip_prefix("takeback ")?.trim_start());
-                command.filter(SlashCommand::is_terse)
+                command.filter(|command| command.check().is_ok() && command.is_terse())
             }
         }
     }
 
     /// True if the words cannot be part of a sentence for the model.
     fn is_terse(&self) -> bool {
-        let is_option = |word: &String| word.starts_with('-') && word.len() > 1;
-        let is_number = |word: &String| word.bytes().all(|byte| byte.is_ascii_digit());
-        let is_id = |word: &String| word.len() > 5 && word.bytes().all(|b| b.is_ascii_hexdigit());
+        let is_id = |word: &&str| word.len() > 5 && word.bytes().all(|b| b.is_ascii_hexdigit());
         // A word with a space in it was quoted.
-        let is_path = |word: &String| {
+        let is_path = |word: &&str| {
             let inner = word.trim_end_matches(|end: char| end.is_ascii_punctuation());
             inner.contains([' ', '/', '.'])
         };
-        let is_argument =
-            |word: &String| is_option(word) || is_number(word) || is_id(word) || is_path(word);
-        match (self.command, &self.arguments[..]) {
-            ("rollback", [verb, rest @ ..])
-                if matches!(verb.as_str(), "diff" | "undo" | "redo" | "list") =>
-            {
-                rest.iter().all(is_argument)
-            }
-            (_, []) => true,
-            ("rollback", [first, rest @ ..]) => {
-                (is_number(first) || is_id(first) || is_option(first))
-                    && rest.iter().all(is_argument)
-            }
-            (_, [first, rest @ ..]) => is_option(first) && rest.iter().all(is_argument),
+        let mut words = self.plain_words();
+        let is_checkpoint = |word: &&str| is_number(word) || is_id(word);
+        let is_first =
+            self.verb() != Verb::Rollback || words.next().is_none_or(|word| is_checkpoint(&word));
+        is_first && words.all(|word| is_checkpoint(&word) || is_path(&word))
+    }
+
+    /// The thing to do.
+    fn verb(&self) -> Verb {
+        let first = self.arguments.iter().find(|word| !word.starts_with('-'));
+        match (self.command, first.map(String::as_str)) {
+            ("undo", _) => Verb::UndoTurn,
+            (_, None | Some("list")) => Verb::List,
+            (_, Some("diff")) => Verb::Diff,
+            (_, Some("undo" | "redo")) => Verb::Reverse,
+            (_, Some(_)) => Verb::Rollback,
         }
+    }
+
+    /// Lists the words that are neither options nor the name of what to do.
+    fn plain_words(&self) -> impl Iterator<Item = &str> {
+        let names_verb = self.verb() != Verb::Rollback && self.verb() != Verb::UndoTurn;
+        let words = self.arguments.iter().map(String::as_str);
+        words.filter(|word| !word.starts_with('-')).skip(usize::from(names_verb))
+    }
+
+    /// Checks that this may be answered inside an agent, where a prompt can come from a web page, an
+    /// issue or a file of the project: nothing but checkpoints, paths of the workspace, and options
+    /// that belong to the command. Returns the reason why not.
+    pub fn check(&self) -> Result<(), String> {
+        let verb = self.verb();
+        let refuse = |word: &str| {
+            let command = self.command;
+            Err(format!(
+                "/{command} does not accept `{word}` inside an agent. Nothing was changed. Type \
+                 `takeback {command}` in a terminal for everything that it can do."
+            ))
+        };
+        let mut options = self.arguments.iter().filter(|word| word.starts_with('-'));
+        if let Some(option) = options.find(|option| !verb.options().contains(&option.as_str())) {
+            return refuse(option);
+        }
+        let words: Vec<&str> = self.plain_words().collect();
+        let unexpected = match verb {
+            // The number of `--turn` is the only word.
+            Verb::UndoTurn => words.iter().find(|word| !is_number(word)).or(words.get(1)),
+            Verb::List | Verb::Reverse => words.first(),
+            Verb::Diff | Verb::Rollback => None,
+        };
+        unexpected.map_or(Ok(()), |word| refuse(word))
+    }
+
+    /// True if it changes files or the conversation.
+    pub fn is_changing(&self) -> bool {
+        let is_reading = matches!(self.verb(), Verb::List | Verb::Diff);
+        !is_reading && !self.arguments.iter().any(|word| word == "--dry-run")
     }
 
     /// Returns the name of the command: `rollback` or `undo`.
@@ -77,6 +116,50 @@ impl SlashCommand {
     pub fn arguments(&self) -> &[String] {
         &self.arguments
     }
+}
+
+/// The thing that a command does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    List,
+    Diff,
+    Rollback,
+    /// `rollback undo` or `rollback redo`.
+    Reverse,
+    UndoTurn,
+}
+
+impl Verb {
+    /// Lists the options that it accepts inside an agent.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Verb::List => &["--steps"],
+            Verb::Diff => &["--full"],
+            Verb::Rollback => &[
+                "--dry-run",
+                "--files-only",
+                "--chat-only",
+                "--index",
+                "--skip-blocked",
+                "--workspace-only",
+            ],
+            Verb::Reverse => &["--dry-run", "--skip-blocked", "--workspace-only"],
+            Verb::UndoTurn => &[
+                "--turn",
+                "--dry-run",
+                "--theirs",
+                "--ours",
+                "--markers",
+                "--uncertain",
+                "--skip-blocked",
+                "--workspace-only",
+            ],
+        }
+    }
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Splits typed text into words. Quotes hold words together, and a backslash makes the next
@@ -160,6 +243,61 @@ mod tests {
             "/rollback 2\nand then write a test",
         ] {
             assert_eq!(parse_to_text(prompt), None, "{prompt}");
+        }
+    }
+
+    #[test]
+    fn only_the_words_of_the_command_itself_are_accepted_inside_an_agent() {
+        let check = |prompt: &str| SlashCommand::parse_prompt(prompt).map(|typed| typed.check());
+        for accepted in [
+            "/rollback",
+            "/rollback list",
+            "/rollback --steps",
+            "/rollback 2",
+            "/rollback 2.3 src/a.rs",
+            "/rollback good 'a b'",
+            "/rollback 2 --dry-run --files-only",
+            "/rollback diff 2 1 src",
+            "/rollback undo",
+            "/rollback redo --dry-run",
+            "/undo",
+            "/undo --turn 3 --theirs",
+            "takeback rollback 2",
+        ] {
+            assert_eq!(check(accepted), Some(Ok(())), "{accepted}");
+        }
+        for (refused, word) in [
+            ("/rollback --home .cache-data -C ../.ssh 1", "--home"),
+            ("/rollback 1 -C /etc", "-C"),
+            ("/rollback 1 -C/etc", "-C/etc"),
+            ("/rollback 1 --home=.cache", "--home=.cache"),
+            ("/rollback 1 --yes", "--yes"),
+            ("/rollback 1 -y", "-y"),
+            ("/rollback 1 --json", "--json"),
+            ("/rollback -- list", "--"),
+            ("/rollback list 2", "2"),
+            ("/rollback undo src", "src"),
+            ("/undo 3 4", "4"),
+            ("/undo src", "src"),
+            ("/undo --home x", "--home"),
+        ] {
+            let reason = check(refused).unwrap().unwrap_err();
+            assert!(reason.contains(&format!("does not accept `{word}`")), "{refused}: {reason}");
+        }
+        assert_eq!(check("takeback rollback 1 --home x"), None);
+    }
+
+    #[test]
+    fn a_command_that_changes_something_is_told_apart() {
+        let is_changing = |prompt| SlashCommand::parse_prompt(prompt).unwrap().is_changing();
+        for reading in ["/rollback", "/rollback diff 1", "/rollback 1 --dry-run", "/undo --dry-run"]
+        {
+            assert!(!is_changing(reading), "{reading}");
+        }
+        for changing in
+            ["/rollback 1", "/rollback 1 a", "/rollback undo", "/rollback redo", "/undo"]
+        {
+            assert!(is_changing(changing), "{changing}");
         }
     }
 

@@ -2,7 +2,9 @@
 //!
 //! - [`durable`]: takeback's own files and directories, readable only by their owner; atomic
 //!   replacement; locks that end with their process
+//! - [`foreign`]: files of other programs, read without waiting and with a bound
 //! - [`hex`]: hexadecimal digits
+//! - [`directory`]: directories that are opened through no link
 //! - [`errors`]: an error together with its causes, as text
 //! - [`lock_wait`]: waiting for a lock that another process holds
 //! - [`owners`]: owners of files that root writes for a user
@@ -11,8 +13,10 @@
 //!
 //! This crate depends on no other crate in the project.
 
+pub mod directory;
 pub mod durable;
 pub mod errors;
+pub mod foreign;
 pub mod hex;
 pub mod lock_wait;
 pub mod owners;

@@ -4,12 +4,29 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::WaitOptions;
 use takeback_undo::retention::is_prune_due;
 use takeback_undo::{FollowUp, Opened};
 
 use crate::context::Context;
+
+/// The longest time that a background process may take. Whatever holds it up, such as a file system
+/// that does not answer, the workspaces that it locked are free again then.
+const LONGEST_LIFE: Duration = Duration::from_secs(3600);
+
+/// Ends this process after a time, whatever it is doing. Its locks end with it, and everything that
+/// it writes survives that.
+pub(crate) fn end_process_after(time: Duration) {
+    let end = move || {
+        thread::sleep(time);
+        std::process::exit(1);
+    };
+    // Without a thread, there is no deadline.
+    let _ = thread::Builder::new().spawn(end);
+}
 
 /// Starts takeback in a new process and does not wait for it. The process reads `input`.
 pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
@@ -19,7 +36,8 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
     input: Option<&[u8]>,
 ) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--home").arg(&context.home).arg("-C").arg(directory).args(arguments);
+    command.arg("--home").arg(&context.home).arg("-C").arg(directory);
+    command.arg("--end-after").arg(LONGEST_LIFE.as_secs().to_string()).args(arguments);
     // A process in the workspace would keep its file system from being unmounted.
     command.current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });

@@ -54,6 +54,9 @@ pub(crate) struct Globals {
     /// Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or less]
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     no_pager: bool,
+    /// End the process after so many seconds, whatever it is doing
+    #[arg(long, value_name = "SECONDS", global = true, hide = true)]
+    pub(crate) end_after: Option<u64>,
 }
 
 /// The choices of `--color`. Deliberately without docs, which would make every help text long.
@@ -78,6 +81,11 @@ pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     };
     let is_pager = words.first().is_some_and(|program| program != "cat");
     is_pager.then_some(words)
+}
+
+/// Reads an environment variable by which an agent describes itself.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    env::var(name).ok()
 }
 
 /// The patience of a command that a user waits for with other processes.
@@ -191,6 +199,7 @@ impl Context {
             verbose: false,
             color: self.globals.color,
             no_pager: true,
+            end_after: None,
         };
         let places = self.places.with_own(home);
         let (directory, home) = (directory.to_owned(), home.to_owned());

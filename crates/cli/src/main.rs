@@ -21,6 +21,7 @@ mod reporting;
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::arguments::Arguments;
 use crate::commands::Command;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             Err(error) => return finish(error.report()),
         };
     let json = globals.json;
+    globals.end_after.into_iter().map(Duration::from_secs).for_each(background::end_process_after);
     output::set_colors(globals.color);
     let is_hook = matches!(command, Command::Hook(_));
     let result = Context::new(globals, command.caller()).and_then(|context| {

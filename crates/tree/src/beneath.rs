@@ -7,14 +7,16 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use takeback_base::paths;
+use takeback_base::{directory, paths};
 
+use crate::fault;
 use crate::object::Mode;
+use crate::owner;
 
 /// The part of a file's `stat` that takeback uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stat {
-    /// Kind and permission bits, as the kernel has them.
+    /// Kind and permission bits, as the kernel has them, and the marks of [`owner::mark_others`].
     pub(crate) mode: u32,
     pub(crate) size: u64,
     /// The time of the last modification, in nanoseconds since 1970.
@@ -31,7 +33,11 @@ impl Stat {
         let nanoseconds =
             |seconds: i64, part: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(part);
         Stat {
-            mode: u32::from(stat.st_mode),
+            mode: owner::mark_others(
+                u32::from(stat.st_mode),
+                stat.st_uid as u32,
+                stat.st_gid as u32,
+            ),
             size: stat.st_size as u64,
             mtime: nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
             ctime: nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
@@ -58,7 +64,7 @@ impl Stat {
     /// The mode of its entry in a tree; `None` if a tree cannot have it.
     pub(crate) fn entry_mode(&self) -> Option<Mode> {
         match self.kind() {
-            0o100_000 => Some(Mode::file(self.mode)),
+            0o100_000 => Some(Mode::file(owner::drop_others(self.mode))),
             0o040_000 => Some(Mode::directory(self.mode)),
             0o120_000 => Some(Mode::SYMLINK),
             _ => None,
@@ -94,12 +100,6 @@ pub(crate) fn list_names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-const DIRECTORY: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::NONBLOCK);
-
 /// Opens a file for reading. Fails for a symlink, and does not wait for the other end of a pipe.
 pub(crate) fn open_file(directory: impl AsFd, name: &[u8]) -> io::Result<std::fs::File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -120,9 +120,9 @@ pub(crate) struct Root {
 }
 
 impl Root {
+    /// Opens a directory by its canonical path. Fails if any part of the path is a link by now.
     pub(crate) fn open(path: &Path) -> io::Result<Root> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Root { fd: rustix::fs::open(path, flags, Permissions::empty())? })
+        Ok(Root { fd: directory::open_canonical(path)? })
     }
 
     /// Returns device and inode, which identify the directory regardless of its path.
@@ -134,111 +134,16 @@ impl Root {
 
     /// Opens a directory below the root by its path. A symlink anywhere on the way is an error.
     pub(crate) fn open_directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
-        if path.is_empty() {
-            return self.fd.try_clone();
+        fault::count_opened_directory();
+        match path.is_empty() {
+            true => self.fd.try_clone(),
+            false => directory::open_beneath(self.fd.as_fd(), path),
         }
-        // The kernel accepts paths of up to 4,095 bytes. A longer path is opened in stages.
-        let mut fd: Option<OwnedFd> = None;
-        let mut rest = path;
-        while !rest.is_empty() {
-            let (stage, after) = split_stage(rest);
-            let from = fd.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
-            fd = Some(open_beneath(from, stage)?);
-            rest = after;
-        }
-        Ok(fd.expect("the path is not empty"))
     }
 }
 
 impl AsFd for Root {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-/// Splits a path into the longest part, up to a slash, that one system call accepts, and the rest.
-fn split_stage(path: &[u8]) -> (&[u8], &[u8]) {
-    const LONGEST: usize = 4000;
-    if path.len() <= LONGEST {
-        return (path, b"");
-    }
-    let slash = path[..LONGEST].iter().rposition(|byte| *byte == b'/');
-    let slash = slash.expect("no name is as long as that");
-    (&path[..slash], &path[slash + 1..])
-}
-
-#[cfg(target_os = "linux")]
-fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
-    use rustix::fs::ResolveFlags;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let path_text = paths::from_bytes(path);
-    loop {
-        return match rustix::fs::openat2(from, path_text, DIRECTORY, Permissions::empty(), resolve)
-        {
-            Ok(fd) => Ok(fd),
-            Err(Errno::AGAIN | Errno::INTR) => continue,
-            // An old kernel or a sandbox does not know the call.
-            Err(Errno::NOSYS | Errno::PERM) => open_stepwise(from, path),
-            Err(error) => Err(error.into()),
-        };
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
-    open_stepwise(from, path)
-}
-
-/// Opens one directory after the other, none of them through a link.
-fn open_stepwise(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
-    let mut fd: Option<OwnedFd> = None;
-    for name in path.split(|byte| *byte == b'/') {
-        let from = fd.as_ref().map_or(from, AsFd::as_fd);
-        fd = Some(rustix::fs::openat(
-            from,
-            paths::from_bytes(name),
-            DIRECTORY,
-            Permissions::empty(),
-        )?);
-    }
-    fd.ok_or_else(|| Errno::NOENT.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn no_directory_is_opened_through_a_symlink() {
-        let directory = tempfile::tempdir().unwrap();
-        let base = directory.path();
-        fs::create_dir_all(base.join("outside/deep")).unwrap();
-        fs::create_dir_all(base.join("inside/a/b")).unwrap();
-        symlink("../outside", base.join("inside/link")).unwrap();
-        symlink("a", base.join("inside/loop")).unwrap();
-        let root = Root::open(&base.join("inside")).unwrap();
-        assert!(root.open_directory(b"a/b").is_ok());
-        assert!(open_stepwise(root.as_fd(), b"a/b").is_ok());
-        for bad in [&b"link"[..], b"link/deep", b"loop", b"loop/b"] {
-            assert!(root.open_directory(bad).is_err(), "{bad:?}");
-            assert!(open_stepwise(root.as_fd(), bad).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn paths_longer_than_the_kernel_accepts_are_opened() {
-        let directory = tempfile::tempdir().unwrap();
-        let root = Root::open(directory.path()).unwrap();
-        let name = vec![b'd'; 255];
-        let mut path = Vec::new();
-        for _ in 0..40 {
-            let parent = root.open_directory(&path).unwrap();
-            rustix::fs::mkdirat(&parent, paths::from_bytes(&name), Permissions::RWXU).unwrap();
-            path = crate::path::join(&path, &name);
-        }
-        assert!(path.len() > 10_000);
-        assert_eq!(list_names(root.open_directory(&path).unwrap()).unwrap(), Vec::<Vec<u8>>::new());
     }
 }

@@ -28,6 +28,18 @@ mod registry {
 
     pub(super) static STATE: Mutex<State> = Mutex::new(State { passed: 0, armed: None });
 
+    /// The number of directories that were opened by their paths.
+    pub(super) static OPENED: std::sync::atomic::AtomicUsize =
+        std::sync::atomic::AtomicUsize::new(0);
+
+    /// A function that runs at the moment of this name.
+    pub(super) struct Interruption {
+        pub(super) moment: &'static str,
+        pub(super) run: fn(),
+    }
+
+    pub(super) static INTERRUPTION: Mutex<Option<Interruption>> = Mutex::new(None);
+
     pub(super) fn lock_state() -> std::sync::MutexGuard<'static, State> {
         STATE.lock().expect("no code panics while it holds this lock")
     }
@@ -47,6 +59,42 @@ pub fn disarm() -> usize {
     state.armed = None;
     std::mem::take(&mut state.passed)
 }
+
+/// Lets this function run when the moment of this name is next reached, as another process could.
+#[cfg(feature = "faults")]
+pub fn interrupt_at(moment: &'static str, run: fn()) {
+    *registry::INTERRUPTION.lock().expect("no code panics while it holds this lock") =
+        Some(registry::Interruption { moment, run });
+}
+
+/// Returns the number of directories that were opened by their paths since the last call.
+#[cfg(feature = "faults")]
+pub fn take_opened_directories() -> usize {
+    registry::OPENED.swap(0, std::sync::atomic::Ordering::Relaxed)
+}
+
+#[cfg(feature = "faults")]
+pub(crate) fn count_opened_directory() {
+    registry::OPENED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+}
+
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+pub(crate) fn count_opened_directory() {}
+
+/// Names a moment at which another process may interfere.
+#[cfg(feature = "faults")]
+pub(crate) fn moment(name: &str) {
+    let mut armed = registry::INTERRUPTION.lock().expect("no code panics while it holds this lock");
+    if let Some(interruption) = armed.take_if(|armed| armed.moment == name) {
+        drop(armed);
+        (interruption.run)();
+    }
+}
+
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+pub(crate) fn moment(_name: &str) {}
 
 #[cfg(feature = "faults")]
 pub(crate) fn point(_name: &str) -> std::io::Result<()> {

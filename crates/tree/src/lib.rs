@@ -24,6 +24,7 @@ pub mod git;
 mod lock;
 mod object;
 mod oid;
+mod owner;
 mod pack;
 mod pack_rewrite;
 mod packs;
@@ -58,7 +59,7 @@ pub use forbidden::ForbiddenRoots;
 pub use gc::{GcError, GcOutcome};
 pub use git::{
     ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository, GitDirectory,
-    Head,
+    Head, OpenGitDirectory,
 };
 pub use lock::{Lock, PinError};
 pub use object::{Mode, ObjectKind};
@@ -71,7 +72,7 @@ pub use restore::{
     BlockedPath, BlockedReason, KeptPath, KeptReason, Plan, PlanError, Recovery, RestoreError,
     RestoreOutcome, RestoreTarget, Writer,
 };
-pub use rules::{CaptureRules, Filter, can_be_made_again};
+pub use rules::{CaptureRules, Filter, MAX_PATTERNS, can_be_made_again};
 pub use store::{ObjectError, Store, StoreError};
 pub use verify::{BrokenPack, PinReport, PinState, Progress, VerifyReport};
 pub use workspace::{Workspace, WorkspaceError, WorkspaceInfo};

@@ -152,6 +152,7 @@ impl<'w> Lock<'w> {
             suspects,
             damaged: RefCell::default(),
             unsettled: RefCell::default(),
+            unapplied: RefCell::default(),
         };
         if in_the_way.is_none() && capture::limit::is_known(directory, &context, options) {
             return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });

@@ -169,9 +169,16 @@ pub(crate) struct Patterns(Vec<Pattern>);
 
 impl Patterns {
     pub(crate) fn parse(text: &[u8]) -> Patterns {
+        Patterns::parse_some(text, usize::MAX).expect("no text has so many lines")
+    }
+
+    /// Parses a text of at most `limit` patterns; `None` if it has more.
+    fn parse_some(text: &[u8], limit: usize) -> Option<Patterns> {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let lines = text.split(|byte| *byte == b'\n');
-        Patterns(lines.filter_map(|line| Pattern::parse(strip_line(line)?)).collect())
+        let patterns = lines.filter_map(|line| Pattern::parse(strip_line(line)?));
+        let patterns: Vec<Pattern> = patterns.take(limit.saturating_add(1)).collect();
+        (patterns.len() <= limit).then_some(Patterns(patterns))
     }
 
     /// Returns the answer of the last pattern that matches: true, or false if it is negated.
@@ -198,10 +205,18 @@ fn strip_line(line: &[u8]) -> Option<&[u8]> {
     Some(&line[..end])
 }
 
+/// The largest number of patterns in the `.gitignore` files that apply in a directory. Every path is
+/// compared with all of them.
+pub const MAX_PATTERNS: usize = 10_000;
+
 /// The `.gitignore` files that apply in a directory: its own and those above it.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     parent: Option<Arc<Scope>>,
+    /// The number of patterns, here and above.
+    count: usize,
+    /// True if the directory's own file has too many patterns and is not applied.
+    pub(crate) is_over_limit: bool,
     /// The length of the directory's path, slash included.
     base: usize,
     patterns: Patterns,
@@ -214,14 +229,21 @@ impl Scope {
         directory: &[u8],
         gitignore: Option<&[u8]>,
     ) -> Arc<Scope> {
-        match (parent, gitignore) {
-            (Some(parent), None) => parent.clone(),
-            (parent, text) => Arc::new(Scope {
-                parent: parent.cloned(),
-                base: if directory.is_empty() { 0 } else { directory.len() + 1 },
-                patterns: text.map(Patterns::parse).unwrap_or_default(),
-            }),
-        }
+        let (parent, text) = match (parent, gitignore) {
+            (Some(parent), None) => return parent.clone(),
+            (parent, text) => (parent, text.unwrap_or_default()),
+        };
+        let above = parent.map_or(0, |parent| parent.count);
+        let patterns = Patterns::parse_some(text, MAX_PATTERNS - above);
+        let is_over_limit = patterns.is_none();
+        let patterns = patterns.unwrap_or_default();
+        Arc::new(Scope {
+            parent: parent.cloned(),
+            count: above + patterns.0.len(),
+            is_over_limit,
+            base: if directory.is_empty() { 0 } else { directory.len() + 1 },
+            patterns,
+        })
     }
 
     /// Returns the answer of the nearest `.gitignore` in which a pattern matches.

@@ -2,17 +2,20 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::AtFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use takeback_base::paths::canonicalize;
-use takeback_base::{durable, hex, paths};
+use takeback_base::{directory, durable, hex, paths};
 
 use crate::beneath::Root;
+use crate::fault;
 use crate::forbidden::ForbiddenRoots;
-use crate::path::{AnyPath, RelPath};
+use crate::path::{AnyPath, RelPath, split};
 use crate::pins::WorkspaceId;
 use crate::store::{Store, StoreError};
 
@@ -67,6 +70,7 @@ impl Store {
         if let Some(what) = forbidden.refusal(&path) {
             return Err(WorkspaceError::Refused { path, what });
         }
+        fault::moment("the root is resolved");
         let root = Root::open(&path).map_err(failed)?;
         let own =
             forbidden.own().and_then(|own| RelPath::from_path(own.strip_prefix(&path).ok()?).ok());
@@ -94,6 +98,7 @@ impl Store {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(WorkspaceError::Refused { path, what: "the root of the file system" });
         };
+        fault::moment("the root is resolved");
         let root = Root::open(parent).map_err(failed)?;
         let only = Some(name.as_bytes().to_vec());
         let id = self.workspace_id(&path);
@@ -146,6 +151,26 @@ impl<'s> Workspace<'s> {
         self.store
     }
 
+    /// Returns device and inode of the directory, which stay the same when it is renamed.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        self.root.identity()
+    }
+
+    /// Removes a directory inside, if it is empty. Returns false if it stays.
+    pub fn remove_if_empty(&self, path: &RelPath) -> bool {
+        let (parent, name) = split(path.as_bytes());
+        let removed = self.root.open_directory(parent).and_then(|parent| remove_at(parent, name));
+        removed.is_ok()
+    }
+
+    /// Removes the directory of the workspace itself, if it is empty.
+    pub fn remove_root_if_empty(&self) -> io::Result<()> {
+        let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return Ok(());
+        };
+        remove_at(directory::open_canonical(parent)?, name.as_bytes())
+    }
+
     pub(crate) fn root(&self) -> &Root {
         &self.root
     }
@@ -165,4 +190,8 @@ impl<'s> Workspace<'s> {
     pub fn notes(&self) -> PathBuf {
         self.directory().join("notes")
     }
+}
+
+fn remove_at(parent: impl AsFd, name: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::unlinkat(parent, paths::from_bytes(name), AtFlags::REMOVEDIR)?)
 }

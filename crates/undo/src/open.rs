@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use takeback_base::lock_wait::LockWait;
 use takeback_ledger::{Event, Ledger, LedgerError, LedgerOptions, OpenError, Recorded, Time};
 use takeback_tree::{
-    Capture, CaptureOptions, CaptureRules, ForbiddenRoots, Lock, Recovery, RelPath, Store,
-    StoreError, Workspace,
+    Capture, CaptureOptions, CaptureRules, ForbiddenRoots, Lock, MAX_PATTERNS, Recovery, RelPath,
+    Store, StoreError, Workspace,
 };
 
 use crate::hook::state::{self, SessionState};
@@ -294,8 +294,15 @@ impl Opened {
         let _ = self.failure_log().add(workspace, false, message, self.now());
     }
 
-    /// Remembers the damage to the store that a capture found.
-    pub(crate) fn note_damage(&self, workspace: &Path, capture: &Capture) {
+    /// Remembers what a capture found: damage to the store, and rules that it did not apply.
+    pub(crate) fn note_findings(&self, workspace: &Path, capture: &Capture) {
+        for path in &capture.unapplied {
+            let message = format!(
+                "{path} is not applied, because it has more than {MAX_PATTERNS} patterns, together \
+                 with those above it: what it ignores is captured. Shorten it"
+            );
+            self.note_failure(workspace, &message);
+        }
         if capture.damaged.is_empty() {
             return;
         }

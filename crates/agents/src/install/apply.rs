@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use takeback_base::durable::{self, FileLock};
+use takeback_base::foreign;
 use takeback_base::owners::{adopt_owner, keep_owner};
 
 use super::record::{InstallRecord, InstalledFile, content_digest};
@@ -124,7 +125,7 @@ fn resolve_link(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    durable::if_exists(fs::read(path))
+    durable::if_exists(foreign::read_regular(path, foreign::MAX_TEXT))
 }
 
 /// Returns the name under which a new version of a file is prepared. The name is always the same,

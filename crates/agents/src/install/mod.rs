@@ -16,7 +16,6 @@ mod record;
 mod toml_hooks;
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -24,6 +23,8 @@ use takeback_base::paths;
 
 pub use self::codex_review::HookReview;
 pub use self::package::{PackageFile, build_package};
+
+use takeback_base::foreign;
 
 use self::hook_entry::CommandMark;
 use self::record::InstallRecord;
@@ -233,17 +234,17 @@ impl InstallScope {
 
 /// Reads a configuration file. Returns `None` if it does not exist.
 fn read_text(path: &Path) -> Result<Option<String>, InstallError> {
-    // Reading a pipe could wait forever, and replacing a device would destroy it.
-    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        let reason = "not a regular file".into();
-        return Err(InstallError::Unreadable { path: path.to_owned(), reason });
-    }
-    match fs::read(path) {
+    match foreign::read_regular(path, foreign::MAX_TEXT) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| InstallError::Unreadable {
             path: path.to_owned(),
             reason: "not UTF-8".into(),
         }),
         Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => Ok(None),
+        // Replacing a device would destroy it.
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            let reason = "not a regular file".into();
+            Err(InstallError::Unreadable { path: path.to_owned(), reason })
+        }
         Err(error) => Err(InstallError::io(path)(error)),
     }
 }

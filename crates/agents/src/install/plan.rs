@@ -1,8 +1,8 @@
 //! Planning an installation or its removal: what each file will contain.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use takeback_base::foreign;
 use takeback_undo::rollback::merge::{Conflicts, Merged, merge};
 
 use super::hook_entry::{CommandMark, HookEntry, build_entries};
@@ -321,6 +321,6 @@ fn is_blank(text: &str) -> bool {
 
 fn mentions_takeback(path: &Path) -> bool {
     let name = b"takeback";
-    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    is_file && fs::read(path).is_ok_and(|text| text.windows(name.len()).any(|at| at == name))
+    let text = foreign::read_regular(path, foreign::MAX_TEXT).unwrap_or_default();
+    text.windows(name.len()).any(|at| at == name)
 }

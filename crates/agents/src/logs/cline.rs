@@ -1,9 +1,8 @@
 //! Cline logs: a document of messages in Anthropic's format. More facts about the session are in
 //! other files next to it.
 
-use std::fs;
-
 use serde_json::Value;
+use takeback_base::foreign;
 use takeback_ledger::Tokens;
 
 use super::entry_writer::{
@@ -40,7 +39,9 @@ pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
 fn read_file_beside(context: &ReadContext<'_>, ending: &str) -> Value {
     let name = context.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let path = context.path.with_file_name(name.replace(".messages.json", ending));
-    let value = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let value = foreign::read_regular(&path, foreign::MAX_TEXT)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok());
     value.unwrap_or_default()
 }
 

@@ -1,8 +1,7 @@
 //! Droid logs: messages in Anthropic's format, mixed with messages from hooks.
 
-use std::fs;
-
 use serde_json::Value;
+use takeback_base::foreign;
 use takeback_ledger::Tokens;
 
 use super::entry_writer::{EntryRef, SessionFacts, text_field, time_field, token_field};
@@ -31,7 +30,8 @@ fn read_usage(line: &Value, context: &mut ReadContext<'_>) {
     else {
         return;
     };
-    let settings = fs::read(context.path.with_extension("settings.json")).ok();
+    let path = context.path.with_extension("settings.json");
+    let settings = foreign::read_regular(&path, foreign::MAX_TEXT).ok();
     let settings = settings.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     let usage = &settings.unwrap_or_default()["tokenUsage"];
     let total = Tokens {

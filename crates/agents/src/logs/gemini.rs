@@ -1,9 +1,8 @@
 //! Gemini CLI logs. The agent logs a message again when it grows, and all messages when a session
 //! is resumed. Older versions keep a document.
 
-use std::fs;
-
 use serde_json::Value;
+use takeback_base::foreign;
 use takeback_ledger::Tokens;
 
 use super::entry_writer::{
@@ -11,6 +10,9 @@ use super::entry_writer::{
     time_field, token_field,
 };
 use super::{ReadContext, google_content};
+
+/// The size up to which the file with the path of a project is read.
+const MAX_PATH: u64 = 64 << 10;
 
 /// Reads one line.
 pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
@@ -69,8 +71,8 @@ fn read_header(line: &Value, context: &mut ReadContext<'_>) {
     };
     if context.state.session.as_ref() != Some(&session) {
         let root = context.path.ancestors().skip(1).take(3).find_map(|directory| {
-            let root = fs::read_to_string(directory.join(".project_root")).ok()?;
-            Some(root.trim().to_owned()).filter(|root| !root.is_empty())
+            let root = foreign::read_regular(&directory.join(".project_root"), MAX_PATH).ok()?;
+            Some(String::from_utf8(root).ok()?.trim().to_owned()).filter(|root| !root.is_empty())
         });
         let title = text_field(line, "summary");
         let facts = SessionFacts { workspace: root, parent, title, ..SessionFacts::default() };

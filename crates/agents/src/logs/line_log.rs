@@ -1,11 +1,11 @@
 //! Reading logs that have one JSON object per line and only grow.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Seek, SeekFrom};
 use std::path::Path;
 
 use serde_json::Value;
-use takeback_base::durable;
+use takeback_base::{durable, foreign};
 use takeback_ledger::{Bookmark, LogPage};
 
 use super::entry_writer::EntryWriter;
@@ -80,12 +80,7 @@ fn is_same_log(file: Option<&File>, from: &Bookmark) -> bool {
 /// Opens a log. Returns `None` if it does not exist, because an agent may name a log before
 /// creating it.
 pub(super) fn open_log(path: &Path) -> io::Result<Option<File>> {
-    match durable::if_exists(fs::metadata(path))? {
-        None => Ok(None),
-        // Opening a pipe would wait for a writer.
-        Some(metadata) if !metadata.is_file() => Err(io::Error::other("not a regular file")),
-        Some(_) => File::open(path).map(Some),
-    }
+    durable::if_exists(foreign::open_regular(path))
 }
 
 /// A line of a log, with its line ending if it has one.

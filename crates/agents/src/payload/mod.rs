@@ -43,6 +43,8 @@ pub enum ParsedPayload {
         command: SlashCommand,
         /// The directory in which the user typed it.
         directory: PathBuf,
+        /// The agent's own log of the conversation, if the payload names it.
+        log: Option<PathBuf>,
     },
 }
 
@@ -95,11 +97,11 @@ pub fn parse_payload(
         Some(directory) => fallback_directory.join(directory),
         None => fallback_directory.to_owned(),
     };
+    let log = LOG_KEYS.iter().find_map(|key| object.nonempty_text(key)).map(PathBuf::from);
     if let Some(command) = find_slash_command(agent, event, signal, &payload) {
-        return Ok(Some(ParsedPayload::Slash { command, directory }));
+        return Ok(Some(ParsedPayload::Slash { command, directory, log }));
     }
     let report = build_report(agent, signal, payload, directory);
-    let log = LOG_KEYS.iter().find_map(|key| object.nonempty_text(key)).map(PathBuf::from);
     Ok(report.map(|report| ParsedPayload::Report { report: Box::new(report), event, log }))
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn load_fixtures() -> Vec<PayloadFixture> {
 fn show_payload(parsed: &ParsedPayload) -> String {
     let report = match parsed {
         ParsedPayload::Report { report, .. } => report,
-        ParsedPayload::Slash { command, directory } => {
+        ParsedPayload::Slash { command, directory, .. } => {
             let words = [&[command.command().to_owned()], command.arguments()].concat().join(" ");
             return format!("typed {words} | {}", directory.display());
         }

@@ -3,9 +3,9 @@
 //! No failure may disturb the agent: the exit code is 0, and standard output has nothing but
 //! messages for the model and for the user.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use clap::Args;
@@ -17,7 +17,8 @@ use takeback_undo::{Deadline, Opened, Report, ReportedEvent, Turn, TurnId, Unpro
 
 use super::slash;
 use crate::background;
-use crate::context::Context;
+use crate::config;
+use crate::context::{self, Context};
 use crate::event_input::read_event;
 use crate::fired;
 use crate::output;
@@ -44,6 +45,9 @@ pub(crate) struct Arguments {
     /// The turn of a call that the agent no longer waits for, as JSON
     #[arg(long, hide = true)]
     late: Option<String>,
+    /// Another process refuses the call if this one ends abnormally
+    #[arg(long, hide = true)]
+    supervised: bool,
 }
 
 /// The largest event that is read.
@@ -92,7 +96,17 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
         let message = format!("unknown agent {:?}: use {}", arguments.agent, agent_names());
         return give_up(&message);
     };
-    let mut outcome = handle_event(agent, arguments, context);
+    let input = read_event(std::io::stdin().lock().take(MAX_INPUT));
+    let is_strict = arguments.strict || config::asks_to_be_strict(&context.home);
+    if let Ok(input) = &input
+        && is_strict
+        && arguments.late.is_none()
+        && !arguments.supervised
+        && let Ok(status) = run_supervised(input)
+    {
+        return judge_supervised(agent, arguments, context, input, status);
+    }
+    let mut outcome = handle_event(agent, arguments, context, input);
     let problems = outcome.problems();
     problems.iter().for_each(|problem| eprintln!("takeback: {}", output::disarm(problem)));
     if agent.name == "generic" && context.globals.json {
@@ -109,6 +123,50 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Handles the event in another process. In strict mode, a process that is killed or runs out of
+/// memory must not let a call through.
+fn run_supervised(input: &[u8]) -> io::Result<ExitStatus> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(std::env::args_os().skip(1)).arg("--supervised").stdin(Stdio::piped());
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A process that ended early is judged by its status.
+        let _ = stdin.write_all(input);
+    }
+    child.wait()
+}
+
+/// Passes the exit code of the supervised process on, or refuses the call if that process ended
+/// abnormally.
+fn judge_supervised(
+    agent: &Agent,
+    arguments: &Arguments,
+    context: &Context,
+    input: &[u8],
+    status: ExitStatus,
+) -> ExitCode {
+    let event = arguments.event.as_deref();
+    let (answer, code) = agent.refusal_output(&format!("takeback ended abnormally, {status}"));
+    match status.code() {
+        Some(0) => return ExitCode::SUCCESS,
+        Some(refused) if refused == i32::from(code) => return ExitCode::from(code),
+        _ => {}
+    }
+    let is_call = match parse_payload(agent, event, input, &context.directory) {
+        Ok(Some(ParsedPayload::Report { report, .. })) => {
+            matches!(report.event, ReportedEvent::BeforeTool(_))
+        }
+        Ok(_) => false,
+        Err(_) => agent.is_before_tool(event),
+    };
+    eprintln!("takeback: ended abnormally, {status}");
+    if !is_call && agent.name != "generic" {
+        return ExitCode::SUCCESS;
+    }
+    answer.iter().for_each(|answer| drop(print_answer(answer)));
+    ExitCode::from(code)
+}
+
 fn agent_names() -> String {
     AGENTS.iter().map(|agent| agent.name).collect::<Vec<_>>().join(", ")
 }
@@ -118,7 +176,7 @@ pub(crate) fn is_asked_for() -> bool {
     let mut words = std::env::args_os().skip(1);
     while let Some(word) = words.next() {
         match word.to_str() {
-            Some("-C" | "--home" | "--color") => drop(words.next()),
+            Some("-C" | "--home" | "--color" | "--end-after") => drop(words.next()),
             Some(option) if option.starts_with('-') => {}
             word => return word == Some("hook"),
         }
@@ -134,12 +192,18 @@ pub(crate) fn give_up(message: &str) -> ExitCode {
     if is_strict { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> EventOutcome {
+fn handle_event(
+    agent: &Agent,
+    arguments: &Arguments,
+    context: &Context,
+    input: io::Result<Vec<u8>>,
+) -> EventOutcome {
     let mut outcome = EventOutcome { is_strict: arguments.strict, ..EventOutcome::default() };
-    let (input, heard) = hear_event(agent, arguments, context);
+    let (input, heard) = parse_event(agent, arguments, context, input);
     // A rollback works even if checkpoints are switched off.
-    if let Ok(Some(ParsedPayload::Slash { command: slash, directory })) = &heard {
-        let text = slash::run_slash_command(slash, directory, context);
+    if let Ok(Some(ParsedPayload::Slash { command: slash, directory, log })) = &heard {
+        let is_headless = agent.is_headless(context::variable, log.as_deref());
+        let text = slash::run_slash_command(slash, directory, context, is_headless);
         outcome.failures.extend(print_answer(&agent.answer_output(&text)).err());
         return outcome;
     }
@@ -180,14 +244,15 @@ fn handle_event(agent: &Agent, arguments: &Arguments, context: &Context) -> Even
     outcome
 }
 
-/// Reads the event. Returns its text, too, for the process that may have to repeat the work.
+/// Parses the event. Returns its text, too, for the process that may have to repeat the work.
 #[allow(clippy::type_complexity, reason = "the parts are taken apart at once")]
-fn hear_event(
+fn parse_event(
     agent: &Agent,
     arguments: &Arguments,
     context: &Context,
+    input: io::Result<Vec<u8>>,
 ) -> (Vec<u8>, Result<Option<ParsedPayload>, String>) {
-    let input = match read_event(std::io::stdin().lock().take(MAX_INPUT)) {
+    let input = match input {
         Ok(input) => input,
         Err(error) => return (Vec::new(), Err(format!("cannot read the event: {error}"))),
     };

@@ -1,10 +1,11 @@
 //! `/rollback` and `/undo`, typed inside an agent: a second process runs the command, and its output
 //! is the answer.
 
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use takeback_agents::{SlashCommand, split_words};
 
 use crate::context::Context;
@@ -17,28 +18,61 @@ use crate::output;
 /// prints errors on standard output, because an agent shows nothing else.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// `rollback` or `undo`
-    command: String,
-    /// The arguments, as words or as one text
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    rest: Vec<String>,
+    /// Change nothing: no user typed the command
+    #[arg(long)]
+    list_only: bool,
+    #[command(subcommand)]
+    typed: Typed,
+}
+
+#[derive(Subcommand)]
+enum Typed {
+    /// `rollback` or `undo`, then the arguments as words or as one text. None of them is an option
+    /// of takeback itself.
+    #[command(external_subcommand)]
+    Words(Vec<OsString>),
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let rest = match &arguments.rest[..] {
+    let Typed::Words(words) = &arguments.typed;
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into()).collect();
+    let (name, rest) = words.split_first().expect("clap wants a word");
+    let rest = match rest {
         [text] => split_words(text),
         words => words.to_vec(),
     };
-    let slash = SlashCommand::new(&arguments.command, rest)
-        .ok_or_else(|| Failure::new(format!("there is no /{}", arguments.command)))?;
-    println!("{}", run_slash_command(&slash, &context.directory, context));
+    let slash = SlashCommand::new(name, rest)
+        .ok_or_else(|| Failure::new(format!("there is no /{name}")))?;
+    println!("{}", run_slash_command(&slash, &context.directory, context, arguments.list_only));
     // Agents show no output of a command that fails.
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command and returns its output.
+/// Runs the command and returns its output. Without a user, only lists the checkpoints instead of
+/// changing something.
 pub(crate) fn run_slash_command(
     slash: &SlashCommand,
+    directory: &Path,
+    context: &Context,
+    is_headless: bool,
+) -> String {
+    if let Err(reason) = slash.check() {
+        return output::disarm_lines(&reason);
+    }
+    if is_headless && slash.is_changing() {
+        let command = slash.command();
+        let list = run_takeback(["list"], directory, context);
+        return format!(
+            "Nothing was changed: the agent runs without a user. Type `takeback {command}` in a \
+             terminal to take something back.\n\n{list}"
+        );
+    }
+    let words = [slash.command()].into_iter().chain(slash.arguments().iter().map(String::as_str));
+    run_takeback(words, directory, context)
+}
+
+fn run_takeback<'a>(
+    words: impl IntoIterator<Item = &'a str>,
     directory: &Path,
     context: &Context,
 ) -> String {
@@ -46,7 +80,7 @@ pub(crate) fn run_slash_command(
     let output = program.and_then(|program| {
         let mut command = Command::new(program);
         command.arg("--home").arg(&context.home).arg("-C").arg(directory);
-        command.args(["--yes", "--color", "never", slash.command()]).args(slash.arguments());
+        command.args(["--yes", "--color", "never"]).args(words.into_iter().map(OsStr::new));
         command.stdin(Stdio::null()).output()
     });
     match output {

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use bstr::ByteSlice;
 use serde::{Deserialize, Serialize};
 use takeback_base::errors::error_chain;
-use takeback_base::paths;
+use takeback_base::{foreign, paths};
 use takeback_ledger::Time;
 use takeback_tree::{AnyPath, ForeignError, ForeignRepository, Oid, Progress, Store};
 
@@ -240,7 +240,8 @@ fn read_project_directory(repository: &Path, project: &str) -> Result<PathBuf, R
         workdir: PathBuf,
     }
     let path = repository.join("projects").join(format!("{project}.json"));
-    let text = fs::read(&path).map_err(|error| ReadProblem::new(&path, &error))?;
+    let text = foreign::read_regular(&path, foreign::MAX_TEXT)
+        .map_err(|error| ReadProblem::new(&path, &error))?;
     let metadata: Metadata =
         serde_json::from_slice(&text).map_err(|error| ReadProblem::new(&path, &error))?;
     require_absolute(&path, metadata.workdir)
@@ -250,7 +251,7 @@ fn read_project_directory(repository: &Path, project: &str) -> Result<PathBuf, R
 /// configuration.
 fn read_work_directory(repository: &ForeignRepository) -> Result<PathBuf, ReadProblem> {
     let path = repository.directory().join("HERMES_WORKDIR");
-    match (fs::read(&path), repository.work_tree()) {
+    match (foreign::read_regular(&path, foreign::MAX_TEXT), repository.work_tree()) {
         (Ok(text), _) => {
             let text = text.strip_suffix(b"\n").unwrap_or(&text);
             require_absolute(&path, paths::from_bytes(text).to_owned())
@@ -380,7 +381,8 @@ impl HermesProject {
 
 /// Reads the exclude patterns of a repository.
 fn read_exclude(repository: &Path) -> Vec<String> {
-    let text = fs::read(repository.join("info/exclude")).unwrap_or_default();
+    let path = repository.join("info/exclude");
+    let text = foreign::read_regular(&path, foreign::MAX_TEXT).unwrap_or_default();
     let lines = text.lines().map(|line| line.to_str_lossy().into_owned());
     lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')).collect()
 }

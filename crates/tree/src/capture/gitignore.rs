@@ -11,6 +11,7 @@ use super::known::KnownState;
 use crate::beneath::{self, Root};
 use crate::object;
 use crate::oid::Oid;
+use crate::path::RelPath;
 use crate::rules::Scope;
 
 const MAX_GITIGNORE: u64 = 16 << 20;
@@ -23,6 +24,8 @@ pub(super) type AppliedRules = (Arc<Scope>, Option<Oid>);
 pub(super) struct AppliedGitignores {
     applied: Mutex<HashMap<Vec<u8>, AppliedRules>>,
     has_unsettled: AtomicBool,
+    /// The files that are not applied, because they have too many patterns.
+    over_limit: Mutex<Vec<RelPath>>,
 }
 
 impl AppliedGitignores {
@@ -40,6 +43,17 @@ impl AppliedGitignores {
         self.has_unsettled.store(true, Ordering::Relaxed);
     }
 
+    fn note_over_limit(&self, directory: &[u8]) {
+        let path = RelPath::new(crate::path::join(directory, b".gitignore"));
+        let mut over_limit = self.over_limit.lock().unwrap_or_else(PoisonError::into_inner);
+        over_limit.push(path.expect("a directory that was opened has a path"));
+    }
+
+    /// Lists the files that were not applied, because they have too many patterns.
+    pub(super) fn take_over_limit(&self) -> Vec<RelPath> {
+        std::mem::take(&mut *self.over_limit.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Reads the `.gitignore` of a directory, unless this scan has read it already.
     pub(super) fn apply(
         &self,
@@ -51,7 +65,11 @@ impl AppliedGitignores {
         known.unwrap_or_else(|| {
             let text = fd.and_then(read_gitignore);
             let id = text.as_ref().map(|text| Oid::of(object::ObjectKind::Blob, text));
-            let entered = (Scope::enter(above, path, text.as_deref()), id);
+            let scope = Scope::enter(above, path, text.as_deref());
+            if text.is_some() && scope.is_over_limit {
+                self.note_over_limit(path);
+            }
+            let entered = (scope, id);
             self.lock().entry(path.to_vec()).or_insert(entered).clone()
         })
     }

@@ -70,6 +70,12 @@ pub struct Capture {
     /// The databases that were being written to each time they were read, so that what the tree has
     /// of them may not fit together. Sorted.
     pub unsettled: Vec<RelPath>,
+    /// The files that are setuid or setgid for another user or group. The tree has them without these
+    /// bits, because they would come back as files of this user. Sorted.
+    pub unprivileged: Vec<RelPath>,
+    /// The `.gitignore` files that this capture read and did not apply, because they have more than
+    /// [`crate::MAX_PATTERNS`] patterns, together with those above them. Sorted.
+    pub unapplied: Vec<RelPath>,
     /// The packs that were found to be lost or damaged. Everything that this state needs of them was
     /// stored again.
     pub damaged: Vec<String>,
@@ -146,6 +152,8 @@ pub(crate) struct CaptureContext<'a> {
     pub(crate) damaged: RefCell<Vec<String>>,
     /// The databases that were being written to each time they were read.
     pub(crate) unsettled: RefCell<Vec<RelPath>>,
+    /// The `.gitignore` files that were not applied, because they have too many patterns.
+    pub(crate) unapplied: RefCell<Vec<RelPath>>,
 }
 
 /// The state of a workspace in memory, and the part of it that the cache on disk lacks.
@@ -216,6 +224,8 @@ pub(crate) fn capture_workspace(
     capture.damaged.dedup();
     capture.unsettled = context.unsettled.take();
     capture.unsettled.sort();
+    capture.unapplied = context.unapplied.take();
+    capture.unapplied.sort();
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
@@ -313,6 +323,7 @@ fn scan_changes(
     }
     scanner.read_budgeted_files();
     context.unsettled.replace(scanner.settle_databases());
+    context.unapplied.replace(scanner.take_unapplied());
     sink.check_written(context)?;
     if scanner.has_too_many_files() {
         return Err(CaptureError::TooManyFiles { limit: coverage.max_files });

@@ -20,7 +20,7 @@ use super::sink::ObjectSink;
 use crate::beneath::{self, Root, Stat};
 use crate::object;
 use crate::pack::MAX_OBJECT;
-use crate::path::join;
+use crate::path::{RelPath, join};
 use crate::rules::Scope;
 
 /// The number of files below which all are read in one thread.
@@ -170,6 +170,11 @@ impl<'a> Scanner<'a> {
     /// True if a `.gitignore` changed while it was applied.
     pub(crate) fn has_unsettled_rules(&self) -> bool {
         self.gitignores.has_unsettled()
+    }
+
+    /// Lists the `.gitignore` files that were not applied, because they have too many patterns.
+    pub(crate) fn take_unapplied(&self) -> Vec<RelPath> {
+        self.gitignores.take_over_limit()
     }
 
     /// True if there are more files than may be captured.

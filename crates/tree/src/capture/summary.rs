@@ -5,6 +5,7 @@ use std::io;
 use super::cache::{CachedEntry, Cause, EntryKind, FileClass, Reach};
 use super::known::KnownState;
 use super::{Capture, Uncovered, UncoveredReason};
+use crate::owner;
 use crate::path::RelPath;
 use crate::rules::{CaptureRules, Filter};
 
@@ -18,6 +19,8 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
         files: 0,
         uncovered: Vec::new(),
         unsettled: Vec::new(),
+        unprivileged: Vec::new(),
+        unapplied: Vec::new(),
         damaged: Vec::new(),
         filter: Filter { rules: rules.clone(), tracked: Vec::new() },
     };
@@ -31,6 +34,9 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
             match child.kind {
                 EntryKind::File | EntryKind::Symlink => {
                     capture.files += 1;
+                    if owner::has_dropped(child.stat.mode) {
+                        capture.unprivileged.push(path());
+                    }
                     extra += u64::from(child.class == FileClass::Named);
                     if child.class == FileClass::Tracked && entry.reach == Reach::Normal {
                         capture.filter.tracked.push(path());
@@ -50,6 +56,7 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
     }
     collapse_over_budget(known, &mut capture.uncovered);
     capture.uncovered.sort_by(|a, b| a.path.cmp(&b.path));
+    capture.unprivileged.sort();
     (capture, extra)
 }
 

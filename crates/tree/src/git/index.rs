@@ -11,6 +11,10 @@ use super::{GitDirectory, MAX_LARGE_FILE, read_regular_file};
 use crate::oid::Oid;
 use crate::path::is_within;
 
+/// The longest path of an index that is accepted.
+const MAX_PATH_LENGTH: usize = 16 << 10;
+/// The largest size of all paths of an index together, as a multiple of the size of the index.
+const MAX_EXPANSION: usize = 8;
 /// The length of the SHA-1 checksum at the end of an index.
 const CHECKSUM_LENGTH: usize = 20;
 
@@ -135,8 +139,10 @@ fn parse_entries(bytes: &[u8]) -> Option<IndexEntries> {
 }
 
 impl IndexEntries {
-    /// Assembles the paths of all entries.
+    /// Assembles the paths of all entries. Returns `None` for paths that git could not have made:
+    /// where an entry is only a few bytes, an index of megabytes could hold paths of gigabytes.
     fn paths(&self, bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut room = MAX_EXPANSION * bytes.len();
         let mut paths = Vec::new();
         let mut previous: Vec<u8> = Vec::new();
         for entry in &self.entries {
@@ -146,6 +152,10 @@ impl IndexEntries {
             };
             let mut path = previous[..shared].to_vec();
             path.extend_from_slice(&bytes[entry.name.clone()]);
+            if path.len() > MAX_PATH_LENGTH {
+                return None;
+            }
+            room = room.checked_sub(path.len())?;
             previous.clone_from(&path);
             // A sparse index names whole directories; a split one leaves replaced names empty.
             while path.last() == Some(&b'/') {
@@ -286,6 +296,31 @@ mod tests {
         fs::write(shared(1), index(2)).unwrap();
         fs::write(shared(2), index(1)).unwrap();
         assert_eq!(TrackedPaths::read(&path).paths, [b"b".to_vec(), b"c".to_vec()]);
+    }
+
+    /// Each entry repeats the path before it and adds a byte.
+    #[test]
+    fn an_index_whose_paths_are_much_larger_than_itself_tracks_nothing() {
+        let scratch = GitScratch::new();
+        let index = |count: u32, first: &[u8]| {
+            let mut bytes = b"DIRC\0\0\0\x04".to_vec();
+            bytes.extend_from_slice(&count.to_be_bytes());
+            for number in 0..count {
+                bytes.extend_from_slice(&[0; 63]);
+                bytes.extend_from_slice(if number == 0 { first } else { b"a" });
+                bytes.push(0);
+            }
+            bytes.extend_from_slice(&[0; CHECKSUM_LENGTH]);
+            bytes
+        };
+        let path = scratch.directory().index_path();
+        let tracked = |count, first: &[u8]| {
+            fs::write(&path, index(count, first)).unwrap();
+            TrackedPaths::read(&path).paths.len()
+        };
+        assert_eq!(tracked(500, b"a"), 500);
+        assert_eq!(tracked(10_000, b"a"), 0);
+        assert_eq!(tracked(1, &[b'a'; 20_000]), 0);
     }
 
     #[test]

@@ -10,11 +10,14 @@ pub(crate) mod index;
 mod objects;
 pub(crate) mod refs;
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use takeback_base::{directory, foreign, paths};
+
+use crate::workspace::Workspace;
 
 pub use head::Head;
 pub use objects::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};
@@ -22,7 +25,7 @@ pub use objects::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, F
 /// The largest size of a small file, such as HEAD or a ref.
 const MAX_SMALL_FILE: u64 = 64 << 10;
 /// The largest size of an index or of packed refs.
-const MAX_LARGE_FILE: u64 = 1 << 30;
+pub(crate) const MAX_LARGE_FILE: u64 = 1 << 30;
 
 /// The directory that git keeps about one work tree: `.git`, or the directory that a file of this
 /// name refers to in a linked work tree or a submodule.
@@ -58,18 +61,34 @@ impl GitDirectory {
     }
 }
 
-/// Reads a regular file of at most `max_size` bytes. Anything else in its place, such as a pipe or
-/// a link to an endless device, is neither waited for nor read.
-fn read_regular_file(path: &Path, max_size: u64) -> Option<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file: File = rustix::fs::open(path, flags, Mode::empty()).ok()?.into();
-    let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() > max_size {
-        return None;
+/// The directory that git keeps about a workspace, open for writing its index.
+#[derive(Debug)]
+pub struct OpenGitDirectory {
+    /// The directory. A link that takes its place later does not lead elsewhere.
+    pub fd: OwnedFd,
+    /// The path, for messages.
+    pub path: PathBuf,
+}
+
+impl Workspace<'_> {
+    /// Opens the directory that git keeps about this workspace. Inside the workspace, no link is
+    /// followed. Returns `None` if there is none.
+    pub fn open_git_directory(&self) -> io::Result<Option<OpenGitDirectory>> {
+        let Some(git) = GitDirectory::find(self.path()) else { return Ok(None) };
+        let fd = match self.root().open_directory(b".git") {
+            // A linked work tree or a submodule refers to a directory elsewhere.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                directory::open_canonical(&paths::canonicalize(&git.path)?)?
+            }
+            fd => fd?,
+        };
+        Ok(Some(OpenGitDirectory { fd, path: git.path }))
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).ok()?);
-    file.take(max_size).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+}
+
+/// Reads a regular file of at most `max_size` bytes. Anything else counts as absent.
+fn read_regular_file(path: &Path, max_size: u64) -> Option<Vec<u8>> {
+    foreign::read_regular(path, max_size).ok()
 }
 
 fn read_text(path: &Path) -> Option<String> {
@@ -151,19 +170,5 @@ mod tests {
         assert!(linked.path().ends_with(".git/worktrees/linked"), "{linked:?}");
         let common = fs::canonicalize(linked.common_path()).unwrap();
         assert_eq!(common, fs::canonicalize(scratch.directory().path()).unwrap());
-    }
-
-    #[test]
-    fn only_regular_files_of_the_right_size_are_read() {
-        let scratch = tempfile::tempdir().unwrap();
-        let file = scratch.path().join("file");
-        fs::write(&file, "12345").unwrap();
-        assert_eq!(read_regular_file(&file, 5).as_deref(), Some(&b"12345"[..]));
-        assert_eq!(read_regular_file(&file, 4), None);
-        let endless = scratch.path().join("endless");
-        std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
-        for path in [&endless, &scratch.path().join("missing"), scratch.path()] {
-            assert_eq!(read_regular_file(path, 5), None, "{path:?}");
-        }
     }
 }

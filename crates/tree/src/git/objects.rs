@@ -3,13 +3,15 @@
 //! Every object is hashed and compared with its id. Limits: only SHA-1, and only refs that are
 //! files; no grafts, replacements, annotated tags or linked work trees.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
 use flate2::read::ZlibDecoder;
+use takeback_base::foreign;
 
+use super::MAX_SMALL_FILE;
 use super::config::find_setting;
 use super::head::parse_symbolic_ref;
 use super::refs::{read_all_refs, read_if_exists};
@@ -281,7 +283,7 @@ fn read_packed(pack: &Pack, offset: u64) -> ObjectCopy {
 
 /// Reads an object that is a file of its own: kind, size, NUL and content in one zlib stream.
 fn read_loose(path: &Path) -> ObjectCopy {
-    let mut stream = ZlibDecoder::new(File::open(path)?);
+    let mut stream = ZlibDecoder::new(foreign::open_regular(path)?);
     let mut head = Vec::new();
     (&mut stream).take(32).read_to_end(&mut head)?;
     let nul = head.find_byte(0).ok_or_else(|| corrupt("an object without a head"))?;
@@ -311,7 +313,8 @@ fn add_database(directory: PathBuf, depth: usize, databases: &mut Vec<ObjectData
     if databases.iter().any(|known| known.directory == directory) {
         return;
     }
-    let alternates = fs::read(directory.join("info/alternates")).unwrap_or_default();
+    let alternates = foreign::read_regular(&directory.join("info/alternates"), MAX_SMALL_FILE)
+        .unwrap_or_default();
     let packs = Packs::load(&directory.join("pack"));
     databases.push(ObjectDatabase { directory: directory.clone(), packs });
     if depth == 0 {

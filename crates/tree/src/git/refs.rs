@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use takeback_base::durable::if_exists;
+use takeback_base::foreign;
 
+use super::MAX_LARGE_FILE;
 use crate::oid::Oid;
 use crate::store::{Store, StoreError};
 
@@ -93,5 +95,5 @@ fn add_packed_refs(repository: &Path, refs: &mut Vec<Ref>) -> Result<(), StoreEr
 
 /// Reads a file, or returns `None` if there is none.
 pub(crate) fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
-    if_exists(fs::read(path)).map_err(StoreError::io("read", path))
+    if_exists(foreign::read_regular(path, MAX_LARGE_FILE)).map_err(StoreError::io("read", path))
 }

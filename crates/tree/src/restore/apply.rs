@@ -17,6 +17,7 @@ use super::moves::{
     change_mode, exchange, looks_same, make_directory, move_aside, read_file, remove_directory,
     rename_new, set_mode,
 };
+use super::owners;
 use super::plan::stat_beneath;
 use super::recover::Direction;
 use super::{Plan, RestoreError, RestoreOutcome, Step};
@@ -201,6 +202,10 @@ impl Restore<'_> {
         let to = step.to.expect("only steps that write a file are staged");
         let content = self.store.blob(&to.oid)?;
         let name = self.journal.temporary_name(number);
+        let heir = match owners::is_public(to.mode) {
+            true => owners::find_heir(self.root, &step.path, &step.stage),
+            false => None,
+        };
         let write = || -> io::Result<Option<File>> {
             fault::point("stage")?;
             let stage = self.root.open_directory(step.stage.as_bytes())?;
@@ -210,6 +215,7 @@ impl Restore<'_> {
                     &stage,
                     paths::from_bytes(&name),
                 )?;
+                heir.map_or(Ok(()), |heir| owners::give(stage.as_fd(), &name, heir))?;
                 return Ok(None);
             }
             let flags =
@@ -221,7 +227,10 @@ impl Restore<'_> {
                 Permissions::from(0o600),
             )?;
             let mut file = File::from(fd);
-            let written = file.write_all(&content).and_then(|()| set_mode(&file, to.mode));
+            let written = file
+                .write_all(&content)
+                .and_then(|()| heir.map_or(Ok(()), |heir| owners::give(stage.as_fd(), &name, heir)))
+                .and_then(|()| set_mode(&file, to.mode));
             if written.is_err() {
                 // Half a file must not take up space that others need.
                 let _ = rustix::fs::unlinkat(&stage, paths::from_bytes(&name), AtFlags::empty());
@@ -302,7 +311,12 @@ impl Restore<'_> {
         let temporary = self.journal.temporary_name(number);
         let (place, aside) = ((directory.as_fd(), &name[..]), (stage.as_fd(), &temporary[..]));
         let done = match step.action() {
-            Action::MakeDirectory => make_directory(place),
+            Action::MakeDirectory => make_directory(place).and_then(|made| {
+                let above = step.path.parent().expect("no step is about the root");
+                let heir = owners::find_heir(self.root, &above, &above);
+                heir.map_or(Ok(()), |heir| owners::give(place.0, place.1, heir))?;
+                Ok(made)
+            }),
             Action::Put => rename_new(aside.0, aside.1, place.0, place.1).map(|()| true),
             Action::Replace => exchange(place, aside, &self.old_name(number), seen),
             Action::ChangeMode if is_directory(step.to) => Ok(true),

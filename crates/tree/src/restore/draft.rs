@@ -1,8 +1,9 @@
 //! A plan under construction: the decision about each path at which present and target differ.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::guard::Guard;
+use super::owners;
 use super::plan::Planner;
 use super::{BlockedPath, BlockedReason, KeptPath, KeptReason, Plan, PlanError, PlannedStep, Step};
 use crate::beneath;
@@ -10,6 +11,7 @@ use crate::capture::Uncovered;
 use crate::compare::{Difference, Node, find_node};
 use crate::object::Mode;
 use crate::oid::Oid;
+use crate::owner;
 use crate::path::RelPath;
 
 /// A plan under construction.
@@ -25,6 +27,9 @@ pub(super) struct Draft<'p, 'a, 'w> {
     guarded: Vec<RelPath>,
     kept: Vec<KeptPath>,
     blocked: Vec<BlockedPath>,
+    privileged: Vec<RelPath>,
+    unprivileged: Vec<RelPath>,
+    disowned: Vec<RelPath>,
     /// Directories that the target does not have, from the top down.
     emptied: Vec<(RelPath, Node)>,
 }
@@ -46,6 +51,9 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
             guarded: Vec::new(),
             kept: Vec::new(),
             blocked: Vec::new(),
+            privileged: Vec::new(),
+            unprivileged: Vec::new(),
+            disowned: Vec::new(),
             emptied: Vec::new(),
         }
     }
@@ -79,12 +87,37 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
 
     /// True if the path is part of a swap of a directory and something else.
     fn is_swapped(&self, path: &RelPath) -> bool {
-        ancestors(path).any(|above| self.swaps.contains(&above))
+        !self.swaps.is_empty() && ancestors(path).any(|above| self.swaps.contains(&above))
     }
 
     fn push_step(&mut self, path: RelPath, from: Option<Node>, to: Option<Node>) {
         let swap = self.is_swapped(&path);
         self.steps.push(Step { path, from, to, stage: RelPath::root(), swap });
+    }
+
+    /// Decides who will own the files that are written, and which of them may be setuid or setgid.
+    fn settle_owners(&mut self) {
+        let root = self.planner.root();
+        for step in &mut self.steps {
+            let (path, stage) = (&step.path, &step.stage);
+            let Some(to) = step.to.as_mut().filter(|to| to.mode.is_file()) else { continue };
+            let is_dropped = owners::drop_privileges(root, path, stage, &mut to.mode);
+            if step.from == Some(*to) {
+                continue;
+            }
+            if is_dropped {
+                self.unprivileged.push(path.clone());
+            } else if owner::is_privileged(to.mode.permissions()) {
+                self.privileged.push(path.clone());
+            }
+            let is_new = step.from.is_none_or(|from| from.oid != to.oid);
+            let has_heir = || owners::find_heir(root, path, stage).is_some();
+            if is_new && !owners::is_public(to.mode) && has_heir() {
+                self.disowned.push(path.clone());
+            }
+        }
+        // Without its setuid or setgid, a file may be as it is already.
+        self.steps.retain(|step| step.to.is_none() || step.from != step.to);
     }
 
     /// Decides about a directory that only the present has.
@@ -213,10 +246,11 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
 
     pub(super) fn finish(mut self) -> Plan {
         let planner = self.planner;
+        let touched = self.assign_stages();
+        self.settle_owners();
         let writes = paths_of(&self.steps, |step| step.to.is_some());
         let mut deletes = paths_of(&self.steps, |step| step.to.is_none());
-        deletes.retain(|path| !writes.contains(path));
-        let touched = self.assign_stages();
+        deletes.retain(|path| writes.binary_search(path).is_err());
         let loosened = self.find_unwritable(touched);
         let add_seen = |step: Step| {
             // The stat of the capture, not of this moment: later changes are in no checkpoint.
@@ -233,6 +267,9 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
             deletes,
             guarded: self.guarded,
             kept: self.kept,
+            privileged: self.privileged,
+            unprivileged: self.unprivileged,
+            disowned: self.disowned,
             blocked: self.blocked,
             steps: self.steps.into_iter().map(add_seen).collect(),
             loosened,
@@ -247,18 +284,11 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         };
         let removed: HashSet<RelPath> =
             self.steps.iter().filter(removes_directory).map(|step| step.path.clone()).collect();
-        let mut stages: BTreeMap<RelPath, RelPath> = BTreeMap::new();
+        let mut stages: HashMap<RelPath, RelPath> = HashMap::new();
         let mut touched: BTreeSet<RelPath> = BTreeSet::new();
         for step in &mut self.steps {
             let parent = step.path.parent().expect("no step is about the root");
-            step.stage = match stages.get(&parent) {
-                Some(stage) => stage.clone(),
-                None => {
-                    let stage = self.planner.find_stage(&parent, &removed);
-                    stages.insert(parent.clone(), stage.clone());
-                    stage
-                }
-            };
+            step.stage = self.planner.find_stage(&parent, &removed, &mut stages);
             touched.extend([parent, step.stage.clone()]);
         }
         touched

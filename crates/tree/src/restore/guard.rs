@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::capture::databases::database_of;
 use crate::compare::find_node;
+use crate::object::OwnedEntry;
 use crate::oid::Oid;
 use crate::path::{RelPath, split};
 use crate::rules::{Filter, Matcher, Scope, Verdict};
@@ -19,11 +20,15 @@ pub(crate) struct Guard<'a> {
     matcher: Matcher,
     /// The patterns in force in each directory; `None` if the directory is excluded.
     scopes: HashMap<Vec<u8>, Option<Arc<Scope>>>,
+    /// The trees of the directories that are entered, so that none is looked up from the root.
+    trees: HashMap<Vec<u8>, Oid>,
 }
 
 impl<'a> Guard<'a> {
     pub(crate) fn new(store: &'a Store, tree: Oid, filter: &'a Filter) -> Guard<'a> {
-        Guard { store, tree, filter, matcher: Matcher::new(&filter.rules), scopes: HashMap::new() }
+        let matcher = Matcher::new(&filter.rules);
+        let trees = HashMap::from([(Vec::new(), tree)]);
+        Guard { store, tree, filter, matcher, scopes: HashMap::new(), trees }
     }
 
     /// True if a file is a single ignored one beside captured ones.
@@ -83,12 +88,23 @@ impl<'a> Guard<'a> {
         directory.is_empty() || self.matcher.judge(above, directory, true) == Verdict::Capture
     }
 
-    fn read_gitignore(&self, directory: &[u8]) -> Result<Option<Vec<u8>>, ObjectError> {
-        let path = RelPath::new(crate::path::join(directory, b".gitignore"))
-            .expect("a directory of a tree has a path");
-        match find_node(self.store, self.tree, &path)? {
+    /// Reads the `.gitignore` of a directory. The one above it was entered before.
+    fn read_gitignore(&mut self, directory: &[u8]) -> Result<Option<Vec<u8>>, ObjectError> {
+        if !directory.is_empty() {
+            let (above, name) = split(directory);
+            let Some(above) = self.trees.get(above) else { return Ok(None) };
+            let inside = self.find_entry(*above, name)?.filter(|node| node.mode.is_directory());
+            let Some(inside) = inside else { return Ok(None) };
+            self.trees.insert(directory.to_vec(), inside.oid);
+        }
+        let tree = self.trees[directory];
+        match self.find_entry(tree, b".gitignore")? {
             Some(node) if node.mode.is_file() => self.store.blob(&node.oid).map(Some),
             _ => Ok(None),
         }
+    }
+
+    fn find_entry(&self, tree: Oid, name: &[u8]) -> Result<Option<OwnedEntry>, ObjectError> {
+        Ok(self.store.tree(&tree)?.into_iter().find(|entry| entry.name == name))
     }
 }

@@ -10,6 +10,7 @@ mod draft;
 mod guard;
 mod journal;
 mod moves;
+mod owners;
 mod plan;
 mod recover;
 mod writers;
@@ -77,6 +78,16 @@ pub struct Plan {
     pub guarded: Vec<RelPath>,
     /// Paths that stay although the target does not have them.
     pub kept: Vec<KeptPath>,
+    /// Files that will be setuid or setgid: other users who run them act as this user.
+    #[serde(default)]
+    pub privileged: Vec<RelPath>,
+    /// Files that will be written without the setuid or setgid of the target, because another user
+    /// owns the present file, or will own the new one.
+    #[serde(default)]
+    pub unprivileged: Vec<RelPath>,
+    /// Files that will belong to this user, because it is not known who may read them.
+    #[serde(default)]
+    pub disowned: Vec<RelPath>,
     /// Paths that make the plan impossible.
     pub blocked: Vec<BlockedPath>,
     steps: Vec<PlannedStep>,

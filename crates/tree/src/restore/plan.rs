@@ -1,6 +1,6 @@
 //! Making a plan: compares the present with the target, and decides about each difference.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
 
@@ -303,16 +303,36 @@ impl<'a> Planner<'a, '_> {
     }
 
     /// Finds the directory in which the files for a directory's paths are staged: the nearest one
-    /// above that exists before, during and after the restore.
-    pub(super) fn find_stage(&self, directory: &RelPath, removed: &HashSet<RelPath>) -> RelPath {
-        let mut stage = directory.clone();
-        while !stage.is_root() {
-            let stat = self.stat_present(&stage).ok().flatten();
-            let exists = stat.is_some_and(|stat| stat.is_directory());
-            if exists && !removed.contains(&stage) {
-                break;
+    /// above that exists before, during and after the restore. `known` has the directories that were
+    /// looked at, so that each is looked at once, and none below a missing one.
+    pub(super) fn find_stage(
+        &self,
+        directory: &RelPath,
+        removed: &HashSet<RelPath>,
+        known: &mut HashMap<RelPath, RelPath>,
+    ) -> RelPath {
+        let mut unknown = Vec::new();
+        let mut above = directory.clone();
+        let mut stage = loop {
+            if let Some(stage) = known.get(&above) {
+                break stage.clone();
             }
-            stage = stage.parent().expect("only the root has no parent");
+            if above.is_root() {
+                break above;
+            }
+            let parent = above.parent().expect("only the root has no parent");
+            unknown.push(std::mem::replace(&mut above, parent));
+        };
+        while let Some(directory) = unknown.pop() {
+            let is_above_there = directory.parent().as_ref() == Some(&stage);
+            let exists = || {
+                let stat = self.stat_present(&directory).ok().flatten();
+                stat.is_some_and(|stat| stat.is_directory())
+            };
+            if is_above_there && !removed.contains(&directory) && exists() {
+                stage = directory.clone();
+            }
+            known.insert(directory, stage.clone());
         }
         stage
     }

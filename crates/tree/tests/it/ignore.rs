@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use takeback_tree::{Capture, RelPath, UncoveredReason};
+use takeback_tree::{Capture, MAX_PATTERNS, RelPath, UncoveredReason};
 
 use crate::support::{Scratch, git, read_directory, rel};
 
@@ -593,4 +593,31 @@ fn a_tracked_file_is_captured_whatever_its_size_was() {
         scratch.write("f", vec![b'x'; size]);
         assert_eq!(scratch.capture_only(), scratch.fresh(), "{size}");
     }
+}
+
+#[test]
+fn a_gitignore_with_too_many_patterns_is_reported_and_not_applied() {
+    let scratch = Scratch::new();
+    for path in ["a.secret", "sub/b.secret", "sub/c"] {
+        scratch.write(path, path);
+    }
+    let patterns = |count: usize| -> String {
+        (1..count).map(|number| format!("pattern-{number}\n")).chain(["/sub/".into()]).collect()
+    };
+    scratch.write(".gitignore", patterns(MAX_PATTERNS));
+    let capture = scratch.capture();
+    assert_eq!((capture.files, capture.unapplied), (2, vec![]));
+    // The limit is one for all files that apply in a directory.
+    scratch.write("sub/.gitignore", "*.secret\n");
+    scratch.write(".gitignore", patterns(MAX_PATTERNS).replace("/sub/", "x"));
+    let capture = scratch.capture();
+    assert_eq!((capture.files, capture.unapplied), (5, vec![rel("sub/.gitignore")]));
+    scratch.remove("sub/.gitignore");
+    scratch.write(".gitignore", patterns(MAX_PATTERNS + 1));
+    let capture = scratch.capture();
+    assert_eq!((capture.files, &capture.unapplied), (4, &vec![rel(".gitignore")]));
+    // A restore follows the same rules: nothing of it is guarded.
+    scratch.write("sub/c", "changed");
+    let plan = scratch.restore(&capture, &[]);
+    assert_eq!((plan.writes, plan.guarded), (vec![rel("sub/c")], vec![]));
 }

@@ -75,6 +75,8 @@ fn read_target(directory: &Path) -> Capture {
         files: 0,
         uncovered: serde_json::from_value(part("uncovered")).unwrap(),
         unsettled: Vec::new(),
+        unprivileged: Vec::new(),
+        unapplied: Vec::new(),
         damaged: Vec::new(),
         filter: serde_json::from_value(part("filter")).unwrap(),
     }

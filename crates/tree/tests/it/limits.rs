@@ -44,6 +44,8 @@ fn a_directory_of_another_user_stays_as_it_was() {
             files: 0,
             uncovered: Vec::new(),
             unsettled: Vec::new(),
+            unprivileged: Vec::new(),
+            unapplied: Vec::new(),
             damaged: Vec::new(),
             filter: serde_json::from_value(part("filter")).unwrap(),
         };

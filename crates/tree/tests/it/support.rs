@@ -313,6 +313,8 @@ impl Scratch {
             files: 0,
             uncovered: plan.uncovered.clone(),
             unsettled: Vec::new(),
+            unprivileged: Vec::new(),
+            unapplied: Vec::new(),
             damaged: Vec::new(),
             filter: plan.filter.clone(),
         }

@@ -68,6 +68,9 @@ pub struct Record {
     /// end of their turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unended: Vec<CallRef>,
+    /// The files whose setuid or setgid the tree leaves out, because they belonged to another user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unprivileged: Vec<RelPath>,
 }
 
 /// The reason why a checkpoint exists.
@@ -307,6 +310,7 @@ impl Record {
             uncovered: Vec::new(),
             unsettled: Vec::new(),
             unended: Vec::new(),
+            unprivileged: Vec::new(),
         }
     }
 
@@ -317,6 +321,7 @@ impl Record {
             filter: capture.filter,
             uncovered: capture.uncovered,
             unsettled: capture.unsettled,
+            unprivileged: capture.unprivileged,
             ..self
         }
     }

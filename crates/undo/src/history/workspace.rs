@@ -1,9 +1,14 @@
 //! The workspace that the user means by a path, even if its directory is gone.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, Mode};
+use takeback_base::directory;
 use takeback_base::paths::canonicalize;
 use takeback_tree::{Store, StoreError, Workspace, WorkspaceError, WorkspaceId};
 
@@ -42,15 +47,42 @@ impl<'s> WorkspaceRef<'s> {
     }
 }
 
-/// The directories that were recreated for a workspace that was gone. Any that are still empty are
-/// removed on drop.
-pub struct RevivedDirectories(Vec<PathBuf>);
+/// The directories that were recreated for a workspace that was gone, each as the directory above
+/// it and its name. Any that are still empty are removed on drop.
+#[derive(Default)]
+pub struct RevivedDirectories(Vec<(OwnedFd, OsString)>);
+
+impl RevivedDirectories {
+    /// Creates a directory and those above it that are missing, through no link.
+    fn create(path: &Path) -> io::Result<RevivedDirectories> {
+        let mut revived = RevivedDirectories::default();
+        let mut missing = path.ancestors().take_while(|path| !path.exists()).collect::<Vec<_>>();
+        let existing = missing.last().copied().unwrap_or(path).parent();
+        let (Some(existing), false) = (existing, missing.is_empty()) else { return Ok(revived) };
+        let mut above = directory::open_canonical(existing)?;
+        while let Some(name) = missing.pop().and_then(Path::file_name) {
+            let made = rustix::fs::mkdirat(&above, name, Mode::from(0o777));
+            let inside = directory::open_beneath(above.as_fd(), name.as_bytes())?;
+            // Another process may have made it meanwhile.
+            if made.is_ok() {
+                revived.0.push((above, name.to_owned()));
+            }
+            above = inside;
+        }
+        Ok(revived)
+    }
+
+    /// The identity of the workspace's directory; `None` if the directory was gone.
+    pub(crate) fn identity_of(&self, workspace: &Workspace<'_>) -> Option<(u64, u64)> {
+        if self.0.is_empty() { workspace.identity().ok() } else { None }
+    }
+}
 
 impl Drop for RevivedDirectories {
     fn drop(&mut self) {
-        for directory in &self.0 {
+        for (above, name) in self.0.iter().rev() {
             // This fails for a directory that is not empty, as it should.
-            let _ = fs::remove_dir(directory);
+            let _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
         }
     }
 }
@@ -127,24 +159,29 @@ pub fn revive_workspace<'o>(
 ) -> Result<(Workspace<'o>, RevivedDirectories), TakeError> {
     let store = opened.store()?;
     let Some(path) = find_known_path(store, path)? else {
-        return Ok((open_workspace(opened, path)?, RevivedDirectories(Vec::new())));
+        return Ok((open_workspace(opened, path)?, RevivedDirectories::default()));
     };
     let info = store.workspace_info(&store.workspace_id(&path)).ok().flatten();
     let is_file = info.is_some_and(|info| info.single_file);
     let directory = if is_file { path.parent().unwrap_or(&path) } else { &path };
-    let missing = directory.ancestors().take_while(|directory| !directory.exists());
-    let revived = RevivedDirectories(missing.map(Path::to_owned).collect());
     let failed = |source| WorkspaceError::Open { path: directory.to_owned(), source };
     // Never restore through a link, or over something that is not a directory.
-    if fs::symlink_metadata(directory).is_ok_and(|found| !found.is_dir()) {
+    let in_the_way = || {
         let message = "something else is in its place: move it away and try again";
-        return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, message)).into());
+        failed(io::Error::new(io::ErrorKind::AlreadyExists, message))
+    };
+    if fs::symlink_metadata(directory).is_ok_and(|found| !found.is_dir()) {
+        return Err(in_the_way().into());
     }
-    fs::create_dir_all(directory).map_err(failed)?;
+    let revived = RevivedDirectories::create(directory).map_err(failed)?;
     let workspace = match is_file {
         true => store.single_file(&path, &opened.forbidden)?,
         false => store.workspace(&path, &opened.forbidden)?,
     };
+    // The path was resolved again, and may have led through a link by then.
+    if workspace.subject() != path {
+        return Err(in_the_way().into());
+    }
     Ok((workspace, revived))
 }
 

@@ -95,7 +95,7 @@ fn capture_path(
     let options = opened.capture_options(path.path(), &path.named);
     let (rules, swept) = (&path.rules, &path.swept[..]);
     let capture = lock.capture(&CaptureOptions { rules, swept, ..options })?;
-    opened.note_damage(workspace.path(), &capture);
+    opened.note_findings(workspace.path(), &capture);
     Ok(capture)
 }
 

@@ -43,7 +43,7 @@ pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError
     WorkspaceState::new(workspace.notes()).set_repositories(&nested);
     lock.forget_limit();
     let capture = lock.capture(&opened.capture_options(workspace.path(), &[]))?;
-    opened.note_damage(workspace.path(), &capture);
+    opened.note_findings(workspace.path(), &capture);
     lock.finish(opened.system_time())?;
     Ok(())
 }
@@ -111,7 +111,7 @@ fn conclude_turn(
         Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
         captured => captured?,
     };
-    opened.note_damage(workspace.path(), &capture);
+    opened.note_findings(workspace.path(), &capture);
     // The end of the turn is the latest possible end of its calls.
     if newest.is_some_and(|newest| newest.tree != capture.tree || !unended.is_empty()) {
         let record = new_record(opened, &mut lock, Kind::State, "at the end of a turn")?;

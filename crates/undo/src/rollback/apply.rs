@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
 use takeback_tree::{
-    BlockedPath, BlockedReason, Filter, GitDirectory, KeptPath, KeptReason, Lock, Oid, Pin, Plan,
-    RelPath, RestoreError, Store, StoreError, Uncovered, Workspace,
+    BlockedPath, BlockedReason, Filter, KeptPath, KeptReason, Lock, Oid, OpenGitDirectory, Pin,
+    Plan, RelPath, RestoreError, Store, StoreError, Uncovered, Workspace,
 };
 
 use super::RollbackError;
 use super::conversation::move_conversation;
 use super::elsewhere::{ElsewhereView, apply_elsewhere};
-use super::git_index::{check_index, restore_index};
+use super::git_index::{check_index, open_git_directory, restore_index};
 use super::notices::{self, RollbackSummary};
 use super::plan::plan_files;
 use super::planned::{Planned, PlannedWork, RollbackView};
@@ -27,7 +27,11 @@ use crate::history::{History, new_record, pin_tree};
 pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, RollbackError> {
     let Planned { mut work, mut view } = planned;
     let (workspace, _revived) = revive_workspace(opened, &work.workspace.0)?;
-    let git = GitDirectory::find(workspace.path()).filter(|_| work.goal.index.is_some());
+    check_root(&workspace, &work)?;
+    let git = match work.goal.index {
+        Some(_) => open_git_directory(&workspace)?,
+        None => None,
+    };
     if let Some(git) = &git {
         check_index(git)?;
     }
@@ -64,11 +68,26 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
     }
     // The lock is released: a rollback that starts elsewhere may need it.
     let elsewhere = std::mem::take(&mut work.elsewhere);
-    apply_elsewhere(opened, elsewhere, workspace.path(), safety.pin.id, &mut view);
+    apply_elsewhere(opened, elsewhere, &workspace, safety.pin.id, &mut view);
     index.map(|()| view)
 }
 
-fn restore_index_copy(store: &Store, git: &GitDirectory, copy: &Oid) -> Result<(), RollbackError> {
+/// Refuses to change another directory than the one that was planned for.
+pub(super) fn check_root(
+    workspace: &Workspace<'_>,
+    work: &PlannedWork,
+) -> Result<(), RollbackError> {
+    match work.root.is_none_or(|root| workspace.identity().ok() == Some(root)) {
+        true => Ok(()),
+        false => Err(RollbackError::Changed(Vec::new())),
+    }
+}
+
+fn restore_index_copy(
+    store: &Store,
+    git: &OpenGitDirectory,
+    copy: &Oid,
+) -> Result<(), RollbackError> {
     let copy = store.attachment(copy).map_err(StoreError::from)?;
     restore_index(git, &copy).map_err(RollbackError::IndexNotRestored)
 }

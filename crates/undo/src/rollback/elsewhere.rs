@@ -2,7 +2,6 @@
 //! was captured as a workspace of its own.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use takeback_tree::{
     StoreError, Workspace, WorkspaceError, WorkspaceId, WorkspaceInfo,
 };
 
-use super::apply::{leave_notices, restore_files};
+use super::apply::{check_root, leave_notices, restore_files};
 use super::plan::{find_changed_since, plan_files};
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::{Request, RollbackError, Scope};
@@ -135,7 +134,7 @@ pub(super) fn has_changes_elsewhere(
 pub(super) fn apply_elsewhere(
     opened: &Opened,
     groups: Vec<Planned>,
-    workspace: &Path,
+    workspace: &Workspace<'_>,
     safety: Oid,
     view: &mut RollbackView,
 ) {
@@ -161,10 +160,9 @@ pub(super) fn apply_elsewhere(
 }
 
 /// Removes the directories that the rollback kept only because a repository was in them.
-fn remove_emptied(workspace: &Path, view: &mut RollbackView) {
+fn remove_emptied(workspace: &Workspace<'_>, view: &mut RollbackView) {
     let (emptied, kept) = std::mem::take(&mut view.kept).into_iter().rev().partition(|kept| {
-        kept.reason == KeptReason::NotEmpty
-            && fs::remove_dir(workspace.join(kept.path.as_path())).is_ok()
+        kept.reason == KeptReason::NotEmpty && workspace.remove_if_empty(&kept.path)
     });
     let emptied: Vec<KeptPath> = emptied;
     view.kept = kept;
@@ -186,6 +184,7 @@ fn apply_group(
         work.files = None;
     }
     let (workspace, _revived) = revive_workspace(opened, &work.workspace.0)?;
+    check_root(&workspace, &work)?;
     let mut lock = opened.lock(&workspace)?;
     if let Some(safety) = restore_files(opened, &mut lock, &mut work, &mut view)? {
         view.safety_checkpoint = Some(safety.pin.id);
@@ -196,7 +195,7 @@ fn apply_group(
     let _ = lock.finish(opened.system_time());
     if workspace.path().ends_with(".git") {
         // This fails unless it is empty. An empty one is no repository, and hides one above it.
-        let _ = fs::remove_dir(workspace.path());
+        let _ = workspace.remove_root_if_empty();
     }
     Ok(view)
 }
@@ -321,7 +320,7 @@ impl Place<'_> {
         if changed.is_nothing() {
             return Ok(None);
         }
-        let (workspace, _revived) = self.open()?;
+        let (workspace, revived) = self.open()?;
         let mut goal = self.goal(target);
         goal.paths = changed.paths();
         let mut lock = self.opened.lock(&workspace)?;
@@ -359,7 +358,7 @@ impl Place<'_> {
             files = plan_files(self.opened, &mut lock, &mut goal)?;
         }
         let _ = lock.finish(self.opened.system_time());
-        Ok(self.make_group(goal, files, others, left))
+        Ok(self.make_group(revived.identity_of(&workspace), goal, files, others, left))
     }
 
     /// Plans to reverse the part of a rollback that was made here.
@@ -369,7 +368,7 @@ impl Place<'_> {
             (done.part_of == Some(reversed)).then_some((safety, done))
         });
         let Some((safety, done)) = part else { return Ok(None) };
-        let (workspace, _revived) = self.open()?;
+        let (workspace, revived) = self.open()?;
         let mut goal = self.goal(safety);
         goal.reverses = Some((safety.pin.id, done.tree));
         (goal.paths, goal.untouched) = (done.paths.clone(), done.skipped.clone());
@@ -377,7 +376,8 @@ impl Place<'_> {
         let files = plan_files(self.opened, &mut lock, &mut goal)?;
         let others = find_changed_since(workspace.store(), &files, &done.tree);
         let _ = lock.finish(self.opened.system_time());
-        Ok(self.make_group(goal, files, others, Vec::new()))
+        let root = revived.identity_of(&workspace);
+        Ok(self.make_group(root, goal, files, others, Vec::new()))
     }
 
     /// Opens the place. One that is gone is made again, but not the directories above it: the whole
@@ -418,6 +418,7 @@ impl Place<'_> {
 
     fn make_group(
         &self,
+        root: Option<(u64, u64)>,
         goal: Goal,
         files: Plan,
         others: Vec<RelPath>,
@@ -427,11 +428,13 @@ impl Place<'_> {
         (view.restored, view.deleted) = (files.writes.clone(), files.deletes.clone());
         (view.blocked, view.skipped) = (files.blocked.clone(), goal.skipped.clone());
         view.others = others;
+        view.add_owners(&goal, &files);
         if view.changes_no_file() && view.blocked.is_empty() && left.is_empty() {
             return None;
         }
         let work = PlannedWork {
             workspace: self.path.clone(),
+            root,
             goal,
             files: Some(files),
             newest: self.history.newest(),

@@ -2,13 +2,13 @@
 //!
 //! Nothing in `.git` is ever written except the index, and only if the user asks for it.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
+use rustix::fs::{AtFlags, Mode, OFlags};
 use sha1::{Digest, Sha1};
-use takeback_tree::GitDirectory;
+use takeback_tree::{OpenGitDirectory, Workspace};
 
 /// An index that cannot be restored.
 #[derive(Debug, thiserror::Error)]
@@ -20,35 +20,53 @@ pub enum IndexError {
     Io { path: PathBuf, source: io::Error },
 }
 
+const INDEX: &str = "index";
+const LOCK: &str = "index.lock";
+
+/// Opens the directory in which git keeps the index of a workspace; `None` if there is none.
+pub(super) fn open_git_directory(
+    workspace: &Workspace<'_>,
+) -> Result<Option<OpenGitDirectory>, IndexError> {
+    let path = workspace.path().join(".git");
+    workspace.open_git_directory().map_err(|source| IndexError::Io { path, source })
+}
+
 /// Returns an error if git is writing the index.
-pub(super) fn check_index(git: &GitDirectory) -> Result<(), IndexError> {
-    let lock = git.path().join("index.lock");
-    if fs::symlink_metadata(&lock).is_ok() { Err(IndexError::Busy(lock)) } else { Ok(()) }
+pub(super) fn check_index(git: &OpenGitDirectory) -> Result<(), IndexError> {
+    match rustix::fs::statat(&git.fd, LOCK, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Err(IndexError::Busy(git.path.join(LOCK))),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Puts a copy of the index back, in the same way as git writes it.
-pub(super) fn restore_index(git: &GitDirectory, copy: &[u8]) -> Result<(), IndexError> {
-    let lock = git.path().join("index.lock");
-    let mut options = fs::OpenOptions::new();
-    let opened = options.write(true).create_new(true).mode(0o666).open(&lock);
-    let mut file = opened.map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => IndexError::Busy(lock.clone()),
-        _ => IndexError::Io { path: lock.clone(), source },
-    })?;
+pub(super) fn restore_index(git: &OpenGitDirectory, copy: &[u8]) -> Result<(), IndexError> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(&git.fd, LOCK, flags, Mode::from(0o666));
+    let mut file: File = match opened {
+        Ok(file) => file.into(),
+        Err(rustix::io::Errno::EXIST) => return Err(IndexError::Busy(git.path.join(LOCK))),
+        Err(error) => {
+            return Err(IndexError::Io { path: git.path.join(LOCK), source: error.into() });
+        }
+    };
     let written = file
         .write_all(copy)
         .and_then(|()| file.write_all(&Sha1::digest(copy)))
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&lock, git.index_path()));
+        .and_then(|()| Ok(rustix::fs::renameat(&git.fd, LOCK, &git.fd, INDEX)?));
     written.map_err(|source| {
-        let _ = fs::remove_file(&lock);
-        IndexError::Io { path: git.index_path(), source }
+        let _ = rustix::fs::unlinkat(&git.fd, LOCK, AtFlags::empty());
+        IndexError::Io { path: git.path.join(INDEX), source }
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::Command;
+
+    use takeback_tree::GitDirectory;
 
     use super::*;
 
@@ -82,6 +100,12 @@ mod tests {
         fn git_directory(&self) -> GitDirectory {
             GitDirectory::find(self.0.path()).unwrap()
         }
+
+        fn opened(&self) -> OpenGitDirectory {
+            let path = std::fs::canonicalize(self.0.path().join(".git")).unwrap();
+            let fd = takeback_base::directory::open_canonical(&path).unwrap();
+            OpenGitDirectory { fd, path }
+        }
     }
 
     #[test]
@@ -102,7 +126,7 @@ mod tests {
             let copy = scratch.git_directory().copy_index().unwrap();
             scratch.git(&["reset", "-q", "--hard"]);
             assert_ne!(scratch.git(&["ls-files", "--stage"]), staged);
-            restore_index(&scratch.git_directory(), &copy).unwrap();
+            restore_index(&scratch.opened(), &copy).unwrap();
             assert_eq!(scratch.git(&["ls-files", "--stage"]), staged, "version {version}");
             scratch.git(&["fsck", "--strict"]);
         }
@@ -113,8 +137,8 @@ mod tests {
         let scratch = Scratch::new();
         scratch.write("a", "a");
         scratch.git(&["add", "a"]);
-        let git = scratch.git_directory();
-        let copy = git.copy_index().unwrap();
+        let copy = scratch.git_directory().copy_index().unwrap();
+        let git = scratch.opened();
         scratch.write(".git/index.lock", "");
         assert!(matches!(check_index(&git), Err(IndexError::Busy(_))));
         assert!(matches!(restore_index(&git, &copy), Err(IndexError::Busy(_))));

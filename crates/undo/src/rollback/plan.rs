@@ -23,7 +23,7 @@ use crate::history::{History, TakeError, WorkspaceRef, effects_of_row, find_work
 
 /// Plans what a request asks for. Changes nothing.
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
-    let (workspace, _revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
+    let (workspace, revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
     // Taking the lock finishes or reverts an interrupted rollback, before the history is read.
     let mut lock = opened.lock(&workspace)?;
@@ -37,6 +37,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
         Destination::BeforeLastUndo => planner.plan_reversal(&mut lock, Direction::Redo, request),
         Destination::WithoutTurn(options) => planner.plan_turn_undo(&mut lock, options, request),
     }?;
+    planned.work.root = revived.identity_of(&workspace);
     // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
     let (store, own) = (workspace.store(), workspace.id());
@@ -212,7 +213,13 @@ impl Planner<'_> {
             action: Action::UndoTurn,
             checkpoint: checkpoint.pin.id,
             index: None,
-            state: TargetState { tree, filter: present.filter, uncovered, unsettled: Vec::new() },
+            state: TargetState {
+                tree,
+                filter: present.filter,
+                uncovered,
+                unsettled: Vec::new(),
+                unprivileged: present.unprivileged,
+            },
             edits: Some(turn.edits),
             reverses: None,
             // An empty list means all paths. That is harmless: without an edit, the target is the
@@ -249,10 +256,12 @@ impl Planner<'_> {
             view.kept = files.kept.clone();
             view.blocked = files.blocked.clone();
             view.skipped = goal.skipped.clone();
+            view.add_owners(&goal, files);
         }
         count_messages(self.opened, &goal, &mut view);
         let work = PlannedWork {
             workspace: AnyPath(self.workspace.subject()),
+            root: None,
             goal,
             files,
             newest: self.history.newest(),

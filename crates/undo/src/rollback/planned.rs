@@ -26,6 +26,10 @@ pub struct Planned {
 pub(super) struct PlannedWork {
     /// The directory of the workspace, or the single file.
     pub(super) workspace: AnyPath,
+    /// The device and inode of the directory that this was planned for; `None` if it did not exist.
+    /// Another directory may take its path.
+    #[serde(default)]
+    pub(super) root: Option<(u64, u64)>,
     pub(super) goal: Goal,
     /// The plan for the files; `None` if only the conversation is taken back.
     pub(super) files: Option<Plan>,
@@ -75,6 +79,8 @@ pub(super) struct TargetState {
     pub(super) uncovered: Vec<Uncovered>,
     #[serde(default)]
     pub(super) unsettled: Vec<RelPath>,
+    #[serde(default)]
+    pub(super) unprivileged: Vec<RelPath>,
 }
 
 /// The summary of what a rollback did, or would do.
@@ -98,6 +104,15 @@ pub struct RollbackView {
     /// The databases that the checkpoint took while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
+    /// The restored files that are setuid or setgid: other users who run them act as this user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub privileged: Vec<RelPath>,
+    /// The restored files that are not setuid or setgid any more, because another user owned them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unprivileged: Vec<RelPath>,
+    /// The restored files that belong to root now, because it is not known who may read them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disowned: Vec<RelPath>,
     pub blocked: Vec<BlockedPath>,
     /// The paths that could not be restored and were left as they are, because the request asks for
     /// that.
@@ -236,6 +251,7 @@ impl TargetState {
             filter: checkpoint.record.filter.clone(),
             uncovered: checkpoint.record.uncovered.clone(),
             unsettled: checkpoint.record.unsettled.clone(),
+            unprivileged: checkpoint.record.unprivileged.clone(),
         }
     }
 }
@@ -254,6 +270,9 @@ impl RollbackView {
             saved: Vec::new(),
             uncovered: goal.state.uncovered.clone(),
             unsettled: goal.state.unsettled.clone(),
+            privileged: Vec::new(),
+            unprivileged: Vec::new(),
+            disowned: Vec::new(),
             blocked: Vec::new(),
             skipped: Vec::new(),
             others: Vec::new(),
@@ -270,6 +289,15 @@ impl RollbackView {
             repository: None,
             warnings,
         }
+    }
+
+    /// Adds what the plan for the files says about their owners.
+    pub(super) fn add_owners(&mut self, goal: &Goal, files: &Plan) {
+        let noted = goal.state.unprivileged.iter().filter(|path| files.writes.contains(path));
+        let unprivileged: BTreeSet<&RelPath> = noted.chain(&files.unprivileged).collect();
+        self.unprivileged = unprivileged.into_iter().cloned().collect();
+        self.privileged = files.privileged.clone();
+        self.disowned = files.disowned.clone();
     }
 
     /// True if all files are as they should be.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure is what a test reports")]
 
 mod authorship;
+mod exchanged_roots;
 mod failed_rollbacks;
 mod kept_plans;
 mod one_story;

@@ -46,10 +46,11 @@ pub(crate) enum Turn<'a> {
 
 /// The way in which a rollback is typed inside an agent, and the place where its result is shown.
 pub(crate) enum RollbackCommand {
-    /// takeback answers without asking the model.
-    Answered {
+    /// takeback answers without asking the model, but changes nothing, because the agent tells that
+    /// it runs without a user.
+    Withheld {
         typed: &'static str,
-        /// True if the user also sees the result without a terminal.
+        /// True if the answer is shown without a terminal.
         is_shown: bool,
     },
     /// The model is told the result.
@@ -65,7 +66,7 @@ impl RollbackCommand {
     /// Returns the beginning of the prompt that requests a rollback.
     pub(crate) fn typed_prefix(&self) -> &'static str {
         match self {
-            RollbackCommand::Answered { typed, .. } | RollbackCommand::Told(typed) => typed,
+            RollbackCommand::Withheld { typed, .. } | RollbackCommand::Told(typed) => typed,
             RollbackCommand::Own | RollbackCommand::None => "",
         }
     }

@@ -59,7 +59,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         shell: |command| {
             Reply::call("Bash", json!({ "command": command, "description": "A command" }))
         },
-        command: RollbackCommand::Answered { typed: "/rollback", is_shown: true },
+        command: RollbackCommand::Withheld { typed: "/rollback", is_shown: true },
     },
     AgentProgram {
         name: "codex",
@@ -105,7 +105,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         shell: |command| {
             codex_program(&format!("await tools.exec_command({});", json!({ "cmd": command })))
         },
-        command: RollbackCommand::Answered { typed: "/rollback", is_shown: false },
+        command: RollbackCommand::Withheld { typed: "/rollback", is_shown: false },
     },
     AgentProgram {
         name: "gemini",
@@ -367,7 +367,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         can_continue: true,
         write: |path, content| Reply::call("write", json!({ "path": path, "content": content })),
         shell: |command| Reply::call("bash", json!({ "command": command })),
-        command: RollbackCommand::Answered { typed: "/rollback", is_shown: true },
+        command: RollbackCommand::Withheld { typed: "/rollback", is_shown: true },
     },
 ];
 

@@ -15,6 +15,8 @@ use crate::Failure;
 const NOTICE: &str = "What you know about them is out of date";
 /// A text that takeback prints after a rollback, and that occurs nowhere else in the scenario.
 const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
+/// A text that takeback prints instead of a rollback in an agent without a user.
+const WITHHELD: &str = "Nothing was changed: the agent runs without a user";
 
 /// The project before each step, and the checkpoint that must have this state.
 struct Steps {
@@ -175,22 +177,27 @@ fn type_rollback(
     let turn = match sandbox.program.command {
         RollbackCommand::None => return Ok(()),
         RollbackCommand::Own => Turn::Command(checkpoint),
-        RollbackCommand::Answered { .. } | RollbackCommand::Told(_) => Turn::Next(&prompt),
+        RollbackCommand::Withheld { .. } | RollbackCommand::Told(_) => Turn::Next(&prompt),
     };
+    let present = sandbox.snapshot_project()?;
     let (said, requests) = sandbox.run_turn(turn, "typed")?;
     let said = said.all_text();
+    let expected = match sandbox.program.command {
+        RollbackCommand::Withheld { .. } => &present,
+        _ => files,
+    };
     sandbox
         .snapshot_project()?
-        .must_be(files, "the project after a rollback that was typed in the agent")?;
+        .must_be(expected, "the project after a rollback that was typed in the agent")?;
     let is_right = match sandbox.program.command {
-        RollbackCommand::Answered { is_shown, .. } => {
+        RollbackCommand::Withheld { is_shown, .. } => {
             if !requests.is_empty() {
                 return Err(format!(
                     "the model was asked {} times, but should not be asked",
                     requests.len()
                 ));
             }
-            said.contains(ROLLED_BACK) == is_shown
+            said.contains(WITHHELD) == is_shown
         }
         _ => requests.iter().any(|request| request.count_text(ROLLED_BACK) == 1),
     };

@@ -86,6 +86,12 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     };
     let unsettled = view.unsettled.iter().filter(is_restored).map(ToString::to_string);
     print_section("Taken while being written, so perhaps not whole", unsettled, context);
+    let privileged = "Setuid or setgid: other users who run these act as you";
+    print_section(privileged, paths(&view.privileged), context);
+    let unprivileged = "Without setuid and setgid, because another user owned these";
+    print_section(unprivileged, paths(&view.unprivileged), context);
+    let disowned = "Owned by root afterwards, because who may read these is not known";
+    print_section(disowned, paths(&view.disowned), context);
     for group in &view.elsewhere {
         let place = output::tilde(&group.workspace.0, context);
         // The files of a repository are git's own, and many.

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
+use takeback_base::foreign;
 use takeback_base::paths::{canonicalize_existing, normalize};
 
 /// The number of directory entries that are read for one script.
@@ -166,10 +167,7 @@ impl Files {
     /// Reads a small text file.
     pub(super) fn read_text(&mut self, path: &Path) -> Option<String> {
         self.look_up()?;
-        // Opening a pipe would wait for its other end.
-        let metadata = fs::metadata(path).ok()?;
-        let is_small = metadata.is_file() && metadata.len() <= MAX_TEXT;
-        is_small.then(|| fs::read_to_string(path).ok()).flatten()
+        String::from_utf8(foreign::read_regular(path, MAX_TEXT).ok()?).ok()
     }
 
     /// Resolves the links in the directory of a path, as far as that exists, and `..` as the system
