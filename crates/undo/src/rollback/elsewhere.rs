@@ -2,12 +2,14 @@
 //! was captured as a workspace of its own.
 
 use std::collections::{BTreeSet, HashSet};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use takeback_base::errors::error_chain;
+use takeback_base::foreign;
 use takeback_tree::{
     AnyPath, BlockedPath, KeptPath, KeptReason, Mode, ObjectError, Oid, Pin, Plan, RelPath, Store,
     StoreError, Workspace, WorkspaceError, WorkspaceId, WorkspaceInfo,
@@ -143,7 +145,7 @@ pub(super) fn apply_elsewhere(
         if group.view.changes_no_file() {
             continue;
         }
-        match apply_group(opened, group, workspace, safety) {
+        match apply_group(opened, group, workspace.path(), safety) {
             Ok(done) => {
                 (shown.restored, shown.deleted) = (done.restored, done.deleted);
                 (shown.blocked, shown.safety_checkpoint) = (done.skipped, done.safety_checkpoint);
@@ -536,6 +538,9 @@ impl ChangedFiles {
     }
 }
 
+/// The maximum size of a file that is compared with the store.
+const MAX_COMPARED: u64 = 512 << 20;
+
 /// Returns true if the file or link at a path is as a tree has it. The mode does not count.
 fn is_on_disk(store: &Store, entry: Option<(Mode, Oid)>, path: &Path) -> bool {
     let Some((mode, oid)) = entry else { return path.symlink_metadata().is_err() };
@@ -544,7 +549,7 @@ fn is_on_disk(store: &Store, entry: Option<(Mode, Oid)>, path: &Path) -> bool {
         Ok(found) if found.is_symlink() => {
             fs::read_link(path).map(|target| target.into_os_string().into_vec())
         }
-        _ => fs::read(path),
+        _ => foreign::read_regular(path, MAX_COMPARED),
     };
     !mode.is_directory()
         && content.is_ok_and(|content| store.blob(&oid).is_ok_and(|known| known == content))

@@ -206,7 +206,11 @@ impl Parser<'_> {
                 }
                 match parser.parse_word()? {
                     // `[subscript]=value`: a subscript is arithmetic.
-                    Some(word) if word.bare().is_some_and(|text| text.starts_with('[')) => {
+                    Some(word)
+                        if word
+                            .bare()
+                            .is_some_and(|text| text.starts_with('[') && text.contains("]=")) =>
+                    {
                         return Err("an array with subscripts");
                     }
                     Some(word) => words.push(word),

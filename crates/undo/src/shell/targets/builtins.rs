@@ -29,6 +29,12 @@ impl Finder<'_> {
                 false => self.forget_directories(),
             },
             "export" | "readonly" => self.declare(args),
+            // Outside of a function, bash refuses it.
+            "local" if self.locals.is_none() => {
+                let before = self.state.clone();
+                self.declare(args);
+                self.state.join(&before);
+            }
             "declare" | "typeset" | "local" => {
                 self.note_locals(args);
                 self.declare(args);

@@ -4,7 +4,7 @@ use super::arguments::{split_operands, to_args};
 use super::value::Value;
 use super::{Change, Finder, Stream};
 use crate::shell::read_only::builtins;
-use crate::shell::read_only::programs::{base_name, why_may_change};
+use crate::shell::read_only::programs::{base_name, is_in_usual_place, why_may_change};
 
 /// Programs that delete their operands.
 const REMOVING: &[&str] = &["rm", "rmdir", "shred", "srm", "trash", "trash-put", "unlink", "wipe"];
@@ -151,7 +151,7 @@ impl Finder<'_> {
 
     /// Visits a program that may change files.
     fn visit_program(&mut self, name: &str, base: &str, args: &[Vec<Value>], text: &str) {
-        self.is_bounded &= changes_only_operands(base, args);
+        self.is_bounded &= is_in_usual_place(name) && changes_only_operands(base, args);
         if REMOVING.contains(&base) {
             for group in split_operands(args, "n s").operands {
                 self.add_values(&group, Change::Removes, text);

@@ -86,6 +86,10 @@ impl Finder<'_> {
             if makes_links {
                 self.note_links(base, value, sources);
             }
+            if base == "ln" && split.has(&["-n", "--no-dereference"]) {
+                // It replaces a link to a directory.
+                self.add_value(value, Change::Removes, text);
+            }
         }
     }
 
@@ -110,6 +114,14 @@ impl Finder<'_> {
         }
         let paths = self.absolute_paths(directory).unwrap_or_default();
         let is_directory = paths.iter().any(|path| self.files.is_directory(path));
+        let is_removed = paths.iter().any(|path| self.removed.contains(&self.files.resolve(path)));
+        if is_removed {
+            self.add_value(target, Change::Removes, text);
+            for path in &paths {
+                let path = self.files.resolve(path);
+                self.files.note_written(&path);
+            }
+        }
         if !is_directory || is_whole {
             return self.add_value(target, Change::Overwrites, text);
         }
@@ -148,7 +160,9 @@ impl Finder<'_> {
         for source in self.absolute_paths(text).unwrap_or_default() {
             if let Some(link) = self.files.read_link(&source) {
                 self.links.push((place.clone(), Some(parent.join(link))));
-            } else if self.files.is_directory(&source) && self.files.contains_links(&source) {
+            } else if self.files.is_directory(&source)
+                && self.files.find_links(&source).is_none_or(|links| !links.is_empty())
+            {
                 self.links.push((place.clone(), None));
             }
         }
@@ -159,6 +173,10 @@ impl Finder<'_> {
         let has_script = split.has(&["-e", "-f", "--expression", "--file"]);
         let is_in_place = split.has(&["-i", "--in-place", "-I"]);
         let change = if is_in_place { Change::Overwrites } else { Change::Touches };
+        if !is_in_place && self.state.directories.is_none() {
+            // Its script writes files.
+            self.note_unknown(text);
+        }
         let mut operands = split.operands.as_slice();
         // BSD's sed takes the suffix of the copy as a separate argument.
         if operands.first().is_some_and(|group| group.as_slice() == [Value::Text(String::new())]) {

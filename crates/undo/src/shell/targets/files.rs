@@ -19,6 +19,9 @@ const MAX_LOOKUPS: usize = 10_000;
 /// The number of bytes of a file that is read for its text.
 const MAX_TEXT: u64 = 64 * 1024;
 
+/// The number of links that are looked for below a directory.
+const MAX_LINKS: usize = 100;
+
 /// The number of levels that a search goes down.
 const MAX_LEVELS: usize = 64;
 
@@ -82,8 +85,9 @@ impl Files {
         if self.written.is_empty() {
             return false;
         }
-        let directory = self.resolve_directory(directory);
-        directory.ancestors().any(|ancestor| self.written.contains(ancestor))
+        // The directory itself may be a link that the script replaced.
+        let paths = [normalize(directory), self.resolve_directory(directory)];
+        paths.iter().flat_map(|path| path.ancestors()).any(|path| self.written.contains(path))
     }
 
     /// Resolves all links in the path of a directory.
@@ -200,13 +204,12 @@ impl Files {
         fs::read_link(path).ok()
     }
 
-    /// True if there may be links below a directory.
-    pub(super) fn contains_links(&mut self, directory: &Path) -> bool {
+    /// Finds the links below a directory; `None` if there are too many files to look at.
+    pub(super) fn find_links(&mut self, directory: &Path) -> Option<Vec<PathBuf>> {
         let is_link =
             |path: &Path| fs::symlink_metadata(path).is_ok_and(|entry| entry.is_symlink());
         let is_match = |_: &str, path: &str| is_link(&directory.join(path));
-        let found = self.search(directory, usize::MAX, 0, &is_match);
-        found.is_none_or(|found| !found.is_empty())
+        self.search_listed(directory, usize::MAX, MAX_LINKS, true, &is_match)
     }
 
     /// Finds the entries of a directory whose names start with a text. `None` if there are too many
@@ -226,13 +229,28 @@ impl Files {
         max_matches: usize,
         is_match: &dyn Fn(&str, &str) -> bool,
     ) -> Option<Vec<PathBuf>> {
+        self.search_listed(root, max_depth, max_matches, false, is_match)
+    }
+
+    fn search_listed(
+        &mut self,
+        root: &Path,
+        max_depth: usize,
+        max_matches: usize,
+        ignores_changes: bool,
+        is_match: &dyn Fn(&str, &str) -> bool,
+    ) -> Option<Vec<PathBuf>> {
         let mut found = Vec::new();
         let mut open = vec![(PathBuf::new(), 0usize)];
         while let Some((relative, depth)) = open.pop() {
             if depth > MAX_LEVELS {
                 return None;
             }
-            for entry in self.list(&root.join(&relative))?.iter() {
+            let listing = match ignores_changes {
+                true => self.list_existing(&root.join(&relative))?,
+                false => self.list(&root.join(&relative))?,
+            };
+            for entry in listing.iter() {
                 let path = relative.join(&entry.name);
                 let name = entry.name.to_str();
                 let accepted = match (name, path.to_str()) {
@@ -244,7 +262,8 @@ impl Files {
                 }
                 let is_skipped = name == Some("node_modules") || path.ends_with(".git/objects");
                 if entry.is_directory && depth + 1 < max_depth {
-                    self.has_skipped |= is_skipped;
+                    // Names in git's objects are no names that people look for.
+                    self.has_skipped |= name == Some("node_modules");
                     if !is_skipped {
                         open.push((path, depth + 1));
                     }

@@ -1,5 +1,7 @@
 //! `find`: the files it finds, deletes, or gives to other commands.
 
+use std::path::PathBuf;
+
 use super::glob::Pattern;
 use super::state::MAX_VALUES;
 use super::value::Value;
@@ -25,9 +27,19 @@ struct Search {
     /// True if the tests are joined in a way that the names alone do not decide.
     is_complex: bool,
     deletes: bool,
-    commands: Vec<Vec<Vec<Value>>>,
+    commands: Vec<FoundCommand>,
+    follows_links: bool,
+    /// True if it prints something else than the paths.
+    prints_others: bool,
     /// The files that it writes.
     outputs: Vec<Vec<Value>>,
+}
+
+/// A command that find runs.
+struct FoundCommand {
+    words: Vec<Vec<Value>>,
+    /// True if it runs in the directory of each file.
+    is_inside: bool,
 }
 
 impl Finder<'_> {
@@ -43,12 +55,30 @@ impl Finder<'_> {
         if search.deletes {
             self.add_values(&found, Change::Removes, text);
         }
-        for command in &search.commands {
+        let mut output = Stream::default();
+        for FoundCommand { words, is_inside } in &search.commands {
             let command: Vec<Vec<Value>> =
-                command.iter().map(|group| self.replace_mark(group, "{}", &found)).collect();
-            self.go_deeper(2, |finder| finder.visit_call(&command, text, &Stream::unknown()));
+                words.iter().map(|group| self.replace_mark(group, "{}", &found)).collect();
+            let visit = |finder: &mut Self| finder.visit_call(&command, text, &Stream::unknown());
+            let printed = self.go_deeper(2, visit).unwrap_or_else(Stream::unknown);
+            output.values.extend(printed.values);
+            let is_fixed = |group: &Vec<Value>| {
+                !group.iter().any(|word| word.is_option() || word.start().contains("{}"))
+            };
+            if *is_inside && words.iter().skip(1).any(is_fixed) {
+                // These words name files in any of the directories.
+                let directories = self.state.directories.take();
+                self.go_deeper(2, |finder| finder.visit_call(&command, text, &Stream::unknown()));
+                self.state.directories = directories;
+            }
         }
-        Stream::of(found)
+        match search.prints_others {
+            true => Stream::unknown(),
+            false => {
+                output.values.extend(found);
+                output
+            }
+        }
     }
 
     /// Returns the paths that match, or the directories to search if that cannot be told.
@@ -56,6 +86,7 @@ impl Finder<'_> {
         let names: Vec<Pattern> = search.names.iter().map(|name| Pattern::new(name)).collect();
         let paths: Vec<Pattern> = search.paths.iter().map(|path| Pattern::new(path)).collect();
         let is_narrow = !search.is_complex
+            && !search.follows_links
             && (names.iter().any(|name| !name.matches_all()) || !paths.is_empty());
         let mut found = Vec::new();
         for root in &search.roots {
@@ -69,8 +100,26 @@ impl Finder<'_> {
                 Value::Text(text) => found.push(Value::Below(text.clone())),
                 other => found.push(other.clone()),
             }
+            if search.follows_links {
+                self.add_links_below(root, &mut found);
+            }
         }
         found
+    }
+
+    /// Adds the links below a root: what they lead to is searched, too.
+    fn add_links_below(&mut self, root: &Value, found: &mut Vec<Value>) {
+        let Value::Text(root) = root else { return };
+        for directory in self.absolute_paths(root).unwrap_or_default() {
+            match self.files.find_links(&directory) {
+                Some(links) => {
+                    let links = links.iter().map(|link| directory.join(link));
+                    let to_below = |link: PathBuf| Some(Value::Below(link.to_str()?.to_owned()));
+                    found.extend(links.map(|link| to_below(link).unwrap_or_else(Value::unknown)));
+                }
+                None => found.push(Value::unknown()),
+            }
+        }
     }
 
     fn search_root(
@@ -105,12 +154,23 @@ impl Finder<'_> {
 
 fn read_search(args: &[Vec<Value>]) -> Search {
     let mut search = Search::default();
+    // An argument with options in it is several words.
+    let is_several = |group: &Vec<Value>| group.len() > 1 && group.iter().any(Value::is_option);
+    search.is_complex = args.iter().any(is_several);
+    let args: Vec<Vec<Value>> = args
+        .iter()
+        .flat_map(|group| match is_several(group) {
+            true => group.iter().map(|value| vec![value.clone()]).collect(),
+            false => vec![group.clone()],
+        })
+        .collect();
     let mut at = 0;
     let is_expression =
         |value: &Value| value.is_option() || matches!(value.text(), Some("(" | ")" | "!" | ","));
     while let Some(group) = args.get(at) {
         let first = group.first().and_then(Value::text).unwrap_or_default();
         if matches!(first, "-H" | "-L" | "-P") || first.starts_with("-O") {
+            search.follows_links |= first == "-L";
             at += 1;
         } else if group.iter().any(is_expression) {
             break;
@@ -137,13 +197,16 @@ fn read_search(args: &[Vec<Value>]) -> Search {
                     matches!(group.first().and_then(Value::text), Some(";" | "+"))
                 };
                 let length = args[at..].iter().position(is_end).unwrap_or(args.len() - at);
-                search.commands.push(args[at..at + length].to_vec());
+                let words = args[at..at + length].to_vec();
+                search.commands.push(FoundCommand { words, is_inside: test.ends_with("dir") });
                 at += length + 1;
             }
             "-o" | "-or" | "!" | "-not" | "," | "-prune" | "-regex" | "-iregex" => {
                 search.is_complex = true;
                 at += usize::from(test.ends_with("regex"));
             }
+            "-follow" => search.follows_links = true,
+            "-files0-from" => search.roots.push(Value::unknown()),
             "-fprintf" => {
                 search.outputs.extend(args.get(at).cloned());
                 at += 2;
@@ -170,6 +233,7 @@ impl Search {
                 self.paths.push(pattern.to_lowercase());
             }
             ("-maxdepth", Some(depth)) => self.max_depth = depth.parse().ok(),
+            ("-printf", _) => self.prints_others = true,
             ("-fprint" | "-fprint0" | "-fls", _) => self.outputs.extend(group.cloned()),
             ("-name" | "-iname" | "-path" | "-wholename" | "-ipath" | "-iwholename", None) => {}
             _ => {}

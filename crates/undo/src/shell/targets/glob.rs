@@ -249,6 +249,11 @@ impl Expansion<'_> {
         }
         let directory = self.directory.join(&before);
         if self.files.is_written(&directory) {
+            if !rest.is_empty() {
+                for link in self.files.find_links(&directory)? {
+                    self.results.push(Value::Below(format!("{before}{}/", link.to_str()?)));
+                }
+            }
             let below = if before.is_empty() { ".".to_owned() } else { before };
             self.results.push(Value::Below(below));
             return Some(());

@@ -18,7 +18,11 @@ const DELETING: &[&str] = &[
 ];
 
 /// Programs that delete or overwrite files.
-const DELETING_PROGRAMS: &[&str] = &["rm", "shred", "unlink", "rmdir", "truncate", "mv"];
+#[rustfmt::skip]
+const DELETING_PROGRAMS: &[&str] = &[
+    "bzip2", "cp", "dd", "gzip", "install", "ln", "mv", "rm", "rmdir", "rsync", "shred", "tee",
+    "truncate", "unlink", "xz", "zstd",
+];
 
 /// Adds the string literals of a program that are paths.
 pub(super) fn visit_code(finder: &mut Finder<'_>, code: &str, command: &str) {
@@ -29,7 +33,8 @@ pub(super) fn visit_code(finder: &mut Finder<'_>, code: &str, command: &str) {
         let is_path = add_literal(finder, literal, deletes);
         found |= is_path || (literal.contains(['/', '.']) && !literal.contains(['{', '%', '*']));
     }
-    if deletes && !found {
+    let writes = finder.state.directories.is_none() && code.contains("open(");
+    if writes || (deletes && !found) {
         finder.note_unknown(command);
     }
 }

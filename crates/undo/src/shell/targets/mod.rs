@@ -229,10 +229,17 @@ impl<'a> Finder<'a> {
         match self.resolve_value(value) {
             Some(paths) => {
                 let leads_on = value.start().ends_with('/') || matches!(value, Value::Below(_));
-                for path in paths {
+                // A link may have been replaced by another one.
+                let named = self.absolute_paths(value.start()).unwrap_or_default();
+                let normal = named.iter().map(|path| normalize(path));
+                let places: HashSet<PathBuf> =
+                    normal.chain(named.iter().cloned()).chain(paths.iter().cloned()).collect();
+                for path in places {
                     if !self.add_linked(&path, change, leads_on) {
                         self.note_unknown(command);
                     }
+                }
+                for path in paths {
                     self.add_resolved(&path, change, leads_on);
                 }
             }

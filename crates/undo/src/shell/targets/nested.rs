@@ -3,10 +3,13 @@
 use std::rc::Rc;
 
 use super::arguments::{split_operands, to_args};
+use super::state::SavedVariable;
 use super::value::Value;
 use super::{Finder, Stream, literals};
 use crate::shell::nested_commands::{NestedCommand, SHELLS, find_nested_commands};
-use crate::shell::parser::Dialect;
+use crate::shell::parser::{Dialect, is_name};
+use crate::shell::read_only::programs::is_in_usual_place;
+use crate::shell::syntax::Arg;
 
 /// The options that give an interpreter its program.
 const INTERPRETERS: &[(&str, &[&str])] = &[
@@ -31,6 +34,10 @@ impl Finder<'_> {
         input: &Stream,
     ) -> Option<Stream> {
         match base {
+            "find" | "xargs" if !is_in_usual_place(name) => self.is_bounded = false,
+            _ => {}
+        }
+        match base {
             "xargs" => return Some(self.visit_xargs(args, text, input)),
             "find" => return Some(self.visit_find(args, text)),
             "su" => {
@@ -46,11 +53,11 @@ impl Finder<'_> {
             self.is_bounded = false;
             return Some(Stream::unknown());
         }
-        let nested = find_nested_commands(name, &to_args(args))?;
+        let nested = find_nested_commands(name, &to_wrapped_args(args))?;
         let mut output = Stream::default();
         for command in nested {
             // A process of its own session may go on after the script.
-            self.is_bounded &= command.is_exact() && base != "setsid";
+            self.is_bounded &= command.is_exact() && base != "setsid" && is_in_usual_place(name);
             let NestedCommand::Program { args: inner, .. } = command else {
                 self.is_bounded = false;
                 continue;
@@ -58,6 +65,7 @@ impl Finder<'_> {
             let Some(at) = args.len().checked_sub(inner.len()) else { continue };
             let directory = if base == "env" { find_chdir(&args[..at]) } else { None };
             let command = &args[at..];
+            let assigned = self.assign_variables(&args[..at]);
             let visited = self.go_deeper(2, |finder| match directory {
                 Some(directory) => {
                     let mut output = Stream::default();
@@ -68,9 +76,33 @@ impl Finder<'_> {
                 }
                 None => finder.visit_call(command, text, input),
             });
+            for (name, values) in assigned {
+                self.state.restore_variable(&name, values);
+            }
             output = visited.unwrap_or_else(Stream::unknown);
         }
         Some(output)
+    }
+
+    /// Sets the variables of `env name=value`, and returns what to restore.
+    fn assign_variables(&mut self, args: &[Vec<Value>]) -> Vec<SavedVariable> {
+        let mut before = Vec::new();
+        for group in args {
+            let start = group.first().map(Value::start).unwrap_or_default();
+            let Some((name, _)) = start.split_once('=').filter(|(name, _)| is_name(name)) else {
+                continue;
+            };
+            let prefix = format!("{name}=");
+            let values: Vec<Value> =
+                group.iter().filter_map(|value| value.strip_start(&prefix)).collect();
+            before.push((name.to_owned(), self.state.saved_variable(name)));
+            match before.iter().filter(|(known, _)| known == name).count() {
+                1 => self.state.set_variable(name, values),
+                _ => self.state.add_values(name, values),
+            }
+        }
+        before.reverse();
+        before
     }
 
     /// Visits the script of a shell: after `-c`, in a file, or on standard input.
@@ -84,6 +116,9 @@ impl Finder<'_> {
                 let script = args.get(at + 1).map(Vec::as_slice);
                 self.is_bounded &= matches!(script, Some([Value::Text(_)]));
                 let scripts = args.get(at + 1).map(Vec::as_slice).unwrap_or_default();
+                for script in scripts.iter().filter(|script| script.text().is_none()) {
+                    literals::visit_words(self, script.start(), true);
+                }
                 let scripts = scripts.iter().filter_map(Value::text).map(str::to_owned).collect();
                 (scripts, args.get(at + 3..).unwrap_or_default())
             }
@@ -92,7 +127,15 @@ impl Finder<'_> {
                 let is_operand = |group: &Vec<Value>| !group.iter().any(Value::is_option);
                 match args.iter().position(is_operand) {
                     Some(at) => (self.read_scripts(&args[at]), &args[at + 1..]),
-                    None => (input.text.clone().into_iter().collect::<Vec<String>>(), &args[..0]),
+                    None => {
+                        if input.text.is_none() {
+                            // What is known of its lines may name files.
+                            for line in &input.values {
+                                literals::visit_words(self, line.start(), true);
+                            }
+                        }
+                        (input.text.clone().into_iter().collect::<Vec<String>>(), &args[..0])
+                    }
                 }
             }
         };
@@ -211,4 +254,16 @@ impl Finder<'_> {
 fn find_chdir(options: &[Vec<Value>]) -> Option<Vec<Value>> {
     let split = split_operands(options, "C u chdir unset");
     split.option(&["-C", "--chdir"])
+}
+
+/// Returns arguments in which `name=value` is known to be no command, whatever the value is.
+fn to_wrapped_args(args: &[Vec<Value>]) -> Vec<Arg> {
+    let to_arg = |(group, arg): (&Vec<Value>, Arg)| {
+        let start = group.first().map(Value::start).unwrap_or_default();
+        match start.split_once('=') {
+            Some((name, _)) if is_name(name) => Arg::Known(start.to_owned()),
+            _ => arg,
+        }
+    };
+    args.iter().zip(to_args(args)).map(to_arg).collect()
 }

@@ -7,13 +7,15 @@ use super::{Finder, Stream};
 
 /// Programs that print what they read, or some of it.
 const FILTERS: &[&str] = &[
-    "column", "egrep", "fgrep", "grep", "head", "nl", "pv", "rev", "rg", "shuf", "sort", "sponge",
-    "tac", "tail", "tee", "tr", "uniq",
+    "column", "egrep", "fgrep", "grep", "head", "pv", "rg", "shuf", "sort", "sponge", "tac",
+    "tail", "tee", "uniq",
 ];
 
 /// Programs that print something made of what they read.
-const EDITORS: &[&str] =
-    &["awk", "cut", "gawk", "jq", "mawk", "paste", "perl", "python", "python3", "ruby", "sed"];
+const EDITORS: &[&str] = &[
+    "awk", "cut", "gawk", "jq", "mawk", "nl", "paste", "perl", "python", "python3", "rev", "ruby",
+    "sed", "tr",
+];
 
 impl Finder<'_> {
     /// Returns what a program prints.
@@ -37,7 +39,10 @@ impl Finder<'_> {
             "cat" => return self.read_files(&operands()),
             "basename" => find_base_names(&operands()),
             "dirname" => all().iter().map(find_directory).collect(),
-            "realpath" | "readlink" => operands(),
+            "realpath" | "readlink" => {
+                let is_whole = base == "realpath" || args.iter().flatten().any(Value::is_option);
+                self.resolve_links(&operands(), is_whole)
+            }
             "seq" => print_sequence(&all()),
             "ls" => self.list_names(&operands()),
             "git" => self.find_git_output(args),
@@ -53,6 +58,8 @@ impl Finder<'_> {
                 let skipped = filter_operands(base).min(files.len());
                 return self.read_files(&files[skipped..]);
             }
+            // It only joins or separates lines.
+            "tr" if args.iter().flatten().all(is_line_end) => return input.clone(),
             _ if FILTERS.contains(&base) => return input.clone(),
             _ if EDITORS.contains(&base) => find_edited(&input.values),
             _ => return Stream::unknown(),
@@ -124,6 +131,24 @@ impl Finder<'_> {
         bound_values(names)
     }
 
+    /// Returns the paths without links, or the texts of links.
+    fn resolve_links(&mut self, operands: &[Value], is_whole: bool) -> Vec<Value> {
+        let mut resolved = Vec::new();
+        for operand in operands {
+            let paths = operand.text().and_then(|text| self.absolute_paths(text));
+            let Some(paths) = paths else { return vec![Value::unknown()] };
+            for path in paths {
+                let path = match is_whole {
+                    true => Some(self.files.follow(&path).unwrap_or(self.files.resolve(&path))),
+                    false => self.files.read_link(&path),
+                };
+                let text = path.and_then(|path| path.to_str().map(str::to_owned));
+                resolved.extend(text.map(Value::Text));
+            }
+        }
+        bound_values(resolved)
+    }
+
     fn find_git_output(&mut self, args: &[Vec<Value>]) -> Vec<Value> {
         let split = split_operands(args, "C c");
         let verb = split.operands.first().and_then(|group| group.first()).and_then(Value::text);
@@ -157,6 +182,11 @@ impl Finder<'_> {
         let split = split_operands(args, "e f A B C m g t");
         split.has(&["-l", "-L", "--files-with-matches", "--files-without-match", "--files"])
     }
+}
+
+/// True for an argument of `tr` that leaves the characters of names as they are.
+fn is_line_end(argument: &Value) -> bool {
+    matches!(argument.text(), Some("\\n" | "\\0" | "\\r" | " " | "\n" | "-d" | "-s"))
 }
 
 /// Returns the number of operands of a filter that are no files.

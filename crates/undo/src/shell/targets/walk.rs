@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use super::literals;
-use super::state::{Function, State};
+use super::state::{Function, State, bound_values};
 use super::value::Value;
 use super::{Change, Finder, Stream};
 use crate::shell::analyzer::is_write;
-use crate::shell::parser::{Dialect, MAX_DEPTH, parse_script};
+use crate::shell::parser::{Dialect, MAX_DEPTH, is_name, parse_script};
 use crate::shell::read_only::builtins::{self, is_harmless_test};
 use crate::shell::read_only::variables::is_harmless_in_shell;
 use crate::shell::syntax::{
@@ -391,9 +391,10 @@ impl Finder<'_> {
                 // With several words, it fails.
                 values.push(Value::Text(".".to_owned()));
             }
-            if declares {
+            if declares && !groups.is_empty() {
                 // Shells disagree on whether these words are split.
                 values.extend(self.expand_assigned(word));
+                values = bound_values(values);
             }
             groups.push(values);
         }
@@ -408,6 +409,18 @@ impl Finder<'_> {
             } else {
                 self.state.set_variable(&assignment.name, values);
             }
+        }
+        if let [word] = simple.words.as_slice()
+            && let Some(name) = element_name(word)
+        {
+            self.is_bounded = false;
+            let values = self.expand_assigned(word);
+            let to_value = |value: &Value| match value.start().find("]=") {
+                Some(at) => value.strip_start(&value.start()[..at + 2]),
+                None => Some(Value::unknown()),
+            };
+            self.state.add_values(name, values.iter().filter_map(to_value).collect());
+            return Stream::default();
         }
         // `$(< file)` prints the file.
         if groups.is_empty() {
@@ -483,6 +496,19 @@ impl Finder<'_> {
     }
 }
 
+/// True for an argument of `set` after which patterns are not expanded.
+fn turns_patterns_off(arg: &Arg) -> bool {
+    let Some(text) = arg.known() else { return true };
+    text == "noglob" || (text.starts_with('-') && !text.starts_with("--") && text.contains('f'))
+}
+
+/// Returns the name of the array in `name[0]=value`.
+fn element_name(word: &Word) -> Option<&str> {
+    let Some(WordPart::Text { text, quoted: false }) = word.parts.first() else { return None };
+    let (name, _) = text.split_once('[')?;
+    (is_name(name) && text.contains("]=")).then_some(name)
+}
+
 /// True if a command leaves the meaning of later ones as it is: it sets no variable that programs
 /// or the shell read, and no option of the shell.
 fn keeps_programs(simple: &SimpleCommand) -> bool {
@@ -510,6 +536,8 @@ fn keeps_programs(simple: &SimpleCommand) -> bool {
                 });
                 names.into_iter().all(|arg| is_harmless_declaration(&arg))
             }
+            // Without patterns, words stand for themselves.
+            Some("set") if args.iter().any(turns_patterns_off) => false,
             Some(name) => builtins::is_harmless(name, &args[1..]) != Some(false),
             None => true,
         }

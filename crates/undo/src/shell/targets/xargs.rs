@@ -48,6 +48,7 @@ impl Finder<'_> {
     /// Adds the words that xargs makes of lines: it splits them, and takes quotes away.
     fn split_words(&mut self, split: &SplitArguments, words: &mut Vec<Value>) {
         let delimiter = split.option(&["-d", "--delimiter"]);
+        let is_split = !split.has(&["-0", "--null"]);
         let mut more = Vec::new();
         for text in words.iter().filter_map(Value::text) {
             match delimiter.as_deref() {
@@ -56,8 +57,13 @@ impl Finder<'_> {
                     more.extend(parts.map(|part| Value::Text(part.to_owned())));
                 }
                 Some(_) => {}
-                None if text.contains(['\'', '"', '\\']) => {
-                    more.push(Value::Text(text.replace(['\'', '"', '\\'], "")));
+                None if is_split => {
+                    let plain = text.replace(['\'', '"', '\\'], "");
+                    let words = plain.split_whitespace().filter(|word| *word != text);
+                    more.extend(words.map(|word| Value::Text(word.to_owned())));
+                    if plain != *text {
+                        more.push(Value::Text(plain));
+                    }
                 }
                 None => {}
             }

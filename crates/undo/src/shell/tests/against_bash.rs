@@ -127,9 +127,7 @@ fn creates_files(script: &str) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(
-        std::env::var("TAKEBACK_SHELL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1500)
-    ))]
+    #![proptest_config(super::random_config(1500))]
 
     #[test]
     fn bash_agrees_about_random_scripts(script in random_scripts()) {

@@ -3,16 +3,31 @@
 
 mod against_bash;
 mod any_input;
+mod bounded;
 mod changing;
 mod disguises;
 mod effects;
+mod random_scripts;
 mod reading;
 mod targets;
 mod targets_against_bash;
 
 use std::path::Path;
 
+use proptest::prelude::ProptestConfig;
+use proptest::test_runner::RngSeed;
+
 use super::{EffectKind, ScriptAnalysis, ScriptContext, analyze_script};
+
+/// Returns the configuration of a random test. Without `TAKEBACK_SHELL_CASES`, its cases are the
+/// same in every run.
+fn random_config(cases: u32) -> ProptestConfig {
+    let wanted = std::env::var("TAKEBACK_SHELL_CASES").ok().and_then(|text| text.parse().ok());
+    let default = ProptestConfig::default();
+    let rng_seed = if wanted.is_some() { RngSeed::Random } else { default.rng_seed };
+    let cases = wanted.unwrap_or(cases);
+    ProptestConfig { cases, rng_seed, failure_persistence: None, ..default }
+}
 
 /// A command, whether it may change files, and its effects.
 type Row = (&'static str, bool, &'static [EffectKind]);
