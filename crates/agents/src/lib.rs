@@ -1,5 +1,5 @@
-//! The coding agents that takeback works with: their hook payloads, their logs, their wiring, and the
-//! wording of notices for their models.
+//! The coding agents that takeback works with: their hook payloads, their logs, their wiring, and
+//! the wording of notices for their models.
 //!
 //! Agents are a table, [`AGENTS`]. [`parse_payload`] turns the JSON that an agent passes to its
 //! hook into a report. [`notice_text()`] words a notice, and [`Agent::notice_output`] formats it
