@@ -33,7 +33,8 @@ impl Agent {
     }
 
     /// Returns the output that shows a warning to the agent's user before a tool runs. The tool is
-    /// not stopped, and no permission is granted. Returns `None` if the agent has no way to show it.
+    /// not stopped, and no permission is granted. Returns `None` if the agent has no way to show
+    /// it.
     pub fn warning_output(&self, text: &str) -> Option<String> {
         let for_model = || format!("Tell the user about this warning in your next answer. {text}");
         let output = match self.warning_format {

@@ -1,4 +1,5 @@
-//! The entry for one event in an agent's configuration, and how takeback recognizes its own entries.
+//! The entry for one event in an agent's configuration, and how takeback recognizes its own
+//! entries.
 
 use std::path::Path;
 

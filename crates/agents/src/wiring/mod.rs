@@ -1,5 +1,5 @@
-//! The wiring of each agent: the hooks, command files and plugins that `install` adds to the agent's
-//! configuration. One file per agent.
+//! The wiring of each agent: the hooks, command files and plugins that `install` adds to the
+//! agent's configuration. One file per agent.
 
 pub(crate) mod claude;
 pub(crate) mod cline;

@@ -17,8 +17,8 @@ use crate::support::{
     open_raw, prompt_event, run_again, session,
 };
 
-/// Opens a ledger without shared memory. Such a ledger holds no lock between operations, so a repair
-/// by another process does not wait for it.
+/// Opens a ledger without shared memory. Such a ledger holds no lock between operations, so a
+/// repair by another process does not wait for it.
 fn open_without_shared_memory(directory: &TempDir) -> Ledger {
     let options =
         LedgerOptions { journal: Some(JournalMode::Rollback), ..LedgerOptions::default() };
