@@ -89,7 +89,7 @@ impl SmallFileSystem {
     fn mount_at(path: &Path) -> Option<SmallFileSystem> {
         fs::create_dir_all(path).unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(path);
+        mount.args(["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"]).arg(path);
         if !mount.output().is_ok_and(|output| output.status.success()) {
             tell_skipped("cannot mount: that needs root");
             return None;
