@@ -14,8 +14,17 @@ pub(crate) fn success() -> String {
 pub(crate) fn failure(text: Option<&str>) -> String {
     let line = text.unwrap_or_default().lines().map(str::trim).find(|line| !line.is_empty());
     match line {
-        Some(line) => format!("error: {}", line.chars().take(MAX_ERROR_LENGTH).collect::<String>()),
+        Some(line) => format!("error: {}", shorten(line)),
         None => "error".to_owned(),
+    }
+}
+
+/// Cuts a line between two words if possible. The ledger would not recognise the half of a secret.
+fn shorten(line: &str) -> &str {
+    let Some((end, next)) = line.char_indices().nth(MAX_ERROR_LENGTH) else { return line };
+    match line[..end].rfind(char::is_whitespace) {
+        Some(space) if !next.is_whitespace() => line[..space].trim_end(),
+        _ => &line[..end],
     }
 }
 
@@ -75,6 +84,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_long_error_is_cut_between_words() {
+        let long = "é".repeat(MAX_ERROR_LENGTH - 4);
+        assert_eq!(failure(Some(&format!("{long} secret"))), format!("error: {long}"));
+        assert_eq!(failure(Some(&format!("{long} abc d"))), format!("error: {long} abc"));
+        assert_eq!(failure(Some(&format!("{long}abcdef"))), format!("error: {long}abcd"));
+        assert_eq!(failure(Some("no\nway")), "error: no");
+    }
 
     #[test]
     fn the_outcome_is_read_from_the_response() {

@@ -13,6 +13,7 @@ use super::repositories::{Repositories, may_delete_directories, may_sweep_reposi
 use super::unprotected::Unprotected;
 use crate::Opened;
 use crate::history::TakeError;
+use crate::history::record::clean_reason;
 use crate::open::is_in_repository_data;
 use crate::root::root_of;
 
@@ -100,6 +101,7 @@ pub(super) fn find_protected_paths(
     let (mut protected, mut unprotected) = protect_elsewhere(opened, &elsewhere);
     let unknown = call.analysis.as_ref().map(|analysis| analysis.unknown.as_slice());
     for command in unknown.unwrap_or_default() {
+        let command = clean_reason(command);
         let reason = format!("it cannot be told in advance what `{command}` deletes");
         unprotected.push(Unprotected::new(root, reason));
     }

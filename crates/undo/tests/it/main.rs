@@ -8,4 +8,5 @@ mod kept_plans;
 mod one_story;
 mod opened;
 mod retention;
+mod secrets;
 mod support;

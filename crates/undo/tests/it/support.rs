@@ -40,6 +40,13 @@ impl Scratch {
         Scratch { base, opened }
     }
 
+    /// Makes a scratch whose ledger masks secrets.
+    pub(crate) fn with_masking() -> Scratch {
+        let mut scratch = Scratch::new();
+        scratch.opened = Scratch::open_with(scratch.base(), shifted_clock, true);
+        scratch
+    }
+
     /// Opens the home as another process would.
     pub(crate) fn open(base: &Path) -> Opened {
         Scratch::open_with_clock(base, shifted_clock)
@@ -47,12 +54,16 @@ impl Scratch {
 
     /// Opens the home as another process with another clock would.
     pub(crate) fn open_with_clock(base: &Path, clock: fn() -> SystemTime) -> Opened {
+        Scratch::open_with(base, clock, false)
+    }
+
+    fn open_with(base: &Path, clock: fn() -> SystemTime, redact: bool) -> Opened {
         let home = base.join("home");
         Opened::new(OpenOptions {
             forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
             home,
             settings: Settings::default(),
-            redact: false,
+            redact,
             lock_wait: None,
             clock,
             on_recovery: |_| {},
