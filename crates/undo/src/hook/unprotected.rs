@@ -57,14 +57,15 @@ pub(super) fn find_unprotected(path: &ProtectedPath, uncovered: &[Uncovered]) ->
         let is_named = |named| found.path.starts_with(named);
         let is_around =
             |swept: &RelPath| swept.starts_with(&found.path) && found.reason == Excluded;
-        path.named.iter().any(is_named)
+        path.is_endangered_as_a_whole()
+            || path.named.iter().any(is_named)
             || path.swept.iter().any(|swept| is_named(swept) || is_around(swept))
     };
     uncovered.iter().filter(is_concerned).map(|found| describe_uncovered(path, found)).collect()
 }
 
 fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
-    let at = path.path().join(found.path.as_path());
+    let at = path.absolute(&found.path);
     let mib = |size: u64| size.div_ceil(1 << 20);
     match &found.reason {
         UncoveredReason::OverBudget { size } => {
