@@ -321,6 +321,22 @@ fn what_does_not_fit_into_the_budget_is_said() {
 }
 
 #[test]
+fn more_files_than_a_call_may_name_are_said() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 5\n");
+    session.write(".gitignore", "uploads/\n");
+    for number in 0..70 {
+        session.write(&format!("uploads/{number}"), "mine");
+    }
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf uploads" }));
+    let said = agent.report(call.event("before_tool"));
+    let expected = "together, the call names more than max_named_mb (512 MiB) or max_files (5)";
+    assert_eq!(said.matches(expected).count(), 50, "{said}");
+    assert!(said.ends_with("takeback: and 15 more\n"), "{said}");
+}
+
+#[test]
 fn a_single_file_outside_that_is_too_large_is_said() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 1\n");

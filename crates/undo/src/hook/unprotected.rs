@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use takeback_tree::UncoveredReason::Excluded;
-use takeback_tree::{RelPath, Uncovered, UncoveredReason};
+use takeback_tree::{CaptureRules, RelPath, Uncovered, UncoveredReason};
 
 use super::protected::ProtectedPath;
 use super::state;
@@ -69,9 +69,16 @@ fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
     let mib = |size: u64| size.div_ceil(1 << 20);
     match &found.reason {
         UncoveredReason::OverBudget { size } => {
-            let size = mib(*size);
-            let limit = mib(path.rules.max_named_size);
-            let reason = format!("it has {size} MiB, and max_named_mb allows {limit} per call");
+            let (CaptureRules { max_named_size, max_files, .. }, size_mib) =
+                (&path.rules, mib(*size));
+            let limit = mib(*max_named_size);
+            let reason = match size > max_named_size {
+                true => format!("it has {size_mib} MiB, and max_named_mb allows {limit} per call"),
+                false => format!(
+                    "together, the call names more than max_named_mb ({limit} MiB) or max_files \
+                     ({max_files}) allows"
+                ),
+            };
             Unprotected::new(&at, reason)
         }
         UncoveredReason::TooLarge { size } => {
