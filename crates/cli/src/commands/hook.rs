@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     supervised: bool,
 }
 
+/// The number of problems that are printed.
+const MAX_PRINTED: usize = 50;
+
 /// The largest event that is read.
 const MAX_INPUT: u64 = 256 << 20;
 
@@ -108,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
     }
     let mut outcome = handle_event(agent, arguments, context, input);
     let problems = outcome.problems();
-    problems.iter().for_each(|problem| eprintln!("takeback: {}", output::disarm(problem)));
+    print_problems(&problems);
     if agent.name == "generic" && context.globals.json {
         outcome.view.unprotected = outcome.unprotected.iter().map(Into::into).collect();
         outcome.view.failures = outcome.failures.clone();
@@ -117,7 +120,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
     if !outcome.is_refused() {
         return ExitCode::SUCCESS;
     }
-    let (answer, code) = agent.refusal_output(&problems.join("; "));
+    let reasons = &problems[..problems.len().min(MAX_PRINTED)];
+    let (answer, code) = agent.refusal_output(&reasons.join("; "));
     // An agent that does not read the answer still sees the exit code.
     answer.iter().for_each(|answer| drop(print_answer(answer)));
     ExitCode::from(code)
@@ -165,6 +169,14 @@ fn judge_supervised(
     }
     answer.iter().for_each(|answer| drop(print_answer(answer)));
     ExitCode::from(code)
+}
+
+fn print_problems(problems: &[String]) {
+    let (listed, more) = problems.split_at(problems.len().min(MAX_PRINTED));
+    listed.iter().for_each(|problem| eprintln!("takeback: {}", output::disarm(problem)));
+    if !more.is_empty() {
+        eprintln!("takeback: and {} more", more.len());
+    }
 }
 
 fn agent_names() -> String {

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 
 /// Finds a checkpoint and everything that is known of it.
 fn find_view(checkpoint: &str, context: &Context) -> Result<ShowView, Failure> {
-    let opened = context.opened()?;
+    let opened = context.opened_anyway()?;
     let workspace = history::find_workspace_with(opened, &context.directory, checkpoint)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let found = history.find(workspace.store(), checkpoint)?;

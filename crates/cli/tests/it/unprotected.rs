@@ -321,6 +321,38 @@ fn what_does_not_fit_into_the_budget_is_said() {
 }
 
 #[test]
+fn more_files_than_a_call_may_name_are_said() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = 5\n");
+    session.write(".gitignore", "uploads/\n");
+    for number in 0..70 {
+        session.write(&format!("uploads/{number}"), "mine");
+    }
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm -rf uploads" }));
+    let said = agent.report(call.event("before_tool"));
+    let expected = "together, the call names more than max_named_mb (512 MiB) or max_files (5)";
+    assert_eq!(said.matches(expected).count(), 50, "{said}");
+    assert!(said.ends_with("takeback: and 15 more\n"), "{said}");
+}
+
+#[test]
+fn a_single_file_outside_that_is_too_large_is_said() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_named_mb = 1\n");
+    session.write("a", "1");
+    let film = session.base().join("film");
+    fs::write(&film, noise(1, 11 << 20)).unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Bash", json!({ "command": "rm ../film" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("/film: it has 11 MiB, and max_named_mb allows 1 per call"), "{said}");
+    let event = agent.event(call.event("before_tool"));
+    let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn in_strict_mode_what_can_be_made_again_may_go() {
     let session = Session::new();
     session.write(".gitignore", "node_modules/\n");

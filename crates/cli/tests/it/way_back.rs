@@ -248,6 +248,7 @@ fn a_wrong_configuration_blocks_no_way_back() {
         configure(&session, text);
         for (arguments, content) in [
             (&["list"][..], "2"),
+            (&["show", "1"], "2"),
             (&["diff", "1"], "2"),
             (&["rollback", "1"], "1"),
             (&["rollback", "undo"], "2"),

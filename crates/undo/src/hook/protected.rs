@@ -262,6 +262,19 @@ impl ProtectedPath {
         self.kind.path()
     }
 
+    /// Returns the absolute path of something in it.
+    pub(super) fn absolute(&self, inner: &RelPath) -> PathBuf {
+        match &self.kind {
+            PathKind::Directory(path) => path.0.join(inner.as_path()),
+            PathKind::File(path) => path.0.clone(),
+        }
+    }
+
+    /// True if the call may change everything in it: a single file, or a repository's data.
+    pub(super) fn is_endangered_as_a_whole(&self) -> bool {
+        matches!(self.kind, PathKind::File(_)) || is_in_repository_data(self.path())
+    }
+
     /// Adds a path that the call refers to, relative to this directory.
     fn mention(&mut self, path: &Path, mention: Mention) {
         let Ok(path) = RelPath::from_path(path) else { return };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use takeback_tree::UncoveredReason::Excluded;
-use takeback_tree::{RelPath, Uncovered, UncoveredReason};
+use takeback_tree::{CaptureRules, RelPath, Uncovered, UncoveredReason};
 
 use super::protected::ProtectedPath;
 use super::state;
@@ -57,20 +57,28 @@ pub(super) fn find_unprotected(path: &ProtectedPath, uncovered: &[Uncovered]) ->
         let is_named = |named| found.path.starts_with(named);
         let is_around =
             |swept: &RelPath| swept.starts_with(&found.path) && found.reason == Excluded;
-        path.named.iter().any(is_named)
+        path.is_endangered_as_a_whole()
+            || path.named.iter().any(is_named)
             || path.swept.iter().any(|swept| is_named(swept) || is_around(swept))
     };
     uncovered.iter().filter(is_concerned).map(|found| describe_uncovered(path, found)).collect()
 }
 
 fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
-    let at = path.path().join(found.path.as_path());
+    let at = path.absolute(&found.path);
     let mib = |size: u64| size.div_ceil(1 << 20);
     match &found.reason {
         UncoveredReason::OverBudget { size } => {
-            let size = mib(*size);
-            let limit = mib(path.rules.max_named_size);
-            let reason = format!("it has {size} MiB, and max_named_mb allows {limit} per call");
+            let (CaptureRules { max_named_size, max_files, .. }, size_mib) =
+                (&path.rules, mib(*size));
+            let limit = mib(*max_named_size);
+            let reason = match size > max_named_size {
+                true => format!("it has {size_mib} MiB, and max_named_mb allows {limit} per call"),
+                false => format!(
+                    "together, the call names more than max_named_mb ({limit} MiB) or max_files \
+                     ({max_files}) allows"
+                ),
+            };
             Unprotected::new(&at, reason)
         }
         UncoveredReason::TooLarge { size } => {
