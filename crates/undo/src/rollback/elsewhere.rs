@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use takeback_base::errors::error_chain;
 use takeback_tree::{
-    AnyPath, BlockedPath, KeptPath, KeptReason, Mode, ObjectError, Oid, Pin, Plan, RelPath, Store,
+    AnyPath, BlockedPath, KeptPath, KeptReason, Mode, ObjectError, Oid, Plan, RelPath, Store,
     StoreError, Workspace, WorkspaceError, WorkspaceId, WorkspaceInfo,
 };
 
@@ -214,12 +214,12 @@ impl TakenBack {
         let seq = seq.map_or(u64::MAX, |known| known.pin.name.seq);
         let rows = history.rows().filter(|row| row.first().pin.name.seq >= seq);
         let mut taken_back = TakenBack { turns: turns_of(rows), ..TakenBack::default() };
-        for Checkpoint { pin, record } in &history.all {
-            if record.rollback.is_some() && pin.name.seq >= seq {
-                taken_back.rollbacks.insert(pin.id);
+        for known in &history.all {
+            if known.record.rollback.is_some() && known.pin.name.seq >= seq {
+                taken_back.rollbacks.insert(known.pin.id);
             }
-            let Some(call) = &record.call else { continue };
-            let calls = match call_start(pin, record, call) < seq {
+            let Some(call) = &known.record.call else { continue };
+            let calls = match known.start_of(call) < seq {
                 true => &mut taken_back.earlier,
                 false => &mut taken_back.calls,
             };
@@ -234,7 +234,7 @@ impl TakenBack {
         let seq = row.first().pin.name.seq;
         let calls = history.all.iter().filter_map(|known| {
             let call = known.record.call.as_ref()?;
-            (call_start(&known.pin, &known.record, call) < seq).then(|| key_of(call))
+            (known.start_of(call) < seq).then(|| key_of(call))
         });
         let earlier = calls.collect();
         TakenBack { turns: turns_of([row].into_iter()), earlier, ..TakenBack::default() }
@@ -263,19 +263,12 @@ fn turns_of<'h>(rows: impl Iterator<Item = Row<'h>>) -> HashSet<(String, TurnId)
     turns.map(|(session, turn)| (session.to_owned(), turn.clone())).collect()
 }
 
-/// Returns the number that the next checkpoint would have had when a call began.
-fn call_start(pin: &Pin, record: &Record, call: &CallRef) -> u64 {
-    let began = call.began.as_ref().map(|began| began.seq + record.shift(pin));
-    began.unwrap_or(pin.name.seq)
-}
-
 /// Finds the checkpoint or state that a place had before the first of some events.
 fn find_target<'h>(history: &'h History, events: &[&'h Checkpoint]) -> Option<&'h Checkpoint> {
     let before = |event: &&'h Checkpoint| {
-        let Checkpoint { pin, record } = *event;
-        let Some(call) = record.call.as_ref() else { return Some(*event) };
+        let Some(call) = event.record.call.as_ref() else { return Some(*event) };
         let Some(began) = call.began.as_ref() else { return Some(*event) };
-        let start = call_start(pin, record, call);
+        let start = event.start_of(call);
         let is_it =
             |known: &&Checkpoint| known.pin.name.seq < start && known.pin.tree == began.tree;
         history.all.iter().rev().find(is_it)
