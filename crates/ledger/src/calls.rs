@@ -7,37 +7,44 @@ use crate::sessions::{head, parse_json};
 use crate::turns::{find_current_turn, find_owner_turn};
 use crate::{CallId, CallRecord, EffectRecord, Ledger, LedgerError, Time};
 
+/// A moment in the order of calls.
+pub enum Moment<'a> {
+    /// The start of a call.
+    Start(CallId<'a>),
+    /// After one call began, and before another one did, as far as they are known.
+    Between(Option<CallId<'a>>, Option<CallId<'a>>),
+}
+
 impl Ledger {
-    /// Returns the effects in a workspace since `call` began, of all sessions, in order. If the
-    /// ledger does not know the call, returns the effects since the time `since`.
+    /// Returns the effects in a workspace since a moment, of all sessions, in order. The order of the
+    /// calls determines this, or the time for calls that are unknown or cannot be put in order.
     pub fn effects_since(
         &self,
         workspace: &str,
-        call: Option<&CallId<'_>>,
-        since: Time,
+        moment: &Moment<'_>,
+        time: Time,
     ) -> Result<Vec<EffectRecord>, LedgerError> {
         let connection = self.database.reader()?;
-        let first: Option<i64> = match call {
-            None => None,
-            Some(call) => connection
-                .prepare_cached(
-                    "SELECT c.id FROM calls c JOIN sessions s ON s.key = c.session
-                     WHERE s.id = ?1 AND c.call = ?2 AND (c.started_at = ?3 OR ?4)",
-                )?
-                .query_row(params![call.reporter, call.call, call.began, call.late], |row| {
-                    row.get(0)
-                })
-                .optional()?,
+        let find = |call: &Option<CallId<'_>>| match call {
+            Some(call) => find_call(connection, call),
+            None => Ok(None),
         };
         // Calls are numbered in the order in which they were reported.
+        let (last, next) = match moment {
+            Moment::Start(call) => {
+                let first = find_call(connection, call)?;
+                (first.map(|first| first - 1), first)
+            }
+            Moment::Between(last, next) => (find(last)?, find(next)?),
+        };
         let mut statement = connection.prepare_cached(
             "SELECT e.* FROM effects e
              LEFT JOIN calls c ON c.session = e.session AND c.call = e.call
              WHERE e.workspace = ?1 AND CASE
-                 WHEN ?2 IS NULL OR c.id IS NULL THEN e.time >= ?3 ELSE c.id >= ?2 END
+                 WHEN c.id >= ?3 THEN 1 WHEN c.id <= ?2 THEN 0 ELSE e.time >= ?4 END
              ORDER BY e.id",
         )?;
-        let rows = statement.query_map(params![workspace, first, since], read_effect)?;
+        let rows = statement.query_map(params![workspace, last, next, time], read_effect)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -77,6 +84,16 @@ impl Ledger {
             Ok(())
         })
     }
+}
+
+/// Finds the number of a call. The time tells apart calls with the same name.
+fn find_call(connection: &Connection, call: &CallId<'_>) -> Result<Option<i64>, LedgerError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT c.id FROM calls c JOIN sessions s ON s.key = c.session
+         WHERE s.id = ?1 AND c.call = ?2 AND (c.started_at = ?3 OR ?4)",
+    )?;
+    let parameters = params![call.reporter, call.call, call.began, call.late];
+    Ok(statement.query_row(parameters, |row| row.get(0)).optional()?)
 }
 
 /// Records a tool call, or fills in fields that were not known yet.

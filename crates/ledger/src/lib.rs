@@ -27,6 +27,7 @@ mod turns;
 mod usage;
 mod verify;
 
+pub use calls::Moment;
 pub use database::{JournalMode, OpenError};
 pub use event::{Event, Recorded};
 pub use exchange::{BadLine, ExchangeError, ImportError, ImportReport, ImportedSession};

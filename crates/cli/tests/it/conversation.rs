@@ -77,3 +77,41 @@ fn a_killed_rollback_leaves_files_and_conversation_at_the_same_point() {
     }
     assert!(finished > 0, "no rollback was killed in time");
 }
+
+#[test]
+fn the_conversations_of_subagents_go_back_with_the_turn() {
+    let session = Session::new();
+    session.write("a", "0");
+    let mut parent = Agent::new(&session, "s1");
+    parent.turn("zero", "z", "0");
+    parent.hears("delegate");
+    let task = parent.begins("Task", json!({ "prompt": "work" }));
+    let mut child = Agent::new(&session, "s1-sub");
+    child.fields["parent"] = json!("s1");
+    child.hears("work");
+    child.writes("a", "1");
+    child.writes("b", "1");
+    child.is_done();
+    parent.finishes(&task);
+    parent.writes("c", "1");
+    parent.is_done();
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!(conversation(&session), ["zero"], "{done}");
+    let sessions: Vec<_> = done["sessions"].as_array().unwrap().iter().collect();
+    assert_eq!(
+        (&sessions[0]["session"], &sessions[1]["session"]),
+        (&json!("mine:s1"), &json!("mine:s1-sub"))
+    );
+    session.json(&["rollback", "undo"]);
+    assert_eq!(conversation(&session), ["zero", "delegate", "work"]);
+    // A return to a step after the subagent's work leaves its conversation.
+    let steps = rows(&session)[0]["steps"].as_array().unwrap().len();
+    session.json(&["rollback", &format!("1.{steps}")]);
+    assert_eq!((session.read("b"), session.exists("c")), ("1".into(), false));
+    assert_eq!(conversation(&session), ["zero", "delegate", "work"]);
+    session.json(&["rollback", "1"]);
+    assert_eq!((session.read("a"), conversation(&session)), ("0".into(), vec!["zero".into()]));
+    session.json(&["rollback", "undo"]);
+    session.json(&["rollback", "undo"]);
+    assert_eq!((session.read("c"), conversation(&session).len()), ("1".into(), 3));
+}

@@ -323,6 +323,9 @@ fn a_session_that_goes_on_has_not_ended() {
     // Not every agent reports prompts.
     agent.writes("a", "2");
     assert!(!ended());
+    agent.tell(json!({ "event": "session_end" }));
+    agent.tell(json!({ "event": "session_start" }));
+    assert!(!ended(), "it was resumed");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tool calls, effects and notices.
 
 use serde_json::{Value, json};
-use takeback_ledger::{CallRecord, EffectRecord, Event};
+use takeback_ledger::{CallRecord, EffectRecord, Event, Moment};
 
 use crate::support::{Fixture, at, record_event};
 
@@ -66,9 +66,11 @@ fn effects_are_found_by_session_and_by_workspace() {
         at(6),
     );
     assert_eq!(fixture.ledger.transcript("s").unwrap().effects.len(), 2);
-    let here = fixture.ledger.effects_since("/w", None, at(5)).unwrap();
+    let here = fixture.ledger.effects_since("/w", &Moment::Between(None, None), at(5)).unwrap();
     assert_eq!((here.len(), here[0].turn, here[0].time), (1, 3, Some(at(5))));
-    assert!(fixture.ledger.effects_since("/w", None, at(6)).unwrap().is_empty());
+    assert!(
+        fixture.ledger.effects_since("/w", &Moment::Between(None, None), at(6)).unwrap().is_empty()
+    );
 }
 
 #[test]

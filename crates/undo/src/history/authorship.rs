@@ -332,7 +332,11 @@ impl<'h> Timeline<'h> {
             [change.from, change.to].iter().flatten().any(|(mode, _)| mode.is_directory());
         let claims = |span: &&Span<'_>| find_claim(span.call, path, is_directory);
         let claim = ours.iter().map(claims).max().unwrap_or(Claim::None);
-        let other = others.iter().map(claims).max().unwrap_or(Claim::None);
+        // An agent that `takeback run` started reports its own calls; the run is not another session.
+        let is_run_around =
+            |span: &&&Span<'_>| span.call.is_run() && !ours.iter().all(|own| own.call.is_run());
+        let others = others.iter().filter(|span| !is_run_around(span));
+        let other = others.map(claims).max().unwrap_or(Claim::None);
         let mut doubt = match (claim, other) {
             (Claim::None, _) => return Ok(None),
             (Claim::Names, Claim::Names) => Some(Doubt::OtherSession),

@@ -392,6 +392,12 @@ impl Checkpoint {
     pub fn short_id(&self) -> String {
         self.pin.id.to_string()[..7].to_owned()
     }
+
+    /// The number that the next checkpoint would have had when one of its calls began.
+    pub(crate) fn start_of(&self, call: &CallRef) -> u64 {
+        let began = call.began.as_ref().map(|began| began.seq + self.record.shift(&self.pin));
+        began.unwrap_or(self.pin.name.seq)
+    }
 }
 
 /// All checkpoints of a workspace.

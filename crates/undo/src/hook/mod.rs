@@ -73,7 +73,8 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
                 handled.follow_up = Some(FollowUp::Warm(state.workspace.0.clone()));
             }
             session.store(opened, &mut handled);
-            Vec::new()
+            // The session may have ended before.
+            vec![LedgerEvent::SessionResumed { session: report.session_id() }]
         }
         ReportedEvent::TurnStart { prompt } => {
             finish_before_turn(opened, &workplace.root);

@@ -9,7 +9,7 @@ use takeback_ledger::{CallId, ConversationMove, ConversationPoint, Ledger, Ledge
 use super::planned::{ChatView, Goal, MovedSession, PlannedWork, RollbackView};
 use super::{RollbackError, Scope};
 use crate::Opened;
-use crate::history::record::{Chat, Checkpoint, Kind, RollbackRecord};
+use crate::history::record::{CallRef, Chat, Checkpoint, Kind, RollbackRecord};
 use crate::history::{FoundCheckpoint, History};
 
 /// The longest time that a rollback waits for the ledger to be complete.
@@ -130,8 +130,12 @@ impl<'l> Search<'l> {
     /// Finds the first event of each session since a checkpoint: before it, the session was where
     /// it was at the checkpoint. The order of the checkpoints decides.
     fn add_sessions_since(&mut self, history: &History, checkpoint: &Checkpoint, is_seen: bool) {
-        let seq = checkpoint.pin.name.seq + u64::from(is_seen);
+        let seq = checkpoint.pin.name.seq;
         for known in history.all.iter().filter(|known| known.pin.name.seq >= seq) {
+            self.add_subagents(history, known, seq);
+            if is_seen && known.pin.name.seq == seq {
+                continue;
+            }
             let record = &known.record;
             for chat in record.rollback.iter().flat_map(RollbackRecord::chats) {
                 self.take_if_known(&chat.session, before_rewind(known));
@@ -143,6 +147,27 @@ impl<'l> Search<'l> {
                 let point = self.find_point(&call, !record.first);
                 self.take(call.session, point);
             }
+        }
+    }
+
+    /// Finds where the subagents were that made the calls of a checkpoint or state. One that began
+    /// its turn since number `seq` returns to before its turn.
+    fn add_subagents(&mut self, history: &History, known: &Checkpoint, seq: u64) {
+        for call in known.record.calls().filter(|call| known.start_of(call) >= seq) {
+            let Some(session) = call.subagent.as_deref().filter(|id| !self.seen.contains(*id))
+            else {
+                continue;
+            };
+            let began = call.began.as_ref().and_then(|began| Time::parse(&began.time));
+            let began = began.unwrap_or_else(|| known.record.moment());
+            let late = known.record.late || call.began.as_ref().is_some_and(|began| began.late);
+            let id = CallId { session, reporter: session, call: &call.id, began, late };
+            let is_same = |other: &CallRef| other.reporter() == session && other.turn == call.turn;
+            let has_begun = history.all.iter().any(|known| {
+                known.record.calls().any(|other| known.start_of(other) < seq && is_same(other))
+            });
+            let point = self.find_point(&id, has_begun);
+            self.take(session, point);
         }
     }
 

@@ -1,30 +1,29 @@
 //! Restores the files outside the workspace that the turns being taken back changed. Each such path
 //! was captured as a workspace of its own.
 
-use std::collections::{BTreeSet, HashSet};
-use std::fs;
+mod changed_files;
+mod events;
+
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use takeback_base::errors::error_chain;
-use takeback_base::foreign;
 use takeback_tree::{
-    AnyPath, BlockedPath, KeptPath, KeptReason, Mode, ObjectError, Oid, Pin, Plan, RelPath, Store,
-    StoreError, Workspace, WorkspaceError, WorkspaceId, WorkspaceInfo,
+    AnyPath, BlockedPath, KeptPath, KeptReason, Oid, Plan, RelPath, Store, StoreError, Workspace,
+    WorkspaceError, WorkspaceId, WorkspaceInfo,
 };
 
+use self::changed_files::ChangedFiles;
+use self::events::{TakenBack, find_target};
 use super::apply::{check_root, leave_notices, restore_files};
 use super::plan::{find_changed_since, plan_files};
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::{Request, RollbackError, Scope};
 use crate::Opened;
-use crate::history::authorship::{Segment, Timeline};
-use crate::history::claim::Doubt;
-use crate::history::record::{Action, CallRef, Checkpoint, Record, TurnId};
+use crate::history::record::{Action, Checkpoint};
 use crate::history::workspace::revive_workspace;
-use crate::history::{History, RevivedDirectories, Row, TakeError};
+use crate::history::{History, RevivedDirectories, TakeError};
 
 /// The part of a rollback that is outside the workspace: one directory or file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -202,102 +201,6 @@ fn apply_group(
     Ok(view)
 }
 
-/// The session, the turn and the id of a call.
-type CallKey = (String, TurnId, String);
-
-fn key_of(call: &CallRef) -> CallKey {
-    (call.session.clone(), call.turn.clone(), call.id.clone())
-}
-
-/// The calls and rollbacks that a plan takes back.
-#[derive(Default)]
-struct TakenBack {
-    /// The turns that are taken back as a whole.
-    turns: HashSet<(String, TurnId)>,
-    /// The calls that were made in the workspace since the checkpoint.
-    calls: HashSet<CallKey>,
-    /// The calls that were made before. Agents reuse the names of turns.
-    earlier: HashSet<CallKey>,
-    /// The safety checkpoints of the rollbacks that were made since.
-    rollbacks: HashSet<Oid>,
-}
-
-impl TakenBack {
-    /// Finds everything that happened since a checkpoint.
-    fn since(history: &History, checkpoint: Oid) -> TakenBack {
-        let seq = history.all.iter().find(|known| known.pin.id == checkpoint);
-        let seq = seq.map_or(u64::MAX, |known| known.pin.name.seq);
-        let rows = history.rows().filter(|row| row.first().pin.name.seq >= seq);
-        let mut taken_back = TakenBack { turns: turns_of(rows), ..TakenBack::default() };
-        for Checkpoint { pin, record } in &history.all {
-            if record.rollback.is_some() && pin.name.seq >= seq {
-                taken_back.rollbacks.insert(pin.id);
-            }
-            let Some(call) = &record.call else { continue };
-            let calls = match call_start(pin, record, call) < seq {
-                true => &mut taken_back.earlier,
-                false => &mut taken_back.calls,
-            };
-            calls.insert(key_of(call));
-        }
-        taken_back
-    }
-
-    /// Finds the calls of one row's turn.
-    fn of_row(history: &History, number: usize) -> TakenBack {
-        let Ok(row) = history.row(number) else { return TakenBack::default() };
-        let seq = row.first().pin.name.seq;
-        let calls = history.all.iter().filter_map(|known| {
-            let call = known.record.call.as_ref()?;
-            (call_start(&known.pin, &known.record, call) < seq).then(|| key_of(call))
-        });
-        let earlier = calls.collect();
-        TakenBack { turns: turns_of([row].into_iter()), earlier, ..TakenBack::default() }
-    }
-
-    fn contains(&self, call: &CallRef) -> bool {
-        let key = key_of(call);
-        let is_in_turn = self.turns.contains(&(call.session.clone(), call.turn.clone()));
-        self.calls.contains(&key) || (is_in_turn && !self.earlier.contains(&key))
-    }
-
-    /// Lists the checkpoints and states of another place that belong to it, oldest first.
-    fn find_events<'h>(&self, history: &'h History) -> Vec<&'h Checkpoint> {
-        let is_event = |known: &&Checkpoint| {
-            let Record { call, rollback, .. } = &known.record;
-            let part_of = rollback.as_ref().and_then(|done| done.part_of);
-            part_of.is_some_and(|safety| self.rollbacks.contains(&safety))
-                || call.as_ref().is_some_and(|call| self.contains(call))
-        };
-        history.all.iter().filter(is_event).collect()
-    }
-}
-
-fn turns_of<'h>(rows: impl Iterator<Item = Row<'h>>) -> HashSet<(String, TurnId)> {
-    let turns = rows.filter_map(|row| row.turn());
-    turns.map(|(session, turn)| (session.to_owned(), turn.clone())).collect()
-}
-
-/// Returns the number that the next checkpoint would have had when a call began.
-fn call_start(pin: &Pin, record: &Record, call: &CallRef) -> u64 {
-    let began = call.began.as_ref().map(|began| began.seq + record.shift(pin));
-    began.unwrap_or(pin.name.seq)
-}
-
-/// Finds the checkpoint or state that a place had before the first of some events.
-fn find_target<'h>(history: &'h History, events: &[&'h Checkpoint]) -> Option<&'h Checkpoint> {
-    let before = |event: &&'h Checkpoint| {
-        let Checkpoint { pin, record } = *event;
-        let Some(call) = record.call.as_ref() else { return Some(*event) };
-        let Some(began) = call.began.as_ref() else { return Some(*event) };
-        let start = call_start(pin, record, call);
-        let is_it =
-            |known: &&Checkpoint| known.pin.name.seq < start && known.pin.tree == began.tree;
-        history.all.iter().rev().find(is_it)
-    };
-    events.iter().find_map(before)
-}
-
 /// A plan for one place, and the files there that stay as they are.
 type Group = (Planned, Vec<RelPath>);
 
@@ -445,114 +348,6 @@ impl Place<'_> {
         };
         Some((Planned { work, view }, left))
     }
-}
-
-/// The files that events changed in one place.
-struct ChangedFiles {
-    certain: BTreeSet<RelPath>,
-    /// The files that others may have changed.
-    doubtful: BTreeSet<RelPath>,
-    /// True if all files may have been changed: a call never ended, or deleted the whole place.
-    is_everything: bool,
-    /// True if the end of a call is unknown.
-    is_open: bool,
-    /// The state after the last event whose end is known.
-    last: Option<Oid>,
-}
-
-impl ChangedFiles {
-    fn of(
-        store: &Store,
-        history: &History,
-        taken_back: &TakenBack,
-        events: &[&Checkpoint],
-    ) -> Result<ChangedFiles, ObjectError> {
-        let timeline = Timeline::of(history, None);
-        let changes = timeline.collect_changes(store, |call, _| taken_back.contains(call))?;
-        let is_doubtful = |segments: &[Segment]| {
-            let mut doubts = segments.iter().filter_map(|segment| segment.doubt);
-            doubts.any(|doubt| !matches!(doubt, Doubt::Late | Doubt::UnknownEnd))
-        };
-        let (doubtful, certain): (Vec<_>, Vec<_>) =
-            changes.paths.into_iter().partition(|(_, segments)| is_doubtful(segments));
-        let paths = |changes: Vec<(RelPath, _)>| changes.into_iter().map(|(path, _)| path);
-        let mut certain: BTreeSet<RelPath> = paths(certain).collect();
-        let mut doubtful: BTreeSet<RelPath> = paths(doubtful).collect();
-        let (mut last, mut open): (_, Vec<&CallRef>) = (None, Vec::new());
-        for Checkpoint { pin, record } in events {
-            if let Some(done) = &record.rollback {
-                let changes = store.changed_paths(&pin.tree, &done.tree)?;
-                let changes = changes.into_iter().map(|change| change.path);
-                certain.extend(changes.filter(|path| done.is_about(path)));
-                last = Some(done.tree);
-            } else if let Some(call) = &record.call {
-                match call.began {
-                    Some(_) => {
-                        open.retain(|known| known.id != call.id);
-                        last = Some(pin.tree);
-                    }
-                    None => open.push(call),
-                }
-            }
-        }
-        certain.extend(open.iter().flat_map(|call| call.named.iter().cloned()));
-        let is_everything = open.iter().any(|call| call.named.is_empty());
-        doubtful.retain(|path| !is_everything && !certain.contains(path));
-        Ok(ChangedFiles { certain, doubtful, is_everything, is_open: !open.is_empty(), last })
-    }
-
-    fn is_nothing(&self) -> bool {
-        self.certain.is_empty() && self.doubtful.is_empty() && !self.is_everything
-    }
-
-    /// The paths that a plan has to look at; empty for all.
-    fn paths(&self) -> Vec<RelPath> {
-        let all = self.certain.union(&self.doubtful);
-        all.filter(|_| !self.is_everything).cloned().collect()
-    }
-
-    /// True if only these events can have changed a path.
-    fn is_certain(&self, path: &RelPath) -> bool {
-        self.is_everything || self.certain.contains(path)
-    }
-
-    /// True if a file is still as the events left it, and was different before them.
-    fn is_left_as_changed(&self, store: &Store, before: &Oid, place: &Path) -> bool {
-        if self.is_open {
-            let is_missing = |path: &Path| path.symlink_metadata().is_err();
-            let was_there = |path: &RelPath| matches!(store.find_entry(before, path), Ok(Some(_)));
-            return (self.is_everything && is_missing(place))
-                || self
-                    .certain
-                    .iter()
-                    .any(|path| was_there(path) && is_missing(&place.join(path.as_path())));
-        }
-        let Some(last) = &self.last else { return false };
-        self.certain.iter().any(|path| {
-            let then = store.find_entry(before, path).ok();
-            let after = store.find_entry(last, path).ok();
-            then.zip(after).is_some_and(|(then, after)| {
-                then != after && is_on_disk(store, after, &place.join(path.as_path()))
-            })
-        })
-    }
-}
-
-/// The maximum size of a file that is compared with the store.
-const MAX_COMPARED: u64 = 512 << 20;
-
-/// Returns true if the file or link at a path is as a tree has it. The mode does not count.
-fn is_on_disk(store: &Store, entry: Option<(Mode, Oid)>, path: &Path) -> bool {
-    let Some((mode, oid)) = entry else { return path.symlink_metadata().is_err() };
-    let content = match path.symlink_metadata() {
-        Ok(found) if found.is_dir() => return mode.is_directory(),
-        Ok(found) if found.is_symlink() => {
-            fs::read_link(path).map(|target| target.into_os_string().into_vec())
-        }
-        _ => foreign::read_regular(path, MAX_COMPARED),
-    };
-    !mode.is_directory()
-        && content.is_ok_and(|content| store.blob(&oid).is_ok_and(|known| known == content))
 }
 
 impl ElsewhereView {

@@ -126,7 +126,9 @@ impl Planner<'_> {
         };
         let mut planned = self.finish_plan(goal, files, warnings);
         let view = &mut planned.view;
-        view.effects = effects_since(self.opened, self.workspace, checkpoint, &mut view.warnings);
+        let warnings = &mut view.warnings;
+        view.effects =
+            effects_since(self.opened, self.workspace, self.history, checkpoint, warnings);
         if let Some(files) = &planned.work.files {
             let named = &planned.work.goal.named;
             view.others =

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use takeback_base::errors::error_chain;
+use takeback_ledger::Moment;
 use takeback_tree::{GitDirectory, Head, Plan, RelPath, StoreError, Workspace};
 
 use super::RollbackError;
@@ -11,7 +12,7 @@ use super::elsewhere::ElsewhereView;
 use super::planned::{HeadMoved, RollbackView};
 use crate::Opened;
 use crate::history::authorship::{PresentState, Timeline};
-use crate::history::record::Checkpoint;
+use crate::history::record::{Checkpoint, Kind};
 use crate::history::{EffectView, History};
 use crate::hook::quote_word;
 
@@ -19,14 +20,16 @@ use crate::hook::quote_word;
 pub(super) fn effects_since(
     opened: &Opened,
     workspace: &Workspace<'_>,
+    history: &History,
     checkpoint: &Checkpoint,
     warnings: &mut Vec<String>,
 ) -> Vec<EffectView> {
     let path = workspace.path().display().to_string();
+    let moment = find_moment(history, checkpoint);
     let found = match opened.ledger() {
         Ok(None) => return Vec::new(),
         Ok(Some(ledger)) => ledger
-            .effects_since(&path, checkpoint.record.call_id().as_ref(), checkpoint.record.moment())
+            .effects_since(&path, &moment, checkpoint.record.moment())
             .map_err(|error| error_chain(&error)),
         Err(error) => Err(error_chain(&error)),
     };
@@ -42,6 +45,18 @@ pub(super) fn effects_since(
         }
     }
     views
+}
+
+/// Finds the place of a checkpoint in the order of calls.
+fn find_moment<'h>(history: &'h History, checkpoint: &'h Checkpoint) -> Moment<'h> {
+    if let Some(call) = checkpoint.record.call_id() {
+        return Moment::Start(call);
+    }
+    let place = |known: &Checkpoint| known.pin.name.seq < checkpoint.pin.name.seq;
+    let (before, after) = history.all.split_at(history.all.partition_point(place));
+    let start =
+        |known: &'h Checkpoint| known.record.call_id().filter(|_| known.record.kind == Kind::Call);
+    Moment::Between(before.iter().rev().find_map(start), after.iter().find_map(start))
 }
 
 /// Finds the files to be restored or deleted that were last changed by something other than the

@@ -221,15 +221,20 @@ impl FoundTurn<'_> {
         let is_wanted = options.uncertain || options.taken.contains(path);
         let is_used = |segment: &&Segment| segment.doubt.is_none() || is_wanted;
         let used: Vec<&Segment> = segments.iter().filter(is_used).collect();
+        let now = store.find_entry(present, path)?;
         let doubt = segments.iter().find_map(|segment| segment.doubt);
         if let Some(doubt) = doubt.filter(|_| !is_wanted) {
-            self.uncertain
-                .push(UncertainPath { path: path.clone(), reason: doubt.reason().into() });
+            // A change that is gone already is nothing to ask about.
+            let all: Vec<&Segment> = segments.iter().collect();
+            let undone = undo_segments(store, now, &all, options.conflicts)?;
+            if !matches!(undone, PathUndo::Unchanged) {
+                let reason = doubt.reason().into();
+                self.uncertain.push(UncertainPath { path: path.clone(), reason });
+            }
         }
         if used.is_empty() {
             return Ok(());
         }
-        let now = store.find_entry(present, path)?;
         let (becomes, conflict) = match undo_segments(store, now, &used, options.conflicts)? {
             PathUndo::Unchanged => return Ok(()),
             PathUndo::Becomes(node) => (Some(node), None),

@@ -405,8 +405,12 @@ fn what_changes_during_a_run_is_uncertain_unless_the_command_names_it() {
     report(ReportedEvent::BeforeTool(call.clone()));
     scratch.write("a", "1\n");
     scratch.write("mine", "the user's\n");
+    // The agent has hooks of its own.
+    scratch.play_turn("make it", "made", "1\n");
     report(ReportedEvent::AfterTool { call, outcome: None });
     report(ReportedEvent::TurnEnd);
+    let view = scratch.undo();
+    assert!(!scratch.exists("made") && view.uncertain.is_empty(), "{view:?}");
     let view = scratch.undo();
     assert_eq!(scratch.read("a"), "0\n", "{view:?}");
     assert_eq!(scratch.read("mine"), "the user's\n");

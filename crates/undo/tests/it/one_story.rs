@@ -110,6 +110,32 @@ fn a_clock_that_was_set_back_does_not_split_files_and_conversation() {
 }
 
 #[test]
+fn the_effects_since_a_manual_checkpoint_do_not_depend_on_clocks() {
+    for jump in [-3_600, 3_600] {
+        let scratch = Scratch::new();
+        scratch.write("a", "0\n");
+        let play_turn = |name: &str| {
+            scratch.begin_turn("s", name);
+            let script = format!("psql -c 'drop table {name}'; make");
+            let call = scratch.begin_script("s", name, &script);
+            scratch.write("a", name);
+            scratch.end_call("s", call);
+            scratch.end_turn("s");
+        };
+        play_turn("earlier");
+        shift_clock(jump);
+        let options = history::CheckpointOptions::default();
+        let workspace = history::open_workspace(&scratch.opened, &scratch.project()).unwrap();
+        history::take_checkpoint(&scratch.opened, &workspace, &options).unwrap();
+        shift_clock(-jump);
+        play_turn("later");
+        let view = scratch.roll_back("2");
+        let effects: Vec<_> = view.effects.iter().map(|effect| effect.command.as_str()).collect();
+        assert_eq!(effects, ["psql -c 'drop table later'"], "{jump}");
+    }
+}
+
+#[test]
 fn a_call_after_the_end_of_a_turn_belongs_to_no_prompt() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");

@@ -1,0 +1,100 @@
+//! The calls and rollbacks that a plan takes back, as another place knows them.
+
+use std::collections::HashSet;
+
+use takeback_tree::Oid;
+
+use crate::history::record::{CallRef, Checkpoint, Record, TurnId};
+use crate::history::{History, Row};
+
+/// The session, the turn and the id of a call.
+type CallKey = (String, TurnId, String);
+
+fn key_of(call: &CallRef) -> CallKey {
+    (call.session.clone(), call.turn.clone(), call.id.clone())
+}
+
+/// The calls and rollbacks that a plan takes back.
+#[derive(Default)]
+pub(super) struct TakenBack {
+    /// The turns that are taken back as a whole.
+    turns: HashSet<(String, TurnId)>,
+    /// The calls that were made in the workspace since the checkpoint.
+    calls: HashSet<CallKey>,
+    /// The calls that were made before. Agents reuse the names of turns.
+    earlier: HashSet<CallKey>,
+    /// The safety checkpoints of the rollbacks that were made since.
+    rollbacks: HashSet<Oid>,
+}
+
+impl TakenBack {
+    /// Finds everything that happened since a checkpoint.
+    pub(super) fn since(history: &History, checkpoint: Oid) -> TakenBack {
+        let seq = history.all.iter().find(|known| known.pin.id == checkpoint);
+        let seq = seq.map_or(u64::MAX, |known| known.pin.name.seq);
+        let rows = history.rows().filter(|row| row.first().pin.name.seq >= seq);
+        let mut taken_back = TakenBack { turns: turns_of(rows), ..TakenBack::default() };
+        for known in &history.all {
+            if known.record.rollback.is_some() && known.pin.name.seq >= seq {
+                taken_back.rollbacks.insert(known.pin.id);
+            }
+            let Some(call) = &known.record.call else { continue };
+            let calls = match known.start_of(call) < seq {
+                true => &mut taken_back.earlier,
+                false => &mut taken_back.calls,
+            };
+            calls.insert(key_of(call));
+        }
+        taken_back
+    }
+
+    /// Finds the calls of one row's turn.
+    pub(super) fn of_row(history: &History, number: usize) -> TakenBack {
+        let Ok(row) = history.row(number) else { return TakenBack::default() };
+        let seq = row.first().pin.name.seq;
+        let calls = history.all.iter().filter_map(|known| {
+            let call = known.record.call.as_ref()?;
+            (known.start_of(call) < seq).then(|| key_of(call))
+        });
+        let earlier = calls.collect();
+        TakenBack { turns: turns_of([row].into_iter()), earlier, ..TakenBack::default() }
+    }
+
+    pub(super) fn contains(&self, call: &CallRef) -> bool {
+        let key = key_of(call);
+        let is_in_turn = self.turns.contains(&(call.session.clone(), call.turn.clone()));
+        self.calls.contains(&key) || (is_in_turn && !self.earlier.contains(&key))
+    }
+
+    /// Lists the checkpoints and states of another place that belong to it, oldest first.
+    pub(super) fn find_events<'h>(&self, history: &'h History) -> Vec<&'h Checkpoint> {
+        let is_event = |known: &&Checkpoint| {
+            let Record { call, rollback, .. } = &known.record;
+            let part_of = rollback.as_ref().and_then(|done| done.part_of);
+            part_of.is_some_and(|safety| self.rollbacks.contains(&safety))
+                || call.as_ref().is_some_and(|call| self.contains(call))
+        };
+        history.all.iter().filter(is_event).collect()
+    }
+}
+
+fn turns_of<'h>(rows: impl Iterator<Item = Row<'h>>) -> HashSet<(String, TurnId)> {
+    let turns = rows.filter_map(|row| row.turn());
+    turns.map(|(session, turn)| (session.to_owned(), turn.clone())).collect()
+}
+
+/// Finds the checkpoint or state that a place had before the first of some events.
+pub(super) fn find_target<'h>(
+    history: &'h History,
+    events: &[&'h Checkpoint],
+) -> Option<&'h Checkpoint> {
+    let before = |event: &&'h Checkpoint| {
+        let Some(call) = event.record.call.as_ref() else { return Some(*event) };
+        let Some(began) = call.began.as_ref() else { return Some(*event) };
+        let start = event.start_of(call);
+        let is_it =
+            |known: &&Checkpoint| known.pin.name.seq < start && known.pin.tree == began.tree;
+        history.all.iter().rev().find(is_it)
+    };
+    events.iter().find_map(before)
+}
