@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::WaitOptions;
-use takeback_undo::retention::is_prune_due;
+use takeback_undo::retention::{has_packs_over_size_cap, is_prune_due};
 use takeback_undo::{FollowUp, Opened};
 
 use crate::context::Context;
@@ -89,10 +89,11 @@ pub(crate) fn spawn_follow_up(
     let _ = spawn_takeback(context, workspace, words, None);
 }
 
-/// Starts merging packs and enforcing limits, if one of them is due or `is_over_cap` is true.
-pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened, is_over_cap: bool) {
+/// Starts merging packs and enforcing limits, if one of them is due. Large captures must not wait for
+/// the end of a long turn.
+pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
     let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
-    if needs_merge || is_over_cap || is_prune_due(opened) {
+    if needs_merge || has_packs_over_size_cap(opened) || is_prune_due(opened) {
         let _ = spawn_takeback(context, Path::new("/"), ["checkpoints", "upkeep"], None);
     }
 }

@@ -172,7 +172,7 @@ impl PendingReport {
             Some(follow_up) => {
                 background::spawn_follow_up(context, follow_up, &self.session, log);
             }
-            None => background::spawn_upkeep(context, &self.opened, false),
+            None => background::spawn_upkeep(context, &self.opened),
         }
     }
 

@@ -62,21 +62,30 @@ impl Store {
 
     /// Measures the size of all files in the store's directory, in bytes.
     pub fn measure_size(&self) -> Result<u64, StoreError> {
-        let mut bytes = 0;
-        let mut directories = vec![self.directory().to_owned()];
-        while let Some(directory) = directories.pop() {
-            let mut add = |entry: fs::DirEntry| {
-                let metadata = entry.metadata()?;
-                match metadata.is_dir() {
-                    true => directories.push(entry.path()),
-                    false => bytes += metadata.len(),
-                }
-                Ok(())
-            };
-            for_each_entry(&directory, &mut add).map_err(StoreError::io("list", &directory))?;
-        }
-        Ok(bytes)
+        measure_directory(self.directory())
     }
+
+    /// Measures the size of all packs, in bytes.
+    pub fn measure_packs(&self) -> Result<u64, StoreError> {
+        measure_directory(&self.pack_directory())
+    }
+}
+
+fn measure_directory(directory: &Path) -> Result<u64, StoreError> {
+    let mut bytes = 0;
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let mut add = |entry: fs::DirEntry| {
+            let metadata = entry.metadata()?;
+            match metadata.is_dir() {
+                true => directories.push(entry.path()),
+                false => bytes += metadata.len(),
+            }
+            Ok(())
+        };
+        for_each_entry(&directory, &mut add).map_err(StoreError::io("list", &directory))?;
+    }
+    Ok(bytes)
 }
 
 /// Calls `action` with all entries of a directory. Other processes may remove some meanwhile.

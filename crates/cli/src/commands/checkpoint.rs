@@ -85,7 +85,7 @@ pub(crate) fn take_checkpoint(
     if taken.is_new {
         // The checkpoint is taken; what cannot be deleted now is deleted after the next one.
         let _ = retention::limit_rows(opened, workspace.id());
-        background::spawn_upkeep(context, opened, retention::is_size_cap_exceeded(opened));
+        background::spawn_upkeep(context, opened);
     }
     let (taken, new) = (taken.checkpoint, taken.is_new);
     Ok(CheckpointView {

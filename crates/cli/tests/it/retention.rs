@@ -577,6 +577,33 @@ fn the_size_cap_holds_soon_after_each_turn() {
     assert!(!rows(&session).is_empty());
 }
 
+#[test]
+fn the_size_cap_holds_during_a_long_turn() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_total_size_mb = 1\n");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("go on and on");
+    for seed in 1..7 {
+        let call = agent.begins("Write", json!({ "path": "a" }));
+        fs::write(session.project().join("a"), noise(seed, 400_000)).unwrap();
+        agent.finishes(&call);
+    }
+    eventually("the store fits", || disk_usage(&store_path(&session)) <= 1 << 20);
+}
+
+#[test]
+fn prune_does_not_say_that_nothing_exceeds_the_limits_if_the_store_does() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_total_size_mb = 1\nauto_prune = false\n");
+    fs::write(session.project().join("a"), noise(1, 3 << 20)).unwrap();
+    session.output(&["checkpoint"]);
+    for options in [&["checkpoints", "prune"][..], &["checkpoints", "prune", "--dry-run"]] {
+        let said = String::from_utf8(session.output(options).stdout).unwrap();
+        assert!(said.contains("Still over the limit"), "{said}");
+        assert!(!said.contains("Nothing exceeds"), "{said}");
+    }
+}
+
 /// The size cap stays exceeded if nothing may be evicted; that is no reason to try at every turn.
 #[test]
 fn nothing_is_pruned_again_while_it_cannot_help() {

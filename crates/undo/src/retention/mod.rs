@@ -19,7 +19,7 @@ pub use self::failures::Failure;
 pub(crate) use self::legacy::archive_repositories;
 pub use self::legacy::{clear_legacy_archives, legacy_directories};
 pub use self::prune::{
-    PruneOptions, PruneReport, PrunedWorkspace, is_prune_due, is_size_cap_exceeded, limit_rows,
+    PruneOptions, PruneReport, PrunedWorkspace, has_packs_over_size_cap, is_prune_due, limit_rows,
     prune, prune_if_due,
 };
 pub use self::status::{LegacyArchive, Status, StatusError, WorkspaceStatus, read_status};

@@ -50,7 +50,7 @@ pub struct PruneReport {
     /// The size of the store afterwards; in a dry run, the size before.
     pub bytes_after: u64,
     /// True if the store is still over its size cap, because the remaining checkpoints are never
-    /// evicted.
+    /// evicted. A dry run knows this only if it would delete nothing.
     pub over_limit: bool,
     /// The workspaces that were busy. They are pruned next time.
     pub busy: Vec<AnyPath>,
@@ -90,6 +90,13 @@ const MAX_CALL_DAYS: u64 = 2;
 
 /// Enforces all limits now.
 pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, PruneError> {
+    // Two prunes at once would each evict what the size cap needs, and so too much.
+    let is_alone = options.dry_run || !opened.has_store();
+    let _lock = if is_alone { None } else { Some(lock_pruning(opened)?) };
+    prune_locked(opened, options)
+}
+
+fn prune_locked(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, PruneError> {
     let mut report = PruneReport { dry_run: options.dry_run, ..PruneReport::default() };
     let days = if options.dry_run { DaysSeen::read(opened) } else { DaysSeen::note_today(opened) };
     let retention = options.retention_days.unwrap_or(opened.settings.retention_days);
@@ -99,8 +106,6 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
     if !opened.has_store() {
         return Ok(report);
     }
-    // Two prunes at once would each evict what the size cap needs, and so too much.
-    let _lock = if options.dry_run { None } else { Some(lock_pruning(opened)?) };
     let store = opened.store()?;
     report.bytes_before = store.measure_size()?;
     let workspaces = read_workspaces(opened)?;
@@ -128,7 +133,8 @@ pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, Pru
         }
     }
     report.bytes_after = store.measure_size()?;
-    report.over_limit = !options.dry_run && report.bytes_after > limit;
+    let is_final = !options.dry_run || report.workspaces.is_empty();
+    report.over_limit = is_final && report.bytes_after > limit;
     if !options.dry_run {
         state::write(&opened.last_size(), &report.bytes_after)?;
     }
@@ -145,8 +151,14 @@ fn lock_pruning(opened: &Opened) -> io::Result<fs::File> {
 /// Prunes if that is due, or if the store is over its size cap. Lists all files of the store, so no
 /// agent should wait for it.
 pub fn prune_if_due(opened: &Opened) -> Result<(), PruneError> {
-    if is_prune_due(opened) || is_size_cap_exceeded(opened) {
-        prune(opened, &PruneOptions { headroom: true, ..PruneOptions::default() })?;
+    let is_due = || is_prune_due(opened) || is_size_cap_exceeded(opened);
+    if !is_due() {
+        return Ok(());
+    }
+    let _lock = lock_pruning(opened)?;
+    // Another process may have pruned meanwhile.
+    if is_due() {
+        prune_locked(opened, &PruneOptions { headroom: true, ..PruneOptions::default() })?;
     }
     Ok(())
 }
@@ -167,11 +179,21 @@ pub fn is_prune_due(opened: &Opened) -> bool {
 
 /// Returns true if the store is over its size cap and automatic pruning may help. Lists all files of
 /// the store, so no agent should wait for it.
-pub fn is_size_cap_exceeded(opened: &Opened) -> bool {
+fn is_size_cap_exceeded(opened: &Opened) -> bool {
+    is_over_cap(opened, Store::measure_size)
+}
+
+/// Returns true if the packs alone are over the size cap and automatic pruning may help. This is
+/// cheap: there are few packs.
+pub fn has_packs_over_size_cap(opened: &Opened) -> bool {
+    is_over_cap(opened, Store::measure_packs)
+}
+
+fn is_over_cap(opened: &Opened, measure: fn(&Store) -> Result<u64, StoreError>) -> bool {
     if !opened.settings.auto_prune || !opened.settings.enabled || !opened.has_store() {
         return false;
     }
-    let Ok(size) = opened.store().and_then(Store::measure_size) else { return false };
+    let Ok(size) = opened.store().and_then(measure) else { return false };
     let limit = opened.settings.max_total_size();
     // If the last prune could not get below the cap, it is repeated only when the store has grown.
     let left = state::read::<u64>(&opened.last_size()).filter(|left| *left > limit);

@@ -104,7 +104,7 @@ fn print_pruned(pruned: &PruneReport, context: &Context) {
     output::print_section(title, lines.chain(legacy), context);
     let busy = pruned.busy.iter().map(|path| output::tilde(&path.0, context));
     output::print_section("Skipped because another process is using them", busy, context);
-    if pruned.workspaces.is_empty() && pruned.legacy.is_empty() {
+    if pruned.workspaces.is_empty() && pruned.legacy.is_empty() && !pruned.over_limit {
         println!("Nothing exceeds the limits.");
     }
     let (before, after) = (output::bytes(pruned.bytes_before), output::bytes(pruned.bytes_after));
