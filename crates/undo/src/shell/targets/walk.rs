@@ -267,7 +267,7 @@ impl Finder<'_> {
         };
         let may_be_empty = |value: &Value| value.start().is_empty() || value.start().contains('*');
         let skipped = (compound.variable.is_some()
-            && (values.is_empty() || values.iter().all(may_be_empty)))
+            && (values.is_empty() || values.iter().any(may_be_empty)))
         .then(|| self.state.clone());
         let outer_escape = self.escaped.take();
         let mut output = Stream::default();
@@ -514,11 +514,9 @@ fn element_name(word: &Word) -> Option<&str> {
 fn keeps_programs(simple: &SimpleCommand) -> bool {
     let args: Vec<Arg> = simple.words.iter().map(Word::to_arg).collect();
     let name = args.first().and_then(Arg::known);
-    let is_ifs = |name: &str| name == "IFS";
-    let are_harmless = simple
-        .assignments
-        .iter()
-        .all(|assignment| is_harmless_in_shell(&assignment.name) || is_ifs(&assignment.name));
+    let are_harmless = simple.assignments.iter().all(|assignment| {
+        is_harmless_in_shell(&assignment.name) || (assignment.name == "IFS" && name == Some("read"))
+    });
     let is_harmless_declaration = |arg: &Arg| match arg.known() {
         Some(option) if option.starts_with('-') => !option.contains(['n', 'i']),
         Some(text) => is_harmless_in_shell(text.split(['=', '+']).next().unwrap_or(text)),
