@@ -334,6 +334,13 @@ fn changes_of_the_script_are_seen_by_later_commands() {
             &[],
             &[],
         ),
+        (
+            "ln -s @/other y; ln -s y z; rm z/f1",
+            &["y", "z", "z/f1", "y/f1", "@/other/f1"],
+            &[],
+            &[],
+        ),
+        ("ln -s y y; echo x > y/f", &["y", "y/f"], &[], &["> y/f"]),
         ("ln -sfn ../sub src/link", &["src/link", "@/other/deep/sub"], &[], &[]),
         ("mv to-f1 z; echo x > z", &["to-f1", "z", "@/other/f1"], &[], &[]),
         ("cp -r src z; rm z/link/f3", &["z", "z/link/f3"], &[], &["rm z/link/f3"]),
