@@ -78,6 +78,12 @@ impl Finder<'_> {
                 // With several words, it fails.
                 values.push(Value::Text(".".to_owned()));
             }
+            if name == Some("find")
+                && matches!(word.parts.as_slice(), [WordPart::Substitution { quoted: false, .. }])
+            {
+                // If it prints nothing, find begins here.
+                values.push(Value::Text(String::new()));
+            }
             if declares && !groups.is_empty() {
                 // Shells disagree on whether these words are split.
                 values.extend(self.expand_assigned(word));

@@ -157,9 +157,10 @@ impl Finder<'_> {
                         if text.contains(separators.as_slice()) {
                             let is_end = |c: char| separators.contains(&c) || c.is_whitespace();
                             for part in text.split(is_end) {
-                                let mut own = Field::new();
-                                own.push_text(part, false);
-                                done.push(own);
+                                for mut own in [Field::new(), field.clone()] {
+                                    own.push_text(part, false);
+                                    done.push(own);
+                                }
                             }
                         }
                         if has_separators && text.contains(char::is_whitespace) {
@@ -346,7 +347,13 @@ impl Finder<'_> {
         let before = values.len();
         for directory in &directories {
             match glob::expand(&pattern, directory, options, &mut self.files) {
-                Some(found) => values.extend(found),
+                Some(found) => {
+                    // In another directory, it may stand for itself.
+                    if found.is_empty() && directories.len() > 1 {
+                        values.push(Value::Text(text.clone()));
+                    }
+                    values.extend(found);
+                }
                 None => {
                     let directory = match start.rfind('/') {
                         Some(0) => "/",

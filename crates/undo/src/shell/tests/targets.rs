@@ -225,6 +225,7 @@ fn directories_are_followed() {
         ("cd sub && rm f & rm g", &["sub/f", "g"], &[], &[]),
         ("pushd sub; pushd none; popd; rm f", &["f", "sub/f", "sub/none/f"], &[], &[]),
         ("cd none || pushd sub; pushd none; popd; rm f", &[], &[], &["rm f"]),
+        ("x && cd sub; rm k*", &["k*", "sub/k*", "sub/keep.txt", "keep.txt"], &[], &[]),
         ("cd \"\"; rm f", &["f", "@/home/f"], &[], &[]),
         ("cd -P src/link; cd ..; rm f1", &["@/other/f1"], &[], &[]),
         ("if x; then cd sub; cd ..; fi; cd - || exit; rm f", &[], &[], &["rm f"]),
@@ -291,6 +292,8 @@ fn words_that_are_several_or_none_are_followed() {
             &[],
         ),
         ("chmod -x a.txt", &["a.txt"], &[], &[]),
+        ("x=a,b; IFS=,; rm sub/$x", &["a", "b", "sub/a", "sub/b", "sub/a,b"], &[], &[]),
+        ("find $(find sub -name k*) -name a.txt -delete", &["a.txt"], &[], &[]),
         (
             "a=(x y); rm sub/${a[@]}.z",
             &["sub/x", "sub/x.z", "sub/y", "sub/y.z", "x", "x.z", "y", "y.z"],
