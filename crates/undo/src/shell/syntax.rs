@@ -180,6 +180,11 @@ impl Arg {
 }
 
 impl Word {
+    /// Returns the word `""`.
+    pub(super) fn empty() -> Word {
+        Word { parts: vec![WordPart::Text { text: String::new(), quoted: true }] }
+    }
+
     pub(super) fn push_text(&mut self, more: &str, quoted: bool) {
         if let Some(WordPart::Text { text, quoted: before }) = self.parts.last_mut()
             && *before == quoted

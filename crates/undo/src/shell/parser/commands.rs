@@ -164,7 +164,13 @@ impl<'t> Parser<'t> {
             "{" => self.go_deeper(Self::parse_group)?,
             "if" => self.go_deeper(Self::parse_if)?,
             "while" | "until" => self.go_deeper(Self::parse_while)?,
-            "for" | "select" => self.go_deeper(Self::parse_for)?,
+            "for" => self.go_deeper(Self::parse_for)?,
+            "select" => {
+                let mut select = self.go_deeper(Self::parse_for)?;
+                // An invalid answer leaves the variable empty.
+                select.words.push(Word::empty());
+                select
+            }
             "case" => self.go_deeper(Self::parse_case)?,
             "[[" => self.go_deeper(Self::parse_test)?,
             _ => return Ok(None),

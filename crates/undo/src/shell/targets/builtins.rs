@@ -88,7 +88,7 @@ impl Finder<'_> {
     fn forget_directories(&mut self) {
         self.state.previous = self.state.directories.clone();
         self.state.set_directories(None);
-        self.state.clear_stack();
+        self.state.forget_stack();
     }
 
     /// Handles `cd`, and returns whether it certainly succeeds.
@@ -211,7 +211,7 @@ impl Finder<'_> {
     }
 
     /// Expands `~` at the start of an assigned value.
-    fn expand_home(&self, value: Value) -> Value {
+    pub(super) fn expand_home(&self, value: Value) -> Value {
         let Value::Text(text) = &value else { return value };
         match (text.strip_prefix('~'), self.home().as_slice()) {
             (Some(below), [Value::Text(home)]) if below.is_empty() || below.starts_with('/') => {

@@ -1,6 +1,7 @@
 //! Decides which of its operands a program changes.
 
 use super::arguments::{split_operands, to_args};
+use super::state::bound_values;
 use super::value::Value;
 use super::{Change, Finder, Stream};
 use crate::shell::read_only::builtins;
@@ -182,7 +183,12 @@ impl Finder<'_> {
             "dd" => {
                 for value in args.iter().flatten() {
                     if let Some(file) = value.strip_start("of=") {
-                        self.add_value(&file, Change::Overwrites, text);
+                        let expanded = self.expand_home(file.clone());
+                        self.add_values(
+                            &bound_values(vec![file, expanded]),
+                            Change::Overwrites,
+                            text,
+                        );
                     }
                 }
             }

@@ -39,13 +39,7 @@ impl Finder<'_> {
         let mut targets = match split.option(&["-t", "--target-directory"]) {
             Some(target) => target,
             None => match sources {
-                [only] if base == "ln" => {
-                    let names = only.iter().map(|value| match value {
-                        Value::Text(path) => Value::Text(last_name(path).to_owned()),
-                        other => other.clone(),
-                    });
-                    names.collect()
-                }
+                [only] if base == "ln" => find_names(only),
                 [] => return,
                 [only] => only.clone(),
                 several => {
@@ -56,7 +50,11 @@ impl Finder<'_> {
                     {
                         sources = before;
                     }
-                    several[last..].concat()
+                    let mut targets = several[last..].concat();
+                    if base == "ln" && last == 0 {
+                        targets.extend(find_names(&several[0]));
+                    }
+                    targets
                 }
             },
         };
@@ -273,6 +271,15 @@ impl Finder<'_> {
             self.add_value(&Value::Text(name), Change::Overwrites, text);
         }
     }
+}
+
+/// Returns the names that `ln` gives to links without a target.
+fn find_names(sources: &[Value]) -> Vec<Value> {
+    let find_name = |value: &Value| match value {
+        Value::Text(path) => Value::Text(last_name(path).to_owned()),
+        other => other.clone(),
+    };
+    sources.iter().map(find_name).collect()
 }
 
 /// True if a group may become no word at all.

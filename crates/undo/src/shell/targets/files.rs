@@ -66,7 +66,7 @@ impl Files {
     /// Notes a path that the script may create.
     pub(super) fn note_created(&mut self, path: &Path) {
         if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
-            && fs::symlink_metadata(path).is_err()
+            && !self.exists(path)
         {
             self.created.entry(parent.to_owned()).or_default().insert(name.to_owned());
         }
@@ -75,7 +75,8 @@ impl Files {
     /// Notes a path that the script writes, perhaps with everything below it.
     pub(super) fn note_written(&mut self, path: &Path) {
         self.note_created(path);
-        if !fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+        let is_file = |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+        if self.look_up().is_none() || !is_file(path) {
             self.written.insert(path.to_owned());
         }
     }

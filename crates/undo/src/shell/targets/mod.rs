@@ -6,7 +6,8 @@
 //!
 //! The answer may contain too much. What it misses could be lost.
 //!
-//! - `walk` goes through the commands and keeps the `state` of the shell.
+//! - `walk` goes through the commands and keeps the `state` of the shell, with `compounds`, `simple`
+//!   and `builtins`.
 //! - `words` expands words, with `braces` and `glob`; `files` is the file system, with bounds.
 //! - `calls` decides what a program does to its operands, with `copies`, `git`, `find`, `xargs` and
 //!   `nested`.
@@ -17,6 +18,7 @@ mod arguments;
 mod braces;
 mod builtins;
 mod calls;
+mod compounds;
 mod copies;
 mod files;
 mod find;
@@ -25,6 +27,7 @@ mod glob;
 mod literals;
 mod nested;
 mod outputs;
+mod simple;
 mod state;
 mod value;
 mod walk;
@@ -55,6 +58,9 @@ const MAX_EFFORT: usize = 4 << 20;
 
 /// The number of paths. Beyond it, the directories around them are taken.
 const MAX_PATHS: usize = 1000;
+
+/// The number of links in a row that are followed.
+const MAX_LINKS: usize = 16;
 
 /// The number of commands that are reported as unknown.
 const MAX_UNKNOWN: usize = 20;
@@ -251,21 +257,25 @@ impl<'a> Finder<'a> {
     /// Adds the path that a link of the script leads to. Returns false if the link may lead
     /// anywhere.
     fn add_linked(&mut self, path: &Path, change: Change, leads_on: bool) -> bool {
-        let mut is_known = true;
-        for (link, target) in self.links.clone() {
-            let Ok(rest) = path.strip_prefix(&link) else { continue };
-            if rest.as_os_str().is_empty() && change == Change::Removes && !leads_on {
-                continue;
+        let mut open = vec![path.to_owned()];
+        for _ in 0..MAX_LINKS {
+            let Some(path) = open.pop() else { return true };
+            if !self.spend(8 * self.links.len()) {
+                return false;
             }
-            match target {
-                Some(target) => {
-                    let path = self.files.resolve(&target.join(rest));
-                    self.add_resolved(&path, change, leads_on);
+            for at in 0..self.links.len() {
+                let (link, target) = &self.links[at];
+                let Ok(rest) = path.strip_prefix(link) else { continue };
+                if rest.as_os_str().is_empty() && change == Change::Removes && !leads_on {
+                    continue;
                 }
-                None => is_known = false,
+                let Some(target) = target else { return false };
+                let path = self.files.resolve(&target.join(rest));
+                self.add_resolved(&path, change, leads_on);
+                open.push(path);
             }
         }
-        is_known
+        open.is_empty()
     }
 
     fn add_values(&mut self, values: &[Value], change: Change, command: &str) {

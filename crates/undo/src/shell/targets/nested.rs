@@ -93,8 +93,10 @@ impl Finder<'_> {
                 continue;
             };
             let prefix = format!("{name}=");
-            let values: Vec<Value> =
+            let mut values: Vec<Value> =
                 group.iter().filter_map(|value| value.strip_start(&prefix)).collect();
+            // Not every shell expands `~` here.
+            values.extend(values.clone().into_iter().map(|value| self.expand_home(value)));
             before.push((name.to_owned(), self.state.saved_variable(name)));
             match before.iter().filter(|(known, _)| known == name).count() {
                 1 => self.state.set_variable(name, values),

@@ -135,8 +135,9 @@ impl State {
         self.set_directories(after);
     }
 
-    pub(super) fn clear_stack(&mut self) {
-        self.stack.clear();
+    /// Notes that `popd` may lead anywhere.
+    pub(super) fn forget_stack(&mut self) {
+        self.stack = vec![StackEntry { directories: None, is_certain: false }];
     }
 
     pub(super) fn variable(&self, name: &str) -> Option<&[Value]> {
@@ -207,7 +208,7 @@ impl State {
         self.directories = join_directories(self.directories.take(), &other.directories);
         self.previous = join_directories(self.previous.take(), &other.previous);
         if self.stack != other.stack {
-            self.stack.clear();
+            self.forget_stack();
         }
         if !Rc::ptr_eq(&self.variables, &other.variables) {
             self.join_variables(other);

@@ -112,7 +112,15 @@ impl Finder<'_> {
                 }
                 Piece::Part(part) => {
                     let (found, quoted) = self.expand_part(part);
-                    open = self.push_values(&open, &found, quoted || is_assigned, &mut done);
+                    let quoted = quoted || is_assigned;
+                    open = self.push_values(&open, &found, quoted, &mut done);
+                    let is_many = matches!(part, WordPart::Expansion { many: true, .. });
+                    if is_many && pieces.len() > 1 && found.len() > 1 {
+                        // Only its first word belongs to the text before, and the last to that after.
+                        let single = self.push_values(&[Field::new()], &found, quoted, &mut done);
+                        done.extend(open.iter().chain(&single).cloned());
+                        open.extend(single);
+                    }
                 }
             }
         }
@@ -138,6 +146,8 @@ impl Finder<'_> {
             values => values,
         };
         let separators = self.separators();
+        // Then values may not be split at blanks.
+        let has_separators = self.state.variable("IFS").is_some();
         let mut next = Vec::new();
         for field in open {
             for value in values {
@@ -147,10 +157,16 @@ impl Finder<'_> {
                         if text.contains(separators.as_slice()) {
                             let is_end = |c: char| separators.contains(&c) || c.is_whitespace();
                             for part in text.split(is_end) {
-                                let mut own = Field::new();
-                                own.push_text(part, false);
-                                done.push(own);
+                                for mut own in [Field::new(), field.clone()] {
+                                    own.push_text(part, false);
+                                    done.push(own);
+                                }
                             }
+                        }
+                        if has_separators && text.contains(char::is_whitespace) {
+                            let mut whole = field.clone();
+                            whole.push_text(text, true);
+                            next.push(whole);
                         }
                         let mut parts = text.split([' ', '\t', '\n']);
                         field.push_text(parts.next().unwrap_or_default(), false);
@@ -331,7 +347,13 @@ impl Finder<'_> {
         let before = values.len();
         for directory in &directories {
             match glob::expand(&pattern, directory, options, &mut self.files) {
-                Some(found) => values.extend(found),
+                Some(found) => {
+                    // In another directory, it may stand for itself.
+                    if found.is_empty() && directories.len() > 1 {
+                        values.push(Value::Text(text.clone()));
+                    }
+                    values.extend(found);
+                }
                 None => {
                     let directory = match start.rfind('/') {
                         Some(0) => "/",

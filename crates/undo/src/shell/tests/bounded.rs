@@ -63,7 +63,7 @@ fn a_script_that_may_change_other_files_is_not_bounded() {
         "read PATH < a.txt; rm b.txt", "for PATH in .; do rm a.txt; done",
         "printf -v PATH %s .; rm a.txt", "LD_PRELOAD=x rm a.txt", "env PATH=. rm a.txt",
         "hash -p ./s.sh rm; rm a.txt", "enable -f ./x rm; rm a.txt", "unset PATH; rm a.txt",
-        "set -o allexport; rm a.txt", "set -f; touch *", "shopt -s expand_aliases; rm a.txt", "declare -n x=PATH; rm a",
+        "set -o allexport; rm a.txt", "set -f; touch *", "IFS=; touch $x", "shopt -s expand_aliases; rm a.txt", "declare -n x=PATH; rm a",
         // Values that are not known, and expressions that may run something.
         "rm $x", "rm \"$x\"", "rm d/$x", "touch \"$x\"", "echo x > $x", "cd $x; rm a.txt",
         "touch $(mktemp)", "mkdir \"$1\"", "rm $(frob)", "cp a.txt $x", "rm ~user/x",

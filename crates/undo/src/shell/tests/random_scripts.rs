@@ -16,7 +16,7 @@ const WORDS: &[&str] = &[
     "${w#* }", "${a[1]}", "x$((1 + 1))", "x$((i))", "~", "~/*", "~/{o1,p/z.txt}", "$OLDPWD/a.txt",
     "$(pwd)/b.txt", "$(basename \"$v\")", "$(dirname \"$v\")/a.txt", "$(echo $w)",
     "$(tr a-z A-Z <<< a.txt)", "$(tr A-Z a-z <<< A.TXT)", "$(head -n 1 list)",
-    "$(sort list | tail -n 1)", "$(seq -f x%g 2)", "$(find . -name 'x*' -printf '%f ')",
+    "$(sort list | tail -n 1)", "x$(seq 2)", "$(find . -name 'x*' -printf '%f ')",
     "$(realpath a.txt)", "d/$(ls d)", "$(ls d)/z", "d/${a[@]}", "n", "n/a.txt", "n/*", "./-x",
     "d/e/..", "../app/d", "$'a.txt'", "\"a\".txt", "\"\"", "$r", "[!x]*.txt", "d/../*.log", "A.TX?",
 ];

@@ -1,0 +1,200 @@
+//! Simple commands: their words, assignments and redirections.
+
+use super::state::bound_values;
+use super::value::Value;
+use super::{Change, Finder, Stream};
+use crate::shell::analyzer::is_write;
+use crate::shell::parser::is_name;
+use crate::shell::read_only::builtins;
+use crate::shell::read_only::variables::is_harmless_in_shell;
+use crate::shell::syntax::{Arg, Redirect, RedirectOperator, SimpleCommand, Word, WordPart};
+
+impl Finder<'_> {
+    /// Adds the files that redirections write, and returns what they give to read.
+    pub(super) fn visit_redirects(&mut self, redirects: &[Redirect]) -> Option<Stream> {
+        let mut input = None;
+        for redirect in redirects {
+            match redirect.operator {
+                RedirectOperator::Read => input = Some(self.read_target(&redirect.target)),
+                RedirectOperator::HereDocument => {
+                    input = Some(match redirect.body.get() {
+                        Some(body) => self.read_words(body),
+                        None => Stream::unknown(),
+                    });
+                }
+                RedirectOperator::HereString => input = Some(self.read_words(&redirect.target)),
+                RedirectOperator::DuplicateInput => {}
+                RedirectOperator::Write | RedirectOperator::Duplicate => {
+                    let values = self.expand_word(&redirect.target);
+                    if is_write(redirect.operator, &redirect.target.to_arg()) {
+                        self.add_values(&values, Change::Overwrites, &redirect.text);
+                    }
+                }
+            }
+        }
+        input
+    }
+
+    /// Returns the text that `< file` or `< <(command)` gives to read.
+    fn read_target(&mut self, target: &Word) -> Stream {
+        if let [WordPart::Text { text, .. }, WordPart::Substitution { list, .. }] =
+            target.parts.as_slice()
+            && text == "/dev/fd/"
+        {
+            return self.visit_in_subshell(list, &Stream::unknown());
+        }
+        let values = self.expand_word(target);
+        self.read_files(&values)
+    }
+
+    fn read_words(&mut self, word: &Word) -> Stream {
+        match word.to_arg().known() {
+            Some(text) => Stream::of_text(text.to_owned()),
+            None => {
+                let values = self.expand_assigned(word);
+                if let [Value::Text(text)] = values.as_slice() {
+                    return Stream::of_text(text.clone());
+                }
+                let mut stream = Stream::default();
+                for value in values {
+                    match value {
+                        Value::Text(text) => stream.values.extend(Stream::of_text(text).values),
+                        other => stream.values.push(other),
+                    }
+                }
+                stream
+            }
+        }
+    }
+
+    pub(super) fn visit_simple(&mut self, simple: &SimpleCommand, input: &Stream) -> Stream {
+        let mut groups = Vec::new();
+        let name = simple.words.first().and_then(Word::bare);
+        let declares =
+            matches!(name, Some("export" | "readonly" | "declare" | "typeset" | "local"));
+        for word in &simple.words {
+            let mut values = self.expand_word(word);
+            if name == Some("cd") && values.len() > self.expand_assigned(word).len() {
+                // With several words, it fails.
+                values.push(Value::Text(".".to_owned()));
+            }
+            if name == Some("find")
+                && matches!(word.parts.as_slice(), [WordPart::Substitution { quoted: false, .. }])
+            {
+                // If it prints nothing, find begins here.
+                values.push(Value::Text(String::new()));
+            }
+            if declares && !groups.is_empty() {
+                // Shells disagree on whether these words are split.
+                values.extend(self.expand_assigned(word));
+                values = bound_values(values);
+            }
+            groups.push(values);
+        }
+        let redirected = self.visit_redirects(&simple.redirects);
+        let mut before = Vec::new();
+        self.is_bounded &= keeps_programs(simple);
+        for assignment in &simple.assignments {
+            let values = self.expand_assigned(&assignment.value);
+            before.push((&assignment.name, self.state.saved_variable(&assignment.name)));
+            if assignment.appends {
+                self.append_values(&assignment.name, &assignment.value, values);
+            } else {
+                self.state.set_variable(&assignment.name, values);
+            }
+        }
+        if let [word] = simple.words.as_slice()
+            && let Some(name) = element_name(word)
+        {
+            self.is_bounded = false;
+            let values = self.expand_assigned(word);
+            let to_value = |value: &Value| match value.start().find("]=") {
+                Some(at) => value.strip_start(&value.start()[..at + 2]),
+                None => Some(Value::unknown()),
+            };
+            self.state.add_values(name, values.iter().filter_map(to_value).collect());
+            return Stream::default();
+        }
+        // `$(< file)` prints the file.
+        if groups.is_empty() {
+            return redirected.unwrap_or_default();
+        }
+        let input = redirected.as_ref().unwrap_or(input);
+        let output = self.visit_call(&groups, &simple.text, input);
+        // These assignments were for one command.
+        for (name, values) in before {
+            self.state.restore_variable(name, values);
+        }
+        output
+    }
+
+    /// Handles `name+=value`, for which an array keeps its other elements.
+    fn append_values(&mut self, name: &str, word: &Word, values: Vec<Value>) {
+        let before =
+            self.state.variable(name).map_or_else(|| vec![Value::unknown()], <[Value]>::to_vec);
+        if matches!(word.parts.last(), Some(WordPart::Array(_))) {
+            return self.state.add_values(name, values);
+        }
+        let cost: usize = values.iter().map(|value| value.start().len()).sum();
+        if before.len() * values.len() > 1000 || !self.spend((cost + 64) * (before.len() + 1)) {
+            return self.state.set_variable(name, vec![Value::unknown()]);
+        }
+        let mut all = Vec::new();
+        for start in &before {
+            for value in &values {
+                let mut joined = start.clone();
+                joined.push(value);
+                all.push(joined);
+            }
+        }
+        let cost = all.iter().map(|value| value.start().len()).sum();
+        if self.spend(cost) {
+            self.state.set_variable(name, all);
+        }
+    }
+}
+
+/// True for an argument of `set` after which patterns are not expanded.
+fn turns_patterns_off(arg: &Arg) -> bool {
+    let Some(text) = arg.known() else { return true };
+    text == "noglob" || (text.starts_with('-') && !text.starts_with("--") && text.contains('f'))
+}
+
+/// Returns the name of the array in `name[0]=value`.
+fn element_name(word: &Word) -> Option<&str> {
+    let Some(WordPart::Text { text, quoted: false }) = word.parts.first() else { return None };
+    let (name, _) = text.split_once('[')?;
+    (is_name(name) && text.contains("]=")).then_some(name)
+}
+
+/// True if a command leaves the meaning of later ones as it is: it sets no variable that programs
+/// or the shell read, and no option of the shell.
+fn keeps_programs(simple: &SimpleCommand) -> bool {
+    let args: Vec<Arg> = simple.words.iter().map(Word::to_arg).collect();
+    let name = args.first().and_then(Arg::known);
+    let are_harmless = simple.assignments.iter().all(|assignment| {
+        is_harmless_in_shell(&assignment.name) || (assignment.name == "IFS" && name == Some("read"))
+    });
+    let is_harmless_declaration = |arg: &Arg| match arg.known() {
+        Some(option) if option.starts_with('-') => !option.contains(['n', 'i']),
+        Some(text) => is_harmless_in_shell(text.split(['=', '+']).next().unwrap_or(text)),
+        None => false,
+    };
+    are_harmless
+        && match name {
+            Some("export" | "readonly" | "declare" | "typeset" | "local") => {
+                let names = simple.words[1..].iter().map(|word| match word.parts.first() {
+                    // The value may be unknown.
+                    Some(WordPart::Text { text, .. }) if text.contains('=') => {
+                        Arg::Known(text.clone())
+                    }
+                    _ => word.to_arg(),
+                });
+                names.into_iter().all(|arg| is_harmless_declaration(&arg))
+            }
+            // Without patterns, words stand for themselves.
+            Some("set") if args.iter().any(turns_patterns_off) => false,
+            Some(name) => builtins::is_harmless(name, &args[1..]) != Some(false),
+            None => true,
+        }
+}
