@@ -19,7 +19,8 @@ const DIRECTORY: OFlags = OFlags::RDONLY
 /// owner of a directory above it can exchange what is in there at any time.
 pub fn open_canonical(path: &Path) -> io::Result<OwnedFd> {
     debug_assert!(path.is_absolute(), "a canonical path is absolute: {}", path.display());
-    open_in_stages(CWD, paths::as_bytes(path)).map_err(|error| match Errno::from_io_error(&error) {
+    let opened = open_in_stages(CWD, paths::as_bytes(path), Reach::Anywhere);
+    opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::LOOP | Errno::NOTDIR) => {
             io::Error::other("a link or a file has taken the place of a directory in its path")
         }
@@ -29,16 +30,29 @@ pub fn open_canonical(path: &Path) -> io::Result<OwnedFd> {
 
 /// Opens a directory below another one by its path. A link anywhere on the way is an error.
 pub fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
-    open_in_stages(from, path)
+    open_in_stages(from, path, Reach::Beneath)
+}
+
+/// Opens a directory by its path from another one, which `..` may leave. A link anywhere on the way
+/// is an error.
+pub fn open_from(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
+    open_in_stages(from, path, Reach::Anywhere)
+}
+
+/// The directories that a path may lead to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Beneath,
+    Anywhere,
 }
 
 /// Opens a directory by a path of any length: the kernel accepts up to 4,095 bytes at a time.
-fn open_in_stages(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
+fn open_in_stages(from: BorrowedFd<'_>, path: &[u8], reach: Reach) -> io::Result<OwnedFd> {
     let (stage, mut rest) = split_stage(path);
-    let mut fd = open_stage(from, stage)?;
+    let mut fd = open_stage(from, stage, reach)?;
     while !rest.is_empty() {
         let (stage, after) = split_stage(rest);
-        fd = open_stage(fd.as_fd(), stage)?;
+        fd = open_stage(fd.as_fd(), stage, reach)?;
         rest = after;
     }
     Ok(fd)
@@ -56,11 +70,11 @@ fn split_stage(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 #[cfg(target_os = "linux")]
-fn open_stage(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
+fn open_stage(from: BorrowedFd<'_>, path: &[u8], reach: Reach) -> io::Result<OwnedFd> {
     use rustix::fs::{ResolveFlags, openat2};
-    let beneath = match path.starts_with(b"/") {
-        true => ResolveFlags::empty(),
-        false => ResolveFlags::BENEATH,
+    let beneath = match reach {
+        Reach::Beneath => ResolveFlags::BENEATH,
+        Reach::Anywhere => ResolveFlags::empty(),
     };
     let resolve = beneath | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     loop {
@@ -75,7 +89,7 @@ fn open_stage(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_stage(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
+fn open_stage(from: BorrowedFd<'_>, path: &[u8], _: Reach) -> io::Result<OwnedFd> {
     open_stepwise(from, path)
 }
 

@@ -1,5 +1,5 @@
 //! Owners of files. The store does not keep them, so a restored file belongs to the user who restores
-//! it. A file that runs as its owner must not come back as one that runs as someone else.
+//! it. A file that runs as its owner must not come back as one that runs as another user.
 
 use std::sync::OnceLock;
 

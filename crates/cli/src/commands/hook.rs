@@ -17,7 +17,6 @@ use takeback_undo::{Deadline, Opened, Report, ReportedEvent, Turn, TurnId, Unpro
 
 use super::slash;
 use crate::background;
-use crate::config;
 use crate::context::{self, Context};
 use crate::event_input::read_event;
 use crate::fired;
@@ -100,11 +99,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
         return give_up(&message);
     };
     let input = read_event(std::io::stdin().lock().take(MAX_INPUT));
-    let is_strict = arguments.strict || config::asks_to_be_strict(&context.home);
+    let is_strict = || {
+        let opened = reporting::open(context);
+        opened.is_some_and(|(opened, _)| arguments.strict || opened.settings().strict)
+    };
     if let Ok(input) = &input
-        && is_strict
         && arguments.late.is_none()
         && !arguments.supervised
+        && is_strict()
         && let Ok(status) = run_supervised(input)
     {
         return judge_supervised(agent, arguments, context, input, status);

@@ -1,7 +1,7 @@
 //! Checkpoints and rollbacks, as the user sees them.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use crate::session::{Session, first_in, said};
 
@@ -339,4 +339,32 @@ fn a_path_through_a_link_is_inside_the_workspace() {
         assert!(output.status.success(), "{}", said(&output));
         assert_eq!(session.read("d/x"), "0");
     }
+}
+
+#[test]
+fn a_plan_names_the_files_that_will_be_setuid() {
+    let mut session = Session::new();
+    session.write("tool", "1");
+    let tool = session.project().join("tool");
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o4755)).unwrap();
+    session.output(&["checkpoint"]);
+    fs::remove_file(&tool).unwrap();
+    session.takeback(&["rollback", "1", "--dry-run"]);
+    session.takeback(&["rollback", "1"]);
+    session.assert(
+        "
+$ takeback rollback 1 --dry-run
+Would restore:
+  tool
+Setuid or setgid, so that other users who run these act as you:
+  tool
+$ takeback rollback 1
+Restored:
+  tool
+Setuid or setgid, so that other users who run these act as you:
+  tool
+Done. `takeback rollback undo` takes this back.
+",
+    );
+    assert_eq!(fs::metadata(tool).unwrap().permissions().mode() & 0o7777, 0o4755);
 }

@@ -226,6 +226,7 @@ pub(crate) fn capture_workspace(
     capture.unsettled.sort();
     capture.unapplied = context.unapplied.take();
     capture.unapplied.sort();
+    // Two threads may read the same file.
     capture.unapplied.dedup();
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });

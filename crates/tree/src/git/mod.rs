@@ -11,12 +11,13 @@ mod objects;
 pub(crate) mod refs;
 
 use std::fs;
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use takeback_base::{directory, foreign, paths};
 
+use crate::beneath;
 use crate::workspace::Workspace;
 
 pub use head::Head;
@@ -71,18 +72,33 @@ pub struct OpenGitDirectory {
 }
 
 impl Workspace<'_> {
-    /// Opens the directory that git keeps about this workspace. Inside the workspace, no link is
-    /// followed. Returns `None` if there is none.
+    /// Opens the directory that git keeps about this workspace, from the open root and through no
+    /// link. Returns `None` if there is none.
     pub fn open_git_directory(&self) -> io::Result<Option<OpenGitDirectory>> {
-        let Some(git) = GitDirectory::find(self.path()) else { return Ok(None) };
-        let fd = match self.root().open_directory(b".git") {
-            // A linked work tree or a submodule refers to a directory elsewhere.
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                directory::open_canonical(&paths::canonicalize(&git.path)?)?
-            }
-            fd => fd?,
+        let path = self.path().join(".git");
+        match self.root().open_directory(b".git") {
+            Ok(fd) => Ok(Some(OpenGitDirectory { fd, path })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => self.open_linked(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the directory elsewhere that the `.git` file of a linked work tree or a submodule refers
+    /// to.
+    fn open_linked(&self) -> io::Result<Option<OpenGitDirectory>> {
+        let file = beneath::open_file(self.root(), b".git")?;
+        if !beneath::stat_fd(&file)?.is_file() {
+            return Ok(None);
+        }
+        let mut text = String::new();
+        file.take(MAX_SMALL_FILE).read_to_string(&mut text)?;
+        let Some(target) = text.strip_prefix("gitdir:").map(str::trim) else { return Ok(None) };
+        let fd = match target.starts_with('/') {
+            true => directory::open_canonical(&paths::canonicalize(Path::new(target))?)?,
+            false => directory::open_from(self.root().as_fd(), target.as_bytes())?,
         };
-        Ok(Some(OpenGitDirectory { fd, path: git.path }))
+        Ok(Some(OpenGitDirectory { fd, path: self.path().join(target) }))
     }
 }
 
@@ -151,6 +167,8 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     use super::testing::GitScratch;
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     #[test]
@@ -159,6 +177,37 @@ mod tests {
         assert_eq!(GitDirectory::find(scratch.path()), None);
         fs::write(scratch.path().join(".git"), "no reference").unwrap();
         assert_eq!(GitDirectory::find(scratch.path()), None);
+    }
+
+    #[test]
+    fn the_git_directory_is_opened_from_the_root_also_if_it_is_elsewhere() {
+        let scratch = GitScratch::new();
+        scratch.git(&["commit", "-q", "--allow-empty", "-m", "x"]);
+        scratch.git(&["worktree", "add", "-q", "linked"]);
+        scratch.write("relative/.git", "gitdir: ../.git/worktrees/linked\n");
+        scratch.write("none/a", "");
+        let home = tempfile::tempdir().unwrap();
+        let store = crate::Store::open(home.path().join("store")).unwrap();
+        let open = |name: &str| {
+            let workspace =
+                store.workspace(&scratch.root().join(name), &Default::default()).unwrap();
+            workspace.open_git_directory().map(|opened| {
+                opened
+                    .map(|opened| fs::read_link(format!("/proc/self/fd/{}", opened.fd.as_raw_fd())))
+            })
+        };
+        let root = fs::canonicalize(scratch.root()).unwrap();
+        for (name, found) in [
+            ("", ".git"),
+            ("linked", ".git/worktrees/linked"),
+            ("relative", ".git/worktrees/linked"),
+        ] {
+            assert_eq!(open(name).unwrap().unwrap().unwrap(), root.join(found), "{name}");
+        }
+        assert!(open("none").unwrap().is_none());
+        scratch.write("bad/a", "");
+        std::os::unix::fs::symlink("../.git", scratch.root().join("bad/.git")).unwrap();
+        assert!(open("bad").is_err());
     }
 
     #[test]

@@ -53,8 +53,8 @@ pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Opt
     owner.filter(|owner| !owner.is_this_user())
 }
 
-/// True if all users may read a file anyway, so that giving it away tells nobody anything new.
-/// Who owned a file when it was captured is not known.
+/// True if all users may read a file anyway, so that giving it away reveals nothing. The owner at the
+/// time of the capture is not known.
 pub(super) fn is_public(mode: Mode) -> bool {
     !mode.is_file() || mode.permissions() & 0o004 != 0
 }

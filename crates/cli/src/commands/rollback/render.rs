@@ -86,7 +86,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     };
     let unsettled = view.unsettled.iter().filter(is_restored).map(ToString::to_string);
     print_section("Taken while being written, so perhaps not whole", unsettled, context);
-    let privileged = "Setuid or setgid: other users who run these act as you";
+    let privileged = "Setuid or setgid, so that other users who run these act as you";
     print_section(privileged, paths(&view.privileged), context);
     let unprivileged = "Without setuid and setgid, because another user owned these";
     print_section(unprivileged, paths(&view.unprivileged), context);
