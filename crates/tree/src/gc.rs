@@ -80,7 +80,8 @@ impl Store {
         let mut sources = self.open_sources(&seen)?;
         let seen: HashSet<String> = seen.into_iter().collect();
         let mut recent = RecentObjects::new(RECENT_BYTES);
-        let mut needed = NeededObjects::new(AbsentObject::Lost);
+        let accepted = self.accepted_losses();
+        let mut needed = NeededObjects::new(AbsentObject::Lost).without(accepted);
         add_histories(&mut needed, &sources, &mut recent, &refs.iter().collect::<Vec<_>>())?;
 
         // A single pack with nothing superfluous would be rewritten to itself.

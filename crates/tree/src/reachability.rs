@@ -7,8 +7,8 @@
 //! cycles, and the newest state, which is read most often, is stored whole. Attachments are compared
 //! in the same way, each with the one that was met before it.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::object::{self, Commit, Malformed, ObjectKind, TreeEntry};
@@ -23,6 +23,8 @@ pub(crate) struct NeededObjects {
     pub(crate) objects: Vec<NeededObject>,
     numbers: HashMap<Oid, u32>,
     absent: AbsentObject,
+    /// The objects that are known to be lost. What needs them goes on without them.
+    accepted: HashSet<Oid>,
 }
 
 /// The meaning of an object that is in none of the packs.
@@ -48,7 +50,13 @@ const STAYS: u32 = u32::MAX;
 
 impl NeededObjects {
     pub(crate) fn new(absent: AbsentObject) -> NeededObjects {
-        NeededObjects { objects: Vec::new(), numbers: HashMap::new(), absent }
+        let (objects, numbers, accepted) = (Vec::new(), HashMap::new(), HashSet::new());
+        NeededObjects { objects, numbers, absent, accepted }
+    }
+
+    /// Goes on without these objects, whose loss was accepted.
+    pub(crate) fn without(self, accepted: HashSet<Oid>) -> NeededObjects {
+        NeededObjects { accepted, ..self }
     }
 
     /// The number of an object that was met.
@@ -243,6 +251,7 @@ impl HistoryWalk<'_> {
             None if oid == Oid::EMPTY_TREE || self.needed.absent == AbsentObject::Elsewhere => {
                 Ok(None)
             }
+            None if self.needed.accepted.contains(&oid) => Ok(None),
             None => Err(ObjectError::Missing(oid)),
         }
     }

@@ -10,6 +10,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use takeback_base::durable::{self, Durability};
+
 use crate::object::{self, ObjectKind};
 use crate::oid::Oid;
 use crate::pack::midx;
@@ -17,11 +19,15 @@ use crate::pack::read::ObjectContent;
 use crate::pack::write::PackWriter;
 use crate::pack_rewrite::PackRewrite;
 use crate::packs::{is_damage, list_pack_names};
+use crate::pins::PinName;
 use crate::reachability::{self, CommitLinks};
 use crate::salvage::DamagedPack;
 use crate::source_packs::SourcePacks;
 use crate::store::{Store, StoreError};
-use crate::verify::{BrokenPack, Examination, Progress, VerifyReport};
+use crate::verify::{BrokenPack, Examination, PinReport, PinState, Progress, VerifyReport};
+
+/// The file with the ids of lost objects whose loss was accepted.
+const LOST: &str = "lost";
 
 /// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +38,8 @@ pub struct RepairReport {
     pub salvaged: u64,
     /// The state of the store after the repair.
     pub now: VerifyReport,
+    /// The objects that pins lack after the repair.
+    pub lost: HashSet<Oid>,
 }
 
 /// The reason why a repair ended early. No object was lost.
@@ -52,8 +60,8 @@ impl Store {
         let rewrite = PackRewrite::begin(self)?.ok_or(RepairError::Busy)?;
         let examination = self.examine(progress)?;
         if examination.broken.is_empty() && examination.lost.is_empty() {
-            let now = examination.report;
-            return Ok(RepairReport { set_aside: Vec::new(), salvaged: 0, now });
+            let (now, lost) = (examination.report, HashSet::new());
+            return Ok(RepairReport { set_aside: Vec::new(), salvaged: 0, now, lost });
         }
         let mut damaged: HashSet<String> = examination
             .broken
@@ -84,7 +92,40 @@ impl Store {
 
         let is_set_aside = |pack: &BrokenPack| damaged.contains(&pack.name);
         let set_aside = examination.report.packs.into_iter().filter(is_set_aside).collect();
-        Ok(RepairReport { set_aside, salvaged, now: self.examine(progress)?.report })
+        let Examination { report: now, lost, .. } = self.examine(progress)?;
+        Ok(RepairReport { set_aside, salvaged, now, lost })
+    }
+
+    /// Accepts what a repair could not save, so that a gc goes on without it. Pins of which nothing
+    /// is left are set aside: `quarantine/refs` has their names and ids. Returns their number.
+    pub fn accept_losses(&self, report: &RepairReport) -> Result<usize, StoreError> {
+        let quarantine = self.directory().join("quarantine");
+        durable::create_directory(&quarantine).map_err(StoreError::io("create", &quarantine))?;
+        let is_lost = |pin: &&PinReport| matches!(pin.state, PinState::Lost { .. });
+        let pins = report.now.pins.iter().filter(is_lost).filter_map(|pin| pin.pin.as_ref());
+        let pins: Vec<&PinName> = pins.collect();
+        let mut lines = String::new();
+        for name in &pins {
+            let content = fs::read(self.directory().join(name.to_string())).unwrap_or_default();
+            lines += &format!("{} {name}\n", String::from_utf8_lossy(&content).trim());
+        }
+        append_lines(&quarantine.join("refs"), &lines)?;
+        let mut lost = self.accepted_losses();
+        lost.extend(&report.lost);
+        let mut lost: Vec<String> = lost.iter().map(|oid| format!("{oid}\n")).collect();
+        lost.sort();
+        let path = self.directory().join(LOST);
+        durable::replace_file(&path, lost.concat().as_bytes(), Durability::Synced)
+            .map_err(StoreError::io("write", &path))?;
+        pins.iter().try_for_each(|name| self.unpin(name))?;
+        Ok(pins.len())
+    }
+
+    /// The objects that are lost, and whose loss was accepted.
+    pub(crate) fn accepted_losses(&self) -> HashSet<Oid> {
+        // Without the file, a gc stops at the loss again.
+        let text = fs::read_to_string(self.directory().join(LOST)).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
     /// Writes the intact objects of damaged packs, and the objects that pins lack from packs that
@@ -139,6 +180,13 @@ impl Store {
         without_index.retain(|path| !path.with_extension("idx").exists());
         [list_packs_in(&self.directory().join("quarantine")), without_index].concat()
     }
+}
+
+/// Adds lines to a file, durably.
+fn append_lines(path: &Path, lines: &str) -> Result<(), StoreError> {
+    let known = durable::if_exists(fs::read(path)).map_err(StoreError::io("read", path))?;
+    let content = [&known.unwrap_or_default(), lines.as_bytes()].concat();
+    durable::replace_file(path, &content, Durability::Synced).map_err(StoreError::io("write", path))
 }
 
 fn list_packs_in(directory: &Path) -> Vec<PathBuf> {

@@ -82,6 +82,11 @@ pub(crate) fn take_checkpoint(
     super::refuse_if_off(opened, context)?;
     let workspace = takeback_undo::history::open_workspace(opened, &context.directory)?;
     let taken = takeback_undo::history::take_checkpoint(opened, &workspace, wish)?;
+    // Older failures of the workspace are cleared, so these are of this checkpoint.
+    let failures = opened.failures().into_iter();
+    for failure in failures.filter(|failure| failure.workspace.0 == workspace.subject()) {
+        output::warn(&failure.message);
+    }
     if taken.is_new {
         // The checkpoint is taken; what cannot be deleted now is deleted after the next one.
         let _ = retention::limit_rows(opened, workspace.id());

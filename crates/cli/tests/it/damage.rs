@@ -41,6 +41,25 @@ fn a_checkpoint_after_the_loss_of_all_packs_is_whole() {
 }
 
 #[test]
+fn a_checkpoint_by_hand_says_that_a_part_of_the_store_was_lost() {
+    let session = Session::new();
+    session.write("a", "mine");
+    session.output(&["checkpoint"]);
+    packs(&session).iter().for_each(|pack| fs::remove_file(pack).unwrap());
+    session.write("b", "new");
+    let output = session.output(&["checkpoint"]);
+    let said = crate::session::said(&output);
+    assert!(output.status.success() && said.contains("lost or damaged"), "{said}");
+    assert!(failures(&session).contains("lost or damaged"), "{}", failures(&session));
+    // The older checkpoint is lost. A repair takes it off the list, and everything works again.
+    session.output(&["checkpoints", "repair"]);
+    assert!(session.output(&["checkpoints", "prune"]).status.success());
+    assert!(session.output(&["checkpoint", "--reason", "all is well"]).status.success());
+    let doctor = session.output(&["doctor"]);
+    assert!(doctor.status.success(), "{}", crate::session::said(&doctor));
+}
+
+#[test]
 fn flipped_bytes_are_found_and_healed_after_a_turn() {
     let session = Session::new();
     session.write("a", "mine");

@@ -129,6 +129,36 @@ fn captures_restore_lost_objects_that_are_still_in_the_workspace() {
 }
 
 #[test]
+fn a_gc_goes_on_without_what_is_lost_once_that_is_accepted() {
+    for extension in ["pack", "idx"] {
+        let mut bench = Bench::new();
+        let mut files = Files::from([(b"d/old".to_vec(), file(text(1, 800)))]);
+        let first = bench.capture(1, &files);
+        let pack = list_pack_names(&bench.packs()).pop().unwrap();
+        files.insert(b"new".to_vec(), file(text(2, 800)));
+        let second = bench.capture(1, &files);
+        for extension in ["pack", extension] {
+            let _ = fs::remove_file(bench.packs().join(format!("{pack}.{extension}")));
+        }
+        bench.reopen();
+        let report = bench.store.repair(&ignore_progress).unwrap();
+        assert!(bench.store.gc().is_err());
+        assert_eq!(bench.store.accept_losses(&report).unwrap(), 1);
+        bench.store.gc().unwrap();
+        let left = bench.store.verify(&ignore_progress).unwrap().pins;
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].pin.as_ref(), Some(&second));
+        assert!(matches!(&left[0].state, PinState::Partly { lost, .. } if lost.len() == 1));
+        let aside = fs::read_to_string(bench.store.directory().join("quarantine/refs")).unwrap();
+        assert!(aside.ends_with(&format!(" {first}\n")), "{aside}");
+        // What is lost in one state may be captured again, in the same state.
+        let again = bench.capture(1, &files);
+        bench.reopen();
+        assert_eq!(bench.state(&again), PinState::Whole);
+    }
+}
+
+#[test]
 fn a_delta_is_resolved_from_a_base_in_another_pack() {
     let (bench, pins) = half_packed_store();
     let pack = bench.store.packs();

@@ -71,8 +71,8 @@ pub fn take_checkpoint(
     }
     lock.forget_limit();
     let capture = lock.capture(&opened.capture_options(workspace.path(), &[]))?;
-    opened.note_findings(workspace.path(), &capture);
     let _ = opened.failure_log().forget_failures(Some(&workspace.subject()));
+    opened.note_findings(workspace.path(), &capture);
     let is_plain = options.reason.is_none() && options.name.is_none() && !options.pinned;
     if is_plain && let Some(checkpoint) = find_unchanged(&mut lock, capture.tree)? {
         lock.finish(opened.system_time())?;

@@ -192,12 +192,19 @@ impl Day<'_> {
         if verified["whole"] != true {
             return Err(format!("the store is damaged: {verified}"));
         }
-        let mut git = self.program.command_in_project("git");
-        git.arg("--git-dir").arg(self.program.store()).args(["fsck", "--strict", "--no-dangling"]);
-        let output = git.output().map_err(|error| format!("cannot run git: {error}"))?;
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(format!("git fsck: {}", String::from_utf8_lossy(&output.stderr))),
+        // A process in the background may replace packs while git reads them.
+        let mut failure = String::new();
+        for _ in 0..3 {
+            let mut git = self.program.command_in_project("git");
+            git.arg("--git-dir").arg(self.program.store());
+            git.args(["fsck", "--strict", "--no-dangling"]);
+            let output = git.output().map_err(|error| format!("cannot run git: {error}"))?;
+            if output.status.success() {
+                return Ok(());
+            }
+            failure = String::from_utf8_lossy(&output.stderr).into_owned();
+            thread::sleep(Duration::from_secs(1));
         }
+        Err(format!("git fsck: {failure}"))
     }
 }
