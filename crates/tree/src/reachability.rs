@@ -1,11 +1,11 @@
-//! Reachability: the objects that refs need, and which of them probably resemble each other.
+//! Reachability: the objects that refs need, and for each the object that it probably resembles.
 //!
-//! A history is walked from its newest tree to its oldest. Each tree is compared with the next newer
-//! one, and only what differs is walked. An object that is met for the first time is needed. The
-//! object at the same path in the newer tree is the best base for its delta, because most edits are
-//! small. A base is always met before the objects that are stored as deltas from it, so there are no
-//! cycles, and the newest state, which is read most often, is stored whole. Attachments are compared
-//! in the same way, each with the one that was met before it.
+//! A history is walked from its newest tree to its oldest. Each tree is compared with the next
+//! newer one, and only the entries that differ are walked. An object that is met for the first time
+//! is added. The object at the same path in the newer tree is the best base for its delta, because
+//! most edits are small. A base is always met before the objects that are stored as deltas from it,
+//! so there are no cycles, and the newest state, which is read most often, is stored whole.
+//! Attachments are compared in the same way, each with the one that was met before it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -37,13 +37,13 @@ pub(crate) enum AbsentObject {
 #[derive(Clone, Copy)]
 pub(crate) struct NeededObject {
     pub(crate) place: ObjectPlace,
-    /// The kind; `None` if the object would have to be read for it.
+    /// The kind; `None` if only reading the object would reveal it.
     pub(crate) kind: Option<ObjectKind>,
     /// The number of the object that it probably resembles.
     pub(crate) resembles: Option<u32>,
 }
 
-/// The number of every object whose pack stays, so that it is not rewritten.
+/// The number that stands for an object whose pack stays, so that the object is not rewritten.
 const STAYS: u32 = u32::MAX;
 
 impl NeededObjects {
@@ -51,20 +51,20 @@ impl NeededObjects {
         NeededObjects { objects: Vec::new(), numbers: HashMap::new(), absent }
     }
 
-    /// The number of an object that was met.
+    /// Returns the number of an object that was met.
     pub(crate) fn number(&self, oid: &Oid) -> Option<u32> {
         self.numbers.get(oid).copied().filter(|number| *number != STAYS)
     }
 
-    /// Adds all objects of the packs that were not met.
+    /// Adds all objects of the packs that have not been met.
     pub(crate) fn add_rest(&mut self, sources: &SourcePacks) {
         for (oid, place) in sources.objects() {
             self.add_object(oid, place, sources.stays(place), None, None);
         }
     }
 
-    /// Adds the objects that the refs of one history need. If something is lost, the error names the
-    /// ref that needs it.
+    /// Adds the objects that the refs of one history need. If an object is lost, the error names
+    /// the ref that needs it.
     pub(crate) fn add_history(
         &mut self,
         sources: &SourcePacks,
@@ -78,7 +78,8 @@ impl NeededObjects {
         Ok(())
     }
 
-    /// Adds the objects that a ref needs, compared with `newer`, which it then replaces.
+    /// Adds the objects that a ref needs, found by comparison with `newer`. The ref then takes the
+    /// place of `newer`.
     pub(crate) fn add_ref(
         &mut self,
         sources: &SourcePacks,
@@ -141,7 +142,7 @@ struct HistoryWalk<'a> {
 }
 
 impl HistoryWalk<'_> {
-    /// Walks from a ref. Returns the commit that the next older ref is compared with.
+    /// Walks from a ref. Returns the commit to compare the next older ref with.
     fn walk_ref(
         &mut self,
         newer: Option<CommitTree>,
@@ -158,8 +159,8 @@ impl HistoryWalk<'_> {
         }
     }
 
-    /// Walks a commit and its parents. The parent of a pin is its attachment; commits that git made
-    /// may have others.
+    /// Walks a commit and its parents. The parent of a pin's commit is its attachment; a commit
+    /// that git made may have other parents.
     fn walk_commits(
         &mut self,
         newer: Option<CommitTree>,
@@ -190,7 +191,7 @@ impl HistoryWalk<'_> {
         Ok(compared)
     }
 
-    /// Walks a tree where it differs from the newer one.
+    /// Walks the parts of a tree that differ from the newer one.
     fn walk_trees(&mut self, newer: Option<Oid>, older: Oid) -> Result<(), ObjectError> {
         let mut waiting = Vec::new();
         if self.meet_object(older, ObjectKind::Tree, newer)? {

@@ -47,12 +47,13 @@ impl GitDirectory {
         Some(GitDirectory { path: root.join(target) })
     }
 
-    /// The path of the directory, which holds HEAD and the index.
+    /// Returns the path of the directory, which holds HEAD and the index.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the directory that holds the refs: another one only for a linked work tree.
+    /// Returns the directory that holds the refs. Only for a linked work tree, this is another
+    /// directory.
     fn common_path(&self) -> PathBuf {
         match read_text(&self.path.join("commondir")) {
             Some(text) => self.path.join(text.trim()),
@@ -64,15 +65,15 @@ impl GitDirectory {
 /// The directory that git keeps about a workspace, open for writing its index.
 #[derive(Debug)]
 pub struct OpenGitDirectory {
-    /// The directory. A link that takes its place later does not lead elsewhere.
+    /// The directory, held open: replacing its path with a link has no effect.
     pub fd: OwnedFd,
     /// The path, for messages.
     pub path: PathBuf,
 }
 
 impl Workspace<'_> {
-    /// Opens the directory that git keeps about this workspace. Inside the workspace, no link is
-    /// followed. Returns `None` if there is none.
+    /// Opens the directory that git keeps about this workspace. Follows no link inside the
+    /// workspace. Returns `None` if there is no such directory.
     pub fn open_git_directory(&self) -> io::Result<Option<OpenGitDirectory>> {
         let Some(git) = GitDirectory::find(self.path()) else { return Ok(None) };
         let fd = match self.root().open_directory(b".git") {
