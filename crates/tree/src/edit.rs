@@ -205,7 +205,7 @@ impl<'a> OpenedTree<'a> {
         }
     }
 
-    /// Forgets the directories that are open at a path and below it, because the path is replaced.
+    /// Forgets the opened directories at and below a path that is being replaced.
     fn close_below(&mut self, path: &[u8]) {
         self.directories.remove(path);
         let below = [path, b"/"].concat();

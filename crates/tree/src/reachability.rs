@@ -132,7 +132,6 @@ pub(crate) struct NewerRef {
 }
 
 /// The walk from one ref.
-/// The walk from one ref.
 struct HistoryWalk<'a> {
     needed: &'a mut NeededObjects,
     sources: &'a SourcePacks,
@@ -199,7 +198,7 @@ impl HistoryWalk<'_> {
         }
         while let Some((newer, older)) = waiting.pop() {
             let Some(content) = self.read_kind(older, ObjectKind::Tree)? else { continue };
-            // The newer tree only gives hints, so it may be missing.
+            // The newer tree only provides hints, so it may be missing.
             let newer = newer.filter(|newer| self.sources.find(newer).is_some());
             let newer = newer.map_or(Ok(None), |newer| self.read_kind(newer, ObjectKind::Tree))?;
             let newer = newer.unwrap_or_default();
@@ -228,7 +227,7 @@ impl HistoryWalk<'_> {
         kind: ObjectKind,
         resembles: Option<Oid>,
     ) -> Result<bool, ObjectError> {
-        // An object that is the same in the newer tree is known.
+        // An object that is unchanged in the newer tree was already met.
         if resembles == Some(oid) || self.needed.numbers.contains_key(&oid) {
             return Ok(false);
         }
@@ -264,8 +263,8 @@ impl HistoryWalk<'_> {
     }
 }
 
-/// The kind of the object that an entry of a tree names; `None` for a submodule, whose commit is not
-/// in this store.
+/// Returns the kind of the object that an entry of a tree refers to, or `None` for a submodule,
+/// whose commit is not in this store.
 pub(crate) fn kind_of_entry(entry: &TreeEntry<'_>) -> Option<ObjectKind> {
     match entry.mode {
         mode if mode.is_directory() => Some(ObjectKind::Tree),

@@ -1,8 +1,9 @@
 //! Git repositories of other programs, read without git: HEAD, refs, the index and objects.
 //!
-//! Nothing here writes to them. A [`GitDirectory`] is the `.git` of a workspace, which may be
-//! damaged, hostile or in use: anything that cannot be read counts as absent. A [`ForeignRepository`]
-//! is one whose history is imported: there, anything that cannot be read is an error.
+//! Nothing here writes to them. A [`GitDirectory`] is the `.git` of a workspace. It may be damaged,
+//! hostile or in use, so anything in it that cannot be read counts as absent. A
+//! [`ForeignRepository`] is a repository whose history is imported, so anything in it that cannot
+//! be read is an error.
 
 mod config;
 mod head;
@@ -22,13 +23,13 @@ use crate::workspace::Workspace;
 pub use head::Head;
 pub use objects::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};
 
-/// The largest size of a small file, such as HEAD or a ref.
+/// The maximum size of a small file, such as HEAD or a ref.
 const MAX_SMALL_FILE: u64 = 64 << 10;
-/// The largest size of an index or of packed refs.
+/// The maximum size of an index or of packed refs.
 pub(crate) const MAX_LARGE_FILE: u64 = 1 << 30;
 
-/// The directory that git keeps about one work tree: `.git`, or the directory that a file of this
-/// name refers to in a linked work tree or a submodule.
+/// The directory that git keeps about one work tree: `.git`, or the directory that a `.git` file in
+/// a linked work tree or a submodule refers to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GitDirectory {
     path: PathBuf,

@@ -1,7 +1,7 @@
 //! The refs and objects of another program's repository.
 //!
-//! Every object is hashed and compared with its id. Limits: only SHA-1, and only refs that are
-//! files; no grafts, replacements, annotated tags or linked work trees.
+//! Every object is hashed and compared with its id. Limits: only SHA-1, only refs that are files or
+//! packed, and no grafts, replacements, annotated tags or linked work trees.
 
 use std::fs;
 use std::io::{self, Read};
