@@ -195,7 +195,8 @@ impl<'a> OpenedTree<'a> {
         Ok(Opening::Opened)
     }
 
-    /// Makes the missing directories of a path, beginning with the one that ends at `first`.
+    /// Makes the missing directories of a path, starting with the one whose name ends at offset
+    /// `first`.
     fn make_directories(&mut self, path: &[u8], first: usize) {
         for end in name_ends(path).filter(|end| *end >= first) {
             let (parent, name) = path::split(&path[..end]);

@@ -55,7 +55,7 @@ pub enum GcError {
     Busy,
     /// An object that a ref needs is damaged or missing, so it is unknown which objects are needed.
     /// Nothing was changed.
-    #[error("{what} is damaged; the store must be repaired first, nothing was changed")]
+    #[error("{what} is damaged; nothing was changed, and the store must be repaired first")]
     Damaged { what: String, source: Box<dyn std::error::Error + Send + Sync> },
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -11,7 +11,7 @@ use super::gitignore::has_other_gitignore;
 use super::known::KnownState;
 use crate::beneath::{self, Root, Stat};
 
-/// The number of known entries below which all are checked in one thread.
+/// The minimum number of known entries to check in parallel. Fewer are checked in one thread.
 const MIN_ENTRIES_FOR_THREADS: usize = 400;
 
 /// The work that a scan has to do in a known directory.

@@ -27,7 +27,8 @@ const HEADER: &[u8] = b"SQLite format 3\0";
 const WAL_HEADER: usize = 32;
 /// The maximum number of times that the files of a database are read to get a consistent state.
 const MAX_ATTEMPTS: usize = 20;
-/// The number of bytes read after which no further attempt is made, once there were two.
+/// The number of bytes after which the files of a database are not read again, once they were read
+/// twice.
 const ENOUGH_BYTES: usize = 256 << 20;
 
 /// A change time that makes the next capture reread the file.

@@ -85,7 +85,7 @@ pub(crate) struct ScanResults {
     pub(crate) new: Vec<Option<ScannedDirectory>>,
 }
 
-/// A scan under way, shared by many threads.
+/// A scan in progress, shared by many threads.
 pub(crate) struct Scanner<'a> {
     pub(super) root: &'a Root,
     pub(super) coverage: &'a Coverage,

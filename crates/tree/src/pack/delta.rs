@@ -180,7 +180,7 @@ fn roll_hash(hash: u64, leaving: u8, entering: u8) -> u64 {
 /// large.
 struct BlockTable {
     start: usize,
-    /// The number of the first block in each slot, which depends on the hash of the block.
+    /// The number of the first block in each slot. The hash of a block determines its slot.
     first: Vec<u32>,
     /// The number of the next block in the same slot, by block number.
     next: Vec<u32>,

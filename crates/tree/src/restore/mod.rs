@@ -1,6 +1,6 @@
 //! Restore: tree → workspace. Plan, journal, apply, verify.
 //!
-//! A [`Plan`] is complete in itself. Applying it writes the journal, stages every new file under a
+//! A [`Plan`] is self-contained. Applying it writes the journal, stages every new file under a
 //! temporary name, and then changes the workspace by renames only, so that everything can be moved
 //! back if something goes wrong. Old files stay under temporary names until the new ones are
 //! verified.

@@ -172,7 +172,7 @@ impl<'a> Planner<'a, '_> {
 
     /// True if a path is still as the restore that is being undone left it.
     pub(super) fn is_as_restored(&self, path: &RelPath, present: Option<Node>) -> bool {
-        // If the state that the restore led to is gone from the store, nothing is certain.
+        // If the store no longer has the state that the restore led to, nothing is certain.
         let node_in = |tree| find_node(self.lock.store(), tree, path).ok();
         !self.was_passed_over(path)
             && self.target.undoes.and_then(node_in).is_some_and(|left| left == present)
@@ -234,7 +234,7 @@ impl<'a> Planner<'a, '_> {
     fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
         let store = self.lock.store();
         let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };
-        // If the state that the restore led to is gone from the store, nothing is certain.
+        // If the store no longer has the state that the restore led to, nothing is certain.
         let Ok(differences) = compare_trees(store, self.present.tree, led_to) else {
             return Ok(Vec::new());
         };
