@@ -1,10 +1,10 @@
 //! Adopting states from a foreign repository as the older history of a workspace.
 //!
 //! 1. [`Store::adopt`] begins. From then on, no gc collects the objects that are written.
-//! 2. [`Adoption::take_tree`] copies a tree into a pack. It rewrites the trees, because those of the
-//!    store have other modes and stricter names.
-//! 3. [`Adoption::lock`] makes the pack durable and waits for the workspace, whose directory need
-//!    not exist.
+//! 2. [`Adoption::take_tree`] copies a tree into a pack. It rewrites the trees, because trees of
+//!    the store have other modes and allow fewer names.
+//! 3. [`Adoption::lock`] makes the pack durable and locks the workspace, whose directory need not
+//!    exist.
 //! 4. [`AdoptLock::finish`] makes room among the workspace's pins and pins the adopted states.
 //!
 //! If an adoption is cut off at any point, the store is consistent: the pins that were made are in

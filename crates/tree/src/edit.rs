@@ -13,7 +13,7 @@ use crate::pack::MAX_OBJECT;
 use crate::path::{self, RelPath};
 use crate::store::{ObjectError, Store};
 
-/// An edit of one path of a tree.
+/// An edit of one path in a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TreeEdit {
@@ -133,7 +133,7 @@ fn check_path(path: &RelPath) -> Result<(), EditError> {
 /// A tree that is being edited. Only directories that edits touch are opened.
 struct OpenedTree<'a> {
     store: &'a Store,
-    /// The opened directories by their paths.
+    /// The opened directories by path.
     directories: BTreeMap<Vec<u8>, OpenedDirectory>,
 }
 

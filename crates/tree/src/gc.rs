@@ -186,7 +186,7 @@ impl Store {
         Ok(packs.into_iter().take(merged).map(|(_, name)| name).collect())
     }
 
-    /// Opens packs to take objects from.
+    /// Opens the packs that objects are taken from.
     fn open_sources(&self, names: &[String]) -> Result<SourcePacks, GcError> {
         let mut sources = SourcePacks::default();
         for name in names {

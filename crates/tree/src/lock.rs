@@ -258,7 +258,7 @@ impl<'w> Lock<'w> {
         let name = PinName { workspace: self.workspace.id.clone(), seq };
         self.store().place_ref(&name, reference).map_err(self.write_error())?;
         self.next_seq = Some(seq + 1);
-        // The note matters only if the newest pin is deleted, so it need not survive a power cut.
+        // The note only matters if the newest pin is deleted, so it need not survive a power cut.
         let _ = write_seq(&self.directory.join("seq"), seq + 1);
         Ok(Pin { name, id, tree, attachment, time, message: commit.message })
     }

@@ -60,8 +60,8 @@ impl<'a> PackRewrite<'a> {
         PackWriter::new(&self.store.gc_temporary())
     }
 
-    /// Writes the needed objects from number `first` on into a pack that is durable but not yet
-    /// part of the store.
+    /// Writes the needed objects, starting with number `first`, into a pack that is durable but not
+    /// yet part of the store.
     pub(crate) fn write_pack(
         &self,
         sources: &SourcePacks,

@@ -135,7 +135,7 @@ impl Store {
         Ok(names)
     }
 
-    /// Reads the id of a pin's commit; `None` if there is no such pin.
+    /// Reads the id of a pin's commit. Returns `None` if there is no such pin.
     pub fn pin_id(&self, name: &PinName) -> Result<Option<Oid>, StoreError> {
         let path = self.directory().join(name.to_string());
         let text = durable::if_exists(fs::read_to_string(&path));
@@ -144,7 +144,7 @@ impl Store {
         text.trim_end().parse().map(Some).map_err(damaged)
     }
 
-    /// Reads a pin; `None` if there is no such pin.
+    /// Reads a pin. Returns `None` if there is no such pin.
     pub fn pin(&self, name: &PinName) -> Result<Option<Pin>, StoreError> {
         let Some(id) = self.pin_id(name)? else { return Ok(None) };
         let commit = self.commit(&id)?;

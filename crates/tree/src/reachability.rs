@@ -5,7 +5,7 @@
 //! is added. The object at the same path in the newer tree is the best base for its delta, because
 //! most edits are small. A base is always met before the objects that are stored as deltas from it,
 //! so there are no cycles, and the newest state, which is read most often, is stored whole.
-//! Attachments are compared in the same way, each with the one that was met before it.
+//! Attachments are compared in the same way, each with the previous one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,7 +25,7 @@ pub(crate) struct NeededObjects {
     absent: AbsentObject,
 }
 
-/// The meaning of an object that is in none of the packs.
+/// The meaning of an object that none of the packs has.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum AbsentObject {
     Lost,
@@ -93,7 +93,7 @@ impl NeededObjects {
         Ok(())
     }
 
-    /// Forgets the objects from number `first` on.
+    /// Forgets the objects, starting with number `first`.
     pub(crate) fn forget_from(&mut self, sources: &SourcePacks, first: usize) {
         for object in self.objects.drain(first..) {
             self.numbers.remove(&sources.object(object.place).oid);

@@ -33,7 +33,7 @@ impl From<ObjectError> for RepackError {
     }
 }
 
-/// Writes the needed objects from number `first` on.
+/// Writes the needed objects, starting with number `first`.
 pub(crate) fn write_objects(
     sources: &SourcePacks,
     recent: &mut RecentObjects,

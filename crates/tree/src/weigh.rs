@@ -26,7 +26,7 @@ impl Store {
     ///
     /// Any order gives correct results. Listing the pins of a workspace newest first is fastest.
     pub fn weigh_pins(&self, newest_first: &[PinName]) -> Result<Vec<u64>, StoreError> {
-        // The lock keeps other processes from rewriting packs meanwhile.
+        // The lock prevents other processes from rewriting packs meanwhile.
         let _lock = self.lock_shared()?;
         let sources = self.open_intact_packs()?;
         let mut weighing = Weighing {

@@ -1,4 +1,4 @@
-//! All workspaces of a store: listing them, moving the pins of one to another, forgetting one. The
+//! All workspaces of a store: lists them, moves pins from one to another, and forgets them. The
 //! directories of the workspaces need not exist.
 
 use std::fs;
@@ -118,7 +118,7 @@ impl Store {
                 false => durable::create_directory(&directory),
             };
             match made.and_then(|()| lock(&path)) {
-                // The workspace was forgotten between two of these steps.
+                // The workspace was forgotten between these two steps.
                 Err(error) if is_gone(&error) && attempts < MAX_ATTEMPTS => attempts += 1,
                 // The workspace was forgotten during the wait. The locked file no longer exists, so
                 // the lock excludes no other process.

@@ -460,7 +460,7 @@ fn an_adoption_killed_anywhere_is_completed_by_the_next() {
         let own: Vec<&str> =
             seen.iter().map(|(_, said)| &**said).filter(|said| said.starts_with("own")).collect();
         assert_eq!(own, ["own 0", "own 1"], "killed at {nth}: {seen:?}");
-        // A state that is captured before the adoption is completed is the newest.
+        // A state that is captured before the adoption is completed becomes the newest one.
         pin_newest(&bench.store, project);
         adopt_missing_states(&bench.store);
         adopt_missing_states(&bench.store);

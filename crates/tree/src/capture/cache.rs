@@ -20,7 +20,7 @@ use format::{
     split_checksum,
 };
 
-/// The number of bytes that are read at a time.
+/// The maximum number of bytes that are read at a time.
 const PIECE: usize = 4096 * RECORD;
 /// The maximum size of the log, or an eighth of the cache if that is more. Beyond it, writing a new
 /// cache is cheaper.
@@ -33,7 +33,7 @@ pub(crate) enum EntryKind {
     Directory = 0,
     File = 1,
     Symlink = 2,
-    /// Not captured, for the entry's cause.
+    /// Not captured, for the reason in the entry's `cause`.
     Uncovered = 3,
 }
 

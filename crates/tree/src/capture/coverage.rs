@@ -85,9 +85,9 @@ impl PathSet {
 /// The decision about a file or directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
-    /// A file is captured, if it is not larger than its class allows.
+    /// A file is captured, unless it is larger than its class allows.
     Capture(FileClass),
-    /// A directory is entered. If the rules exclude it, the cause says why.
+    /// A directory is entered. If the rules exclude it, the cause is the reason.
     Enter(Reach, Cause),
     /// A file or directory is left out and reported as uncovered.
     Leave(Cause),

@@ -237,7 +237,8 @@ impl Scanner<'_> {
         Ok((Collected { database, journal, wal }, is_one_moment))
     }
 
-    /// Puts a file that was read into a listing, or removes it if it does not exist.
+    /// Updates a listing with a file that was read, or removes the file from it if it does not
+    /// exist.
     fn replace_child(
         &self,
         listing: &mut DirectoryListing,

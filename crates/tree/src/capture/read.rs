@@ -39,9 +39,9 @@ impl From<io::Error> for ReadFailure {
 /// Passes the content that a file had at one moment to `use_content`, and returns the stat and the
 /// id that belong to it.
 ///
-/// A file that was just written may be in the middle of another write that no stat shows, because
-/// its times are set when a write begins. Such a file is accepted once two reads in a row return
-/// the same content.
+/// A file that was just written may be in the middle of another write that the stat does not show,
+/// because file times are set when a write begins. Such a file is accepted once two reads in a row
+/// return the same content.
 pub(super) fn read_stable_content(
     fd: BorrowedFd<'_>,
     name: &[u8],
@@ -94,7 +94,7 @@ pub(super) struct ReadOnce {
     pub(super) is_same: bool,
 }
 
-/// Reads a file once, whether or not it changes meanwhile. Returns `None` if it does not exist.
+/// Reads a file once, even if it changes meanwhile. Returns `None` if it does not exist.
 pub(super) fn read_once(
     fd: BorrowedFd<'_>,
     name: &[u8],

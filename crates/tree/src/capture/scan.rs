@@ -438,7 +438,7 @@ impl<'a> Scanner<'a> {
         class: FileClass,
         path: &[u8],
     ) -> bool {
-        // The size limit may have changed, with the class of the file or with the rules.
+        // The size limit may have changed because the class of the file or the rules changed.
         let is_covered = match known.kind {
             EntryKind::File => stat.size <= self.coverage.size_limit(class, path),
             EntryKind::Symlink => true,

@@ -141,9 +141,9 @@ fn serialize_octal<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S
 /// The numbers of lines that differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct LineCounts {
-    /// Lines that only the tree after has.
+    /// The number of lines that only the tree after has.
     pub insertions: u64,
-    /// Lines that only the tree before has.
+    /// The number of lines that only the tree before has.
     pub deletions: u64,
 }
 

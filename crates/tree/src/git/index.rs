@@ -229,7 +229,8 @@ fn normalize_index(index: &[u8]) -> Option<Vec<u8>> {
     let entries = parse_entries(content)?;
     let mut copy = content.get(..entries.end)?.to_vec();
     for entry in &entries.entries {
-        // Times, device, inode; owner, group, size. Between them is the mode.
+        // These are the times, device and inode, then the owner, group and size. The mode is in
+        // between.
         copy[entry.start..entry.start + 24].fill(0);
         copy[entry.start + 28..entry.start + 40].fill(0);
     }

@@ -95,7 +95,7 @@ pub struct ForeignCommit {
     pub parents: Vec<Oid>,
     /// The author's time, in seconds since 1970.
     pub time: i64,
-    /// The number of minutes that the author's clock was ahead of UTC.
+    /// The author's time zone, in minutes ahead of UTC.
     pub zone: i32,
     /// The author's message, with invalid UTF-8 replaced.
     pub message: String,
@@ -334,7 +334,7 @@ fn parse_commit(content: &[u8]) -> Option<ForeignCommit> {
         Some(end) => (&content[..end], &content[end + 2..]),
         None => (content, &b""[..]),
     };
-    // A line that begins with a space continues the field before it.
+    // A line that begins with a space continues the previous field.
     let fields = || head.lines().filter_map(|line| line.split_once_str(" "));
     let id = |text: &[u8]| text.to_str().ok()?.parse::<Oid>().ok();
     let (_, tree) = fields().find(|(name, _)| *name == b"tree")?;

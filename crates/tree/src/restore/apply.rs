@@ -168,7 +168,7 @@ pub(super) fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreErro
 impl Restore<'_> {
     /// Writes all new files durably under temporary names. Nothing else is touched.
     fn stage_files(&self) -> Result<(), RestoreError> {
-        // A step that really needs it fails with its own path.
+        // A step that needs a directory that is still not writable fails with its own path.
         let _ = self.loosen_directories(&self.journal.steps);
         let mut failures = Vec::new();
         let writes = |step: &Step| matches!(step.action(), Action::Put | Action::Replace);
@@ -427,7 +427,7 @@ impl Restore<'_> {
         let as_planned = match (step.to, node) {
             (Some(to), node) if to.mode.is_directory() => is_directory(node),
             (Some(to), node) => node == Some(to),
-            // In a swap another step writes the path; a directory may have been kept.
+            // In a swap, another step writes the path. A directory may have been kept.
             (None, node) => node.is_none() || step.swap || is_directory(node),
         };
         if as_planned { Ok(()) } else { Err(RestoreError::Unverified(step.path.clone())) }

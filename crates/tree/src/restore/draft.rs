@@ -96,7 +96,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         self.steps.push(Step { path, from, to, stage: RelPath::root(), swap });
     }
 
-    /// Decides who will own the files that are written, and which of them may be setuid or setgid.
+    /// Determines who will own the written files, and which of them may be setuid or setgid.
     fn settle_owners(&mut self) {
         let root = self.planner.root();
         for step in &mut self.steps {

@@ -110,7 +110,7 @@ pub struct KeptPath {
 pub enum KeptReason {
     /// The target did not cover it, so it may have existed then.
     NotCovered,
-    /// It is ignored or otherwise not captured now, so no checkpoint holds it.
+    /// It is currently ignored or otherwise not captured, so no checkpoint holds it.
     NotSaved,
     /// The directory contains a path that stays.
     NotEmpty,
@@ -341,7 +341,7 @@ impl Lock<'_> {
     /// Applies a plan. `safety` is a pin of the state that the plan starts from.
     ///
     /// The latest capture under this lock must have found exactly that state. [`Lock::plan`] makes
-    /// such a capture; for a plan that was made under an earlier lock, plan again and compare by
+    /// such a capture; for a plan that was made under an earlier lock, plan again and compare with
     /// [`Plan::does_the_same_as`].
     ///
     /// After an error the workspace is unchanged, with the exceptions that [`RestoreError`] lists.

@@ -214,7 +214,7 @@ impl<'a> Planner<'a, '_> {
                     absent.insert(path);
                     continue;
                 }
-                // The draft blocks it.
+                // The draft blocks the path.
                 Err(_) => continue,
             };
             // A guarded file will be left alone, so it is not in the way.

@@ -10,7 +10,7 @@ use takeback_tree::{
 
 use crate::support::{Scratch, git};
 
-/// Captures the workspace and pins it with an attachment.
+/// Captures the workspace and pins the state with an attachment.
 fn capture(scratch: &Scratch, content: &[u8]) -> Pin {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();

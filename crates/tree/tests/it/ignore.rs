@@ -240,7 +240,7 @@ fn any_sample() -> impl Strategy<Value = Sample> {
         .prop_map(|(files, ignores)| Sample { files, ignores })
 }
 
-/// A deep directory in which few names and patterns meet often.
+/// A deep directory with few distinct names and patterns, so that they often match.
 fn plain_sample() -> impl Strategy<Value = Sample> {
     let ignore = (any::<prop::sample::Index>(), 0..4usize, plain_ignore_file());
     (prop::collection::vec(plain_path(), 6..30), prop::collection::vec(ignore, 0..3))
@@ -388,7 +388,7 @@ proptest! {
 /// A change to a workspace.
 #[derive(Clone, Debug)]
 enum WorkspaceChange {
-    /// Writes a file, new or not.
+    /// Writes a new or existing file.
     Write(Vec<Vec<u8>>, Vec<u8>),
     /// Writes the `.gitignore` of a directory.
     Ignore(prop::sample::Index, Vec<u8>),
@@ -618,7 +618,7 @@ fn a_gitignore_with_too_many_patterns_is_reported_and_not_applied() {
     scratch.write(".gitignore", patterns(MAX_PATTERNS + 1));
     let capture = scratch.capture();
     assert_eq!((capture.files, &capture.unapplied), (4, &vec![rel(".gitignore")]));
-    // A restore follows the same rules: nothing of it is guarded.
+    // A restore follows the same rules: no file there is guarded.
     scratch.write("sub/c", "changed");
     let plan = scratch.restore(&capture, &[]);
     assert_eq!((plan.writes, plan.guarded), (vec![rel("sub/c")], vec![]));

@@ -1,4 +1,4 @@
-//! Ways in which other tools are known to lose data. Each test is a promise not to.
+//! Ways in which other tools are known to lose data. Each test is a promise that takeback does not.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -247,7 +247,7 @@ fn a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty() {
 fn a_store_that_cannot_be_written_is_an_error() {
     as_bound_user("a_store_that_cannot_be_written_is_an_error", || {
         for closed in ["", "objects/pack", "tmp", "workspaces", "refs/takeback", "lock"] {
-            // The workspace is new to the store, or known.
+            // The workspace is either new to the store or known.
             for known in [false, true] {
                 let scratch = Scratch::new();
                 scratch.write("a", "1");

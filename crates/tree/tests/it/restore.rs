@@ -172,7 +172,7 @@ fn a_tracked_ignored_file_is_not_guarded() {
 
 #[test]
 fn a_gitignore_that_changed_since_decides_nothing() {
-    // Ignored then, not now: it existed, uncovered, and stays.
+    // Ignored then, but not now: the file existed, uncovered, and stays.
     let scratch = Scratch::new();
     scratch.write(".gitignore", "data/\n");
     scratch.write("data/precious", "never seen by the checkpoint");
@@ -185,7 +185,7 @@ fn a_gitignore_that_changed_since_decides_nothing() {
     assert_eq!(plan.kept[0].reason, KeptReason::NotCovered);
     assert_eq!(scratch.read(".gitignore"), "data/\n");
 
-    // Not ignored then, ignored now: an agent cannot shield what it wrecked.
+    // Not ignored then, but now: an agent cannot shield a file that it wrecked.
     let scratch = Scratch::new();
     scratch.write("src/a", "1");
     scratch.write("b", "1");
@@ -210,7 +210,7 @@ fn a_file_too_large_then_and_small_now_stays() {
     let plan = scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("big"), "small now");
     assert_eq!(plan.kept[0].path, rel("big"));
-    // Small then, too large now: it comes back, and the large one is not lost.
+    // Small then, but too large now: the old content comes back, and the new content is not lost.
     scratch.write("other", "1");
     let capture = scratch.capture();
     scratch.write("other", vec![b'x'; 500]);
