@@ -517,7 +517,8 @@ impl Restore<'_> {
 
     pub(super) fn unlink_if_exists(&self, path: &RelPath) -> io::Result<()> {
         let Some((directory, name)) = self.open_parent(path)? else { return Ok(()) };
-        // In a directory that is not writable, removing fails even if there is nothing to remove.
+        // Removing may fail in a directory that is not writable, even if there is nothing to
+        // remove.
         if matches!(beneath::stat_at(&directory, &name), Err(error) if error.kind() == io::ErrorKind::NotFound)
         {
             return Ok(());
